@@ -1,0 +1,60 @@
+"""Batch: the contract between data and model. Named tensors, nothing else.
+
+Axes: B sequences, L tokens, Q questions (blanks), K options of the question that has most,
+O options of all questions in a row, P pieces of all options in a row, M masked positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """What the model needs to answer some questions.
+
+    A cloze question is read at `blank_index_Q` (row * L + position), and its options are given by
+    their pieces. A multiple-choice question has one sequence per option, in the order of
+    `option_slot_O`.
+    """
+
+    token_BL: Tensor
+    length_B: Tensor
+    """Tokens of each row that are not padding."""
+    question_Q: Tensor
+    """Index of each question in the store: where its answer goes."""
+    answer_Q: Tensor
+    """Index of the right option, -1 where it is not known."""
+    option_slot_O: Tensor
+    """question * K + option: where each option's logit goes in the Q x K table."""
+    num_options: int
+    """K."""
+    padded: bool
+    """Whether any row is shorter than L. A plain bool, so that the device is never asked."""
+    segment_BL: Tensor | None = None
+    blank_index_Q: Tensor | None = None
+    piece_P: Tensor | None = None
+    piece_option_P: Tensor | None = None
+    """Which option (index into O) each piece belongs to."""
+    piece_place_P: Tensor | None = None
+    """Place of the piece in its option, from 0."""
+    masked_index_M: Tensor | None = None
+    """row * L + position of the words hidden for the auxiliary masked-LM loss."""
+    masked_token_M: Tensor | None = None
+
+    @property
+    def num_questions(self) -> int:
+        """Q."""
+        return self.question_Q.shape[0]
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on `device`, copied without waiting where the memory is pinned."""
+        moved = {
+            field.name: value.to(device, non_blocking=True)
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), Tensor)
+        }
+        return replace(self, **moved)

@@ -1,0 +1,144 @@
+"""Frozen settings: the encoder's shape, and how a run is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from albert_rc.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """Shape of an encoder of the BERT family (ALBERT: Lan et al. 2020, section 3.1).
+
+    `num_layers` applications are spread evenly over `num_groups` groups of parameters, each of
+    `inner_layers` layers: 1 group is ALBERT, as many groups as layers is BERT.
+    """
+
+    family: str = "albert"
+    vocab_size: int = 30000
+    embedding_size: int = 128
+    hidden_size: int = 768
+    num_layers: int = 12
+    num_groups: int = 1
+    inner_layers: int = 1
+    num_heads: int = 12
+    ffn_size: int = 3072
+    max_positions: int = 512
+    position_offset: int = 0
+    """RoBERTa counts positions from 2."""
+    num_segments: int = 2
+    activation: str = "gelu_new"
+    norm_eps: float = 1e-12
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    classifier_dropout: float = 0.1
+    init_range: float = 0.02
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_heads:
+            raise UsageError(
+                f"--hidden-size {self.hidden_size} must be divisible by --num-heads "
+                f"{self.num_heads}"
+            )
+        if self.num_groups < 1 or self.num_layers % self.num_groups:
+            raise UsageError(
+                f"--num-layers {self.num_layers} must be divisible by --num-groups "
+                f"{self.num_groups}"
+            )
+
+    @property
+    def max_length(self) -> int:
+        """Longest sequence, in tokens, that the position table covers."""
+        return self.max_positions - self.position_offset
+
+
+def _size(**shape: int) -> dict[str, int]:
+    return shape
+
+
+SIZES: dict[str, dict[str, int]] = {
+    "tiny": _size(hidden_size=256, num_layers=4, num_heads=8, ffn_size=1024),
+    "base": _size(hidden_size=768, num_layers=12, num_heads=12, ffn_size=3072),
+    "large": _size(hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096),
+    "xlarge": _size(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192),
+    "xxlarge": _size(hidden_size=4096, num_layers=12, num_heads=64, ffn_size=16384),
+}
+"""Hidden size, layers, heads and feed-forward size of Table 1 of Lan et al. 2020, and a tiny one."""
+
+
+def albert_config(size: str, version: int = 2, vocab_size: int = 30000) -> EncoderConfig:
+    """The ALBERT of a published size.
+
+    Version 1 uses the exact GELU and dropout 0.1 (none for xxlarge); version 2 the tanh form of
+    GELU and no dropout.
+
+    Raises:
+        UsageError: no such size or version.
+    """
+    if size not in SIZES:
+        raise UsageError(f"--scratch {size}: no such size; choose from {', '.join(SIZES)}")
+    if version not in (1, 2):
+        raise UsageError(f"ALBERT version {version}: there are versions 1 and 2")
+    dropout = 0.1 if version == 1 and size != "xxlarge" else 0.0
+    return EncoderConfig(
+        vocab_size=vocab_size,
+        activation="gelu" if version == 1 else "gelu_new",
+        dropout=dropout,
+        attention_dropout=dropout,
+        **SIZES[size],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a run is trained. The defaults are the recipe of the ASC20-21 report."""
+
+    epochs: int = 4
+    batch_size: int = 2
+    """Items of one optimiser step, over all processes and micro-batches."""
+    accumulation: int = 1
+    """Micro-batches that each process cuts its share of a batch into."""
+    learning_rate: float = 1e-5
+    warmup: float = 0.1
+    """Share of the steps."""
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    """Largest norm of the gradient; 0 for none."""
+    max_steps: int | None = None
+    """Optimiser steps in all; `epochs` decides where it is None."""
+    eval_steps: int | None = None
+    """Evaluate every so many steps; after each epoch where it is None."""
+    save_steps: int | None = None
+    """Save the state to resume from every so many steps; after each epoch where it is None."""
+    patience: int | None = None
+    """Stop after so many evaluations in a row without a better one."""
+    precision: str = "fp32"
+    checkpointing: bool = False
+    mask_rate: float = 0.0
+    """Share of the other words that are hidden, and asked for, as well."""
+    mask_weight: float = 1.0
+    """Weight of their loss beside the questions'."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive = {
+            "--epochs": self.epochs,
+            "--batch-size": self.batch_size,
+            "--accumulation": self.accumulation,
+            "--max-steps": self.max_steps,
+            "--eval-steps": self.eval_steps,
+            "--save-steps": self.save_steps,
+            "--patience": self.patience,
+        }
+        for flag, value in positive.items():
+            if value is not None and value < 1:
+                raise UsageError(f"{flag} {value} must be at least 1")
+        if not self.learning_rate > 0:
+            raise UsageError(f"--learning-rate {self.learning_rate} must be above 0")
+        for flag, share in (("--warmup", self.warmup), ("--mask-rate", self.mask_rate)):
+            if not 0 <= share < 1:
+                raise UsageError(f"{flag} {share} must be at least 0 and below 1")
+        if self.weight_decay < 0 or self.clip < 0:
+            raise UsageError("--weight-decay and --clip must not be negative")

@@ -1,0 +1,1 @@
+"""From raw papers to batches of tensors."""

@@ -1,0 +1,114 @@
+"""What every reader produces: passages with questions, and the problems found on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["cloze", "choice"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One blank, or one multiple-choice question."""
+
+    options: tuple[str, ...]
+    answer: int | None = None
+    """Index of the right option; None in a test paper."""
+    text: str = ""
+    """The question's words; empty for a blank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One paper: a text and what is asked about it."""
+
+    id: str
+    """The competition's name for it: its file name, or the id that the file gives."""
+    text: str
+    questions: tuple[Question, ...]
+    kind: Kind
+    blanks: tuple[tuple[int, int], ...] = ()
+    """Where each blank stands in `text`: first character, and the one after the last."""
+    level: str | None = None
+    """`middle` or `high`, where the source tells."""
+
+    def segments(self) -> list[str]:
+        """The text between the blanks: one more than there are blanks."""
+        edges = [0, *(edge for blank in self.blanks for edge in blank), len(self.text)]
+        return [self.text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+    def filled(self) -> str:
+        """The text with the right options in its blanks; unanswered blanks stay `_`."""
+        parts = self.segments()
+        words = [parts[0]]
+        for i, part in enumerate(parts[1:]):
+            question = self.questions[i]
+            known = question.answer is not None
+            words += [question.options[question.answer or 0].strip() if known else "_", part]
+        return "".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a paper."""
+
+    file: str
+    message: str
+    """What is wrong, where in the file, and the way out."""
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class PaperSet:
+    """All papers of one split, in natural order of their ids."""
+
+    name: str
+    """train, dev, test, or what the file or folder is called."""
+    kind: Kind
+    format: str
+    passages: Sequence[Passage]
+    problems: Sequence[Problem] = field(default_factory=tuple)
+    num_rejected: int = 0
+    """Papers left out because of an error."""
+    source_hash: str = ""
+    """SHA-256 over the names and bytes of the files read."""
+
+    @property
+    def errors(self) -> list[Problem]:
+        """The problems that make a paper unusable."""
+        return [p for p in self.problems if p.severity == "error"]
+
+    @property
+    def num_questions(self) -> int:
+        """Blanks or questions in all."""
+        return sum(len(p.questions) for p in self.passages)
+
+
+def question_keys(passage: Passage) -> list[str]:
+    """Ids of a multiple-choice passage's questions, counted from 1: `high29.txt#1`."""
+    return [f"{passage.id}#{number}" for number in range(1, len(passage.questions) + 1)]
+
+
+def letter(index: int) -> str:
+    """The letter of an option: A for 0. Past Z it goes on as AA, AB, ..."""
+    name = ""
+    index += 1
+    while index:
+        index, rest = divmod(index - 1, 26)
+        name = chr(65 + rest) + name
+    return name
+
+
+def letter_index(name: str) -> int | None:
+    """The option that a letter stands for, or None if it is no letter."""
+    if not (name.isascii() and name.isalpha() and name.isupper()):
+        return None
+    index = 0
+    for char in name:
+        index = index * 26 + ord(char) - 64
+    return index - 1

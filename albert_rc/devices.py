@@ -1,0 +1,114 @@
+"""Where to compute, in which precision, and beside which other processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from albert_rc.errors import UsageError
+
+PRECISIONS = ("fp32", "bf16", "fp16")
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that work together; a single one by default."""
+
+    device: torch.device
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process that prints and writes."""
+        return self.rank == 0
+
+    def sum(self, *tensors: Tensor) -> None:
+        """Replace each tensor by its sum over all processes, in one message per data type."""
+        if self.world == 1:
+            return
+        by_type: dict[torch.dtype, list[Tensor]] = {}
+        for tensor in tensors:
+            by_type.setdefault(tensor.dtype, []).append(tensor)
+        for group in by_type.values():
+            flat = torch.cat([tensor.flatten() for tensor in group])
+            dist.all_reduce(flat)
+            for tensor, part in zip(group, flat.split([t.numel() for t in group]), strict=True):
+                tensor.copy_(part.view_as(tensor))
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is set in any process."""
+        count = torch.tensor(int(flag), device=self.device)
+        self.sum(count)
+        return bool(count)
+
+    def copy_from_main(self, tensors: list[Tensor]) -> None:
+        """Give every process the main one's values."""
+        if self.world > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+
+    def wait(self) -> None:
+        """Wait for all processes."""
+        if self.world > 1:
+            dist.barrier()
+
+
+@contextmanager
+def processes(device: str | None = None) -> Iterator[Processes]:
+    """Join the processes that torchrun started (nccl, or gloo on CPU), or be the only one.
+
+    Args:
+        device: `cpu` or `cuda`; a GPU where there is one by default.
+    """
+    kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if kind.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError(f"--device {kind}: no GPU is at hand; leave the option out")
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield Processes(torch.device(kind))
+        return
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    if kind == "cuda":
+        if local >= torch.cuda.device_count():
+            raise UsageError(
+                f"process {local} has no GPU: there are {torch.cuda.device_count()}; "
+                "start as many processes as GPUs, or give --device cpu"
+            )
+        kind = f"cuda:{local}"
+        torch.cuda.set_device(local)
+    dist.init_process_group("nccl" if kind.startswith("cuda") else "gloo")
+    try:
+        yield Processes(torch.device(kind), dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()
+
+
+def choose_precision(precision: str | None, device: torch.device) -> str:
+    """The precision to compute in: the one asked for, or bf16 on GPUs that have it, else fp32.
+
+    Raises:
+        UsageError: unknown, or fp16 on a CPU.
+    """
+    if precision is None:
+        has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return "bf16" if has_bf16 else "fp32"
+    if precision not in PRECISIONS:
+        raise UsageError(f"--precision {precision}: choose from {', '.join(PRECISIONS)}")
+    if precision == "fp16" and device.type == "cpu":
+        raise UsageError("--precision fp16 needs a GPU; use bf16 or fp32 here")
+    return precision
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
+    """Run matrix products in a lower precision; weights stay in fp32."""
+    if precision == "fp32":
+        return nullcontext()
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float16
+    return torch.autocast(device.type, dtype=dtype)

@@ -1,0 +1,155 @@
+"""Reading and writing files: whole or not at all, and never a pickled class."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from albert_rc.errors import DataError
+
+if TYPE_CHECKING:
+    import torch
+
+STORE_FORMAT = 1  # raised when the layout of .pt files changes
+
+
+def natural_key(name: str) -> list[tuple[int, int, str]]:
+    """Sort key that puts `dev2` before `dev10`."""
+    parts = re.findall(r"\d+|\D+", name)
+    return [(0, int(p), p) if p.isdigit() and p.isascii() else (1, 0, p) for p in parts]
+
+
+@contextmanager
+def atomic_path(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `target`; rename it onto `target` if the block succeeds.
+
+    The file reaches the disk before it gets its name, so a crash leaves the old file or the new
+    one, never a torn one.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # A dot in front keeps half-written files out of every reader's file listing.
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb+") as written:
+            os.fsync(written.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
+    """Write several files; none gets its name before all of them are on disk."""
+    with ExitStack() as stack:
+        for target, write in writers.items():
+            write(stack.enter_context(atomic_path(target)))
+
+
+def write_bytes(target: Path, content: bytes) -> None:
+    """Write `content` to `target`, whole or not at all."""
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(content)
+
+
+def to_json(value: Any, indent: bool = True) -> bytes:
+    """JSON in UTF-8 with a newline at the end; keys keep their order."""
+    options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
+    return orjson.dumps(value, option=options | (orjson.OPT_INDENT_2 if indent else 0))
+
+
+def write_json(target: Path, value: Any) -> None:
+    """Write `value` as indented JSON, whole or not at all."""
+    write_bytes(target, to_json(value))
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse JSON in UTF-8, with or without a byte order mark.
+
+    Raises:
+        ValueError: not UTF-8 or not JSON; the message says where and what to do.
+    """
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ValueError("the text is UTF-16, not UTF-8; save the file as UTF-8")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"byte 0x{content[error.start]:02x} in line {line} is not UTF-8; save the file as UTF-8"
+        ) from None
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(
+            f"not JSON at line {error.lineno}, column {error.colno} ({error.msg}); mend it there"
+        ) from None
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        DataError: the file cannot be read, or is not JSON in UTF-8.
+    """
+    try:
+        return parse_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def sha256(*chunks: bytes) -> str:
+    """Hexadecimal SHA-256 of the chunks, one after the other."""
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, Any]) -> None:
+    """Write flat tensors and JSON-able metadata to `path` as a .pt file (not atomic by itself)."""
+    import torch
+
+    # The metadata travels as JSON text, so that loading needs no class but str and Tensor.
+    torch.save({"format": STORE_FORMAT, "meta": to_json(meta).decode(), **tensors}, path)
+
+
+def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Read what `save_tensors` wrote, memory-mapped; no code in the file is ever run.
+
+    Raises:
+        DataError: the file is missing, torn, or no store of this version.
+    """
+    import torch
+
+    remake = "make it again with `albert-rc preprocess`"
+    if not path.is_file():
+        raise DataError(f"{path}: no such store; {remake}")
+    try:
+        content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    except Exception as error:  # torch raises many types for a torn or foreign file
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{path}: not a readable store ({reason[:120]}); {remake}") from None
+    if not isinstance(content, dict) or content.get("format") != STORE_FORMAT:
+        raise DataError(f"{path}: not a store of this version of albert-rc; {remake}")
+    meta = orjson.loads(content.pop("meta"))
+    del content["format"]
+    return content, meta

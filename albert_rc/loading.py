@@ -1,0 +1,443 @@
+"""The door: load and save models with their vocabulary. No other module knows checkpoints.
+
+Our encoder reads and writes Hugging Face folders of ALBERT, BERT and RoBERTa: a table per family
+says which of their keys is which of ours, so nothing is renamed by guesswork.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from albert_rc import __version__
+from albert_rc.config import EncoderConfig, albert_config
+from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.files import atomic_path, parse_json, write_bytes, write_json
+from albert_rc.model.encoder import sinusoidal_positions
+from albert_rc.model.heads import OPTION_SCORES, ReadingModel
+from albert_rc.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
+
+TASKS = ("cloze", "choice")
+
+
+@dataclass(frozen=True)
+class Family:
+    """How Hugging Face names the parts of a model family."""
+
+    prefix: str
+    layer: str
+    """Prefix of a layer's keys, with {group} and {inner}."""
+    parts: Mapping[str, str]
+    """Our parts of a layer to theirs."""
+    outer: Mapping[str, str]
+    """Our parts outside the layers to theirs."""
+    architectures: Mapping[str, str]
+    """The class that opens a checkpoint of each task."""
+
+
+_EMBEDDINGS = {
+    "encoder.embeddings.word": "{prefix}.embeddings.word_embeddings",
+    "encoder.embeddings.position": "{prefix}.embeddings.position_embeddings",
+    "encoder.embeddings.segment": "{prefix}.embeddings.token_type_embeddings",
+    "encoder.embeddings.norm": "{prefix}.embeddings.LayerNorm",
+    "head.classifier": "classifier",
+}
+_BERT_PARTS = {
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "norm": "output.LayerNorm",
+}
+FAMILIES = {
+    "albert": Family(
+        prefix="albert",
+        layer="albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}",
+        parts={
+            "query": "attention.query",
+            "key": "attention.key",
+            "value": "attention.value",
+            "output": "attention.dense",
+            "attention_norm": "attention.LayerNorm",
+            "up": "ffn",
+            "down": "ffn_output",
+            "norm": "full_layer_layer_norm",
+        },
+        outer={
+            **_EMBEDDINGS,
+            "encoder.projection": "albert.encoder.embedding_hidden_mapping_in",
+            "head.dense": "predictions.dense",
+            "head.norm": "predictions.LayerNorm",
+            "head.bias": "predictions.bias",
+            "head.pooler": "albert.pooler",
+        },
+        architectures={"cloze": "AlbertForMaskedLM", "choice": "AlbertForMultipleChoice"},
+    ),
+    "bert": Family(
+        prefix="bert",
+        layer="bert.encoder.layer.{group}",
+        parts=_BERT_PARTS,
+        outer={
+            **_EMBEDDINGS,
+            "head.dense": "cls.predictions.transform.dense",
+            "head.norm": "cls.predictions.transform.LayerNorm",
+            "head.bias": "cls.predictions.bias",
+            "head.pooler": "bert.pooler.dense",
+        },
+        architectures={"cloze": "BertForMaskedLM", "choice": "BertForMultipleChoice"},
+    ),
+    "roberta": Family(
+        prefix="roberta",
+        layer="roberta.encoder.layer.{group}",
+        parts=_BERT_PARTS,
+        outer={
+            **_EMBEDDINGS,
+            "head.dense": "lm_head.dense",
+            "head.norm": "lm_head.layer_norm",
+            "head.bias": "lm_head.bias",
+            "head.pooler": "roberta.pooler.dense",
+        },
+        architectures={"cloze": "RobertaForMaskedLM", "choice": "RobertaForMultipleChoice"},
+    ),
+}
+
+
+@dataclass
+class LoadReport:
+    """What a checkpoint did not hold, and what of it was not used. Said aloud, never swallowed."""
+
+    source: str
+    new: list[str] = field(default_factory=list)
+    """Our parameters of the head that start fresh."""
+    unused: list[str] = field(default_factory=list)
+    """Keys of the checkpoint that this task has no use for."""
+    scratch: bool = False
+
+    def lines(self) -> list[str]:
+        """Sentences for the user."""
+        if self.scratch:
+            return [f"random weights, vocabulary of {self.source}"]
+        said = [f"weights of {self.source}"]
+        if self.new:
+            said.append(f"new and untrained, to be learned: {', '.join(self.new)}")
+        if self.unused:
+            said.append(f"not used for this task: {', '.join(self.unused)}")
+        return said
+
+
+def resolve_source(source: str | Path) -> Path:
+    """The folder behind `--model`: itself, or a download of the hub's.
+
+    Raises:
+        UsageError: neither a folder nor something the hub has.
+    """
+    path = Path(source)
+    if path.is_dir():
+        return path
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)):
+        raise UsageError(f"--model {source}: no such folder (nor a hub id, which has one slash)")
+    from huggingface_hub import snapshot_download
+
+    patterns = ["config.json", "*.safetensors", *VOCABULARY_FILES]
+    try:
+        try:
+            folder = Path(snapshot_download(str(source), allow_patterns=patterns))
+        except OSError:
+            # No network is no obstacle where an earlier download lies in the cache.
+            folder = Path(
+                snapshot_download(str(source), allow_patterns=patterns, local_files_only=True)
+            )
+        if not any(folder.glob("*.safetensors")):
+            snapshot_download(str(source), allow_patterns=["pytorch_model.bin"])
+    except Exception as error:  # the hub's client raises many types
+        reason = str(error).partition("\n")[0][:160]
+        raise UsageError(
+            f"--model {source}: no such folder, and the hub did not give it ({reason}); "
+            f"put the model's files into a folder and name that"
+        ) from None
+    return folder
+
+
+def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:
+    """The encoder's shape and the raw config.json of a Hugging Face folder.
+
+    Raises:
+        CheckpointError: no config, or of a family that is not supported.
+    """
+    path = folder / "config.json"
+    try:
+        raw = parse_json(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+    family = raw.get("model_type") if isinstance(raw, dict) else None
+    if family not in FAMILIES:
+        raise CheckpointError(
+            f"{path}: model_type {family!r} is not supported; {', '.join(FAMILIES)} are"
+        )
+    if raw.get("position_embedding_type", "absolute") != "absolute":
+        raise CheckpointError(f"{path}: only absolute position embeddings are supported")
+    is_albert, is_roberta = family == "albert", family == "roberta"
+    try:
+        layers = raw["num_hidden_layers"]
+        config = EncoderConfig(
+            family=family,
+            vocab_size=raw["vocab_size"],
+            embedding_size=raw["embedding_size"] if is_albert else raw["hidden_size"],
+            hidden_size=raw["hidden_size"],
+            num_layers=layers,
+            num_groups=raw.get("num_hidden_groups", 1) if is_albert else layers,
+            inner_layers=raw.get("inner_group_num", 1) if is_albert else 1,
+            num_heads=raw["num_attention_heads"],
+            ffn_size=raw["intermediate_size"],
+            max_positions=raw.get("max_position_embeddings", 512),
+            position_offset=raw.get("pad_token_id", 1) + 1 if is_roberta else 0,
+            num_segments=raw.get("type_vocab_size", 2),
+            activation=raw.get("hidden_act", "gelu_new" if is_albert else "gelu"),
+            norm_eps=raw.get("layer_norm_eps", 1e-12),
+            dropout=raw.get("hidden_dropout_prob", 0.0 if is_albert else 0.1),
+            attention_dropout=raw.get("attention_probs_dropout_prob", 0.0 if is_albert else 0.1),
+            classifier_dropout=_classifier_dropout(raw),
+            init_range=raw.get("initializer_range", 0.02),
+            pad_id=raw.get("pad_token_id", 1 if is_roberta else 0),
+        )
+    except KeyError as error:
+        raise CheckpointError(f"{path}: the field {error} is missing") from None
+    except (TypeError, ZeroDivisionError, UsageError) as error:
+        raise CheckpointError(f"{path}: a size is wrong ({error})") from None
+    return config, raw
+
+
+def _classifier_dropout(raw: dict[str, Any]) -> float:
+    for key in ("classifier_dropout_prob", "classifier_dropout", "hidden_dropout_prob"):
+        if raw.get(key) is not None:
+            return float(raw[key])
+    return 0.1
+
+
+def hub_config(config: EncoderConfig, task: str) -> dict[str, Any]:
+    """A config.json that Hugging Face's classes read."""
+    raw: dict[str, Any] = {
+        "model_type": config.family,
+        "architectures": [FAMILIES[config.family].architectures[task]],
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.ffn_size,
+        "max_position_embeddings": config.max_positions,
+        "type_vocab_size": config.num_segments,
+        "hidden_act": config.activation,
+        "layer_norm_eps": config.norm_eps,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "initializer_range": config.init_range,
+        "pad_token_id": config.pad_id,
+    }
+    if config.family == "albert":
+        raw |= {
+            "embedding_size": config.embedding_size,
+            "num_hidden_groups": config.num_groups,
+            "inner_group_num": config.inner_layers,
+            "classifier_dropout_prob": config.classifier_dropout,
+        }
+    else:
+        raw["classifier_dropout"] = config.classifier_dropout
+    return raw
+
+
+def hub_key(name: str, config: EncoderConfig) -> str:
+    """Hugging Face's name of one of our parameters."""
+    family = FAMILIES[config.family]
+    if name == "head.salience":
+        return "albert_rc.salience"  # ours alone; Hugging Face's classes pass over it
+    match = re.fullmatch(r"encoder\.layers\.(\d+)\.(\w+)\.(weight|bias)", name)
+    if match:
+        group, inner = divmod(int(match[1]), config.inner_layers)
+        return f"{family.layer.format(group=group, inner=inner)}.{family.parts[match[2]]}.{match[3]}"
+    if name in family.outer:
+        return family.outer[name]
+    part, _, kind = name.rpartition(".")
+    return f"{family.outer[part].format(prefix=family.prefix)}.{kind}"
+
+
+def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
+    """The tensors of a folder; pickled code is never run."""
+    readers: dict[str, Callable[[Path], dict[str, Tensor]]] = {
+        "model.safetensors": load_file,
+        "pytorch_model.bin": lambda p: torch.load(p, map_location="cpu", weights_only=True),
+    }
+    for name, read in readers.items():
+        path = folder / name
+        if path.is_file():
+            try:
+                return path, read(path)
+            except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
+                reason = str(error).partition("\n")[0]
+                raise CheckpointError(f"{path}: torn or no weights ({reason[:120]})") from None
+            except Exception as error:  # the unpickler refuses classes with a type of its own
+                raise CheckpointError(
+                    f"{path}: holds more than tensors and is not opened "
+                    f"({type(error).__name__}); convert it to safetensors"
+                ) from None
+    if (folder / "model.safetensors.index.json").is_file():
+        raise CheckpointError(f"{folder}: weights in several files; join them into one safetensors")
+    raise CheckpointError(
+        f"{folder}: no model.safetensors (nor pytorch_model.bin); "
+        f"to start from random weights with this vocabulary give --scratch SIZE"
+    )
+
+
+def _old_names(weights: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
+    """Keys as today's: old BERTs say gamma and beta, bare encoders leave out the prefix."""
+    renamed = {}
+    bare = not any(key.startswith(f"{family.prefix}.") for key in weights)
+    for key, value in weights.items():
+        name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", key)
+        name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+        if bare and re.match(r"(embeddings|encoder|pooler)\.", name):
+            name = f"{family.prefix}.{name}"
+        renamed[name] = value
+    return renamed
+
+
+def load_weights(model: ReadingModel, folder: Path) -> LoadReport:
+    """Fill a model from a folder's weights.
+
+    Raises:
+        CheckpointError: encoder weights are missing or of another shape, or a file is torn.
+    """
+    path, weights = _read_weights(folder)
+    weights = _old_names(weights, FAMILIES[model.config.family])
+    report = LoadReport(str(folder))
+    missing, wrong = [], []
+    targets = dict(model.named_parameters())
+    for name, target in targets.items():
+        key = hub_key(name, model.config)
+        value = weights.pop(key, None)
+        if value is None:
+            (report.new if name.startswith("head.") else missing).append(key)
+        elif value.shape != target.shape:
+            wrong.append(f"{key} is {list(value.shape)}, expected {list(target.shape)}")
+        else:
+            with torch.no_grad():
+                target.copy_(value)
+    if missing:
+        raise CheckpointError(f"{path}: {len(missing)} weights are missing: {', '.join(missing)}")
+    if wrong:
+        raise CheckpointError(f"{path}: does not fit its config.json: {'; '.join(wrong)}")
+    # Copies of tied weights and position counters carry nothing of their own.
+    carried = re.compile(r"decoder\.(weight|bias)$|position_ids$")
+    report.unused = sorted(key for key in weights if not carried.search(key))
+    return report
+
+
+@dataclass
+class Loaded:
+    """A model, its vocabulary, and what there is to say about them."""
+
+    model: ReadingModel
+    tokenizer: Tokenizer
+    report: LoadReport
+
+
+def load_model(
+    source: str | Path,
+    task: str,
+    *,
+    scratch: str | None = None,
+    scratch_shape: Mapping[str, Any] | None = None,
+    option_score: str | None = None,
+    seed: int = 0,
+) -> Loaded:
+    """Load a model with its vocabulary, on the CPU, in fp32.
+
+    Args:
+        source: a folder or a hub id.
+        task: `cloze` or `choice`.
+        scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
+        scratch_shape: settings that differ from that size's.
+        option_score: a key of `OPTION_SCORES`; by default the checkpoint's own, else `mean`.
+        seed: of the random weights.
+
+    Raises:
+        UsageError: no such source, size or task.
+        CheckpointError: unusable weights or vocabulary.
+    """
+    if task not in TASKS:
+        raise UsageError(f"task {task}: choose from {', '.join(TASKS)}")
+    if option_score is not None and option_score not in OPTION_SCORES:
+        raise UsageError(f"--option-score {option_score}: choose from {', '.join(OPTION_SCORES)}")
+    folder = resolve_source(source)
+    tokenizer = load_tokenizer(folder)
+    # A generator of our own would not reach nn.init; the global one is put back afterwards.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if scratch is not None:
+            config = albert_config(scratch, vocab_size=tokenizer.size)
+            config = replace(config, pad_id=tokenizer.pad_id, **(scratch_shape or {}))
+            model = ReadingModel(config, task, option_score or "mean")
+            sinusoidal_positions(model.encoder.embeddings.position, config.init_range)
+            return Loaded(model, tokenizer, LoadReport(str(source), scratch=True))
+        config, raw = read_config(folder)
+        if tokenizer.size > config.vocab_size:
+            raise CheckpointError(
+                f"{folder}: the vocabulary has {tokenizer.size} pieces but the model "
+                f"{config.vocab_size}; they do not belong together"
+            )
+        ours = raw.get("albert_rc") or {}
+        if option_score is None:
+            option_score = ours.get("option_score", "mean") if task == "cloze" else "mean"
+        if option_score not in OPTION_SCORES:
+            raise CheckpointError(f"{folder}/config.json: option_score {option_score!r} is unknown")
+        model = ReadingModel(config, task, option_score)
+        report = load_weights(model, folder)
+    return Loaded(model, tokenizer, report)
+
+
+def saved_task(folder: Path) -> str | None:
+    """The task that a folder's weights were trained for, if its config tells."""
+    if not (folder / "config.json").is_file():
+        return None
+    config, raw = read_config(folder)
+    for task, name in FAMILIES[config.family].architectures.items():
+        if name in (raw.get("architectures") or ()):
+            return task
+    return None
+
+
+def hub_weights(model: ReadingModel) -> dict[str, Tensor]:
+    """The model's weights on the CPU under Hugging Face's names."""
+    return {
+        hub_key(name, model.config): value.detach().cpu().contiguous()
+        for name, value in model.named_parameters()
+    }
+
+
+def save_model(model: ReadingModel, tokenizer: Tokenizer, folder: Path) -> None:
+    """Write weights (safetensors), config.json and the vocabulary's files into `folder`.
+
+    `AutoModelForMaskedLM`, or `AutoModelForMultipleChoice`, opens the folder; so does `load_model`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in VOCABULARY_FILES:
+        source = tokenizer.folder / name
+        if source.is_file() and source.resolve() != (folder / name).resolve():
+            write_bytes(folder / name, source.read_bytes())
+    raw = hub_config(model.config, model.task)
+    raw["albert_rc"] = {"option_score": model.option_score, "version": __version__}
+    write_json(folder / "config.json", raw)
+    with atomic_path(folder / "model.safetensors") as temporary:
+        save_file(hub_weights(model), temporary, metadata={"format": "pt"})

@@ -1,0 +1,1 @@
+"""The encoder, its attention and its heads. Knows batches, not papers."""

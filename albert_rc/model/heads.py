@@ -1,0 +1,167 @@
+"""Heads: from hidden states to a logit per option.
+
+The cloze head is the masked-LM head, read at the blanks only and against the pieces of the
+options only; the choice head is a pooled [CLS] and one linear unit.
+"""
+
+# B sequences, L tokens, D hidden, E embedding, Q questions, K options of one, O options of all,
+# P pieces of all options, M masked positions, V vocabulary
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from albert_rc.batch import Batch
+from albert_rc.config import EncoderConfig
+from albert_rc.model.encoder import Encoder, activation, initialise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What a forward pass gives. Losses are sums: the loop divides by the global count."""
+
+    logits_QK: Tensor
+    """-inf where a question has fewer than K options."""
+    loss_sum: Tensor
+    """Cross-entropy summed over the questions whose answer is known, in nats."""
+    num_answered: Tensor
+    num_correct: Tensor
+    masked_loss_sum: Tensor | None = None
+    """Cross-entropy summed over the words hidden by `masking`."""
+
+
+def _equal_weights(head: ClozeHead, batch: Batch, vector_PE: Tensor) -> Tensor:
+    return torch.ones_like(vector_PE[:, 0])
+
+
+def _first_piece(head: ClozeHead, batch: Batch, vector_PE: Tensor) -> Tensor:
+    assert batch.piece_place_P is not None
+    return (batch.piece_place_P == 0).to(vector_PE.dtype)
+
+
+def _salience(head: ClozeHead, batch: Batch, vector_PE: Tensor) -> Tensor:
+    assert head.salience is not None
+    return torch.exp(vector_PE @ head.salience)
+
+
+OPTION_SCORES: dict[str, Callable[[ClozeHead, Batch, Tensor], Tensor]] = {
+    "mean": _equal_weights,
+    "first": _first_piece,
+    "salience": _salience,
+}
+"""How much each piece of an option counts; an option's logit is the weighted mean of its pieces'.
+
+`salience` learns one vector u and weighs a piece by exp(u . embedding), so that in "gave up" the
+telling piece decides; u starts at zero, where it equals `mean`.
+"""
+
+
+class ClozeHead(nn.Module):
+    """The masked-LM head at the blanks: dense, activation, norm, tied embeddings, bias."""
+
+    def __init__(self, config: EncoderConfig, option_score: str = "mean") -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.embedding_size)
+        self.norm = nn.LayerNorm(config.embedding_size, eps=config.norm_eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.salience: nn.Parameter | None = None
+        if option_score == "salience":
+            self.salience = nn.Parameter(torch.zeros(config.embedding_size))
+        self.weigh = OPTION_SCORES[option_score]
+        self.activation = activation(config.activation)
+
+    def transform(self, hidden_XD: Tensor) -> Tensor:
+        """Hidden states to the space of the word embeddings, [X, E]."""
+        moved: Tensor = self.norm(self.activation(self.dense(hidden_XD)))
+        return moved
+
+    def option_logits(self, hidden_BLD: Tensor, batch: Batch, word_VE: Tensor) -> Tensor:
+        """A logit per option, [O]."""
+        assert batch.blank_index_Q is not None
+        assert batch.piece_P is not None
+        assert batch.piece_option_P is not None
+        blank_QE = self.transform(hidden_BLD.flatten(0, 1)[batch.blank_index_Q])
+        question_O = batch.option_slot_O // batch.num_options
+        question_P = question_O[batch.piece_option_P]
+        vector_PE = F.embedding(batch.piece_P, word_VE)
+        # Products of a few hundred rows: fp32 costs nothing and keeps close options apart.
+        logit_P = (blank_QE.float()[question_P] * vector_PE.float()).sum(-1)
+        logit_P = logit_P + self.bias[batch.piece_P]
+        weight_P = self.weigh(self, batch, vector_PE.float())
+        total_O = logit_P.new_zeros(question_O.shape)
+        weight_O = total_O.index_add(0, batch.piece_option_P, weight_P)
+        total_O = total_O.index_add(0, batch.piece_option_P, weight_P * logit_P)
+        return total_O / weight_O
+
+    def masked_loss(self, hidden_BLD: Tensor, batch: Batch, word_VE: Tensor) -> Tensor:
+        """Masked-LM cross-entropy over the whole vocabulary at the hidden words, summed."""
+        assert batch.masked_index_M is not None
+        hidden_ME = self.transform(hidden_BLD.flatten(0, 1)[batch.masked_index_M])
+        logits_MV = F.linear(hidden_ME, word_VE, self.bias)
+        return F.cross_entropy(logits_MV.float(), batch.masked_token_M, reduction="sum")
+
+
+class ChoiceHead(nn.Module):
+    """Pooled [CLS] of each `passage, question option` pair, and one logit for it."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.classifier = nn.Linear(config.hidden_size, 1)
+
+    def option_logits(self, hidden_BLD: Tensor, batch: Batch, word_VE: Tensor) -> Tensor:
+        """A logit per option, [O]; rows of the batch are options."""
+        pooled_OD = self.dropout(torch.tanh(self.pooler(hidden_BLD[:, 0])))
+        logit_O: Tensor = self.classifier(pooled_OD)[:, 0].float()
+        return logit_O
+
+
+class ReadingModel(nn.Module):
+    """An encoder and the head for one kind of question. `model(batch)` gives an `Output`."""
+
+    def __init__(self, config: EncoderConfig, task: str, option_score: str = "mean") -> None:
+        super().__init__()
+        self.encoder = Encoder(config)
+        self.head: ClozeHead | ChoiceHead
+        self.head = ClozeHead(config, option_score) if task == "cloze" else ChoiceHead(config)
+        self.task = task
+        self.option_score = option_score
+        initialise(self, config.init_range)
+
+    @property
+    def config(self) -> EncoderConfig:
+        """The encoder's shape."""
+        return self.encoder.config
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.encoder.embeddings.word.weight.device
+
+    def forward(self, batch: Batch) -> Output:
+        length_B = batch.length_B if batch.padded else None
+        hidden_BLD = self.encoder(batch.token_BL, length_B, batch.segment_BL)
+        word_VE = self.encoder.embeddings.word.weight
+        logit_O = self.head.option_logits(hidden_BLD, batch, word_VE)
+        logits = logit_O.new_full((batch.num_questions * batch.num_options,), float("-inf"))
+        logits_QK = logits.index_copy(0, batch.option_slot_O, logit_O).unflatten(
+            0, (batch.num_questions, batch.num_options)
+        )
+        known_Q = batch.answer_Q >= 0
+        loss_Q = F.cross_entropy(logits_QK, batch.answer_Q, ignore_index=-1, reduction="none")
+        masked = None
+        if batch.masked_index_M is not None and isinstance(self.head, ClozeHead):
+            masked = self.head.masked_loss(hidden_BLD, batch, word_VE)
+        return Output(
+            logits_QK=logits_QK,
+            loss_sum=loss_Q.sum(),
+            num_answered=known_Q.sum(),
+            num_correct=((logits_QK.argmax(-1) == batch.answer_Q) & known_Q).sum(),
+            masked_loss_sum=masked,
+        )

@@ -1,0 +1,131 @@
+"""From a model and a store to a probability per option and the competition's answer file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albert_rc.data.batches import Collator, batches_by_length
+from albert_rc.data.schema import letter
+from albert_rc.data.shards import Store
+from albert_rc.devices import Processes, autocast
+from albert_rc.files import to_json, write_json
+from albert_rc.model.heads import ReadingModel
+from albert_rc.tokenizer import Tokenizer
+
+TOKEN_BUDGET = 4096
+ITEMS_BUDGET = 64
+
+Answers = dict[str, list[str] | str]
+
+
+def score(
+    model: ReadingModel,
+    tokenizer: Tokenizer,
+    store: Store,
+    processes: Processes,
+    *,
+    precision: str = "fp32",
+    token_budget: int = TOKEN_BUDGET,
+    progress: Callable[[int], None] | None = None,
+) -> Tensor:
+    """Log-probabilities of every option of every question of a store.
+
+    Args:
+        model: on the processes' device.
+        tokenizer: its vocabulary.
+        store: what to answer; each rank takes its share of the batches.
+        processes: who works along.
+        precision: fp32, bf16 or fp16.
+        token_budget: tokens of a batch, padding included.
+        progress: told the number of questions answered, batch by batch.
+
+    Returns:
+        [Q, K] in nats, on the CPU, in the store's order, the same on every rank; -inf where a
+        question has fewer than K options.
+
+    Raises:
+        RuntimeError: some question was not scored exactly once (a bug, never to be passed over).
+    """
+    num_options = store.num_options
+    rows = 1 if store.kind == "cloze" else num_options
+    batches = list(batches_by_length(store.lengths * rows, token_budget, ITEMS_BUDGET))
+    width = int(num_options.max())
+    scored_QK = torch.zeros(store.num_questions, width)
+    times_Q = torch.zeros(store.num_questions)
+    collate = Collator(store, tokenizer)
+    was_training = model.training
+    model.eval()
+    with torch.inference_mode(), autocast(processes.device, precision):
+        for items in batches[processes.rank :: processes.world]:
+            batch = collate(items)
+            output = model(batch.to(processes.device))
+            logits_QK = output.logits_QK.float().cpu()
+            scored_QK[batch.question_Q, : batch.num_options] = logits_QK.log_softmax(-1)
+            times_Q[batch.question_Q] += 1
+            if progress is not None:
+                progress(batch.num_questions)
+    model.train(was_training)
+    absent_QK = torch.arange(width) >= num_options[:, None]
+    scored_QK.masked_fill_(absent_QK, 0.0)  # -inf does not survive a sum over ranks
+    on_device = [scored_QK.to(processes.device), times_Q.to(processes.device)]
+    processes.sum(*on_device)
+    scored_QK, times_Q = (tensor.cpu() for tensor in on_device)
+    if not bool((times_Q == 1).all()):
+        raise RuntimeError(f"{int((times_Q != 1).sum())} questions were not scored exactly once")
+    if bool(scored_QK.isnan().any()):
+        raise RuntimeError("the model's scores are not numbers; its weights are damaged")
+    return scored_QK.masked_fill_(absent_QK, float("-inf"))
+
+
+def answers_of(store: Store, scored_QK: Tensor) -> Answers:
+    """The answers in the competition's form.
+
+    Cloze: paper id to a list of letters. Multiple choice: question id to a letter.
+    """
+    # numpy's argmax takes the first of equals, whatever the machine.
+    letters = [letter(int(i)) for i in scored_QK.numpy().argmax(-1)]
+    if store.kind == "choice":
+        return dict(zip(store.meta["question_keys"], letters, strict=True))
+    answers: Answers = {paper_id: [] for paper_id in store.meta["ids"]}
+    for passage, chosen in zip(store.passage_of_question.tolist(), letters, strict=True):
+        paper = answers[store.meta["ids"][passage]]
+        assert isinstance(paper, list)
+        paper.append(chosen)
+    return answers
+
+
+def score_lines(store: Store, scored_QK: Tensor) -> list[dict[str, Any]]:
+    """One record per question: paper, number of the question (from 1), letter, probabilities."""
+    lines = []
+    numbers: dict[int, int] = {}
+    options = store.num_options.tolist()
+    best = scored_QK.numpy().argmax(-1)
+    for question, passage in enumerate(store.passage_of_question.tolist()):
+        numbers[passage] = numbers.get(passage, 0) + 1
+        chances = scored_QK[question, : options[question]].exp().tolist()
+        lines.append(
+            {
+                "paper": store.meta["ids"][passage],
+                "number": numbers[passage],
+                "answer": letter(int(best[question])),
+                "probabilities": [round(chance, 6) for chance in chances],
+            }
+        )
+    return lines
+
+
+def write_answers(path: Path, answers: Answers) -> None:
+    """Write answer.json, whole or not at all."""
+    write_json(path, answers)
+
+
+def write_scores(path: Path, lines: list[dict[str, Any]]) -> None:
+    """Write one JSON object a line, whole or not at all."""
+    from albert_rc.files import write_bytes
+
+    write_bytes(path, b"".join(to_json(line, indent=False) for line in lines))

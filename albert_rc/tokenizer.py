@@ -1,0 +1,236 @@
+"""Text to ids, exactly as the model was pretrained on it.
+
+ALBERT's text goes through SentencePiece's own library; BERT's and RoBERTa's vocabularies, and any
+`tokenizer.json`, through the `tokenizers` library. Both take text in *segments*: a segment either
+starts a word, or is *glued* to what stands before it (as the full stop is in `[MASK].`).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.files import parse_json, sha256, to_json
+
+VOCABULARY_FILES = (
+    "spiece.model",
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer_config.json",
+)
+"""Every file of a model folder that a vocabulary may consist of; saved along with the weights."""
+
+
+class Tokenizer(ABC):
+    """A vocabulary and how to split text by it. Made by `load_tokenizer`."""
+
+    pad_id: int
+    unk_id: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    size: int
+    """Number of ids."""
+    fingerprint: str
+    """SHA-256 that tells whether a store was made with this vocabulary."""
+    folder: Path
+    """Where the vocabulary's files lie."""
+    separators_in_pair: int = 1
+    """[SEP]s between the two parts of a pair: RoBERTa has two."""
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str], glued: bool = False) -> list[list[int]]:
+        """Ids of each text, without special tokens, on all cores.
+
+        Args:
+            texts: segments of running text.
+            glued: the segments continue what stands before them, so that their first piece does
+                not begin a word.
+        """
+
+    @abstractmethod
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The pieces behind the ids."""
+
+    def to_text(self, ids: Sequence[int]) -> str:
+        """Readable text of ids, special tokens included; for messages and tests."""
+        return "".join(self.pieces(ids)).replace("▁", " ").replace("Ġ", " ").strip()
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """ALBERT's: lower-cased and stripped of accents, then SentencePiece as it is.
+
+    The clean-up is that of the original (google-research/albert, `preprocess_text`): white space
+    folded, NFKD, combining marks dropped, lower case.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any], num_threads: int = 0) -> None:
+        import sentencepiece
+        from sentencepiece import sentencepiece_model_pb2
+
+        path = folder / "spiece.model"
+        content = path.read_bytes()
+        proto = sentencepiece_model_pb2.ModelProto()
+        try:
+            proto.ParseFromString(content)
+            self._word_start = sentencepiece.SentencePieceProcessor(model_proto=content)
+        except Exception as error:  # protobuf and SentencePiece raise types of their own
+            raise CheckpointError(f"{path}: not a SentencePiece model ({error})") from None
+        # SentencePiece puts a ▁ before every text; the twin without it continues a word.
+        proto.normalizer_spec.add_dummy_prefix = False
+        self._glued = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
+        self._num_threads = num_threads or _cores()
+        self._lower = bool(settings.get("do_lower_case", True))
+        self._keep_accents = bool(settings.get("keep_accents", False))
+        self.folder = folder
+        self.size = self._word_start.get_piece_size()
+        self.fingerprint = sha256(content)
+        self.pad_id = self._id("<pad>", path)
+        self.unk_id = self._word_start.unk_id()
+        self.cls_id = self._id("[CLS]", path)
+        self.sep_id = self._id("[SEP]", path)
+        self.mask_id = self._id("[MASK]", path)
+
+    def _id(self, piece: str, path: Path) -> int:
+        index = self._word_start.piece_to_id(piece)
+        if index == self._word_start.unk_id():
+            raise CheckpointError(f"{path}: the vocabulary lacks {piece}; is it one of ALBERT's?")
+        return int(index)
+
+    def normalize(self, text: str) -> str:
+        """The text as it is handed to SentencePiece."""
+        text = " ".join(text.split())
+        if not text.isascii() and not self._keep_accents:
+            decomposed = unicodedata.normalize("NFKD", text)
+            text = "".join(c for c in decomposed if not unicodedata.combining(c))
+        return text.lower() if self._lower else text
+
+    def encode(self, texts: Sequence[str], glued: bool = False) -> list[list[int]]:
+        processor = self._glued if glued else self._word_start
+        normalized = [self.normalize(text) for text in texts]
+        ids: list[list[int]] = processor.encode(normalized, num_threads=self._num_threads)
+        return ids
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._word_start.id_to_piece(int(i)) for i in ids]
+
+
+class HuggingFaceTokenizer(Tokenizer):
+    """BERT's, RoBERTa's, or whatever a `tokenizer.json` describes."""
+
+    def __init__(self, folder: Path, backend: Any) -> None:
+        self._backend = backend
+        backend.no_padding()
+        backend.no_truncation()
+        self.folder = folder
+        self.size = backend.get_vocab_size()
+        vocabulary = backend.get_vocab()
+        ordered = sorted(vocabulary, key=vocabulary.__getitem__)
+        self.fingerprint = sha256("\n".join(ordered).encode("utf-8", "surrogatepass"))
+        self.pad_id = self._id("[PAD]", "<pad>")
+        self.unk_id = self._id("[UNK]", "<unk>")
+        self.cls_id = self._id("[CLS]", "<s>")
+        self.sep_id = self._id("[SEP]", "</s>")
+        self.mask_id = self._id("[MASK]", "<mask>")
+        if "[CLS]" not in vocabulary:
+            self.separators_in_pair = 2
+        self._special = [p for p in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if p in vocabulary]
+        self._special += [p for p in ("<pad>", "<unk>", "<s>", "</s>", "<mask>") if p in vocabulary]
+
+    def _id(self, *names: str) -> int:
+        for name in names:
+            index = self._backend.token_to_id(name)
+            if index is not None:
+                return int(index)
+        raise CheckpointError(f"{self.folder}: the vocabulary lacks {' or '.join(names)}")
+
+    def encode(self, texts: Sequence[str], glued: bool = False) -> list[list[int]]:
+        # A word that starts after another word begins with its space in byte-level vocabularies.
+        prefix = "" if glued else " "
+        safe = [self._defuse(prefix + " ".join(text.split())) for text in texts]
+        encoded = self._backend.encode_batch_fast(safe, add_special_tokens=False)
+        return [encoding.ids for encoding in encoded]
+
+    def _defuse(self, text: str) -> str:
+        # "[MASK]" written in a paper is text; read as a special token it would be a blank more.
+        for special in self._special:
+            if special in text:
+                text = text.replace(special, f"{special[0]} {special[1:]}")
+        return text
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._backend.id_to_token(int(i)) or "" for i in ids]
+
+
+def _from_tokenizer_json(folder: Path, settings: dict[str, Any]) -> Tokenizer:
+    from tokenizers import Tokenizer as Backend
+
+    content = parse_json((folder / "tokenizer.json").read_bytes())
+    # Our segments bring their own leading space, or none where they are glued.
+    parts = content.get("pre_tokenizer") or {}
+    for part in [parts, *parts.get("pretokenizers", ())]:
+        if part.get("type") == "Metaspace":
+            part["prepend_scheme"] = "never"
+    return HuggingFaceTokenizer(folder, Backend.from_str(to_json(content).decode()))
+
+
+def _from_wordpiece(folder: Path, settings: dict[str, Any]) -> Tokenizer:
+    from tokenizers import BertWordPieceTokenizer
+
+    lower = bool(settings.get("do_lower_case", True))
+    backend = BertWordPieceTokenizer(str(folder / "vocab.txt"), lowercase=lower)
+    return HuggingFaceTokenizer(folder, backend._tokenizer)
+
+
+def _from_byte_level(folder: Path, settings: dict[str, Any]) -> Tokenizer:
+    from tokenizers import ByteLevelBPETokenizer
+
+    if not (folder / "merges.txt").is_file():
+        raise CheckpointError(f"{folder}: vocab.json needs its merges.txt beside it")
+    backend = ByteLevelBPETokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    return HuggingFaceTokenizer(folder, backend._tokenizer)
+
+
+# SentencePiece's own file comes first: what transformers 5 converts it to splits otherwise.
+KINDS: dict[str, Callable[[Path, dict[str, Any]], Tokenizer]] = {
+    "spiece.model": SentencePieceTokenizer,
+    "tokenizer.json": _from_tokenizer_json,
+    "vocab.txt": _from_wordpiece,
+    "vocab.json": _from_byte_level,
+}
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The vocabulary in a folder.
+
+    Args:
+        folder: holds spiece.model, tokenizer.json, vocab.txt, or vocab.json with merges.txt.
+
+    Raises:
+        UsageError: no vocabulary there.
+        CheckpointError: the vocabulary cannot be read, or lacks a special token.
+    """
+    settings: dict[str, Any] = {}
+    try:
+        if (folder / "tokenizer_config.json").is_file():
+            settings = parse_json((folder / "tokenizer_config.json").read_bytes())
+        for name, load in KINDS.items():
+            if (folder / name).is_file():
+                return load(folder, settings)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder}: the vocabulary cannot be read ({error})") from None
+    raise UsageError(f"--model {folder}: no vocabulary there; one of {', '.join(KINDS)} is needed")
+
+
+def _cores() -> int:
+    import os
+
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,1 @@
+"""Fine-tuning: the loop, the optimiser, checkpoints, several processes."""

@@ -1,0 +1,116 @@
+"""The state that a run resumes from: one file, replaced whole."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from albert_rc.config import TrainConfig
+from albert_rc.devices import Processes
+from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.files import atomic_path
+
+STATE = "resume.pt"
+
+# What must not change between a run and its continuation, with the option that sets it.
+_FIXED = (
+    "epochs", "batch_size", "learning_rate", "warmup", "weight_decay", "clip", "max_steps",
+    "precision", "mask_rate", "mask_weight", "seed",
+)  # fmt: skip
+
+
+@dataclass
+class Progress:
+    """How far a run has come. The data order follows from `step` alone."""
+
+    step: int = 0
+    best_accuracy: float | None = None
+    best_step: int = 0
+    evaluations_without_gain: int = 0
+
+
+def _random_states(device: torch.device) -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def save_state(
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    progress: Progress,
+    settings: TrainConfig,
+    data: dict[str, Any],
+    processes: Processes,
+) -> None:
+    """Write everything that a run needs to go on, on the main process.
+
+    Args:
+        data: fingerprints of what is trained on.
+    """
+    # Every rank draws its own random numbers, so every rank's state is kept.
+    states: list[Any] = [_random_states(processes.device)]
+    if processes.world > 1:
+        states = [None] * processes.world
+        torch.distributed.all_gather_object(states, _random_states(processes.device))
+    if processes.is_main:
+        content = {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "progress": asdict(progress),
+            "settings": asdict(settings),
+            "data": data,
+            "random": states,
+        }
+        with atomic_path(folder / STATE) as temporary:
+            torch.save(content, temporary)
+    processes.wait()
+
+
+def load_state(
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    settings: TrainConfig,
+    data: dict[str, Any],
+    processes: Processes,
+) -> Progress:
+    """Put a run back where `save_state` left it.
+
+    Raises:
+        UsageError: nothing to resume, or other settings or data than the run was begun with.
+        CheckpointError: the file is torn.
+    """
+    path = folder / STATE
+    if not path.is_file():
+        raise UsageError(f"--resume: there is no {path}; start without --resume")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many types for a torn file
+        reason = str(error).partition("\n")[0][:120]
+        raise CheckpointError(f"{path}: torn or foreign ({reason}); start without --resume") from None
+    for name in _FIXED:
+        before, now = content["settings"][name], getattr(settings, name)
+        if before != now:
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(f"--resume: the run was begun with {flag} {before}, not {now}")
+    if content["data"] != data:
+        raise UsageError("--resume: the stores are not those that the run was begun with")
+    try:
+        model.load_state_dict(content["model"])
+    except RuntimeError:
+        raise UsageError("--resume: the run was begun with a model of another shape") from None
+    optimizer.load_state_dict(content["optimizer"])
+    states = content["random"]
+    if len(states) == processes.world:
+        mine = states[processes.rank]
+        torch.set_rng_state(mine["cpu"])
+        if processes.device.type == "cuda" and "cuda" in mine:
+            torch.cuda.set_rng_state(mine["cuda"], processes.device)
+    return Progress(**content["progress"])

@@ -1,0 +1,385 @@
+"""The fine-tuning loop.
+
+Losses come as sums and are divided by the count of the whole global batch, so micro-batches and
+processes change nothing but rounding.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from albert_rc.batch import Batch
+from albert_rc.config import TrainConfig
+from albert_rc.data.batches import BatchOrder, Collator, share
+from albert_rc.data.masking import WordHider
+from albert_rc.data.shards import Store
+from albert_rc.devices import Processes, autocast
+from albert_rc.errors import Interrupted
+from albert_rc.loading import save_model
+from albert_rc.model.heads import ReadingModel
+from albert_rc.predict import score
+from albert_rc.seeds import mix
+from albert_rc.tokenizer import Tokenizer
+from albert_rc.train.checkpoint import Progress, load_state, save_state
+from albert_rc.train.optim import linear_schedule, make_optimizer
+from albert_rc.train.record import Record
+
+WINDOW = 50  # steps over which the shown loss and accuracy run
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What the progress bar shows after a step."""
+
+    step: int
+    total_steps: int
+    epoch: float
+    loss: float
+    accuracy: float
+    passages_per_second: float
+    best_accuracy: float | None
+
+
+@dataclass
+class TrainResult:
+    """How a run ended."""
+
+    steps: int
+    best_accuracy: float | None
+    best_step: int
+    stopped_early: bool
+    seconds: float
+
+
+@dataclass
+class Tally:
+    """Running sums of the last steps, kept on the device until they are looked at."""
+
+    parts: list[Tensor] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+    items: int = 0
+
+    def add(self, sums: Tensor, items: int) -> None:
+        """Add a step's [loss sum, answered, correct, masked loss sum, masked words]."""
+        self.parts.append(sums)
+        self.items += items
+
+    def totals(self) -> list[float]:
+        """The sums so far, on the host."""
+        return [float(x) for x in torch.stack(self.parts).double().sum(0).cpu()]
+
+
+class StopRequest:
+    """Notes Ctrl-C or SIGTERM; the loop stops after the step in hand."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Handle the signals inside the block; a second Ctrl-C stops at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def note(number: int, frame: FrameType | None) -> None:
+            if self.asked:
+                raise KeyboardInterrupt
+            self.asked = True
+
+        before = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class Trainer:
+    """Trains one model on one store.
+
+    Args:
+        model: moved to the processes' device.
+        tokenizer: its vocabulary.
+        train_store: what is learned from.
+        dev_store: what decides which weights are best; without one the last are kept.
+        settings: the recipe.
+        folder: where weights, state and records go.
+        processes: who works along.
+    """
+
+    def __init__(
+        self,
+        model: ReadingModel,
+        tokenizer: Tokenizer,
+        train_store: Store,
+        dev_store: Store | None,
+        settings: TrainConfig,
+        folder: Path,
+        processes: Processes,
+    ) -> None:
+        self.model = model.to(processes.device)
+        self.model.encoder.checkpointing = settings.checkpointing
+        self.tokenizer = tokenizer
+        self.train_store = train_store
+        self.dev_store = dev_store
+        self.settings = settings
+        self.folder = folder
+        self.processes = processes
+        hider = None
+        if settings.mask_rate and train_store.kind == "cloze":
+            hider = WordHider(tokenizer, settings.mask_rate, settings.seed)
+        self.collate = Collator(train_store, tokenizer, hider)
+        self.order = BatchOrder(
+            lengths=train_store.lengths, batch_size=settings.batch_size, seed=settings.seed
+        )
+        self.steps_per_epoch = self.order.batches_per_epoch
+        self.total_steps = settings.max_steps or settings.epochs * self.steps_per_epoch
+        self.optimizer = make_optimizer(model, settings.learning_rate, settings.weight_decay)
+        self.schedule = linear_schedule(self.optimizer, self.total_steps, settings.warmup)
+        self.scaler = torch.amp.GradScaler(
+            processes.device.type, enabled=settings.precision == "fp16"
+        )
+        self.progress = Progress()
+        self.record: Record | None = None
+
+    def _data(self) -> dict[str, Any]:
+        keys = ("source_hash", "vocabulary", "max_length")
+        return {"train": {key: self.train_store.meta[key] for key in keys}}
+
+    def run(
+        self,
+        resume: bool = False,
+        on_step: Callable[[StepReport], None] | None = None,
+        on_event: Callable[[str], None] | None = None,
+    ) -> TrainResult:
+        """Train to the end, or until stopped.
+
+        Args:
+            resume: go on from the state in the folder.
+            on_step: told after each step, on the main process.
+            on_event: given sentences about evaluations and saves.
+
+        Raises:
+            Interrupted: asked to stop; the state is saved.
+            UsageError: nothing to resume, or it was begun otherwise.
+        """
+        started = time.perf_counter()
+        main, settings = self.processes.is_main, self.settings
+        self.processes.copy_from_main([p.data for p in self.model.parameters()])
+        # Ranks must not drop the same units of different passages.
+        torch.manual_seed(mix(settings.seed, self.processes.rank))
+        if resume:
+            self.progress = load_state(
+                self.folder, self.model, self.optimizer, settings, self._data(), self.processes
+            )
+            for _ in range(self.progress.step):
+                self.schedule.step()
+        if main:
+            self.record = Record(self.folder, append=resume)
+            self._say(f"step {self.progress.step} of {self.total_steps}", on_event)
+        stop = StopRequest()
+        tally = Tally()
+        stopped_early = False
+        self.model.train()
+        try:
+            with stop.listening():
+                while self.progress.step < self.total_steps and not stopped_early:
+                    epoch, first = divmod(self.progress.step, self.steps_per_epoch)
+                    for items in self.order.epoch(epoch)[first:]:
+                        sums = self._step(items, epoch)
+                        self.progress.step += 1
+                        tally.add(sums, len(items))
+                        tally = self._after_step(tally, on_step)
+                        step = self.progress.step
+                        last = step >= self.total_steps
+                        epoch_over = step % self.steps_per_epoch == 0
+                        if self._due(settings.eval_steps, step, epoch_over or last):
+                            stopped_early = self._evaluate(on_event)
+                            tally.started = time.perf_counter()
+                            tally.items = 0
+                        if self._due(settings.save_steps, step, epoch_over or last):
+                            self._save_state()
+                        if self.processes.any(stop.asked):
+                            self._save_state()
+                            self._say(f"stopped at step {step}; the state is saved", on_event)
+                            raise Interrupted(
+                                f"stopped at step {step} of {self.total_steps}; "
+                                "the same command with --resume goes on from there"
+                            )
+                        if last or stopped_early:
+                            break
+            if self.dev_store is None or not self.dev_store.has_answers:
+                self._save_weights()
+        finally:
+            if self.record is not None:
+                self.record.close()
+        return TrainResult(
+            steps=self.progress.step,
+            best_accuracy=self.progress.best_accuracy,
+            best_step=self.progress.best_step,
+            stopped_early=stopped_early,
+            seconds=time.perf_counter() - started,
+        )
+
+    @staticmethod
+    def _due(every: int | None, step: int, otherwise: bool) -> bool:
+        return otherwise if every is None else step % every == 0 or otherwise
+
+    def _step(self, items: list[int], epoch: int) -> Tensor:
+        """One optimiser step on a global batch; its sums over all processes."""
+        processes, settings = self.processes, self.settings
+        shares = share(items, processes.rank, processes.world, settings.accumulation)
+        micro = [self.collate(part, epoch) for part in shares]
+        counts = self._counts(micro)
+        sums = torch.zeros(5, device=processes.device)
+        for batch in micro:
+            with autocast(processes.device, settings.precision):
+                output = self.model(batch.to(processes.device))
+            loss = output.loss_sum / counts[0]
+            sums[0] += output.loss_sum.detach()
+            sums[2] += output.num_correct
+            if output.masked_loss_sum is not None:
+                loss = loss + settings.mask_weight * output.masked_loss_sum / counts[1]
+                sums[3] += output.masked_loss_sum.detach()
+            self.scaler.scale(loss).backward()
+        self._update()
+        processes.sum(sums)
+        sums[1], sums[4] = counts[0], counts[1]
+        return sums
+
+    def _counts(self, micro: list[Batch]) -> Tensor:
+        """Answered questions and hidden words of the global batch, at least 1 each."""
+        answered = sum(int((batch.answer_Q >= 0).sum()) for batch in micro)
+        hidden = sum(0 if b.masked_index_M is None else len(b.masked_index_M) for b in micro)
+        counts = torch.tensor([answered, hidden], dtype=torch.float32, device=self.processes.device)
+        self.processes.sum(counts)
+        return counts.clamp(min=1)
+
+    def _update(self) -> None:
+        """Sum gradients over the processes, clip, and move the weights."""
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        if self.processes.world > 1:
+            # With shared layers every gradient is complete only at the end of the backward pass,
+            # so there is nothing to overlap: one message does.
+            for parameter in parameters:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+            self.processes.sum(*(p.grad for p in parameters if p.grad is not None))
+        self.scaler.unscale_(self.optimizer)
+        if self.settings.clip:
+            nn.utils.clip_grad_norm_(parameters, self.settings.clip, foreach=True)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.schedule.step()
+
+    def _after_step(
+        self, tally: Tally, on_step: Callable[[StepReport], None] | None
+    ) -> Tally:
+        step = self.progress.step
+        full = len(tally.parts) >= WINDOW
+        if on_step is not None and self.processes.is_main and (full or step % 10 == 0 or step < 10):
+            on_step(self._report(tally))
+        if not full:
+            return tally
+        report = self._report(tally)
+        if self.record is not None:
+            totals = tally.totals()
+            values = {
+                "epoch": round(report.epoch, 4),
+                "loss": round(report.loss, 5),
+                "accuracy": round(report.accuracy, 5),
+                "learning_rate": self.schedule.get_last_lr()[0],
+                "passages_per_second": round(report.passages_per_second, 3),
+            }
+            if totals[4] > 1:
+                values["masked_loss"] = round(totals[3] / totals[4], 5)
+            self.record.metrics("train", step, values)
+        return Tally()
+
+    def _report(self, tally: Tally) -> StepReport:
+        loss, answered, correct, _, _ = tally.totals()
+        return StepReport(
+            step=self.progress.step,
+            total_steps=self.total_steps,
+            epoch=self.progress.step / self.steps_per_epoch,
+            loss=loss / max(1.0, answered),
+            accuracy=correct / max(1.0, answered),
+            passages_per_second=tally.items / max(1e-9, time.perf_counter() - tally.started),
+            best_accuracy=self.progress.best_accuracy,
+        )
+
+    def _evaluate(self, on_event: Callable[[str], None] | None) -> bool:
+        """Score the dev store, keep the weights if they are the best; whether to stop early."""
+        if self.dev_store is None or not self.dev_store.has_answers:
+            return False
+        scored_QK = score(
+            self.model,
+            self.tokenizer,
+            self.dev_store,
+            self.processes,
+            precision=self.settings.precision,
+        )
+        answer_Q = self.dev_store.tensors["answer"].long()
+        known_Q = answer_Q >= 0
+        right = (scored_QK.argmax(-1) == answer_Q)[known_Q]
+        accuracy = float(right.double().mean())
+        loss = float(-scored_QK[known_Q].gather(1, answer_Q[known_Q, None]).mean())
+        progress, step = self.progress, self.progress.step
+        best = progress.best_accuracy is None or accuracy > progress.best_accuracy
+        if best:
+            progress.best_accuracy, progress.best_step = accuracy, step
+            progress.evaluations_without_gain = 0
+            self._save_weights()
+        else:
+            progress.evaluations_without_gain += 1
+        if self.record is not None:
+            values = {
+                "epoch": round(step / self.steps_per_epoch, 4),
+                "loss": round(loss, 5),
+                "accuracy": round(accuracy, 5),
+                "questions": int(known_Q.sum()),
+                "best": best,
+            }
+            self.record.metrics("dev", step, values)
+        mark = "the best so far, saved" if best else f"best {progress.best_accuracy:.2%}"
+        self._say(f"step {step}: dev accuracy {accuracy:.2%}, loss {loss:.4f} ({mark})", on_event)
+        patience = self.settings.patience
+        if patience is not None and progress.evaluations_without_gain >= patience:
+            self._say(f"no gain in {patience} evaluations: stopped early", on_event)
+            return True
+        return False
+
+    def _save_weights(self) -> None:
+        if self.processes.is_main:
+            save_model(self.model, self.tokenizer, self.folder)
+        self.processes.wait()
+
+    def _save_state(self) -> None:
+        save_state(
+            self.folder,
+            self.model,
+            self.optimizer,
+            self.progress,
+            self.settings,
+            self._data(),
+            self.processes,
+        )
+
+    def _say(self, line: str, on_event: Callable[[str], None] | None) -> None:
+        if self.record is not None:
+            self.record.say(line)
+        if on_event is not None and self.processes.is_main:
+            on_event(line)
