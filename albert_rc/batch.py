@@ -7,6 +7,7 @@ O options of all questions in a row, P pieces of all options in a row, M masked 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,7 +53,7 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on `device`, copied without waiting where the memory is pinned."""
-        moved = {
+        moved: dict[str, Any] = {
             field.name: value.to(device, non_blocking=True)
             for field in fields(self)
             if isinstance(value := getattr(self, field.name), Tensor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from albert_rc.errors import UsageError
 
@@ -58,14 +59,14 @@ def _size(**shape: int) -> dict[str, int]:
     return shape
 
 
-SIZES: dict[str, dict[str, int]] = {
-    "tiny": _size(hidden_size=256, num_layers=4, num_heads=8, ffn_size=1024),
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": _size(hidden_size=256, num_layers=4, num_heads=4, ffn_size=1024),
     "base": _size(hidden_size=768, num_layers=12, num_heads=12, ffn_size=3072),
     "large": _size(hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096),
     "xlarge": _size(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192),
     "xxlarge": _size(hidden_size=4096, num_layers=12, num_heads=64, ffn_size=16384),
 }
-"""Hidden size, layers, heads and feed-forward size of Table 1 of Lan et al. 2020, and a tiny one."""
+"""Shapes of Table 1 of Lan et al. 2020, and a tiny one."""
 
 
 def albert_config(size: str, version: int = 2, vocab_size: int = 30000) -> EncoderConfig:

@@ -39,7 +39,9 @@ class Processes:
         for group in by_type.values():
             flat = torch.cat([tensor.flatten() for tensor in group])
             dist.all_reduce(flat)
-            for tensor, part in zip(group, flat.split([t.numel() for t in group]), strict=True):
+            for tensor, part in zip(
+                group, torch.split(flat, [t.numel() for t in group]), strict=True
+            ):
                 tensor.copy_(part.view_as(tensor))
 
     def any(self, flag: bool) -> bool:
@@ -112,3 +114,24 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
         return nullcontext()
     dtype = torch.bfloat16 if precision == "bf16" else torch.float16
     return torch.autocast(device.type, dtype=dtype)
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep the memory it was given, instead of handing it back after every tensor.
+
+    By default each large activation is mapped and unmapped anew, and its pages are zeroed and
+    faulted in every time: a third of a training step on a CPU. Elsewhere this does nothing.
+    """
+    import ctypes
+    import sys
+
+    if not sys.platform.startswith("linux"):
+        return
+    trim_threshold, top_pad, mmap_max = -1, -2, -4  # M_* of <malloc.h>
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):  # musl has no such call
+        return
+    mallopt(mmap_max, 0)
+    mallopt(trim_threshold, 2**31 - 1)
+    mallopt(top_pad, 64 * 2**20)

@@ -35,7 +35,7 @@ class OutOfMemoryError(AlbertRcError):
     exit_code = 5
 
 
-class Interrupted(AlbertRcError):
+class Interrupted(AlbertRcError):  # noqa: N818 - it is no error
     """The user or the system asked to stop; everything worth keeping is saved."""
 
     exit_code = 130

@@ -43,8 +43,8 @@ def atomic_path(target: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as written:
             os.fsync(written.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
 

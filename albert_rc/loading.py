@@ -266,7 +266,9 @@ def hub_key(name: str, config: EncoderConfig) -> str:
     match = re.fullmatch(r"encoder\.layers\.(\d+)\.(\w+)\.(weight|bias)", name)
     if match:
         group, inner = divmod(int(match[1]), config.inner_layers)
-        return f"{family.layer.format(group=group, inner=inner)}.{family.parts[match[2]]}.{match[3]}"
+        return (
+            f"{family.layer.format(group=group, inner=inner)}.{family.parts[match[2]]}.{match[3]}"
+        )
     if name in family.outer:
         return family.outer[name]
     part, _, kind = name.rpartition(".")
@@ -322,7 +324,8 @@ def load_weights(model: ReadingModel, folder: Path) -> LoadReport:
     path, weights = _read_weights(folder)
     weights = _old_names(weights, FAMILIES[model.config.family])
     report = LoadReport(str(folder))
-    missing, wrong = [], []
+    missing: list[str] = []
+    wrong: list[str] = []
     targets = dict(model.named_parameters())
     for name, target in targets.items():
         key = hub_key(name, model.config)

@@ -140,7 +140,9 @@ class HuggingFaceTokenizer(Tokenizer):
         self.mask_id = self._id("[MASK]", "<mask>")
         if "[CLS]" not in vocabulary:
             self.separators_in_pair = 2
-        self._special = [p for p in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if p in vocabulary]
+        self._special = [
+            p for p in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if p in vocabulary
+        ]
         self._special += [p for p in ("<pad>", "<unk>", "<s>", "</s>", "<mask>") if p in vocabulary]
 
     def _id(self, *names: str) -> int:

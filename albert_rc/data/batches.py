@@ -49,9 +49,9 @@ class BatchOrder:
         generator = torch.Generator().manual_seed(mix(self.seed, epoch))
         shuffled = torch.randperm(self.lengths.shape[0], generator=generator)
         batches = []
-        for pool in shuffled.split(BUCKET_BATCHES * self.batch_size):
+        for pool in torch.split(shuffled, BUCKET_BATCHES * self.batch_size):
             by_length = pool[self.lengths[pool].argsort(descending=True, stable=True)]
-            batches += [batch.tolist() for batch in by_length.split(self.batch_size)]
+            batches += [batch.tolist() for batch in torch.split(by_length, self.batch_size)]
         order = torch.randperm(len(batches), generator=generator).tolist()
         return [batches[i] for i in order]
 
@@ -138,9 +138,15 @@ class Collator:
 
         masked_index = masked_token = None
         if self.hider is not None:
-            token_BL, masked_index, masked_token = self.hider(
-                token_BL, length_B, item_B, epoch, self.tokenizer
-            )
+            token_BL, masked_index, masked_token = self.hider(token_BL, item_B, epoch)
+            # The blanks are hidden words too, where their answer is one piece.
+            answer_Q = tensors["answer"][question_Q].long()
+            option_Q = tensors["option_offset"][question_Q].long() + answer_Q.clamp(min=0)
+            first_Q = tensors["piece_offset"][option_Q]
+            single_Q = (answer_Q >= 0) & (tensors["piece_offset"][option_Q + 1] - first_Q == 1)
+            masked_index = torch.cat([masked_index, blank_index_Q[single_Q]])
+            answer_token = tensors["piece"][first_Q[single_Q].long()].long()
+            masked_token = torch.cat([masked_token, answer_token])
         return Batch(
             token_BL=token_BL,
             length_B=length_B.long(),

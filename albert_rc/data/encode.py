@@ -94,15 +94,11 @@ def most_central(position: int, starts: Sequence[int], budget: int) -> int:
     return min(range(len(starts)), key=lambda i: abs(position - (starts[i] + (budget - 1) / 2)))
 
 
-def _unique_pieces(
-    texts: Iterable[str], tokenizer: Tokenizer
-) -> dict[str, list[int]]:
+def _unique_pieces(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, list[int]]:
     # Options repeat ("to", "with"): each is split once.
     distinct = list(dict.fromkeys(texts))
     encoded = tokenizer.encode(distinct)
-    return {
-        text: ids or [tokenizer.unk_id] for text, ids in zip(distinct, encoded, strict=True)
-    }
+    return {text: ids or [tokenizer.unk_id] for text, ids in zip(distinct, encoded, strict=True)}
 
 
 def encode_cloze(

@@ -28,6 +28,7 @@ class WordHider:
         pieces = tokenizer.pieces(range(tokenizer.size))
         self.rate = rate
         self.seed = seed
+        self.mask_id = tokenizer.mask_id
         # Punctuation is a word of its own: hiding "dog" must not hide its full stop.
         self.begins_V = torch.tensor([_begins_word(piece) for piece in pieces])
         self.special = torch.tensor(
@@ -35,9 +36,9 @@ class WordHider:
         )
 
     def __call__(
-        self, token_BL: Tensor, length_B: Tensor, item_B: Tensor, epoch: int, tokenizer: Tokenizer
+        self, token_BL: Tensor, item_B: Tensor, epoch: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Hide words in a batch.
+        """Hide words in a batch of these items of the store.
 
         Returns:
             the ids with [MASK] for hidden pieces, [B, L]; where they are (row * L + position),
@@ -52,12 +53,11 @@ class WordHider:
         special_BL = torch.isin(token_BL, self.special)
         begins_BL = begins_BL | special_BL
         # Every piece of a word takes the chance drawn for its first piece.
-        word_BL = begins_BL.long().cumsum(1)
         first_BL = torch.where(begins_BL, torch.arange(length), 0).cummax(1).values
-        hidden_BL = (chance_BL.gather(1, first_BL) < self.rate) & ~special_BL & (word_BL > 0)
+        hidden_BL = (chance_BL.gather(1, first_BL) < self.rate) & ~special_BL
         index_M = hidden_BL.flatten().nonzero()[:, 0]
         target_M = token_BL.flatten()[index_M]
-        return token_BL.masked_fill(hidden_BL, tokenizer.mask_id), index_M, target_M
+        return token_BL.masked_fill(hidden_BL, self.mask_id), index_M, target_M
 
 
 def _begins_word(piece: str) -> bool:

@@ -104,7 +104,9 @@ def _options(value: Any, where: str, report: Report) -> tuple[str, ...] | None:
 def _answer(value: Any, num_options: int, where: str, report: Report) -> int | None:
     index = letter_index(value.strip()) if isinstance(value, str) else None
     if index is None:
-        report.error(f"{where}: the answer {value!r} is no letter; write A to {letter(num_options - 1)}")
+        report.error(
+            f"{where}: the answer {value!r} is no letter; write A to {letter(num_options - 1)}"
+        )
     elif index >= num_options:
         report.error(
             f"{where}: the answer is {value.strip()} but the last of its {num_options} options "
@@ -136,7 +138,9 @@ def find_blanks(article: str, report: Report) -> tuple[tuple[int, int], ...]:
     return tuple(blanks)
 
 
-def _counts(names: tuple[str, str, str], counts: tuple[int, int, int | None], report: Report) -> bool:
+def _counts(
+    names: tuple[str, str, str], counts: tuple[int, int, int | None], report: Report
+) -> bool:
     """Check that there are as many blanks as option lists and answers."""
     (blank, option, answer), (num_blanks, num_options, num_answers) = names, counts
     good = True
@@ -175,7 +179,7 @@ def _questions(
 
 
 def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
-    """ELE's and CLOTH's papers: `{"article": "... _ ...", "options": [[...]], "answers": [...]}`."""
+    """ELE's and CLOTH's papers: `{"article": "a _ b", "options": [[...]], "answers": [...]}`."""
     if not isinstance(raw, dict):
         report.error(f"the paper is {_kind_of(raw)}; it must be an object with article and options")
         return None
@@ -189,7 +193,8 @@ def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Report) -> P
         report.error('there is no blank in the article; write each blank as " _ "')
     names = ("blank", "option list", "answer")
     num_answers = None if answers is None else len(answers)
-    matched = _counts(names, (len(blanks), len(options), num_answers), report)
+    counts = (len(blanks), len(options), num_answers)
+    matched = bool(blanks) and _counts(names, counts, report)
     # Options are looked at even where the counts differ: one run names every problem.
     usable = answers if matched else None
     questions = _questions("blank", [""] * len(options), options, usable, report)
@@ -225,7 +230,7 @@ def parse_race(raw: Any, paper_id: str, level: str | None, report: Report) -> Pa
 
 
 def parse_dream(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
-    """DREAM's: `[turns, [{"question", "choice", "answer"}], id]`; the answer is an option's text."""
+    """DREAM's: `[turns, [{"question", "choice", "answer"}], id]`; an answer is a choice's text."""
     if not isinstance(raw, list) or len(raw) < 2:
         report.error(f"the dialogue is {_kind_of(raw)}; it must be [turns, questions, id]")
         return None
@@ -252,7 +257,7 @@ def parse_dream(raw: Any, paper_id: str, level: str | None, report: Report) -> P
             if isinstance(answer, str) and answer.strip() in options:
                 index = options.index(answer.strip())
             else:
-                report.error(f"{where}: the answer {answer!r} is none of its {len(options)} options")
+                report.error(f"{where}: the answer {answer!r} is not one of them")
         if options is not None and isinstance(text, str):
             questions.append(Question(options, index, text))
     if report.failed:

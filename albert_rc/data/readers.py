@@ -40,7 +40,9 @@ READERS: dict[str, Reader] = {
         kind="cloze",
         suffixes=(".json", ".jsonl"),
         parse=parse_cloze,
-        recognises=lambda raw: isinstance(raw, dict) and "article" in raw and "questions" not in raw,
+        recognises=lambda raw: (
+            isinstance(raw, dict) and "article" in raw and "questions" not in raw
+        ),
     ),
     "race": Reader(
         kind="choice",
@@ -85,18 +87,19 @@ def split_name(path: Path) -> str:
     return next((split for split, names in SPLITS.items() if name in names), name)
 
 
-def _files(path: Path, suffixes: tuple[str, ...]) -> list[Path]:
+def _files(path: Path, suffixes: tuple[str, ...]) -> dict[str, Path]:
+    """The papers' files in natural order, by their place: the path from the split's folder on."""
     if not path.is_dir():
-        return [path]
+        return {path.name: path}
+    root, name = path.as_posix().rstrip("/"), path.resolve().name
+    found = {}
     # Symbolic links that lead nowhere are listed too: they are papers that cannot be read.
-    files = [
-        f
-        for f in path.rglob("*")
-        if f.suffix in suffixes
-        and not f.is_dir()
-        and not any(part.startswith(".") for part in f.relative_to(path).parts)
-    ]
-    return sorted(files, key=lambda f: natural_key(f.relative_to(path).as_posix()))
+    for file in path.rglob("*"):
+        if file.suffix in suffixes and not file.is_dir():
+            inside = file.as_posix()[len(root) + 1 :] if path != Path() else file.as_posix()
+            if not inside.startswith(".") and "/." not in inside:
+                found[f"{name}/{inside}"] = file
+    return dict(sorted(found.items(), key=lambda item: natural_key(item[0])))
 
 
 def sniff_format(path: Path) -> str:
@@ -108,7 +111,7 @@ def sniff_format(path: Path) -> str:
     files = _files(path, (".json", ".jsonl", ".txt"))
     if not files:
         raise DataError(f"{path}: an empty folder; no .json, .jsonl or .txt file in it")
-    for file in files[:100]:
+    for file in islice(files.values(), 100):
         try:
             content = file.read_bytes()
             if file.suffix == ".jsonl":
@@ -121,42 +124,43 @@ def sniff_format(path: Path) -> str:
             if reader.recognises(first):
                 return name
     # Nothing is readable: the reader that fits the file names will say what is wrong with each.
-    return "race" if all(file.suffix == ".txt" for file in files) else "cloze"
+    return "race" if all(file.suffix == ".txt" for file in files.values()) else "cloze"
 
 
-def _level(file: Path, root: Path, paper_id: str) -> str | None:
-    parts = file.relative_to(root).parts[:-1] if root.is_dir() else ()
-    names = [*parts, root.name if root.is_dir() else ""]
+def _level(place: str, paper_id: str) -> str | None:
+    folders = place.split("/")[:-1]
     for level in LEVELS:
-        if level in names or paper_id.startswith(level):
+        if level in folders or paper_id.startswith(level):
             return level
     return None
 
 
-def _records(file: Path, root: Path, content: bytes, reader: Reader) -> Iterator[tuple[str, Any]]:
-    """The papers in a file, each with the place that messages name; parse errors as exceptions."""
-    name = file.relative_to(root.parent).as_posix()
+def _records(
+    place: str, file: Path, content: bytes, reader: Reader
+) -> Iterator[tuple[str, Any, bool]]:
+    """The papers in a file: place, JSON value or what is wrong with it, whether one of several."""
     if file.suffix == ".jsonl":
         for number, line in enumerate(content.split(b"\n"), 1):
             if line.strip():
-                try:
-                    yield f"{name}:{number}", parse_json(line)
-                except ValueError as error:
-                    yield f"{name}:{number}", error
+                yield f"{place}:{number}", _parsed(line), True
         return
-    try:
-        raw = parse_json(content)
-    except ValueError as error:
-        yield name, error
-        return
-    several = isinstance(raw, list) and (reader.file_is_list or (raw and isinstance(raw[0], dict)))
-    if not several:
-        yield name, raw
+    raw = _parsed(content)
+    if not isinstance(raw, list) or (
+        raw and not reader.file_is_list and not isinstance(raw[0], dict)
+    ):
+        yield place, raw, False
         return
     if not raw:
-        yield name, ValueError("an empty list; there is no paper in it")
+        yield place, ValueError("an empty list; there is no paper in it"), False
     for number, item in enumerate(raw, 1):
-        yield f"{name}[{number}]", item
+        yield f"{place}[{number}]", item, True
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return parse_json(content)
+    except ValueError as error:
+        return error
 
 
 def _paper_id(raw: Any, place: str, file: Path, level: str | None, several: bool) -> str:
@@ -202,25 +206,24 @@ def read_split(path: Path, name: str | None = None, format_name: str | None = No
     places: dict[str, str] = {}
     problems: list[Problem] = []
     num_rejected = 0
-    for file in files:
+    for file_place, file in files.items():
         try:
             content = file.read_bytes()
         except OSError as error:
-            place = file.relative_to(path.parent).as_posix()
-            problems.append(Problem(place, f"cannot be read ({error.strerror}); check the file"))
+            problems.append(
+                Problem(file_place, f"cannot be read ({error.strerror}); check the file")
+            )
             num_rejected += 1
             continue
-        digest.update(file.relative_to(path.parent).as_posix().encode() + b"\0" + content)
-        for place, raw in _records(file, path, content, reader):
+        digest.update(file_place.encode("utf-8", "surrogateescape") + b"\0" + content)
+        for place, raw, several in _records(file_place, file, content, reader):
             report = Report(place)
             passage = None
             if isinstance(raw, ValueError):
                 report.error(str(raw))
             else:
-                several = file.suffix == ".jsonl" or place.endswith("]")
-                level = _level(file, path, "")
-                paper_id = _paper_id(raw, place, file, level, several)
-                level = level or _level(file, path, paper_id)
+                paper_id = _paper_id(raw, place, file, _level(place, ""), several)
+                level = _level(place, paper_id)
                 passage = reader.parse(raw, paper_id, level, report)
                 if paper_id in places:
                     report.error(
@@ -274,8 +277,8 @@ def require_good(papers: Sequence[PaperSet], on_error: str, rejects: Path) -> No
         listed = "".join(f"\n  {error}" for error in islice(errors, 20))
         raise DataError(f"no usable paper in {', '.join(empty)}{listed}")
     if errors:
-        lines = [to_json({"file": e.file, "problem": e.message}, indent=False) for e in errors]
-        write_bytes(rejects, b"".join(lines))
+        records = [to_json({"file": e.file, "problem": e.message}, indent=False) for e in errors]
+        write_bytes(rejects, b"".join(records))
 
 
 def answers_known(split: PaperSet) -> bool:

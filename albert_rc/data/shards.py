@@ -75,13 +75,15 @@ class Store:
         """Tokens of each item's (longest) sequence, special tokens included."""
         tensors = self.tensors
         if self.kind == "cloze":
-            return tensors["token_offset"].diff()
+            width: Tensor = tensors["token_offset"].diff()
+            return width
         tail = torch.segment_reduce(
             tensors["piece_offset"].diff().float(),
             "max",
             offsets=tensors["option_offset"].long(),
         )
-        return tensors["kept"] + tail.int() + self.meta["num_specials"]
+        total: Tensor = tensors["kept"] + tail.int() + self.meta["num_specials"]
+        return total
 
     @property
     def passage_of_question(self) -> Tensor:
@@ -106,7 +108,7 @@ class Store:
         things = "blanks" if self.kind == "cloze" else "questions"
         line = f"{len(meta['ids']):,} papers, {self.num_questions:,} {things}"
         if self.kind == "cloze":
-            return f"{line}, {self.num_items:,} windows ({meta['num_long']} papers are longer than one)"
+            return f"{line}, {self.num_items:,} windows ({meta['num_long']} papers need several)"
         share = meta["tokens_cut"] / max(1, meta["tokens_before"])
         return (
             f"{line}; {meta['num_cut']:,} questions see a cut passage "

@@ -16,7 +16,9 @@ def dense_attention(
     """Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) by torch's fused kernels.
 
     Args:
-        q_BNLH, k_BNLH, v_BNLH: queries, keys and values.
+        q_BNLH: queries.
+        k_BNLH: keys.
+        v_BNLH: values.
         keep_B11L: True at the keys that may be attended to; None where nothing is padded, which
             lets the kernel skip the mask.
         dropout: probability of dropping an attention weight.

@@ -171,7 +171,8 @@ class Encoder(nn.Module):
                 x_BLD = checkpoint(layer, x_BLD, keep_B11L, use_reentrant=False)
             else:
                 x_BLD = layer(x_BLD, keep_B11L)
-        return x_BLD
+        hidden_BLD: Tensor = x_BLD
+        return hidden_BLD
 
 
 def initialise(module: nn.Module, std: float) -> None:

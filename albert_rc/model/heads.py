@@ -46,7 +46,7 @@ def _first_piece(head: ClozeHead, batch: Batch, vector_PE: Tensor) -> Tensor:
 
 def _salience(head: ClozeHead, batch: Batch, vector_PE: Tensor) -> Tensor:
     assert head.salience is not None
-    return torch.exp(vector_PE @ head.salience)
+    return torch.exp((vector_PE * head.salience).sum(-1))
 
 
 OPTION_SCORES: dict[str, Callable[[ClozeHead, Batch, Tensor], Tensor]] = {
@@ -73,6 +73,7 @@ class ClozeHead(nn.Module):
         if option_score == "salience":
             self.salience = nn.Parameter(torch.zeros(config.embedding_size))
         self.weigh = OPTION_SCORES[option_score]
+        self.log_prior_V: Tensor | None = None
         self.activation = activation(config.activation)
 
     def transform(self, hidden_XD: Tensor) -> Tensor:
@@ -98,11 +99,23 @@ class ClozeHead(nn.Module):
         total_O = total_O.index_add(0, batch.piece_option_P, weight_P * logit_P)
         return total_O / weight_O
 
+    def set_prior(self, count_V: Tensor) -> None:
+        """Tell the auxiliary loss how often each piece occurs in the training text."""
+        smoothed_V = count_V.float() + 0.1
+        self.log_prior_V = (smoothed_V / smoothed_V.sum()).log().to(self.bias.device)
+
     def masked_loss(self, hidden_BLD: Tensor, batch: Batch, word_VE: Tensor) -> Tensor:
-        """Masked-LM cross-entropy over the whole vocabulary at the hidden words, summed."""
+        """Masked-LM cross-entropy over the whole vocabulary at the hidden words, summed.
+
+        The logits are adjusted by the pieces' log frequency (Menon et al. 2021, section 4): the
+        head then learns how much likelier a word is here than anywhere. That is what tells the
+        options of a blank apart, for the right one is not the most frequent word.
+        """
         assert batch.masked_index_M is not None
+        assert batch.masked_token_M is not None
         hidden_ME = self.transform(hidden_BLD.flatten(0, 1)[batch.masked_index_M])
-        logits_MV = F.linear(hidden_ME, word_VE, self.bias)
+        offset_V = self.bias if self.log_prior_V is None else self.bias + self.log_prior_V
+        logits_MV = F.linear(hidden_ME, word_VE, offset_V)
         return F.cross_entropy(logits_MV.float(), batch.masked_token_M, reduction="sum")
 
 
@@ -150,8 +163,8 @@ class ReadingModel(nn.Module):
         word_VE = self.encoder.embeddings.word.weight
         logit_O = self.head.option_logits(hidden_BLD, batch, word_VE)
         logits = logit_O.new_full((batch.num_questions * batch.num_options,), float("-inf"))
-        logits_QK = logits.index_copy(0, batch.option_slot_O, logit_O).unflatten(
-            0, (batch.num_questions, batch.num_options)
+        logits_QK = logits.index_copy(0, batch.option_slot_O, logit_O).view(
+            batch.num_questions, batch.num_options
         )
         known_Q = batch.answer_Q >= 0
         loss_Q = F.cross_entropy(logits_QK, batch.answer_Q, ignore_index=-1, reduction="none")

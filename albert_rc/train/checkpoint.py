@@ -52,7 +52,13 @@ def save_state(
     """Write everything that a run needs to go on, on the main process.
 
     Args:
+        folder: the run's.
+        model: with the weights of this step.
+        optimizer: with its moments.
+        progress: how far the run has come.
+        settings: that `load_state` will compare.
         data: fingerprints of what is trained on.
+        processes: who works along.
     """
     # Every rank draws its own random numbers, so every rank's state is kept.
     states: list[Any] = [_random_states(processes.device)]
@@ -94,7 +100,9 @@ def load_state(
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many types for a torn file
         reason = str(error).partition("\n")[0][:120]
-        raise CheckpointError(f"{path}: torn or foreign ({reason}); start without --resume") from None
+        raise CheckpointError(
+            f"{path}: torn or foreign ({reason}); start without --resume"
+        ) from None
     for name in _FIXED:
         before, now = content["settings"][name], getattr(settings, name)
         if before != now:

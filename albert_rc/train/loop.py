@@ -27,7 +27,7 @@ from albert_rc.data.shards import Store
 from albert_rc.devices import Processes, autocast
 from albert_rc.errors import Interrupted
 from albert_rc.loading import save_model
-from albert_rc.model.heads import ReadingModel
+from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.predict import score
 from albert_rc.seeds import mix
 from albert_rc.tokenizer import Tokenizer
@@ -140,6 +140,9 @@ class Trainer:
         hider = None
         if settings.mask_rate and train_store.kind == "cloze":
             hider = WordHider(tokenizer, settings.mask_rate, settings.seed)
+            if isinstance(model.head, ClozeHead):
+                words = train_store.tensors["token"].long()
+                model.head.set_prior(torch.bincount(words, minlength=model.config.vocab_size))
         self.collate = Collator(train_store, tokenizer, hider)
         self.order = BatchOrder(
             lengths=train_store.lengths, batch_size=settings.batch_size, seed=settings.seed
@@ -285,9 +288,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.schedule.step()
 
-    def _after_step(
-        self, tally: Tally, on_step: Callable[[StepReport], None] | None
-    ) -> Tally:
+    def _after_step(self, tally: Tally, on_step: Callable[[StepReport], None] | None) -> Tally:
         step = self.progress.step
         full = len(tally.parts) >= WINDOW
         if on_step is not None and self.processes.is_main and (full or step % 10 == 0 or step < 10):

@@ -1,0 +1,41 @@
+# make demo: the main job on the sample.  make test: style, types and the quick tests.
+# Both build .venv first if it is not there, or if pyproject.toml or constraints.txt changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := build/demo
+SAMPLE := data/sample
+
+.PHONY: demo test test-long lint clean
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	# torch first and by its exact version, so that a CPU build at hand is taken and pip never
+	# resolves to a second one.
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: $(VENV)/ready
+	$(BIN)/albert-rc doctor $(SAMPLE)/cloze --model $(SAMPLE)/vocabulary
+	$(BIN)/albert-rc preprocess $(SAMPLE)/cloze --model $(SAMPLE)/vocabulary --out $(DEMO)
+	$(BIN)/albert-rc train --data $(DEMO) --model $(SAMPLE)/vocabulary --scratch tiny \
+	  --out models/demo --epochs 30 --batch-size 4 --learning-rate 1e-3 --mask-rate 0.15 --patience 8
+	$(BIN)/albert-rc predict --data $(DEMO)/dev.pt --model models/demo --out predictions/dev.json
+	$(BIN)/albert-rc evaluate predictions/dev.json $(SAMPLE)/cloze/dev
+	$(BIN)/albert-rc predict --data $(DEMO)/test.pt --model models/demo --out predictions/answer.json \
+	  --scores predictions/scores.jsonl
+
+lint: $(VENV)/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest -n 2 -m "not long"
+
+test-long: $(VENV)/ready
+	$(BIN)/pytest -m long
+
+clean:
+	rm -rf $(VENV) build models/demo predictions

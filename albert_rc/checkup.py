@@ -1,0 +1,144 @@
+"""What `doctor` finds out about papers: problems, lengths, options, answers, overlap."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from albert_rc.data.encode import encode_choice, encode_cloze
+from albert_rc.data.overlap import Overlap, OverlapIndex
+from albert_rc.data.schema import PaperSet, letter
+from albert_rc.tokenizer import Tokenizer
+
+NO_WINDOW = 10**6  # tokens; nothing is longer
+PERCENTILES = (0, 50, 90, 99, 100)
+
+
+@dataclass(frozen=True)
+class TokenCheck:
+    """What only a vocabulary can tell."""
+
+    percentiles: dict[str, int]
+    """Tokens of a sequence, special tokens included: of a passage, or of a pair."""
+    longer_than_window: list[str]
+    """Papers with a sequence longer than the window, longest first, `id (tokens)`."""
+    options_of_several_pieces: int
+    unspellable: list[str]
+    """Options with characters that the vocabulary does not have."""
+
+
+@dataclass(frozen=True)
+class SplitCheck:
+    """One split's check-up."""
+
+    name: str
+    format: str
+    papers: int
+    rejected: int
+    questions: int
+    options: int
+    errors: list[str]
+    warnings: list[str]
+    options_per_question: dict[str, int]
+    answers: dict[str, int]
+    """How often each letter is the right answer; `none` for questions without one."""
+    options_of_several_words: int
+    overlaps: dict[str, list[Overlap]]
+    """Per reference split (or this one itself), the passages that stand there too."""
+    tokens: TokenCheck | None
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+def check_split(
+    papers: PaperSet,
+    indexes: dict[str, OverlapIndex],
+    tokenizer: Tokenizer | None,
+    max_length: int,
+) -> SplitCheck:
+    """Check one split.
+
+    Args:
+        papers: as read, problems included.
+        indexes: 5-grams of the splits to look for overlap with, this one included.
+        tokenizer: the model's vocabulary; without it nothing is said about tokens.
+        max_length: the model's window.
+    """
+    questions = [q for p in papers.passages for q in p.questions]
+    answers = Counter("none" if q.answer is None else letter(q.answer) for q in questions)
+    sizes = Counter(str(len(q.options)) for q in questions)
+    overlaps = {
+        name: list(index.all(papers.passages, within=name == papers.name).values())
+        for name, index in indexes.items()
+    }
+    return SplitCheck(
+        name=papers.name,
+        format=papers.format,
+        papers=len(papers.passages),
+        rejected=papers.num_rejected,
+        questions=len(questions),
+        options=sum(len(q.options) for q in questions),
+        errors=[str(p) for p in papers.problems if p.severity == "error"],
+        warnings=[str(p) for p in papers.problems if p.severity == "warning"],
+        options_per_question=dict(sorted(sizes.items(), key=lambda item: int(item[0]))),
+        answers=dict(sorted(answers.items())),
+        options_of_several_words=sum(" " in option for q in questions for option in q.options),
+        overlaps={name: found for name, found in overlaps.items() if found},
+        tokens=None if tokenizer is None else _check_tokens(papers, tokenizer, max_length),
+    )
+
+
+def _check_tokens(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> TokenCheck:
+    longest: dict[int, int] = {}
+    if papers.kind == "cloze":
+        cloze = encode_cloze(papers.passages, tokenizer, NO_WINDOW)
+        lengths = [len(tokens) for tokens in cloze.window_tokens]
+        longest = dict(zip(cloze.window_passage, lengths, strict=True))
+        options = cloze.option_pieces
+    else:
+        choice = encode_choice(papers.passages, tokenizer, NO_WINDOW)
+        specials = 2 + tokenizer.separators_in_pair
+        lengths = [
+            kept + specials + max(map(len, tails))
+            for kept, tails in zip(choice.question_kept, choice.tails, strict=True)
+        ]
+        for number, length in zip(choice.question_passage, lengths, strict=True):
+            longest[number] = max(length, longest.get(number, 0))
+        options = []  # tails hold the question too; only whole options are counted in pieces
+    values = np.percentile(lengths, PERCENTILES) if lengths else [0] * len(PERCENTILES)
+    too_long = sorted(
+        ((length, number) for number, length in longest.items() if length > max_length),
+        reverse=True,
+    )
+    distinct = list(
+        dict.fromkeys(o for p in papers.passages for q in p.questions for o in q.options)
+    )
+    spelled = tokenizer.encode(distinct)
+    return TokenCheck(
+        percentiles={f"{p}%": int(v) for p, v in zip(PERCENTILES, values, strict=True)},
+        longer_than_window=[f"{papers.passages[n].id} ({length})" for length, n in too_long],
+        options_of_several_pieces=sum(len(o) > 1 for question in options for o in question),
+        unspellable=[
+            text
+            for text, ids in zip(distinct, spelled, strict=True)
+            if text and tokenizer.unk_id in ids
+        ],
+    )
+
+
+def check_collection(
+    splits: Sequence[PaperSet], tokenizer: Tokenizer | None, max_length: int
+) -> list[SplitCheck]:
+    """Check every split, each also against the training split and itself."""
+    indexes = {split.name: OverlapIndex(split.passages) for split in splits}
+    checks = []
+    for split in splits:
+        others = {name: indexes[name] for name in {"train", split.name} if name in indexes}
+        checks.append(check_split(split, others, tokenizer, max_length))
+    return checks

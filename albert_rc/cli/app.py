@@ -1,0 +1,77 @@
+"""The command line's door: commands by name, errors to exit codes.
+
+Nothing heavy is imported here; each command imports torch and the rest when it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from albert_rc import __version__
+from albert_rc.cli import doctor, evaluate, predict, preprocess, train
+from albert_rc.errors import AlbertRcError, Interrupted, OutOfMemoryError
+
+app = typer.Typer(
+    name="albert-rc",
+    help="Reading comprehension of exam papers with ALBERT: raw JSON to tensors to answer.json.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for name, command in (
+    ("doctor", doctor.doctor),
+    ("preprocess", preprocess.preprocess),
+    ("train", train.train),
+    ("predict", predict.predict),
+    ("evaluate", evaluate.evaluate),
+):
+    app.command(name)(command)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"albert-rc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line and exit with the code of DESIGN: see `albert_rc.errors`."""
+    try:
+        app()
+    except AlbertRcError as error:
+        _fail(str(error), error)
+    except KeyboardInterrupt:
+        _fail("interrupted", Interrupted())
+    except MemoryError:
+        _fail(_NO_MEMORY, OutOfMemoryError())
+    except RuntimeError as error:
+        if "out of memory" not in str(error) and "can't allocate memory" not in str(error):
+            raise
+        _fail(_NO_MEMORY, OutOfMemoryError())
+
+
+_NO_MEMORY = (
+    "out of memory; raise --accumulation or add --checkpointing (train), "
+    "or lower --token-budget (predict)"
+)
+
+
+def _fail(message: str, error: AlbertRcError) -> None:
+    # Other ranks fail for the same reason; one voice is enough.
+    if os.environ.get("RANK", "0") == "0":
+        print(f"error: {message}", file=sys.stderr)
+    sys.exit(error.exit_code)

@@ -1,0 +1,124 @@
+"""How commands speak: results on stdout, progress on stderr, from one process only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from albert_rc.train.loop import StepReport
+
+DEFAULT_MODEL = "albert/albert-xxlarge-v2"
+out = Console(soft_wrap=True, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def example(command: str) -> str:
+    """The example that ends a command's help."""
+    return f"Example: `{command}`"
+
+
+def say(line: str) -> None:
+    """A line on stderr, as it is: brackets in it are no markup."""
+    err.print(line, markup=False)
+
+
+def print_json(value: Any) -> None:
+    """A result as JSON on stdout."""
+    from albert_rc.files import to_json
+
+    sys.stdout.write(to_json(value).decode())
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table on stdout; numbers to the right."""
+    shown = Table(title=title, title_justify="left", title_style="bold")
+    for number, name in enumerate(header):
+        shown.add_column(name, justify="right" if number else "left")
+    for row in rows:
+        shown.add_row(*(str(cell) for cell in row))
+    out.print(shown)
+
+
+@contextmanager
+def bar(description: str, total: int, main: bool) -> Iterator[Any]:
+    """A progress bar on a terminal; a function that takes the number of things done."""
+    if not (main and err.is_terminal):
+        yield lambda done: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda done: progress.advance(task, done)
+
+
+class TrainBar:
+    """The progress of a run: a live bar on a terminal, else a plain line now and then."""
+
+    def __init__(self, main: bool) -> None:
+        self._live = main and err.is_terminal
+        self._main = main
+        self._lines_at = 0
+        self._progress = Progress(
+            TextColumn("epoch {task.fields[epoch]:.2f}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn(
+                "loss {task.fields[loss]:.3f}  accuracy {task.fields[accuracy]:.1%}  "
+                "{task.fields[speed]:.1f} passages/s{task.fields[best]}"
+            ),
+            TimeRemainingColumn(),
+            console=err,
+        )
+        self._task: Any = None
+
+    def __enter__(self) -> TrainBar:
+        if self._live:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._progress.stop()
+
+    def step(self, report: StepReport) -> None:
+        """Show a step."""
+        best = "" if report.best_accuracy is None else f"  best dev {report.best_accuracy:.1%}"
+        if self._live:
+            shown: dict[str, Any] = {
+                "epoch": report.epoch,
+                "loss": report.loss,
+                "accuracy": report.accuracy,
+                "speed": report.passages_per_second,
+                "best": best,
+            }
+            if self._task is None:
+                self._task = self._progress.add_task("", total=report.total_steps, **shown)
+            self._progress.update(self._task, completed=report.step, **shown)
+        elif self._main and report.step >= self._lines_at:
+            self._lines_at = report.step + max(50, report.total_steps // 50)
+            left = report.total_steps - report.step
+            say(
+                f"step {report.step}/{report.total_steps}  epoch {report.epoch:.2f}  "
+                f"loss {report.loss:.3f}  accuracy {report.accuracy:.1%}  "
+                f"{report.passages_per_second:.1f} passages/s{best}  ({left} steps left)"
+            )

@@ -1,0 +1,110 @@
+"""`albert-rc doctor`: what is wrong with papers, file by file, blank by blank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from albert_rc.cli.console import example, out, print_json, table
+
+if TYPE_CHECKING:
+    from albert_rc.checkup import SplitCheck
+
+SHOWN = 10
+
+
+def doctor(
+    raw: Annotated[
+        Path, typer.Argument(help="Papers: a folder with train, dev, test; one of them; or a file.")
+    ] = Path("data/raw_data"),
+    model: Annotated[
+        str | None, typer.Option(help="Folder or hub id of the vocabulary to count tokens with.")
+    ] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="cloze, race or dream.")] = None,
+    max_length: Annotated[int, typer.Option(help="The model's window in tokens.")] = 512,
+    json: Annotated[bool, typer.Option("--json", help="Everything found, as JSON.")] = False,
+) -> None:
+    """Check papers without writing anything: every problem, lengths, options, overlap of splits.
+
+    Exits with 3 if any paper cannot be used.
+    """
+    from albert_rc.checkup import check_collection
+    from albert_rc.data.readers import read_collection
+    from albert_rc.errors import DataError
+    from albert_rc.loading import resolve_source
+    from albert_rc.tokenizer import load_tokenizer
+
+    splits = read_collection(raw, format_)
+    tokenizer = None if model is None else load_tokenizer(resolve_source(model))
+    checks = check_collection(splits, tokenizer, max_length)
+    if json:
+        print_json({check.name: check.as_json() for check in checks})
+    else:
+        for check in checks:
+            _show(check, max_length)
+        if tokenizer is None:
+            out.print("Give --model for lengths in tokens and options that it cannot spell.")
+    errors = sum(len(check.errors) for check in checks)
+    if errors:
+        raise DataError(
+            f"{errors} problem(s) in {sum(c.rejected for c in checks)} paper(s), listed above; "
+            "mend them, or preprocess with --on-error skip"
+        )
+
+
+def _show(check: SplitCheck, max_length: int) -> None:
+    total = max(1, check.questions)
+    rows = [
+        ("papers", f"{check.papers:,}"),
+        ("papers with an error", f"{check.rejected:,}"),
+        ("warnings", f"{len(check.warnings):,}"),
+        ("questions", f"{check.questions:,}"),
+        ("options a question", _counts(check.options_per_question)),
+        ("right answers", ", ".join(f"{k} {v / total:.1%}" for k, v in check.answers.items())),
+        ("options of several words", _share(check.options_of_several_words, check.options)),
+    ]
+    if check.tokens is not None:
+        tokens = check.tokens
+        spread = ", ".join(f"{k} {v}" for k, v in tokens.percentiles.items())
+        rows += [
+            ("tokens, percentiles", spread),
+            (f"longer than {max_length} tokens", _listed(tokens.longer_than_window)),
+        ]
+        if tokens.options_of_several_pieces:
+            share = _share(tokens.options_of_several_pieces, check.options)
+            rows.append(("options of several pieces", share))
+        rows.append(("options it cannot spell", _listed(tokens.unspellable)))
+    for name, found in check.overlaps.items():
+        where = "twice in this split" if name == check.name else f"also in {name}"
+        ranked = sorted(found, key=lambda o: -o.share)
+        pairs = [f"{o.passage} ~ {o.other} ({o.share:.0%})" for o in ranked]
+        rows.append((f"{where} (> 30% of 5-grams)", _listed(pairs)))
+    table(f"{check.name} ({check.format})", ("", "found"), rows)
+    for line in check.errors:
+        out.print(f"  error: {line}", markup=False)
+    for line in check.warnings[:SHOWN]:
+        out.print(f"  warning: {line}", markup=False)
+    if len(check.warnings) > SHOWN:
+        out.print(f"  ... and {len(check.warnings) - SHOWN} more warnings (--json lists all)")
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{k} ({v:,})" for k, v in counts.items())
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part:,} ({part / max(1, whole):.1%})"
+
+
+def _listed(names: list[str]) -> str:
+    if not names:
+        return "none"
+    shown = "; ".join(names[:3])
+    return f"{len(names)}: {shown}{'; ...' if len(names) > 3 else ''}"
+
+
+doctor.__doc__ = f"{doctor.__doc__}\n\n" + example(
+    "albert-rc doctor papers --model models/albert-xxlarge-v2"
+)

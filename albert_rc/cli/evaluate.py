@@ -1,0 +1,92 @@
+"""`albert-rc evaluate`: how good answers are, and whether two systems differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from albert_rc.cli.console import example, out, print_json, say, table
+
+
+def evaluate(
+    answers: Annotated[Path, typer.Argument(help="answer.json.")],
+    gold: Annotated[Path, typer.Argument(help="The papers with right answers: folder or file.")],
+    against: Annotated[
+        Path | None, typer.Option(help="Another answer.json to compare with.")
+    ] = None,
+    train: Annotated[
+        Path | None,
+        typer.Option(help="Training papers, for the no-reading baseline; beside GOLD by default."),
+    ] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="cloze, race or dream.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Figures as JSON.")] = False,
+) -> None:
+    """Accuracy with a 95% interval, by level, blank number, length and overlap with training."""
+    from albert_rc import evaluation
+    from albert_rc.data.readers import read_split, require_good
+    from albert_rc.metrics import compare
+
+    papers = read_split(gold, format_name=format_)
+    require_good([papers], "stop", Path())
+    train = train or _beside(gold)
+    train_papers = None
+    if train is not None:
+        training = read_split(train, format_name=papers.format)
+        train_papers = training.passages
+        say(f"training papers: {train} ({len(train_papers):,} usable)")
+    letters = evaluation.read_answers(answers, papers.passages)
+    result = evaluation.evaluate(letters, papers.passages, train_papers)
+    found: dict[str, Any] = result.as_json()
+    compared = None
+    if against is not None:
+        others = evaluation.read_answers(against, papers.passages)
+        known = evaluation.gold_letters(papers.passages)
+        compared = compare(letters, others, known)
+        other = evaluation.evaluate(others, papers.passages)
+        found["against"] = {
+            **other.total.as_json(),
+            "agreement": round(compared.agreement, 6),
+            "only_first_right": compared.only_first,
+            "only_second_right": compared.only_second,
+            "mcnemar_p": compared.p_value,
+        }
+    if json:
+        print_json(found)
+        return
+    rows = [("all", result.total.total, result.total)]
+    for kind, groups in result.groups.items():
+        rows += [(f"{kind}: {name}", value.total, value) for name, value in groups.items()]
+    table(f"{answers}", ("questions", "number", "accuracy [95% interval]"), rows)
+    out.print(f"chance: {result.chance:.2%}")
+    if result.no_reading is not None:
+        out.print(
+            f"no reading (most often right in training): {result.no_reading}",
+            markup=False,
+        )
+    if result.unanswered_gold:
+        out.print(f"{result.unanswered_gold} questions have no right answer in the papers")
+    if compared is not None:
+        out.print(
+            f"against {against}: {other.total}; {compared.agreement:.2%} alike; "
+            f"only the first right {compared.only_first}, only the second {compared.only_second} "
+            f"(McNemar's exact p = {compared.p_value:.3g})",
+            markup=False,
+        )
+
+
+def _beside(gold: Path) -> Path | None:
+    """The training split of the collection that GOLD is a split of."""
+    from albert_rc.data.readers import find_splits
+
+    splits = find_splits(gold.resolve().parent)
+    here = splits.get("train")
+    if here is None or here == gold.resolve() or gold.resolve() not in splits.values():
+        return None
+    return here
+
+
+evaluate.__doc__ = f"{evaluate.__doc__}\n\n" + example(
+    "albert-rc evaluate predictions/answer.json papers/dev"
+)

@@ -1,0 +1,109 @@
+"""`albert-rc predict`: a model's answers to a store or to raw papers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from albert_rc.cli.console import bar, example, say
+
+if TYPE_CHECKING:
+    from albert_rc.data.schema import PaperSet
+    from albert_rc.data.shards import Store
+    from albert_rc.loading import Loaded
+
+
+def predict(
+    data: Annotated[
+        Path, typer.Option(help="A .pt store, or raw papers: a folder or a file.")
+    ] = Path("data/test.pt"),
+    model: Annotated[str, typer.Option(help="The run's folder, or a hub id.")] = "models",
+    out: Annotated[Path, typer.Option(help="Where the answers go.")] = Path(
+        "predictions/answer.json"
+    ),
+    scores: Annotated[
+        Path | None,
+        typer.Option(help="Also write each question's probabilities here (JSON lines)."),
+    ] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Of raw papers: cloze, race or dream.")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="Window for raw papers; the model's longest by default.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="fp32, bf16 or fp16; bf16 on GPUs that have it.")
+    ] = None,
+    token_budget: Annotated[int, typer.Option(help="Tokens of a batch.")] = 4096,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+) -> None:
+    """Answer every question, in the papers' natural order, or refuse: never a part of them."""
+    from albert_rc.data.shards import load_store
+    from albert_rc.devices import choose_precision, keep_freed_memory, processes
+    from albert_rc.errors import UsageError
+    from albert_rc.loading import load_model
+    from albert_rc.predict import answers_of, score, score_lines, write_answers, write_scores
+
+    if token_budget < 1:
+        raise UsageError(f"--token-budget {token_budget} must be at least 1")
+    keep_freed_memory()
+    with processes(device) as group:
+        source = load_store(data) if data.suffix == ".pt" else _read(data, format_)
+        loaded = load_model(model, source.kind)
+        store = _ready(data, source, loaded, max_length)
+        if group.is_main:
+            for line in loaded.report.lines():
+                say(line)
+            if loaded.report.new:
+                say("warning: an untrained head guesses; fine-tune it with `albert-rc train` first")
+        loaded.model.to(group.device)
+        chosen = choose_precision(precision, group.device)
+        with bar("answering", store.num_questions, group.is_main) as advance:
+            scored_QK = score(
+                loaded.model,
+                loaded.tokenizer,
+                store,
+                group,
+                precision=chosen,
+                token_budget=token_budget,
+                progress=lambda done: advance(done * group.world),
+            )
+        if group.is_main:
+            write_answers(out, answers_of(store, scored_QK))
+            if scores is not None:
+                write_scores(scores, score_lines(store, scored_QK))
+            typer.echo(
+                f"{out}: {store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
+            )
+
+
+def _read(data: Path, format_name: str | None) -> PaperSet:
+    from albert_rc.data.readers import read_split, require_good
+
+    papers = read_split(data, format_name=format_name)
+    require_good([papers], "stop", Path())
+    for problem in papers.problems:
+        say(f"warning: {problem}")
+    return papers
+
+
+def _ready(data: Path, source: Store | PaperSet, loaded: Loaded, max_length: int | None) -> Store:
+    """The store to answer: as it was made, or made now of raw papers."""
+    from albert_rc.data.schema import PaperSet
+    from albert_rc.data.shards import check_store, make_store
+    from albert_rc.errors import UsageError
+
+    longest = loaded.model.config.max_length
+    if isinstance(source, PaperSet):
+        if max_length is not None and max_length > longest:
+            raise UsageError(f"--max-length {max_length}: the model takes {longest} tokens at most")
+        return make_store(source, loaded.tokenizer, max_length or longest)
+    check_store(source, data, loaded.tokenizer, longest)
+    return source
+
+
+predict.__doc__ = f"{predict.__doc__}\n\n" + example(
+    "albert-rc predict --data data/test.pt --model models/run1 --out predictions/answer.json"
+)

@@ -1,0 +1,155 @@
+"""`albert-rc train`: fine-tune a model on stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
+
+
+def train(
+    data: Annotated[Path, typer.Option(help="Folder with train.pt and dev.pt.")] = Path("data"),
+    model: Annotated[
+        str, typer.Option(help="Folder or hub id to start from: ALBERT, BERT or RoBERTa.")
+    ] = DEFAULT_MODEL,
+    scratch: Annotated[
+        str | None,
+        typer.Option(
+            help="Start from random weights of this size instead (tiny, base, large, xlarge, "
+            "xxlarge), with the vocabulary of --model."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("models"),
+    epochs: Annotated[int, typer.Option(help="Times through the papers.")] = 4,
+    batch_size: Annotated[
+        int, typer.Option(help="Passages of an optimiser step, over all processes.")
+    ] = 2,
+    accumulation: Annotated[
+        int, typer.Option(help="Cut each batch into so many pieces: same result, less memory.")
+    ] = 1,
+    learning_rate: Annotated[float, typer.Option(help="Its peak.")] = 1e-5,
+    warmup: Annotated[float, typer.Option(help="Share of the steps that it rises.")] = 0.1,
+    weight_decay: Annotated[float, typer.Option(help="On matrices only.")] = 0.01,
+    clip: Annotated[float, typer.Option(help="Largest gradient norm; 0 for none.")] = 1.0,
+    max_steps: Annotated[
+        int | None, typer.Option(help="Optimiser steps instead of epochs.")
+    ] = None,
+    eval_steps: Annotated[
+        int | None, typer.Option(help="Evaluate every N steps; each epoch by default.")
+    ] = None,
+    save_steps: Annotated[
+        int | None, typer.Option(help="Save the state every N steps; each epoch by default.")
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option(help="Stop after N evaluations without a better one.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of weights, data order and dropout.")] = 0,
+    precision: Annotated[
+        str | None, typer.Option(help="fp32, bf16 or fp16; bf16 on GPUs that have it.")
+    ] = None,
+    attention: Annotated[str, typer.Option(help="Attention backend: dense.")] = "dense",
+    max_length: Annotated[
+        int | None, typer.Option(help="Refuse stores with longer windows than this.")
+    ] = None,
+    checkpointing: Annotated[
+        bool, typer.Option(help="Recompute activations: less memory, a third more time.")
+    ] = False,
+    option_score: Annotated[
+        str | None,
+        typer.Option(help="Options of several pieces: mean, first or salience (learned weights)."),
+    ] = None,
+    mask_rate: Annotated[
+        float, typer.Option(help="Also hide and ask for this share of the other words (cloze).")
+    ] = 0.0,
+    mask_weight: Annotated[float, typer.Option(help="Weight of their loss.")] = 1.0,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on from the state in --out.")] = False,
+) -> None:
+    """Fine-tune on DATA/train.pt; the weights that are best on DATA/dev.pt stay in OUT.
+
+    Beside them: log.txt, metrics.jsonl, TensorBoard's events, train.json (all settings). Several
+    GPUs: `torchrun --nproc-per-node 2 -m albert_rc train ...`.
+    """
+    from dataclasses import asdict
+
+    from albert_rc.config import TrainConfig
+    from albert_rc.data.shards import check_store, load_store
+    from albert_rc.devices import choose_precision, keep_freed_memory, processes
+    from albert_rc.errors import DataError, UsageError
+    from albert_rc.files import write_json
+    from albert_rc.loading import load_model
+    from albert_rc.model.attention import ATTENTION
+    from albert_rc.train.loop import Trainer
+
+    if attention not in ATTENTION:
+        raise UsageError(f"--attention {attention}: choose from {', '.join(ATTENTION)}")
+    keep_freed_memory()
+    with processes(device) as group:
+        settings = TrainConfig(
+            epochs=epochs,
+            batch_size=batch_size,
+            accumulation=accumulation,
+            learning_rate=learning_rate,
+            warmup=warmup,
+            weight_decay=weight_decay,
+            clip=clip,
+            max_steps=max_steps,
+            eval_steps=eval_steps,
+            save_steps=save_steps,
+            patience=patience,
+            precision=choose_precision(precision, group.device),
+            checkpointing=checkpointing,
+            mask_rate=mask_rate,
+            mask_weight=mask_weight,
+            seed=seed,
+        )
+        train_store = load_store(data / "train.pt")
+        if not train_store.has_answers:
+            raise DataError(f"{data / 'train.pt'}: its papers have no answers to learn from")
+        dev_path = data / "dev.pt"
+        dev_store = load_store(dev_path) if dev_path.is_file() else None
+        loaded = load_model(
+            model, train_store.kind, scratch=scratch, option_score=option_score, seed=seed
+        )
+        longest = min(max_length or loaded.model.config.max_length, loaded.model.config.max_length)
+        check_store(train_store, data / "train.pt", loaded.tokenizer, longest)
+        if dev_store is not None:
+            check_store(dev_store, dev_path, loaded.tokenizer, longest)
+            if dev_store.kind != train_store.kind:
+                raise DataError(f"{dev_path}: holds {dev_store.kind}, but train {train_store.kind}")
+        if group.is_main:
+            count = sum(p.numel() for p in loaded.model.parameters())
+            for line in loaded.report.lines():
+                say(line)
+            say(f"{count:,} parameters, {settings.precision}, {group.device}, {group.world} ranks")
+            say(f"train: {train_store.summary()}")
+            say(f"dev: {dev_store.summary() if dev_store else 'none; the last weights are kept'}")
+            if not resume:
+                given = {
+                    "model": model,
+                    "scratch": scratch,
+                    "data": str(data),
+                    "task": train_store.kind,
+                }
+                used = {"option_score": loaded.model.option_score, "world": group.world}
+                write_json(out / "train.json", given | used | asdict(settings))
+        trainer = Trainer(
+            loaded.model, loaded.tokenizer, train_store, dev_store, settings, out, group
+        )
+        with TrainBar(group.is_main) as shown:
+            result = trainer.run(resume, on_step=shown.step, on_event=say)
+        if group.is_main:
+            best = "not measured (no dev answers)"
+            if result.best_accuracy is not None:
+                best = f"{result.best_accuracy:.2%} at step {result.best_step}"
+            typer.echo(
+                f"{out}: {result.steps} steps in {result.seconds:.0f} s, dev accuracy {best}"
+            )
+
+
+train.__doc__ = f"{train.__doc__}\n\n" + example(
+    "albert-rc train --data data --model models/albert-xxlarge-v2 --out models/run1"
+)

@@ -1,0 +1,169 @@
+"""Answers against gold papers: matching them up, and accuracy by what may explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from albert_rc.data.baseline import no_reading_answers
+from albert_rc.data.overlap import OverlapIndex
+from albert_rc.data.schema import Passage, letter, letter_index, question_keys
+from albert_rc.errors import DataError
+from albert_rc.files import read_json
+from albert_rc.metrics import Accuracy, accuracy, by_group
+
+LENGTHS = (150, 250, 350, 500)  # words
+
+
+@dataclass
+class Evaluation:
+    """All figures of one answer file."""
+
+    total: Accuracy
+    groups: dict[str, dict[str, Accuracy]]
+    """By level, blank number, passage length, overlap with training: whatever applies."""
+    chance: float
+    no_reading: Accuracy | None
+    unanswered_gold: int
+    """Questions whose right answer the papers do not give."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        groups = {
+            kind: {name: value.as_json() for name, value in found.items()}
+            for kind, found in self.groups.items()
+        }
+        return {
+            **self.total.as_json(),
+            "chance": round(self.chance, 6),
+            "no_reading": None if self.no_reading is None else self.no_reading.as_json(),
+            "without_gold": self.unanswered_gold,
+            "groups": groups,
+        }
+
+
+def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
+    """The letters of an answer file, one per question, in the papers' order.
+
+    Both forms are read: paper id to a list of letters, and question id to a letter.
+
+    Raises:
+        DataError: papers or answers are missing, too many, or no option's letter; all are named.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise DataError(f'{path}: must be an object such as {{"test0001.json": ["B", ...]}}')
+    content = dict(content)
+    letters: list[str] = []
+    problems: list[str] = []
+    for passage in papers:
+        count = len(passage.questions)
+        keys = question_keys(passage)
+        if passage.id in content:
+            given = content.pop(passage.id)
+        elif keys[0] in content:
+            given = [content.pop(key, None) for key in keys]
+        else:
+            problems.append(f"{passage.id}: no answers")
+            continue
+        if not isinstance(given, list) or len(given) != count:
+            found = len(given) if isinstance(given, list) else "no list of"
+            problems.append(f"{passage.id}: {found} answers to {count} questions")
+            continue
+        for number, (answer, question) in enumerate(zip(given, passage.questions, strict=True), 1):
+            index = letter_index(answer) if isinstance(answer, str) else None
+            if index is None or index >= len(question.options):
+                last = letter(len(question.options) - 1)
+                problems.append(f"{passage.id}: answer {number} is {answer!r}, not A to {last}")
+        letters += given
+    problems += [f"{key}: answered, but it is not among the papers" for key in content]
+    if problems:
+        shown = "".join(f"\n  {problem}" for problem in problems[:50])
+        more = f"\n  and {len(problems) - 50} more" if len(problems) > 50 else ""
+        raise DataError(
+            f"{path}: does not belong to these papers, or is not whole:{shown}{more}\n"
+            "make it again with `albert-rc predict` on the same papers"
+        )
+    return letters
+
+
+def gold_letters(papers: Sequence[Passage]) -> list[str | None]:
+    """The right letter of every question; None where the papers do not tell."""
+    return [
+        None if question.answer is None else letter(question.answer)
+        for passage in papers
+        for question in passage.questions
+    ]
+
+
+def _length_group(passage: Passage) -> str:
+    words = len(passage.text.split())
+    edges = (0, *LENGTHS)
+    for low, high in zip(edges, LENGTHS, strict=False):
+        if words < high:
+            return f"{low}-{high - 1} words"
+    return f"{LENGTHS[-1]}+ words"
+
+
+def _number_group(passage: Passage, number: int) -> str | None:
+    if passage.kind == "choice":
+        return None
+    first = number // 5 * 5
+    return f"blanks {first + 1}-{first + 5}"
+
+
+def evaluate(
+    answers: Sequence[str], papers: Sequence[Passage], train: Sequence[Passage] | None = None
+) -> Evaluation:
+    """Accuracy of answers, in all and by group.
+
+    Args:
+        answers: as `read_answers` gives them.
+        papers: the gold papers.
+        train: the training split, for the no-reading baseline and the passages that it shares.
+
+    Raises:
+        DataError: the papers give no right answers.
+    """
+    gold = gold_letters(papers)
+    places = [(p, n) for p in papers for n in range(len(p.questions))]
+    known = [i for i, right in enumerate(gold) if right is not None]
+    if not known:
+        raise DataError("the papers give no right answers; evaluate on papers that do")
+    right = [answers[i] == gold[i] for i in known]
+    owners = [places[i][0].id for i in known]
+    kinds: dict[str, list[str | None]] = {
+        "level": [places[i][0].level for i in known],
+        "passage length": [_length_group(places[i][0]) for i in known],
+        "blank number": [_number_group(*places[i]) for i in known],
+    }
+    no_reading = None
+    if train:
+        shared = OverlapIndex(train).all(papers)
+        kinds["overlap with training"] = [
+            "shared with training" if owner in shared else "not in training" for owner in owners
+        ]
+        guesses = no_reading_answers(train, papers)
+        no_reading = accuracy([letter(guesses[i]) == gold[i] for i in known], owners)
+    groups = {kind: by_group(right, owners, names) for kind, names in kinds.items()}
+    groups = {
+        kind: dict(sorted(found.items(), key=lambda item: _order(item[0])))
+        for kind, found in groups.items()
+        if found
+    }
+    chances = [1 / len(places[i][0].questions[places[i][1]].options) for i in known]
+    return Evaluation(
+        total=accuracy(right, owners),
+        groups=groups,
+        chance=sum(chances) / len(chances),
+        no_reading=no_reading,
+        unanswered_gold=len(gold) - len(known),
+    )
+
+
+def _order(name: str) -> list[tuple[int, int, str]]:
+    from albert_rc.files import natural_key
+
+    return natural_key(name)

@@ -1,0 +1,126 @@
+"""Accuracy with its interval, and whether two systems differ.
+
+Blanks of one paper rise and fall together, so papers, not blanks, are what is resampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """A share of right answers with its 95% interval."""
+
+    correct: int
+    total: int
+    low: float
+    high: float
+
+    @property
+    def value(self) -> float:
+        """Right answers per question."""
+        return self.correct / self.total if self.total else float("nan")
+
+    def as_json(self) -> dict[str, float | int | None]:
+        """For `--json`; an interval that cannot be computed is null."""
+        return {
+            "accuracy": _finite(self.value),
+            "low": _finite(self.low),
+            "high": _finite(self.high),
+            "correct": self.correct,
+            "total": self.total,
+        }
+
+    def __str__(self) -> str:
+        if not self.total:
+            return "-"
+        if np.isnan(self.low):
+            return f"{self.value:.2%}"
+        return f"{self.value:.2%} [{self.low:.2%}, {self.high:.2%}]"
+
+
+def _finite(value: float) -> float | None:
+    return None if np.isnan(value) else round(value, 6)
+
+
+def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -> Accuracy:
+    """Accuracy with a percentile bootstrap interval over papers (Efron 1979).
+
+    Args:
+        right: whether each question was answered rightly.
+        papers: the paper each question belongs to.
+        seed: of the resampling.
+
+    Returns:
+        The interval is NaN for fewer than two papers.
+    """
+    from scipy.stats import bootstrap
+
+    hits = np.asarray(right, dtype=np.float64)
+    _, index = np.unique(np.asarray([hash(p) for p in papers], dtype=np.int64), return_inverse=True)
+    correct = np.bincount(index, hits) if len(hits) else np.zeros(0)
+    counts = np.bincount(index).astype(np.float64) if len(hits) else np.zeros(0)
+    low = high = float("nan")
+    if len(counts) > 1:
+
+        def ratio(c: NDArray[np.float64], n: NDArray[np.float64], axis: int = -1) -> object:
+            return c.sum(axis) / n.sum(axis)
+
+        interval = bootstrap(
+            (correct, counts),
+            ratio,
+            paired=True,
+            vectorized=True,
+            n_resamples=RESAMPLES,
+            confidence_level=CONFIDENCE,
+            method="percentile",
+            rng=np.random.default_rng(seed),
+            batch=200,
+        ).confidence_interval
+        low, high = float(interval.low), float(interval.high)
+    return Accuracy(int(hits.sum()), len(hits), low, high)
+
+
+def by_group(
+    right: Sequence[bool], papers: Sequence[Hashable], groups: Sequence[str | None]
+) -> dict[str, Accuracy]:
+    """Accuracy of each group of questions, in order of first appearance; None is left out."""
+    found: dict[str, Accuracy] = {}
+    for name in dict.fromkeys(g for g in groups if g is not None):
+        members = [i for i, group in enumerate(groups) if group == name]
+        found[name] = accuracy([right[i] for i in members], [papers[i] for i in members])
+    return found
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two systems on the same questions."""
+
+    agreement: float
+    """Share of questions that both answer alike."""
+    only_first: int
+    """Questions that only the first answers rightly."""
+    only_second: int
+    p_value: float
+    """McNemar's exact test, two-sided."""
+
+
+def compare(first: Sequence[str], second: Sequence[str], gold: Sequence[str | None]) -> Comparison:
+    """Agreement of two answer lists, and McNemar's exact test where gold is known."""
+    from scipy.stats import binomtest
+
+    alike = [a == b for a, b in zip(first, second, strict=True)]
+    pairs = [(a == g, b == g) for a, b, g in zip(first, second, gold, strict=True) if g is not None]
+    only_first = sum(a and not b for a, b in pairs)
+    only_second = sum(b and not a for a, b in pairs)
+    differing = only_first + only_second
+    p_value = float(binomtest(only_first, differing).pvalue) if differing else 1.0
+    return Comparison(sum(alike) / max(1, len(alike)), only_first, only_second, p_value)

@@ -1,0 +1,66 @@
+"""Fixtures: the sample's papers and vocabulary, tiny models, and a way to run the command line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Two test processes on two cores: one thread each, or they get in each other's way.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "data" / "sample"
+SHARED = ROOT.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def sample() -> Path:
+    return SAMPLE
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    if not SHARED.is_dir():
+        pytest.skip("the real papers do not lie beside this checkout")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    from albert_rc.tokenizer import load_tokenizer
+
+    return load_tokenizer(SAMPLE / "vocabulary")
+
+
+@pytest.fixture(scope="session")
+def stores(tokenizer):
+    """Stores of the sample by (format, split)."""
+    from albert_rc.data.readers import read_collection
+    from albert_rc.data.shards import make_store
+
+    return {
+        (name, split.name): make_store(split, tokenizer, 512)
+        for name in ("cloze", "race", "dream")
+        for split in read_collection(SAMPLE / name)
+    }
+
+
+def run_cli(*arguments: object, cwd: Path | None = None, env: dict[str, str] | None = None):
+    """Run `albert-rc` as a user would; the finished process with its output as text."""
+    return subprocess.run(
+        [sys.executable, "-m", "albert_rc", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture
+def cli():
+    return run_cli

@@ -1,0 +1,63 @@
+"""The import rules of docs/architecture.md, read from the source."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+PACKAGE = ROOT / "albert_rc"
+FLOOR = {"errors", "config", "files", "tokenizer", "batch", "metrics", "seeds", "devices"}
+WORK = FLOOR | {"data", "model", "loading"}
+ALLOWED = {
+    **dict.fromkeys(FLOOR, FLOOR),
+    "errors": set(),
+    "data": FLOOR | {"data"},
+    "model": FLOOR | {"model"},
+    "loading": FLOOR | {"model"},
+    "predict": WORK,
+    "train": WORK | {"predict", "train"},
+    "evaluation": FLOOR | {"data"},
+    "checkup": FLOOR | {"data"},
+}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room(parts: tuple[str, ...]) -> str:
+    return parts[0].removesuffix(".py")
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            yield from names if node.module == "albert_rc" else [node.module]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_rooms_import_only_what_they_may(path):
+    here = room(path.relative_to(PACKAGE).parts)
+    for name in imports(path):
+        top, *rest = name.split(".")
+        if top == "transformers":
+            assert here == "loading", f"{path.name}: only loading may import transformers"
+        if top == "albert_rc" and rest and here not in ("cli", "__init__", "__main__"):
+            there = rest[0]
+            if (PACKAGE / there).is_dir() or (PACKAGE / f"{there}.py").is_file():
+                assert there in ALLOWED[here], f"{here} must not import {there}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_files_stay_readable(path):
+    assert len(path.read_text().splitlines()) <= 500
+
+
+def test_the_command_line_imports_no_torch():
+    code = (
+        "import sys, albert_rc.cli.app; print([m for m in ('torch', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
