@@ -88,6 +88,7 @@ def processes(device: str | None = None) -> Iterator[Processes]:
     dist.init_process_group("nccl" if kind.startswith("cuda") else "gloo")
     try:
         yield Processes(torch.device(kind), dist.get_rank(), dist.get_world_size())
+        dist.barrier()  # gloo aborts where one process leaves while another still listens
     finally:
         dist.destroy_process_group()
 

@@ -32,7 +32,7 @@ from albert_rc.predict import score
 from albert_rc.seeds import mix
 from albert_rc.tokenizer import Tokenizer
 from albert_rc.train.checkpoint import Progress, load_state, save_state
-from albert_rc.train.optim import linear_schedule, make_optimizer
+from albert_rc.train.optim import linear_rate, make_optimizer
 from albert_rc.train.record import Record
 
 WINDOW = 50  # steps over which the shown loss and accuracy run
@@ -150,7 +150,6 @@ class Trainer:
         self.steps_per_epoch = self.order.batches_per_epoch
         self.total_steps = settings.max_steps or settings.epochs * self.steps_per_epoch
         self.optimizer = make_optimizer(model, settings.learning_rate, settings.weight_decay)
-        self.schedule = linear_schedule(self.optimizer, self.total_steps, settings.warmup)
         self.scaler = torch.amp.GradScaler(
             processes.device.type, enabled=settings.precision == "fp16"
         )
@@ -187,8 +186,6 @@ class Trainer:
             self.progress = load_state(
                 self.folder, self.model, self.optimizer, settings, self._data(), self.processes
             )
-            for _ in range(self.progress.step):
-                self.schedule.step()
         if main:
             self.record = Record(self.folder, append=resume)
             self._say(f"step {self.progress.step} of {self.total_steps}", on_event)
@@ -283,10 +280,17 @@ class Trainer:
         self.scaler.unscale_(self.optimizer)
         if self.settings.clip:
             nn.utils.clip_grad_norm_(parameters, self.settings.clip, foreach=True)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
-        self.schedule.step()
+
+    def _rate(self) -> float:
+        settings = self.settings
+        return linear_rate(
+            self.progress.step, self.total_steps, settings.learning_rate, settings.warmup
+        )
 
     def _after_step(self, tally: Tally, on_step: Callable[[StepReport], None] | None) -> Tally:
         step = self.progress.step
@@ -302,7 +306,7 @@ class Trainer:
                 "epoch": round(report.epoch, 4),
                 "loss": round(report.loss, 5),
                 "accuracy": round(report.accuracy, 5),
-                "learning_rate": self.schedule.get_last_lr()[0],
+                "learning_rate": self._rate(),
                 "passages_per_second": round(report.passages_per_second, 3),
             }
             if totals[4] > 1:

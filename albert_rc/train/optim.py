@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 from torch.optim import AdamW
-from torch.optim.lr_scheduler import LambdaLR
 
 
 def make_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) -> AdamW:
@@ -24,16 +22,13 @@ def make_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) 
     )
 
 
-def linear_schedule(
-    optimizer: torch.optim.Optimizer, total_steps: int, warmup_share: float
-) -> LambdaLR:
-    """Learning rate up from 0 over `warmup_share` of the steps, then down to 0, both linearly."""
+def linear_rate(step: int, total_steps: int, peak: float, warmup_share: float) -> float:
+    """Learning rate of a step: up to `peak` over `warmup_share` of the steps, then down to 0.
+
+    A pure function, so that resuming needs no state of it.
+    """
     warmup = max(1, round(total_steps * warmup_share)) if warmup_share else 0
-
-    def factor(step: int) -> float:
-        # Step 0 already learns: with a factor of 0 it would be a batch read for nothing.
-        if step < warmup:
-            return (step + 1) / (warmup + 1)
-        return max(0.0, (total_steps - step) / max(1, total_steps - warmup))
-
-    return LambdaLR(optimizer, factor)
+    if step < warmup:
+        # Step 0 already learns: with a rate of 0 it would be a batch read for nothing.
+        return peak * (step + 1) / (warmup + 1)
+    return peak * max(0.0, (total_steps - step) / max(1, total_steps - warmup))
