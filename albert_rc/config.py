@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +56,13 @@ class EncoderConfig:
         return self.max_positions - self.position_offset
 
 
-def _size(**shape: int) -> dict[str, int]:
+def _size(**shape: float) -> dict[str, Any]:
     return shape
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "tiny": _size(hidden_size=256, num_layers=4, num_heads=4, ffn_size=1024),
+    # Weights of 0.02 suit 768 dimensions and more; in 256 they leave the layers nearly mute.
+    "tiny": _size(hidden_size=256, num_layers=2, num_heads=4, ffn_size=1024, init_range=0.05),
     "base": _size(hidden_size=768, num_layers=12, num_heads=12, ffn_size=3072),
     "large": _size(hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096),
     "xlarge": _size(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192),
@@ -136,10 +138,19 @@ class TrainConfig:
         for flag, value in positive.items():
             if value is not None and value < 1:
                 raise UsageError(f"{flag} {value} must be at least 1")
+        numbers = {
+            "--learning-rate": self.learning_rate,
+            "--weight-decay": self.weight_decay,
+            "--clip": self.clip,
+            "--mask-weight": self.mask_weight,
+        }
+        for flag, number in numbers.items():
+            if not (math.isfinite(number) and number >= 0):
+                raise UsageError(f"{flag} {number} must be a number from 0 on")
         if not self.learning_rate > 0:
             raise UsageError(f"--learning-rate {self.learning_rate} must be above 0")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"--seed {self.seed} must be from 0 to 2^63 - 1")
         for flag, share in (("--warmup", self.warmup), ("--mask-rate", self.mask_rate)):
             if not 0 <= share < 1:
                 raise UsageError(f"{flag} {share} must be at least 0 and below 1")
-        if self.weight_decay < 0 or self.clip < 0:
-            raise UsageError("--weight-decay and --clip must not be negative")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ class Processes:
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is set in any process."""
+        if self.world == 1:
+            return flag
         count = torch.tensor(int(flag), device=self.device)
         self.sum(count)
         return bool(count)
@@ -70,6 +73,8 @@ def processes(device: str | None = None) -> Iterator[Processes]:
         device: `cpu` or `cuda`; a GPU where there is one by default.
     """
     kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", kind):
+        raise UsageError(f"--device {kind}: choose cpu or cuda")
     if kind.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError(f"--device {kind}: no GPU is at hand; leave the option out")
     world = int(os.environ.get("WORLD_SIZE", "1"))
@@ -78,9 +83,10 @@ def processes(device: str | None = None) -> Iterator[Processes]:
         return
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if kind == "cuda":
-        if local >= torch.cuda.device_count():
+        here, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", world)), torch.cuda.device_count()
+        if here > gpus:
             raise UsageError(
-                f"process {local} has no GPU: there are {torch.cuda.device_count()}; "
+                f"{here} processes but {gpus} GPU(s) on this machine; "
                 "start as many processes as GPUs, or give --device cpu"
             )
         kind = f"cuda:{local}"
@@ -100,7 +106,7 @@ def choose_precision(precision: str | None, device: torch.device) -> str:
         UsageError: unknown, or fp16 on a CPU.
     """
     if precision is None:
-        has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         return "bf16" if has_bf16 else "fp32"
     if precision not in PRECISIONS:
         raise UsageError(f"--precision {precision}: choose from {', '.join(PRECISIONS)}")

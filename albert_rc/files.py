@@ -24,7 +24,9 @@ STORE_FORMAT = 1  # raised when the layout of .pt files changes
 def natural_key(name: str) -> list[tuple[int, int, str]]:
     """Sort key that puts `dev2` before `dev10`."""
     parts = re.findall(r"\d+|\D+", name)
-    return [(0, int(p), p) if p.isdigit() and p.isascii() else (1, 0, p) for p in parts]
+    # By length first: numbers of any size compare without being computed.
+    bare = [p.lstrip("0") if p.isascii() and p.isdigit() else None for p in parts]
+    return [(1, 0, p) if b is None else (0, len(b), b) for p, b in zip(parts, bare, strict=True)]
 
 
 @contextmanager
@@ -41,12 +43,16 @@ def atomic_path(target: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        with temporary.open("rb+") as written:
-            os.fsync(written.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        _sync(temporary)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync(temporary: Path) -> None:
+    with temporary.open("rb+") as written:
+        os.fsync(written.fileno())
+    temporary.chmod(0o666 & ~_umask())
 
 
 def _umask() -> int:
@@ -59,7 +65,9 @@ def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
     """Write several files; none gets its name before all of them are on disk."""
     with ExitStack() as stack:
         for target, write in writers.items():
-            write(stack.enter_context(atomic_path(target)))
+            temporary = stack.enter_context(atomic_path(target))
+            write(temporary)
+            _sync(temporary)
 
 
 def write_bytes(target: Path, content: bytes) -> None:

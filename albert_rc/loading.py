@@ -21,8 +21,8 @@ from albert_rc import __version__
 from albert_rc.config import EncoderConfig, albert_config
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.files import atomic_path, parse_json, write_bytes, write_json
-from albert_rc.model.encoder import sinusoidal_positions
 from albert_rc.model.heads import OPTION_SCORES, ReadingModel
+from albert_rc.model.neighbours import start_with_neighbours
 from albert_rc.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
 
 TASKS = ("cloze", "choice")
@@ -190,6 +190,7 @@ def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:
     if raw.get("position_embedding_type", "absolute") != "absolute":
         raise CheckpointError(f"{path}: only absolute position embeddings are supported")
     is_albert, is_roberta = family == "albert", family == "roberta"
+    _check_numbers(path, raw)
     try:
         layers = raw["num_hidden_layers"]
         config = EncoderConfig(
@@ -218,6 +219,24 @@ def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:
     except (TypeError, ZeroDivisionError, UsageError) as error:
         raise CheckpointError(f"{path}: a size is wrong ({error})") from None
     return config, raw
+
+
+def _check_numbers(path: Path, raw: dict[str, Any]) -> None:
+    counts = (
+        "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_hidden_groups",
+        "inner_group_num", "num_attention_heads", "intermediate_size", "max_position_embeddings",
+        "type_vocab_size",
+    )  # fmt: skip
+    for name in counts:
+        value = raw.get(name, 1)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise CheckpointError(f"{path}: {name} is {value!r}; it must be a whole number above 0")
+    for name, value in raw.items():
+        is_share = name.endswith(("dropout", "dropout_prob")) and value is not None
+        if is_share and not (isinstance(value, (int, float)) and 0 <= value <= 1):
+            raise CheckpointError(f"{path}: {name} is {value!r}; it must be from 0 to 1")
+    if not isinstance(raw.get("albert_rc", {}), dict):
+        raise CheckpointError(f"{path}: albert_rc must be an object")
 
 
 def _classifier_dropout(raw: dict[str, Any]) -> float:
@@ -285,7 +304,7 @@ def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
         path = folder / name
         if path.is_file():
             try:
-                return path, read(path)
+                weights = read(path)
             except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
                 reason = str(error).partition("\n")[0]
                 raise CheckpointError(f"{path}: torn or no weights ({reason[:120]})") from None
@@ -294,6 +313,9 @@ def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
                     f"{path}: holds more than tensors and is not opened "
                     f"({type(error).__name__}); convert it to safetensors"
                 ) from None
+            if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
+                raise CheckpointError(f"{path}: not a table of tensors")
+            return path, weights
     if (folder / "model.safetensors.index.json").is_file():
         raise CheckpointError(f"{folder}: weights in several files; join them into one safetensors")
     raise CheckpointError(
@@ -392,7 +414,7 @@ def load_model(
             config = albert_config(scratch, vocab_size=tokenizer.size)
             config = replace(config, pad_id=tokenizer.pad_id, **(scratch_shape or {}))
             model = ReadingModel(config, task, option_score or "mean")
-            sinusoidal_positions(model.encoder.embeddings.position, config.init_range)
+            start_with_neighbours(model.encoder)
             return Loaded(model, tokenizer, LoadReport(str(source), scratch=True))
         config, raw = read_config(folder)
         if tokenizer.size > config.vocab_size:
@@ -400,7 +422,7 @@ def load_model(
                 f"{folder}: the vocabulary has {tokenizer.size} pieces but the model "
                 f"{config.vocab_size}; they do not belong together"
             )
-        ours = raw.get("albert_rc") or {}
+        ours = raw.get("albert_rc", {})
         if option_score is None:
             option_score = ours.get("option_score", "mean") if task == "cloze" else "mean"
         if option_score not in OPTION_SCORES:
@@ -408,17 +430,6 @@ def load_model(
         model = ReadingModel(config, task, option_score)
         report = load_weights(model, folder)
     return Loaded(model, tokenizer, report)
-
-
-def saved_task(folder: Path) -> str | None:
-    """The task that a folder's weights were trained for, if its config tells."""
-    if not (folder / "config.json").is_file():
-        return None
-    config, raw = read_config(folder)
-    for task, name in FAMILIES[config.family].architectures.items():
-        if name in (raw.get("architectures") or ()):
-            return task
-    return None
 
 
 def hub_weights(model: ReadingModel) -> dict[str, Tensor]:
@@ -436,9 +447,11 @@ def save_model(model: ReadingModel, tokenizer: Tokenizer, folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in VOCABULARY_FILES:
-        source = tokenizer.folder / name
-        if source.is_file() and source.resolve() != (folder / name).resolve():
-            write_bytes(folder / name, source.read_bytes())
+        source, target = tokenizer.folder / name, folder / name
+        if not source.is_file():
+            target.unlink(missing_ok=True)  # of an earlier run with another vocabulary
+        elif source.resolve() != target.resolve():
+            write_bytes(target, source.read_bytes())
     raw = hub_config(model.config, model.task)
     raw["albert_rc"] = {"option_score": model.option_score, "version": __version__}
     write_json(folder / "config.json", raw)

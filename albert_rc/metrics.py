@@ -65,7 +65,8 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
     from scipy.stats import bootstrap
 
     hits = np.asarray(right, dtype=np.float64)
-    _, index = np.unique(np.asarray([hash(p) for p in papers], dtype=np.int64), return_inverse=True)
+    numbers: dict[Hashable, int] = {}
+    index = np.asarray([numbers.setdefault(p, len(numbers)) for p in papers], dtype=np.int64)
     correct = np.bincount(index, hits) if len(hits) else np.zeros(0)
     counts = np.bincount(index).astype(np.float64) if len(hits) else np.zeros(0)
     low = high = float("nan")

@@ -13,7 +13,8 @@ from albert_rc.data.batches import Collator, batches_by_length
 from albert_rc.data.schema import letter
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes, autocast
-from albert_rc.files import to_json, write_json
+from albert_rc.errors import CheckpointError
+from albert_rc.files import to_json, write_together
 from albert_rc.model.heads import ReadingModel
 from albert_rc.tokenizer import Tokenizer
 
@@ -49,6 +50,7 @@ def score(
         question has fewer than K options.
 
     Raises:
+        CheckpointError: the scores are not numbers.
         RuntimeError: some question was not scored exactly once (a bug, never to be passed over).
     """
     num_options = store.num_options
@@ -78,7 +80,7 @@ def score(
     if not bool((times_Q == 1).all()):
         raise RuntimeError(f"{int((times_Q != 1).sum())} questions were not scored exactly once")
     if bool(scored_QK.isnan().any()):
-        raise RuntimeError("the model's scores are not numbers; its weights are damaged")
+        raise CheckpointError("the model's scores are not numbers; its weights are damaged")
     return scored_QK.masked_fill_(absent_QK, float("-inf"))
 
 
@@ -119,13 +121,12 @@ def score_lines(store: Store, scored_QK: Tensor) -> list[dict[str, Any]]:
     return lines
 
 
-def write_answers(path: Path, answers: Answers) -> None:
-    """Write answer.json, whole or not at all."""
-    write_json(path, answers)
-
-
-def write_scores(path: Path, lines: list[dict[str, Any]]) -> None:
-    """Write one JSON object a line, whole or not at all."""
-    from albert_rc.files import write_bytes
-
-    write_bytes(path, b"".join(to_json(line, indent=False) for line in lines))
+def write_predictions(
+    answers: Answers, path: Path, lines: list[dict[str, Any]], scores: Path | None
+) -> None:
+    """Write answer.json and, if asked for, a JSON line per question: both whole, or neither."""
+    writers = {path: lambda p: p.write_bytes(to_json(answers))}
+    if scores is not None:
+        content = b"".join(to_json(line, indent=False) for line in lines)
+        writers[scores] = lambda p: p.write_bytes(content)
+    write_together(writers)

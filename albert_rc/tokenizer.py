@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.errors import AlbertRcError, CheckpointError, UsageError
 from albert_rc.files import parse_json, sha256, to_json
 
 VOCABULARY_FILES = (
@@ -90,7 +90,8 @@ class SentencePieceTokenizer(Tokenizer):
         self._keep_accents = bool(settings.get("keep_accents", False))
         self.folder = folder
         self.size = self._word_start.get_piece_size()
-        self.fingerprint = sha256(content)
+        how = f"lower={self._lower} accents={self._keep_accents}"
+        self.fingerprint = sha256(content, how.encode())
         self.pad_id = self._id("<pad>", path)
         self.unk_id = self._word_start.unk_id()
         self.cls_id = self._id("[CLS]", path)
@@ -131,8 +132,11 @@ class HuggingFaceTokenizer(Tokenizer):
         self.folder = folder
         self.size = backend.get_vocab_size()
         vocabulary = backend.get_vocab()
+        content = parse_json(backend.to_str().encode())
+        how = {name: content.get(name) for name in ("normalizer", "pre_tokenizer")}
+        merges = content.get("model", {}).get("merges")
         ordered = sorted(vocabulary, key=vocabulary.__getitem__)
-        self.fingerprint = sha256("\n".join(ordered).encode("utf-8", "surrogatepass"))
+        self.fingerprint = sha256(to_json([ordered, merges, how]))
         self.pad_id = self._id("[PAD]", "<pad>")
         self.unk_id = self._id("[UNK]", "<unk>")
         self.cls_id = self._id("[CLS]", "<s>")
@@ -155,7 +159,8 @@ class HuggingFaceTokenizer(Tokenizer):
     def encode(self, texts: Sequence[str], glued: bool = False) -> list[list[int]]:
         # A word that starts after another word begins with its space in byte-level vocabularies.
         prefix = "" if glued else " "
-        safe = [self._defuse(prefix + " ".join(text.split())) for text in texts]
+        folded = [" ".join(text.split()) for text in texts]
+        safe = [self._defuse(prefix + text) if text else "" for text in folded]
         encoded = self._backend.encode_batch_fast(safe, add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 
@@ -174,11 +179,15 @@ def _from_tokenizer_json(folder: Path, settings: dict[str, Any]) -> Tokenizer:
     from tokenizers import Tokenizer as Backend
 
     content = parse_json((folder / "tokenizer.json").read_bytes())
-    # Our segments bring their own leading space, or none where they are glued.
+    # Our segments bring their own leading space, or none where they are glued: Metaspace must not
+    # add one, nor may white space be split off before it turns into word starts.
     parts = content.get("pre_tokenizer") or {}
-    for part in [parts, *parts.get("pretokenizers", ())]:
-        if part.get("type") == "Metaspace":
-            part["prepend_scheme"] = "never"
+    steps = parts.get("pretokenizers", [parts])
+    if any(step.get("type") == "Metaspace" for step in steps):
+        steps[:] = [step for step in steps if step.get("type") != "WhitespaceSplit"]
+        for step in steps:
+            if step.get("type") == "Metaspace":
+                step["prepend_scheme"] = "never"
     return HuggingFaceTokenizer(folder, Backend.from_str(to_json(content).decode()))
 
 
@@ -225,8 +234,11 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         for name, load in KINDS.items():
             if (folder / name).is_file():
                 return load(folder, settings)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder}: the vocabulary cannot be read ({error})") from None
+    except AlbertRcError:
+        raise
+    except Exception as error:  # the tokenizers library raises bare Exceptions
+        reason = str(error).partition("\n")[0][:160]
+        raise CheckpointError(f"{folder}: the vocabulary cannot be read ({reason})") from None
     raise UsageError(f"--model {folder}: no vocabulary there; one of {', '.join(KINDS)} is needed")
 
 

@@ -136,6 +136,14 @@ def test_bad_papers_can_be_skipped_and_are_named(cli, tmp_path):
     assert "7 papers" in done.stdout
 
 
+def test_brackets_in_papers_are_no_markup(cli, tmp_path):
+    paper = {"article": "It was _ .", "options": [["glad [/b]☃", "[red]sad"]], "answers": ["A"]}
+    write_json(tmp_path / "raw" / "[x].json", paper)
+    done = cli("doctor", tmp_path / "raw", "--model", VOCABULARY)
+    assert done.returncode == 0, done.stderr
+    assert "glad [/b]☃" in done.stdout
+
+
 def test_a_failed_run_leaves_the_old_stores(cli, tmp_path):
     out = tmp_path / "out"
     assert cli("preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--out", out).returncode == 0
@@ -193,6 +201,12 @@ def test_doctor_tells_all(cli, tmp_path):
         ),
         (["evaluate", "nowhere.json", SAMPLE / "cloze" / "dev"], 3, "nowhere.json: cannot be read"),
         (["train", "--nonsense"], 2, "No such option"),
+        (["train", "--device", "gpu"], 2, "--device gpu: choose cpu or cuda"),
+        (
+            ["preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--out", "/dev/null/x"],
+            2,
+            "/dev/null",
+        ),
     ],
 )
 def test_exit_codes_and_one_clear_sentence(cli, tmp_path, arguments, code, said):

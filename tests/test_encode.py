@@ -249,3 +249,21 @@ def test_hidden_words_are_whole_and_a_pure_function(tokenizer, stores):
             assert index + 1 in hidden.tolist()
     single = batch.masked_index_M[len(hidden) :]
     assert torch.isin(single, batch.blank_index_Q).all()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "begins"),
+    [
+        (["▁glad", "ly", ".", "▁", "–"], [True, False, True, True, True]),
+        (["Ġglad", "ly", ",", "Ġ", "s"], [True, False, True, True, False]),
+        (["glad", "##ly", ".", "he", "##s"], [True, False, True, True, False]),
+    ],
+)
+def test_where_words_begin_in_each_kind_of_vocabulary(pieces, begins):
+    class Vocabulary:
+        size, pad_id, cls_id, sep_id, mask_id = 5, 0, 0, 0, 0
+
+        def pieces(self, ids):
+            return pieces
+
+    assert WordHider(Vocabulary(), 0.1, 0).begins_V.tolist() == begins

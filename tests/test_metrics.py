@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -28,6 +32,21 @@ def test_papers_not_blanks_are_resampled():
     papers = [i // 20 for i in range(1000)]
     together, apart = accuracy(right, papers), accuracy(right, range(1000))
     assert (together.high - together.low) > 3 * (apart.high - apart.low)
+
+
+def test_the_interval_is_the_same_in_every_process():
+    code = (
+        "from albert_rc.metrics import accuracy;"
+        "print(accuracy([i % 3 > 0 for i in range(90)], [f'p{i // 7}' for i in range(90)]))"
+    )
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(shown) == 1
 
 
 def test_small_samples_have_no_interval():

@@ -6,6 +6,7 @@ import torch
 from albert_rc.data.readers import read_split
 from albert_rc.data.shards import make_store
 from albert_rc.devices import Processes
+from albert_rc.errors import CheckpointError
 from albert_rc.loading import load_model
 from albert_rc.predict import answers_of, score, score_lines
 
@@ -53,7 +54,7 @@ def test_windows_of_a_long_paper_answer_in_order(models, sample, tokenizer):
 def test_damaged_weights_are_noticed(sample, stores, tokenizer):
     model = load_model(sample / "vocabulary", "cloze", scratch="tiny").model
     torch.nn.init.constant_(model.head.bias, float("nan"))
-    with pytest.raises(RuntimeError, match="not numbers"):
+    with pytest.raises(CheckpointError, match="not numbers"):
         score(model, tokenizer, stores["cloze", "dev"], ALONE)
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from albert_rc.data.readers import find_splits, read_collection, read_split, require_good
+from albert_rc.data.readers import find_splits, read_collection, read_split, rejects, require_good
 from albert_rc.errors import DataError, UsageError
 
 GOOD = {
@@ -104,6 +104,7 @@ def test_blanks_at_the_edges_and_beside_signs_are_blanks(write):
         ({"options": [["a", "b"], ["c", 4]]}, "blank 2: option B is not text"),
         ({"options": [["a", "b"], ["c"]]}, r"blank 2: 1 option\(s\); at least 2"),
         ({"answers": ["A"]}, "2 option lists but 1 answers"),
+        ({"options": [["a", "b"]], "answers": ["A"]}, "blank 2 has none"),
         ({"answers": ["A", "C"]}, "blank 2: the answer is C but the last of its 2 options is B"),
         ({"answers": ["A", 1]}, "blank 2: the answer 1 is no letter; write A to B"),
         ({"answers": "AB"}, '"answers" is text; it must be a list of letters'),
@@ -146,7 +147,7 @@ def test_all_problems_of_all_files_come_in_one_run(write):
     found = errors_of(folder)
     assert len(found) == 5
     with pytest.raises(DataError) as caught:
-        require_good([read_split(folder)], "stop", folder / "rejects")
+        require_good([read_split(folder)], "stop")
     for problem in found:
         assert problem in str(caught.value)
     assert caught.value.exit_code == 3
@@ -183,8 +184,41 @@ def test_a_number_left_at_a_blank_is_a_warning(write):
 
 
 def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(DataError, match="empty folder"):
-        read_split(tmp_path)
+    assert "an empty folder" in errors_of(tmp_path)[0]
+    with pytest.raises(DataError, match="an empty folder"):
+        require_good([read_split(tmp_path)], "stop")
+    with pytest.raises(DataError, match="no usable paper"):
+        require_good([read_split(tmp_path)], "skip")
+
+
+def test_an_empty_split_hides_no_other_problem(write):
+    folder = write("train/a.json", b"{")
+    (folder / "test").mkdir()
+    said = [e.message for s in read_collection(folder) for e in s.errors]
+    assert any("not JSON" in m for m in said)
+    assert any("empty folder" in m for m in said)
+
+
+def test_a_paper_called_test_among_others_is_no_split(write):
+    for name in ("unit1.json", "unit2.json", "test.json"):
+        folder = write(name, GOOD)
+    (only,) = read_collection(folder)
+    assert len(only.passages) == 3
+
+
+def test_levels_are_whole_words(write):
+    for name in ("high1.json", "highlights.json", "middle.json"):
+        folder = write(name, GOOD)
+    assert [p.level for p in read_split(folder).passages] == ["high", None, "middle"]
+
+
+def test_odd_names_and_ids_are_no_traceback(write):
+    folder = write("a.json", [GOOD | {"id": "9" * 5000}, GOOD | {"id": "../../x"}])
+    assert len(read_split(folder / "a.json").passages) == 2
+    (folder / "b\udcff.json").write_text("{}")
+    (found,) = errors_of(folder)
+    assert "name is not UTF-8" in found
+    found.encode()
 
 
 def test_an_unknown_format_is_refused(sample):
@@ -200,13 +234,12 @@ def test_only_whole_names_are_splits(tmp_path):
     assert find_splits(inside) == {"dev": inside / "valid"}
 
 
-def test_skip_keeps_the_good_and_names_the_bad(write, tmp_path):
+def test_skip_keeps_the_good_and_names_the_bad(write):
     write("good.json", GOOD)
     split = read_split(write("bad.json", GOOD | {"answers": ["A", "Z"]}))
-    rejects = tmp_path / "rejects.jsonl"
-    require_good([split], "skip", rejects)
+    require_good([split], "skip")
     assert [p.id for p in split.passages] == ["good.json"]
-    (line,) = rejects.read_text().splitlines()
+    (line,) = rejects([split]).splitlines()
     assert json.loads(line)["file"] == "papers/bad.json"
 
 

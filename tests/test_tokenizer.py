@@ -158,6 +158,23 @@ def test_a_tokenizer_json_loads(byte_level, tmp_path):
     assert load_tokenizer(other).encode(texts) == byte_level.encode(texts)
 
 
+def test_empty_segments_leave_no_piece(byte_level):
+    (ids,) = encode_cloze([passage("_ was glad _ _ he _", 4)], byte_level, 64).window_tokens
+    assert "Ġ" not in byte_level.pieces(ids)
+
+
+def test_an_albert_with_only_a_tokenizer_json_begins_its_words(tmp_path):
+    """What transformers 5 writes for ALBERT; the pieces are SentencePiece's but for its signs."""
+    transformers = pytest.importorskip("transformers")
+    vocabulary = SAMPLE / "vocabulary"
+    transformers.AlbertTokenizer.from_pretrained(vocabulary).save_pretrained(tmp_path)
+    (tmp_path / "spiece.model").unlink(missing_ok=True)
+    loaded, exact = load_tokenizer(tmp_path), load_tokenizer(vocabulary)
+    text = "the old farmer walked home and was glad to see us"
+    assert loaded.pieces(loaded.encode([text])[0]) == exact.pieces(exact.encode([text])[0])
+    assert loaded.mask_id == 4
+
+
 def test_fingerprints_tell_vocabularies_apart(tokenizer, wordpiece):
     assert tokenizer.fingerprint != wordpiece.fingerprint
     assert tokenizer.fingerprint == load_tokenizer(SAMPLE / "vocabulary").fingerprint
@@ -168,9 +185,10 @@ def test_a_folder_without_vocabulary_is_refused(tmp_path):
         load_tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["spiece.model", "tokenizer.json", "tokenizer_config.json"])
-def test_a_damaged_vocabulary_is_named(tmp_path, name):
-    (tmp_path / name).write_bytes(b"\x93 nothing of the kind")
+@pytest.mark.parametrize("content", [b"\x93 nothing of the kind", b"[]", b"{}", b""])
+@pytest.mark.parametrize("name", ["spiece.model", "tokenizer.json"])
+def test_a_damaged_vocabulary_is_named(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
     with pytest.raises(CheckpointError, match=str(tmp_path)):
         load_tokenizer(tmp_path)
 
@@ -178,4 +196,6 @@ def test_a_damaged_vocabulary_is_named(tmp_path, name):
 def test_cased_vocabularies_keep_case(tmp_path):
     (tmp_path / "spiece.model").write_bytes((SAMPLE / "vocabulary/spiece.model").read_bytes())
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
-    assert load_tokenizer(tmp_path).normalize("He") == "He"
+    cased = load_tokenizer(tmp_path)
+    assert cased.normalize("He") == "He"
+    assert cased.fingerprint != load_tokenizer(SAMPLE / "vocabulary").fingerprint

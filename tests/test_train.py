@@ -112,13 +112,15 @@ def test_a_resumed_run_ends_bit_for_bit_as_an_unbroken_one(trainer, tmp_path, st
     assert weights(whole).keys() == weights(broken).keys()
     assert all(torch.equal(v, weights(broken)[k]) for k, v in weights(whole).items())
     assert metrics(whole, "dev") == metrics(broken, "dev")
+    steps_seen = [line["step"] for line in metrics(broken, "train")]
+    assert steps_seen == sorted(set(steps_seen))
 
 
 def test_resume_refuses_another_recipe(trainer, tmp_path):
     trainer(tmp_path, max_steps=6).run()
     with pytest.raises(UsageError, match=r"begun with --learning-rate 0\.001, not 0\.1"):
         trainer(tmp_path, max_steps=6, learning_rate=0.1).run(resume=True)
-    with pytest.raises(UsageError, match="another shape"):
+    with pytest.raises(UsageError, match="another model shape"):
         trainer(tmp_path, max_steps=6, shape={"hidden_size": 48}).run(resume=True)
     with pytest.raises(UsageError, match=r"--resume: there is no .*resume\.pt"):
         trainer(tmp_path / "nothing").run(resume=True)
@@ -142,6 +144,35 @@ def test_checkpointing_changes_nothing(trainer, tmp_path):
     lean.run()
     for a, b in zip(plain.model.parameters(), lean.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_evaluations_can_be_rarer_than_epochs(trainer, tmp_path):
+    trainer(tmp_path, max_steps=17, eval_steps=8).run()  # an epoch has 5 steps
+    assert [line["step"] for line in metrics(tmp_path, "dev")] == [8, 16, 17]
+    assert [line["step"] for line in metrics(tmp_path, "train")] == [8, 16, 17]
+    assert "masked_loss" not in metrics(tmp_path, "train")[0]
+
+
+def test_a_diverged_run_is_no_success(trainer, tmp_path):
+    with pytest.raises(UsageError, match=r"diverged; lower --learning-rate"):
+        trainer(tmp_path, learning_rate=1e30, dev=False).run()
+    assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_starting_over_forgets_the_earlier_state(trainer, tmp_path):
+    trainer(tmp_path).run()
+    again = trainer(tmp_path)
+    again._step = lambda items, epoch: (_ for _ in ()).throw(RuntimeError("at once"))
+    with pytest.raises(RuntimeError, match="at once"):
+        again.run()
+    with pytest.raises(UsageError, match="start without --resume"):
+        trainer(tmp_path).run(resume=True)
+
+
+def test_another_vocabulary_in_the_folder_is_cleared_away(trainer, tmp_path):
+    (tmp_path / "vocab.txt").write_text("of an earlier run")
+    trainer(tmp_path, max_steps=1).run()
+    assert not (tmp_path / "vocab.txt").exists()
 
 
 def test_early_stopping(trainer, tmp_path):
@@ -218,7 +249,9 @@ def test_gradients_are_clipped(trainer, tmp_path):
         ({"learning_rate": 0.0}, r"--learning-rate 0\.0 must be above 0"),
         ({"learning_rate": float("nan")}, "--learning-rate nan"),
         ({"warmup": 1.5}, "--warmup 1.5"),
-        ({"clip": -1.0}, "must not be negative"),
+        ({"clip": -1.0}, r"--clip -1\.0 must be"),
+        ({"weight_decay": float("inf")}, "--weight-decay inf"),
+        ({"seed": -1}, "--seed -1"),
     ],
 )
 def test_settings_name_their_flag(change, said):

@@ -13,7 +13,7 @@ import typer
 
 from albert_rc import __version__
 from albert_rc.cli import doctor, evaluate, predict, preprocess, train
-from albert_rc.errors import AlbertRcError, Interrupted, OutOfMemoryError
+from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
 
 app = typer.Typer(
     name="albert-rc",
@@ -54,8 +54,8 @@ def main() -> None:
         app()
     except AlbertRcError as error:
         _fail(str(error), error)
-    except KeyboardInterrupt:
-        _fail("interrupted", Interrupted())
+    except OSError as error:  # a full disk, a folder that may not be written to
+        _fail(f"{error.filename or 'a file'}: {error.strerror or error}", UsageError())
     except MemoryError:
         _fail(_NO_MEMORY, OutOfMemoryError())
     except RuntimeError as error:
@@ -71,7 +71,6 @@ _NO_MEMORY = (
 
 
 def _fail(message: str, error: AlbertRcError) -> None:
-    # Other ranks fail for the same reason; one voice is enough.
-    if os.environ.get("RANK", "0") == "0":
-        print(f"error: {message}", file=sys.stderr)
+    rank = os.environ.get("RANK", "0")
+    print(f"{'' if rank == '0' else f'rank {rank}: '}error: {message}", file=sys.stderr)
     sys.exit(error.exit_code)

@@ -17,6 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from albert_rc.train.loop import StepReport
@@ -45,11 +46,11 @@ def print_json(value: Any) -> None:
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table on stdout; numbers to the right."""
-    shown = Table(title=title, title_justify="left", title_style="bold")
+    shown = Table(title=Text(title), title_justify="left", title_style="bold")
     for number, name in enumerate(header):
         shown.add_column(name, justify="right" if number else "left")
     for row in rows:
-        shown.add_row(*(str(cell) for cell in row))
+        shown.add_row(*(Text(str(cell)) for cell in row))
     out.print(shown)
 
 

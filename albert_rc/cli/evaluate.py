@@ -29,7 +29,7 @@ def evaluate(
     from albert_rc.metrics import compare
 
     papers = read_split(gold, format_name=format_)
-    require_good([papers], "stop", Path())
+    require_good([papers], "stop")
     train = train or _beside(gold)
     train_papers = None
     if train is not None:

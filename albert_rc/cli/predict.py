@@ -44,7 +44,7 @@ def predict(
     from albert_rc.devices import choose_precision, keep_freed_memory, processes
     from albert_rc.errors import UsageError
     from albert_rc.loading import load_model
-    from albert_rc.predict import answers_of, score, score_lines, write_answers, write_scores
+    from albert_rc.predict import answers_of, score, score_lines, write_predictions
 
     if token_budget < 1:
         raise UsageError(f"--token-budget {token_budget} must be at least 1")
@@ -71,9 +71,8 @@ def predict(
                 progress=lambda done: advance(done * group.world),
             )
         if group.is_main:
-            write_answers(out, answers_of(store, scored_QK))
-            if scores is not None:
-                write_scores(scores, score_lines(store, scored_QK))
+            lines = score_lines(store, scored_QK)
+            write_predictions(answers_of(store, scored_QK), out, lines, scores)
             typer.echo(
                 f"{out}: {store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
             )
@@ -83,7 +82,7 @@ def _read(data: Path, format_name: str | None) -> PaperSet:
     from albert_rc.data.readers import read_split, require_good
 
     papers = read_split(data, format_name=format_name)
-    require_good([papers], "stop", Path())
+    require_good([papers], "stop")
     for problem in papers.problems:
         say(f"warning: {problem}")
     return papers
@@ -99,7 +98,7 @@ def _ready(data: Path, source: Store | PaperSet, loaded: Loaded, max_length: int
     if isinstance(source, PaperSet):
         if max_length is not None and max_length > longest:
             raise UsageError(f"--max-length {max_length}: the model takes {longest} tokens at most")
-        return make_store(source, loaded.tokenizer, max_length or longest)
+        return make_store(source, loaded.tokenizer, longest if max_length is None else max_length)
     check_store(source, data, loaded.tokenizer, longest)
     return source
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -29,20 +31,30 @@ def preprocess(
     ] = "stop",
 ) -> None:
     """Turn raw papers into tensors: OUT/train.pt, OUT/dev.pt, OUT/test.pt."""
-    from albert_rc.data.readers import read_collection, require_good
+    from albert_rc.data.readers import read_collection, rejects, require_good
     from albert_rc.data.shards import make_store
     from albert_rc.files import write_together
     from albert_rc.loading import resolve_source
     from albert_rc.tokenizer import load_tokenizer
 
     papers = read_collection(raw, format_)
-    rejects = out / "rejects.jsonl"
-    require_good(papers, on_error, rejects)
+    require_good(papers, on_error)
     tokenizer = load_tokenizer(resolve_source(model))
     stores = {
         out / f"{split.name}.pt": make_store(split, tokenizer, max_length) for split in papers
     }
-    write_together({path: store.save for path, store in stores.items()})
+    writers: dict[Path, Callable[[Path], None]] = {
+        path: store.save for path, store in stores.items()
+    }
+    left_out = out / "rejects.jsonl"
+    content = rejects(papers)
+    if content:
+        writers[left_out] = partial(_write, content)
+    else:
+        left_out.unlink(missing_ok=True)
+    write_together(writers)
+    for old in sorted(set(out.glob("*.pt")) - set(stores)):
+        say(f"note: {old} is of an earlier run and was left as it is")
     for split in papers:
         for problem in split.problems:
             if problem.severity == "warning":
@@ -52,7 +64,11 @@ def preprocess(
         typer.echo(f"{path}: {store.summary()}, {size:.1f} MB")
     rejected = sum(split.num_rejected for split in papers)
     if rejected:
-        typer.echo(f"{rejected} paper(s) skipped; {rejects} names them and what is wrong")
+        typer.echo(f"{rejected} paper(s) skipped; {left_out} names them and what is wrong")
+
+
+def _write(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
 
 
 preprocess.__doc__ = f"{preprocess.__doc__}\n\n" + example(

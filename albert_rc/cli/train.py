@@ -114,7 +114,9 @@ def train(
         loaded = load_model(
             model, train_store.kind, scratch=scratch, option_score=option_score, seed=seed
         )
-        longest = min(max_length or loaded.model.config.max_length, loaded.model.config.max_length)
+        longest = loaded.model.config.max_length
+        if max_length is not None:
+            longest = min(max_length, longest)
         check_store(train_store, data / "train.pt", loaded.tokenizer, longest)
         if dev_store is not None:
             check_store(dev_store, dev_path, loaded.tokenizer, longest)

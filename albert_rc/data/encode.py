@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from albert_rc.data.schema import Passage
-from albert_rc.errors import DataError
+from albert_rc.errors import DataError, UsageError
 from albert_rc.tokenizer import Tokenizer
 
 # What stands glued to the word before it in running text, though papers set it apart from a
@@ -22,7 +22,6 @@ _GLUED = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
-_SPACE_BEFORE_SIGN = re.compile(r"^\s+")
 
 
 @dataclass
@@ -63,7 +62,7 @@ def split_at_blanks(passage: Passage) -> list[tuple[str, bool]]:
     for segment in rest:
         # Without white space the paper itself glues: `fixed._ some` is the other way round.
         glued = bool(_GLUED.match(segment)) or bool(segment[:1].strip())
-        parts.append((_SPACE_BEFORE_SIGN.sub("", segment) if glued else segment, glued))
+        parts.append((segment.lstrip() if glued else segment, glued))
     return parts
 
 
@@ -198,7 +197,7 @@ def check_max_length(max_length: int) -> None:
     """Refuse a window with no room for text.
 
     Raises:
-        DataError: fewer than 8 tokens.
+        UsageError: fewer than 8 tokens.
     """
     if max_length < 8:
-        raise DataError(f"--max-length {max_length}: at least 8 tokens are needed")
+        raise UsageError(f"--max-length {max_length}: at least 8 tokens are needed")

@@ -30,7 +30,9 @@ class WordHider:
         self.seed = seed
         self.mask_id = tokenizer.mask_id
         # Punctuation is a word of its own: hiding "dog" must not hide its full stop.
-        self.begins_V = torch.tensor([_begins_word(piece) for piece in pieces])
+        # WordPiece marks what continues a word, the others what begins one.
+        marks_rest = not any(piece.startswith(("▁", "Ġ")) for piece in pieces)
+        self.begins_V = torch.tensor([_begins_word(piece, marks_rest) for piece in pieces])
         self.special = torch.tensor(
             [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id]
         )
@@ -60,7 +62,7 @@ class WordHider:
         return token_BL.masked_fill(hidden_BL, self.mask_id), index_M, target_M
 
 
-def _begins_word(piece: str) -> bool:
-    if piece.startswith("##"):
-        return False
+def _begins_word(piece: str, marks_rest: bool) -> bool:
+    if marks_rest:
+        return not piece.startswith("##")
     return piece.startswith(("▁", "Ġ")) or not any(char.isalnum() for char in piece)

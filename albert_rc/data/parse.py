@@ -171,7 +171,7 @@ def _questions(
         place = f"{where} {i + 1}"
         checked = _options(raw_options, place, report)
         answer = None
-        if answers is not None and checked is not None:
+        if answers is not None and checked is not None and i < len(answers):
             answer = _answer(answers[i], len(checked), place, report)
         if checked is not None:
             questions.append(Question(checked, answer, text))
@@ -187,18 +187,18 @@ def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Report) -> P
     options = _list(raw, "options", report)
     answers = _answers(raw, report)
     blanks = find_blanks(article, report) if article is not None else ()
-    if article is None or options is None:
+    if options is None:
         return None
-    if not blanks:
+    if article is not None and not blanks:
         report.error('there is no blank in the article; write each blank as " _ "')
     names = ("blank", "option list", "answer")
     num_answers = None if answers is None else len(answers)
     counts = (len(blanks), len(options), num_answers)
-    matched = bool(blanks) and _counts(names, counts, report)
+    if blanks:
+        _counts(names, counts, report)
     # Options are looked at even where the counts differ: one run names every problem.
-    usable = answers if matched else None
-    questions = _questions("blank", [""] * len(options), options, usable, report)
-    if report.failed:
+    questions = _questions("blank", [""] * len(options), options, answers, report)
+    if report.failed or article is None:
         return None
     return Passage(paper_id, article, questions, "cloze", blanks, level)
 
@@ -222,7 +222,7 @@ def parse_race(raw: Any, paper_id: str, level: str | None, report: Report) -> Pa
     names = ("question", "option list", "answer")
     num_answers = None if answers is None else len(answers)
     if not _counts(names, (len(texts), len(options), num_answers), report):
-        texts, answers = [""] * len(options), None
+        texts = [""] * len(options)
     questions = _questions("question", texts, options, answers, report)
     if report.failed:
         return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from albert_rc.data.parse import Report, parse_cloze, parse_dream, parse_race
 from albert_rc.data.schema import Kind, PaperSet, Passage, Problem
 from albert_rc.errors import DataError, UsageError
-from albert_rc.files import natural_key, parse_json, to_json, write_bytes
+from albert_rc.files import natural_key, parse_json, to_json
 
 SPLITS = {
     "train": ("train", "training"),
@@ -72,11 +73,15 @@ def find_splits(raw: Path) -> dict[str, Path]:
         raise DataError(f"{raw}: no such file or folder; give the place of the raw papers")
     found: dict[str, Path] = {}
     if raw.is_dir():
+        known = {name for names in SPLITS.values() for name in names}
+        files = [f for f in sorted(raw.iterdir()) if f.suffix in (".json", ".jsonl")]
+        # A paper that happens to be called test.json among others makes no collection.
+        children = [child for child in sorted(raw.iterdir()) if child.is_dir()]
+        children += files if all(f.stem in known for f in files) else []
         for split, names in SPLITS.items():
-            for child in sorted(raw.iterdir()):
-                is_split = child.is_dir() or child.suffix in (".json", ".jsonl")
+            for child in children:
                 name = child.name if child.is_dir() else child.stem
-                if is_split and name in names:
+                if name in names:
                     found.setdefault(split, child)
     return found or {split_name(raw): raw}
 
@@ -103,14 +108,8 @@ def _files(path: Path, suffixes: tuple[str, ...]) -> dict[str, Path]:
 
 
 def sniff_format(path: Path) -> str:
-    """The format of the papers at `path`, told from the first one that can be read.
-
-    Raises:
-        DataError: the folder holds no papers.
-    """
+    """The format of the papers at `path`, told from the first one that can be read."""
     files = _files(path, (".json", ".jsonl", ".txt"))
-    if not files:
-        raise DataError(f"{path}: an empty folder; no .json, .jsonl or .txt file in it")
     for file in islice(files.values(), 100):
         try:
             content = file.read_bytes()
@@ -124,13 +123,13 @@ def sniff_format(path: Path) -> str:
             if reader.recognises(first):
                 return name
     # Nothing is readable: the reader that fits the file names will say what is wrong with each.
-    return "race" if all(file.suffix == ".txt" for file in files.values()) else "cloze"
+    return "race" if files and all(file.suffix == ".txt" for file in files.values()) else "cloze"
 
 
 def _level(place: str, paper_id: str) -> str | None:
     folders = place.split("/")[:-1]
     for level in LEVELS:
-        if level in folders or paper_id.startswith(level):
+        if level in folders or re.match(rf"{level}(?![a-z])", paper_id):
             return level
     return None
 
@@ -154,6 +153,14 @@ def _records(
         yield place, ValueError("an empty list; there is no paper in it"), False
     for number, item in enumerate(raw, 1):
         yield f"{place}[{number}]", item, True
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parsed(content: bytes) -> Any:
@@ -189,7 +196,7 @@ def read_split(path: Path, name: str | None = None, format_name: str | None = No
         `passages`; whether that is acceptable is the caller's to say (`require_good`).
 
     Raises:
-        DataError: nothing there.
+        DataError: there is nothing at `path`.
         UsageError: no such format.
     """
     if not path.exists():
@@ -199,13 +206,14 @@ def read_split(path: Path, name: str | None = None, format_name: str | None = No
     format_name = format_name or sniff_format(path)
     reader = READERS[format_name]
     files = _files(path, reader.suffixes)
-    if not files:
-        raise DataError(f"{path}: an empty folder; no {' or '.join(reader.suffixes)} file in it")
     digest = hashlib.sha256()
     passages: dict[str, Passage] = {}
     places: dict[str, str] = {}
     problems: list[Problem] = []
     num_rejected = 0
+    if not files:
+        wanted = ", ".join(reader.suffixes)
+        problems.append(Problem(str(path), f"an empty folder; there is no {wanted} file in it"))
     for file_place, file in files.items():
         try:
             content = file.read_bytes()
@@ -215,7 +223,12 @@ def read_split(path: Path, name: str | None = None, format_name: str | None = No
             )
             num_rejected += 1
             continue
-        digest.update(file_place.encode("utf-8", "surrogateescape") + b"\0" + content)
+        if not _is_utf8(file_place):
+            shown = file_place.encode("utf-8", "backslashreplace").decode()
+            problems.append(Problem(shown, "the file's name is not UTF-8; rename it"))
+            num_rejected += 1
+            continue
+        digest.update(file_place.encode() + b"\0" + content)
         for place, raw, several in _records(file_place, file, content, reader):
             report = Report(place)
             passage = None
@@ -251,13 +264,12 @@ def read_collection(raw: Path, format_name: str | None = None) -> list[PaperSet]
     return [read_split(path, name, format_name) for name, path in find_splits(raw).items()]
 
 
-def require_good(papers: Sequence[PaperSet], on_error: str, rejects: Path) -> None:
+def require_good(papers: Sequence[PaperSet], on_error: str) -> None:
     """Go on only if no paper has an error, or if bad papers may be skipped.
 
     Args:
         papers: what was read.
         on_error: `stop` or `skip`.
-        rejects: file that names the skipped papers and why, one JSON object a line.
 
     Raises:
         DataError: there are errors and `on_error` is `stop`, or a split has no good paper left.
@@ -276,20 +288,9 @@ def require_good(papers: Sequence[PaperSet], on_error: str, rejects: Path) -> No
     if empty:
         listed = "".join(f"\n  {error}" for error in islice(errors, 20))
         raise DataError(f"no usable paper in {', '.join(empty)}{listed}")
-    if errors:
-        records = [to_json({"file": e.file, "problem": e.message}, indent=False) for e in errors]
-        write_bytes(rejects, b"".join(records))
 
 
-def answers_known(split: PaperSet) -> bool:
-    """Whether any question of the split has its answer."""
-    return any(q.answer is not None for p in split.passages for q in p.questions)
-
-
-def without_answers(split: PaperSet) -> PaperSet:
-    """The same papers as a test set: no answer is known."""
-    blind = [
-        replace(p, questions=tuple(replace(q, answer=None) for q in p.questions))
-        for p in split.passages
-    ]
-    return replace(split, passages=blind)
+def rejects(papers: Sequence[PaperSet]) -> bytes:
+    """The problems of the papers that were left out, one JSON object a line."""
+    errors = [error for split in papers for error in split.errors]
+    return b"".join(to_json({"file": e.file, "problem": e.message}, indent=False) for e in errors)

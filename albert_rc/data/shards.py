@@ -157,7 +157,7 @@ def make_store(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> Store
             "token_offset": _offsets(map(len, cloze.window_tokens)),
             "window_passage": torch.tensor(cloze.window_passage, dtype=torch.int32),
             "blank_position": torch.tensor(
-                list(chain.from_iterable(cloze.window_blanks)), dtype=torch.int16
+                list(chain.from_iterable(cloze.window_blanks)), dtype=torch.int32
             ),
             "blank_offset": _offsets(map(len, cloze.window_blanks)),
             "answer": torch.tensor(cloze.answers, dtype=torch.int16),

@@ -9,7 +9,6 @@ groups of parameters the layers draw on.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 
@@ -184,18 +183,3 @@ def initialise(module: nn.Module, std: float) -> None:
             nn.init.ones_(part.weight)
         if isinstance(part, (nn.Linear, nn.LayerNorm)) and part.bias is not None:
             nn.init.zeros_(part.bias)
-
-
-@torch.no_grad()
-def sinusoidal_positions(table: nn.Embedding, std: float) -> None:
-    """Start a position table from sinusoids (Vaswani et al. 2017, section 3.5) of spread `std`.
-
-    Neighbours are then alike from the first step on, which a small corpus cannot teach a random
-    table (measured in docs/experiments.md).
-    """
-    count, size = table.weight.shape
-    place = torch.arange(count)[:, None]
-    rate = torch.exp(torch.arange(0, size, 2) * (-math.log(10000.0) / size))
-    table.weight[:, 0::2] = torch.sin(place * rate)
-    table.weight[:, 1::2] = torch.cos(place * rate)[:, : size // 2]
-    table.weight *= std * math.sqrt(2)  # a sinusoid's own spread is 1 / sqrt(2)

@@ -152,11 +152,6 @@ class ReadingModel(nn.Module):
         """The encoder's shape."""
         return self.encoder.config
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.encoder.embeddings.word.weight.device
-
     def forward(self, batch: Batch) -> Output:
         length_B = batch.length_B if batch.padded else None
         hidden_BLD = self.encoder(batch.token_BL, length_B, batch.segment_BL)

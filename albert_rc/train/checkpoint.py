@@ -44,6 +44,7 @@ def save_state(
     folder: Path,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
     progress: Progress,
     settings: TrainConfig,
     data: dict[str, Any],
@@ -55,6 +56,7 @@ def save_state(
         folder: the run's.
         model: with the weights of this step.
         optimizer: with its moments.
+        scaler: of fp16 losses.
         progress: how far the run has come.
         settings: that `load_state` will compare.
         data: fingerprints of what is trained on.
@@ -69,6 +71,7 @@ def save_state(
         content = {
             "model": model.state_dict(),
             "optimizer": optimizer.state_dict(),
+            "scaler": scaler.state_dict(),
             "progress": asdict(progress),
             "settings": asdict(settings),
             "data": data,
@@ -83,6 +86,7 @@ def load_state(
     folder: Path,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
     settings: TrainConfig,
     data: dict[str, Any],
     processes: Processes,
@@ -108,13 +112,15 @@ def load_state(
         if before != now:
             flag = "--" + name.replace("_", "-")
             raise UsageError(f"--resume: the run was begun with {flag} {before}, not {now}")
-    if content["data"] != data:
-        raise UsageError("--resume: the stores are not those that the run was begun with")
+    for name, before in content["data"].items():
+        if before != data[name]:
+            raise UsageError(f"--resume: the run was begun with another {name}: {before}")
     try:
         model.load_state_dict(content["model"])
     except RuntimeError:
         raise UsageError("--resume: the run was begun with a model of another shape") from None
     optimizer.load_state_dict(content["optimizer"])
+    scaler.load_state_dict(content["scaler"])
     states = content["random"]
     if len(states) == processes.world:
         mine = states[processes.rank]

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,13 +25,13 @@ from albert_rc.data.batches import BatchOrder, Collator, share
 from albert_rc.data.masking import WordHider
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes, autocast
-from albert_rc.errors import Interrupted
+from albert_rc.errors import Interrupted, UsageError
 from albert_rc.loading import save_model
 from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.predict import score
 from albert_rc.seeds import mix
 from albert_rc.tokenizer import Tokenizer
-from albert_rc.train.checkpoint import Progress, load_state, save_state
+from albert_rc.train.checkpoint import STATE, Progress, load_state, save_state
 from albert_rc.train.optim import linear_rate, make_optimizer
 from albert_rc.train.record import Record
 
@@ -157,8 +157,15 @@ class Trainer:
         self.record: Record | None = None
 
     def _data(self) -> dict[str, Any]:
-        keys = ("source_hash", "vocabulary", "max_length")
-        return {"train": {key: self.train_store.meta[key] for key in keys}}
+        keys = ("split", "source_hash", "vocabulary", "max_length")
+        stores = {"train store": self.train_store, "dev store": self.dev_store}
+        described: dict[str, Any] = {
+            name: None if store is None else {key: store.meta[key] for key in keys}
+            for name, store in stores.items()
+        }
+        described["--option-score"] = self.model.option_score
+        described["model shape"] = asdict(self.model.config)
+        return described
 
     def run(
         self,
@@ -178,48 +185,33 @@ class Trainer:
             UsageError: nothing to resume, or it was begun otherwise.
         """
         started = time.perf_counter()
-        main, settings = self.processes.is_main, self.settings
-        self.processes.copy_from_main([p.data for p in self.model.parameters()])
-        # Ranks must not drop the same units of different passages.
-        torch.manual_seed(mix(settings.seed, self.processes.rank))
-        if resume:
-            self.progress = load_state(
-                self.folder, self.model, self.optimizer, settings, self._data(), self.processes
-            )
-        if main:
-            self.record = Record(self.folder, append=resume)
-            self._say(f"step {self.progress.step} of {self.total_steps}", on_event)
+        self._begin(resume, on_event)
         stop = StopRequest()
         tally = Tally()
         stopped_early = False
         self.model.train()
         try:
             with stop.listening():
-                while self.progress.step < self.total_steps and not stopped_early:
-                    epoch, first = divmod(self.progress.step, self.steps_per_epoch)
-                    for items in self.order.epoch(epoch)[first:]:
-                        sums = self._step(items, epoch)
-                        self.progress.step += 1
-                        tally.add(sums, len(items))
-                        tally = self._after_step(tally, on_step)
-                        step = self.progress.step
-                        last = step >= self.total_steps
-                        epoch_over = step % self.steps_per_epoch == 0
-                        if self._due(settings.eval_steps, step, epoch_over or last):
-                            stopped_early = self._evaluate(on_event)
-                            tally.started = time.perf_counter()
-                            tally.items = 0
-                        if self._due(settings.save_steps, step, epoch_over or last):
-                            self._save_state()
-                        if self.processes.any(stop.asked):
-                            self._save_state()
-                            self._say(f"stopped at step {step}; the state is saved", on_event)
-                            raise Interrupted(
-                                f"stopped at step {step} of {self.total_steps}; "
-                                "the same command with --resume goes on from there"
-                            )
-                        if last or stopped_early:
-                            break
+                for epoch, items in self._batches():
+                    sums = self._step(items, epoch)
+                    self.progress.step += 1
+                    tally.add(sums, len(items))
+                    tally = self._after_step(tally, on_step)
+                    evaluating = self._due(self.settings.eval_steps)
+                    saving = self._due(self.settings.save_steps)
+                    if evaluating or saving:
+                        self._check_weights()
+                    if evaluating:
+                        self._note(tally)
+                        stopped_early = self._evaluate(on_event)
+                        tally = Tally()
+                    stopping = self.processes.any(stop.asked)
+                    if saving or stopping or stopped_early:
+                        self._save_state()
+                    if stopping:
+                        raise self._interrupted(on_event)
+                    if stopped_early:
+                        break
             if self.dev_store is None or not self.dev_store.has_answers:
                 self._save_weights()
         finally:
@@ -233,9 +225,48 @@ class Trainer:
             seconds=time.perf_counter() - started,
         )
 
-    @staticmethod
-    def _due(every: int | None, step: int, otherwise: bool) -> bool:
-        return otherwise if every is None else step % every == 0 or otherwise
+    def _begin(self, resume: bool, on_event: Callable[[str], None] | None) -> None:
+        """Put every process into the state that the run starts, or goes on, from."""
+        self.processes.copy_from_main([p.data for p in self.model.parameters()])
+        # Ranks must not drop the same units of different passages.
+        torch.manual_seed(mix(self.settings.seed, self.processes.rank))
+        if resume:
+            self.progress = load_state(
+                self.folder,
+                self.model,
+                self.optimizer,
+                self.scaler,
+                self.settings,
+                self._data(),
+                self.processes,
+            )
+        if self.processes.is_main:
+            self.record = Record(self.folder, self.progress.step if resume else None)
+            if not resume and (self.folder / STATE).is_file():
+                (self.folder / STATE).unlink()
+                self._say("starting over: the state of an earlier run is gone", on_event)
+            self._say(f"step {self.progress.step} of {self.total_steps}", on_event)
+
+    def _batches(self) -> Iterator[tuple[int, list[int]]]:
+        """The global batches still to come, each with its epoch."""
+        while self.progress.step < self.total_steps:
+            epoch, first = divmod(self.progress.step, self.steps_per_epoch)
+            left = self.total_steps - self.progress.step
+            for items in self.order.epoch(epoch)[first : first + left]:
+                yield epoch, items
+
+    def _due(self, every: int | None) -> bool:
+        """Whether something that happens every N steps, or else each epoch, happens now."""
+        step = self.progress.step
+        return step % (every or self.steps_per_epoch) == 0 or step >= self.total_steps
+
+    def _interrupted(self, on_event: Callable[[str], None] | None) -> Interrupted:
+        step = self.progress.step
+        self._say(f"stopped at step {step}; the state is saved", on_event)
+        return Interrupted(
+            f"stopped at step {step} of {self.total_steps}; "
+            "the same command with --resume goes on from there"
+        )
 
     def _step(self, items: list[int], epoch: int) -> Tensor:
         """One optimiser step on a global batch; its sums over all processes."""
@@ -297,11 +328,12 @@ class Trainer:
         full = len(tally.parts) >= WINDOW
         if on_step is not None and self.processes.is_main and (full or step % 10 == 0 or step < 10):
             on_step(self._report(tally))
-        if not full:
-            return tally
-        report = self._report(tally)
-        if self.record is not None:
-            totals = tally.totals()
+        return self._note(tally) if full else tally
+
+    def _note(self, tally: Tally) -> Tally:
+        """Write the steps so far into the metrics, and begin a new tally."""
+        if self.record is not None and tally.parts:
+            report, totals = self._report(tally), tally.totals()
             values = {
                 "epoch": round(report.epoch, 4),
                 "loss": round(report.loss, 5),
@@ -309,10 +341,18 @@ class Trainer:
                 "learning_rate": self._rate(),
                 "passages_per_second": round(report.passages_per_second, 3),
             }
-            if totals[4] > 1:
+            if self.collate.hider is not None:
                 values["masked_loss"] = round(totals[3] / totals[4], 5)
-            self.record.metrics("train", step, values)
+            self.record.metrics("train", self.progress.step, values)
         return Tally()
+
+    def _check_weights(self) -> None:
+        """Refuse to keep weights that are no numbers any more; the last good state stays."""
+        if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+            raise UsageError(
+                f"the weights are no numbers any more at step {self.progress.step}: the run has "
+                f"diverged; lower --learning-rate {self.settings.learning_rate} or raise --warmup"
+            )
 
     def _report(self, tally: Tally) -> StepReport:
         loss, answered, correct, _, _ = tally.totals()
@@ -377,6 +417,7 @@ class Trainer:
             self.folder,
             self.model,
             self.optimizer,
+            self.scaler,
             self.progress,
             self.settings,
             self._data(),

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from albert_rc.files import to_json
+from albert_rc.files import parse_json, to_json, write_bytes
 
 
 class Record:
@@ -14,15 +14,21 @@ class Record:
 
     Args:
         folder: the run's.
-        append: go on with the files that are there (a resumed run).
+        resumed_at: step from which a resumed run goes on with the files that are there; metrics
+            of later steps, lost with the crash, are dropped. None starts anew.
     """
 
-    def __init__(self, folder: Path, append: bool) -> None:
+    def __init__(self, folder: Path, resumed_at: int | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        mode = "a" if append else "w"
-        self._log = (folder / "log.txt").open(mode, encoding="utf-8", buffering=1)
-        self._metrics = (folder / "metrics.jsonl").open(mode + "b", buffering=0)
-        self._events = _events(folder, append)
+        path, fresh = folder / "metrics.jsonl", resumed_at is None
+        kept = b""
+        if resumed_at is not None and path.is_file():
+            lines = path.read_bytes().splitlines(keepends=True)
+            kept = b"".join(x for x in lines if _step_of(x) <= resumed_at)
+        write_bytes(path, kept)
+        self._log = (folder / "log.txt").open("w" if fresh else "a", encoding="utf-8", buffering=1)
+        self._metrics = path.open("ab", buffering=0)
+        self._events = _events(folder, resumed_at)
 
     def say(self, line: str) -> None:
         """A line of log.txt, with the time before it."""
@@ -44,12 +50,19 @@ class Record:
             self._events.close()
 
 
-def _events(folder: Path, append: bool) -> Any:
+def _step_of(line: bytes) -> float:
+    try:
+        return float(parse_json(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")  # torn by the crash
+
+
+def _events(folder: Path, resumed_at: int | None) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:  # some GPU images carry torch without it; the other two files say it all
         return None
-    if not append:
+    if resumed_at is None:
         for old in folder.glob("events.out.tfevents.*"):
             old.unlink()
-    return SummaryWriter(str(folder), flush_secs=10)
+    return SummaryWriter(str(folder), flush_secs=10, purge_step=resumed_at)

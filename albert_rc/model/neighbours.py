@@ -1,0 +1,68 @@
+"""A start for small encoders trained from nothing: heads that look at the neighbouring tokens.
+
+With random weights attention begins uniform, and a small corpus takes thousands of steps to teach
+it that the words beside a blank matter most; until then a model learns to count, not to read.
+Trained BERTs have heads that attend to the next and the previous token (Clark et al. 2019,
+section 3.1), so we begin with such heads, in the spirit of mimetic initialisation (Trockman and
+Kolter 2023). Only the starting point differs: every weight is trained as usual, and the checkpoint
+is an ordinary ALBERT.
+"""
+
+# E embedding size, D hidden size, H head size, F frequencies
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from albert_rc.model.encoder import Encoder
+
+OFFSETS = (-1, 1, -2, 2, -3, 3, -4, 4)
+"""Where each head looks, relative to a token's own place; further heads repeat them."""
+SHARPNESS = 30.0  # logit of the token looked at, before words blur it
+FASTEST, SLOWEST = 1.6, 0.05  # radians a token: neighbours differ clearly, 60 tokens wrap around
+
+
+@torch.no_grad()
+def start_with_neighbours(encoder: Encoder) -> None:
+    """Set positions, projection, queries and keys so that heads attend to their neighbours.
+
+    Half of the embedding's dimensions start as sinusoids of the position (Vaswani et al. 2017,
+    section 3.5), nearly free of words; queries read them as they are and keys turned by the
+    offset, so the product peaks where key place - query place = offset.
+
+    Args:
+        encoder: freshly initialised; left alone unless it has a projection.
+    """
+    if encoder.projection is None:
+        return
+    table, size = encoder.embeddings.position.weight, encoder.config.embedding_size
+    head_size = encoder.config.hidden_size // encoder.config.num_heads
+    count = min(size // 4, head_size // 2)  # frequencies, two dimensions each
+    rate_F = torch.logspace(0, 1, count, base=SLOWEST / FASTEST) * FASTEST
+    angle = torch.arange(len(table))[:, None] * rate_F
+    spread = encoder.config.init_range
+    nn.init.normal_(table, std=spread / 10)
+    table[:, : 2 * count] = torch.cat([angle.sin(), angle.cos()], 1) * spread * 2
+    encoder.embeddings.word.weight[:, : 2 * count] *= 0.2
+    projection_DE = encoder.projection.weight
+    nn.init.orthogonal_(projection_DE)
+    # After the norm a sinusoid's amplitude is about this; F pairs add up to the logit's peak.
+    amplitude = 2 / (2.5**0.5)
+    gain = (SHARPNESS * head_size**0.5 / (count * amplitude**2)) ** 0.5
+    read_ED = torch.linalg.pinv(projection_DE)
+    for layer in encoder.layers:
+        assert isinstance(layer.query, nn.Linear)
+        assert isinstance(layer.key, nn.Linear)
+        for head in range(encoder.config.num_heads):
+            rows = slice(head * head_size, head * head_size + 2 * count)
+            offset = OFFSETS[head % len(OFFSETS)]
+            layer.query.weight[rows] = gain * read_ED[: 2 * count]
+            layer.key.weight[rows] = gain * _turn(read_ED[: 2 * count], rate_F * offset)
+
+
+def _turn(sinusoid_FD: Tensor, angle_F: Tensor) -> Tensor:
+    """The sinusoids of the place `angle / rate` tokens before: sin(x - a), cos(x - a)."""
+    sin, cos = sinusoid_FD.chunk(2)
+    cosine, sine = angle_F.cos()[:, None], angle_F.sin()[:, None]
+    return torch.cat([sin * cosine - cos * sine, cos * cosine + sin * sine])

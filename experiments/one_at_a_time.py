@@ -1,0 +1,150 @@
+"""What each change to the encoding or scoring costs in dev accuracy, all else equal.
+
+    python experiments/one_at_a_time.py RAW MODEL OUT.json [--steps 60]
+
+RAW is a collection of cloze papers, MODEL a trained cloze run. Each variant is tried twice:
+`predict`, where the very same weights read dev papers with the change, and `retrain`, where these
+weights are first trained on for a few steps with it, by the same settings and seed.
+
+The faults are those of the published ASC20-21 entry: blank positions taken before [CLS] was
+prepended; a stray word-start piece before every blank; long passages cut without overlap (256
+tokens here, so that it happens often enough to be seen).
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from albert_rc.config import TrainConfig
+from albert_rc.data import encode, shards
+from albert_rc.data.readers import find_splits, read_split
+from albert_rc.data.schema import PaperSet
+from albert_rc.data.shards import Store, make_store
+from albert_rc.devices import keep_freed_memory, processes
+from albert_rc.files import write_json
+from albert_rc.loading import load_model
+from albert_rc.metrics import accuracy, compare
+from albert_rc.predict import score
+from albert_rc.tokenizer import Tokenizer
+from albert_rc.train.loop import Trainer
+
+WINDOW = 470  # leaves room for a stray piece before each of 25 or so blanks
+
+
+def plain(papers: PaperSet, tokenizer: Tokenizer) -> Store:
+    """As albert-rc does it."""
+    return make_store(papers, tokenizer, WINDOW)
+
+
+def off_by_one(papers: PaperSet, tokenizer: Tokenizer) -> Store:
+    """The head reads the token left of each [MASK]."""
+    store = plain(papers, tokenizer)
+    store.tensors["blank_position"] -= 1
+    return store
+
+
+def stray_pieces(papers: PaperSet, tokenizer: Tokenizer) -> Store:
+    """A lone word-start piece before each [MASK], and signs after it that begin words."""
+    stray = tokenizer.encode(["- x"])[0]
+    lone = next(i for i in stray if tokenizer.pieces([i]) == ["▁"])
+    original = encode.encode_segments
+
+    def with_stray(parts: Sequence[tuple[str, bool]], vocabulary: Tokenizer) -> list[list[int]]:
+        ids = original([(text, False) for text, _ in parts], vocabulary)
+        return [[*segment, lone] for segment in ids]
+
+    encode.encode_segments = with_stray
+    try:
+        return make_store(papers, tokenizer, 512)
+    finally:
+        encode.encode_segments = original
+
+
+def cut_context(papers: PaperSet, tokenizer: Tokenizer) -> Store:
+    """Passages cut into pieces of 256 tokens that know nothing of each other."""
+    original = encode.windows
+    encode.windows = lambda length, budget: list(range(0, max(1, length), budget))
+    try:
+        return shards.make_store(papers, tokenizer, 256)
+    finally:
+        encode.windows = original
+
+
+ENCODINGS: dict[str, tuple[Callable[[PaperSet, Tokenizer], Store], str | None]] = {
+    "none": (plain, None),
+    "position off by one": (off_by_one, None),
+    "stray pieces": (stray_pieces, None),
+    "cut context": (cut_context, None),
+    "option score: mean": (plain, "mean"),
+    "option score: first": (plain, "first"),
+    "option score: salience": (plain, "salience"),
+}
+
+
+def main() -> None:
+    """Run every variant and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("raw", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--learning-rate", type=float, default=2e-4)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    splits = find_splits(arguments.raw)
+    train, dev = (read_split(splits[name], name) for name in ("train", "dev"))
+    owners = [p.id for p in dev.passages for _ in p.questions]
+    gold = [str(q.answer) for p in dev.passages for q in p.questions]
+    several = [any(" " in o.strip() for o in q.options) for p in dev.passages for q in p.questions]
+    settings = TrainConfig(
+        batch_size=32,
+        learning_rate=arguments.learning_rate,
+        max_steps=arguments.steps,
+        mask_rate=0.2,
+        precision="bf16",
+        seed=arguments.seed,
+    )
+    table: list[dict[str, object]] = []
+    first: dict[str, list[str]] = {}
+    with processes("cpu") as group:
+        for name, (encoding, option_score) in ENCODINGS.items():
+            loaded = load_model(arguments.model, "cloze", option_score=option_score)
+            store = encoding(dev, loaded.tokenizer)
+            row: dict[str, object] = {"change": name}
+            for stage in ("predict", "retrain"):
+                if stage == "retrain":
+                    with tempfile.TemporaryDirectory() as folder:
+                        Trainer(
+                            loaded.model,
+                            loaded.tokenizer,
+                            encoding(train, loaded.tokenizer),
+                            None,
+                            settings,
+                            Path(folder),
+                            group,
+                        ).run()
+                scored = score(loaded.model, loaded.tokenizer, store, group, precision="bf16")
+                chosen = [str(i) for i in scored.argmax(-1).tolist()]
+                right = [a == g for a, g in zip(chosen, gold, strict=True)]
+                found = accuracy(right, owners)
+                first.setdefault(stage, chosen)
+                against = compare(first[stage], chosen, list(gold))
+                wordy = [r for r, s in zip(right, several, strict=True) if s]
+                row[stage] = {
+                    **found.as_json(),
+                    "several_words": round(sum(wordy) / max(1, len(wordy)), 6),
+                    "mcnemar_p_against_none": against.p_value,
+                }
+            table.append(row)
+            print(row, flush=True)
+    write_json(arguments.out, {"steps": arguments.steps, "torch": torch.__version__, "rows": table})
+
+
+if __name__ == "__main__":
+    main()
