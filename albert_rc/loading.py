@@ -1,7 +1,7 @@
 """The door: load and save models with their vocabulary. No other module knows checkpoints.
 
-Our encoder reads and writes Hugging Face folders of ALBERT, BERT and RoBERTa: a table per family
-says which of their keys is which of ours, so nothing is renamed by guesswork.
+Our encoder reads and writes Hugging Face folders of ALBERT, BERT and RoBERTa; `families` says
+which of their keys is which of ours.
 """
 
 from __future__ import annotations
@@ -20,97 +20,13 @@ from torch import Tensor
 from albert_rc import __version__
 from albert_rc.config import EncoderConfig, albert_config
 from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.families import FAMILIES, Family, encoder_config, hub_config, hub_key
 from albert_rc.files import atomic_path, parse_json, write_bytes, write_json
 from albert_rc.model.heads import OPTION_SCORES, ReadingModel
 from albert_rc.model.neighbours import start_with_neighbours
 from albert_rc.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
 
 TASKS = ("cloze", "choice")
-
-
-@dataclass(frozen=True)
-class Family:
-    """How Hugging Face names the parts of a model family."""
-
-    prefix: str
-    layer: str
-    """Prefix of a layer's keys, with {group} and {inner}."""
-    parts: Mapping[str, str]
-    """Our parts of a layer to theirs."""
-    outer: Mapping[str, str]
-    """Our parts outside the layers to theirs."""
-    architectures: Mapping[str, str]
-    """The class that opens a checkpoint of each task."""
-
-
-_EMBEDDINGS = {
-    "encoder.embeddings.word": "{prefix}.embeddings.word_embeddings",
-    "encoder.embeddings.position": "{prefix}.embeddings.position_embeddings",
-    "encoder.embeddings.segment": "{prefix}.embeddings.token_type_embeddings",
-    "encoder.embeddings.norm": "{prefix}.embeddings.LayerNorm",
-    "head.classifier": "classifier",
-}
-_BERT_PARTS = {
-    "query": "attention.self.query",
-    "key": "attention.self.key",
-    "value": "attention.self.value",
-    "output": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "up": "intermediate.dense",
-    "down": "output.dense",
-    "norm": "output.LayerNorm",
-}
-FAMILIES = {
-    "albert": Family(
-        prefix="albert",
-        layer="albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}",
-        parts={
-            "query": "attention.query",
-            "key": "attention.key",
-            "value": "attention.value",
-            "output": "attention.dense",
-            "attention_norm": "attention.LayerNorm",
-            "up": "ffn",
-            "down": "ffn_output",
-            "norm": "full_layer_layer_norm",
-        },
-        outer={
-            **_EMBEDDINGS,
-            "encoder.projection": "albert.encoder.embedding_hidden_mapping_in",
-            "head.dense": "predictions.dense",
-            "head.norm": "predictions.LayerNorm",
-            "head.bias": "predictions.bias",
-            "head.pooler": "albert.pooler",
-        },
-        architectures={"cloze": "AlbertForMaskedLM", "choice": "AlbertForMultipleChoice"},
-    ),
-    "bert": Family(
-        prefix="bert",
-        layer="bert.encoder.layer.{group}",
-        parts=_BERT_PARTS,
-        outer={
-            **_EMBEDDINGS,
-            "head.dense": "cls.predictions.transform.dense",
-            "head.norm": "cls.predictions.transform.LayerNorm",
-            "head.bias": "cls.predictions.bias",
-            "head.pooler": "bert.pooler.dense",
-        },
-        architectures={"cloze": "BertForMaskedLM", "choice": "BertForMultipleChoice"},
-    ),
-    "roberta": Family(
-        prefix="roberta",
-        layer="roberta.encoder.layer.{group}",
-        parts=_BERT_PARTS,
-        outer={
-            **_EMBEDDINGS,
-            "head.dense": "lm_head.dense",
-            "head.norm": "lm_head.layer_norm",
-            "head.bias": "lm_head.bias",
-            "head.pooler": "roberta.pooler.dense",
-        },
-        architectures={"cloze": "RobertaForMaskedLM", "choice": "RobertaForMultipleChoice"},
-    ),
-}
 
 
 @dataclass
@@ -182,116 +98,7 @@ def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from None
-    family = raw.get("model_type") if isinstance(raw, dict) else None
-    if family not in FAMILIES:
-        raise CheckpointError(
-            f"{path}: model_type {family!r} is not supported; {', '.join(FAMILIES)} are"
-        )
-    if raw.get("position_embedding_type", "absolute") != "absolute":
-        raise CheckpointError(f"{path}: only absolute position embeddings are supported")
-    is_albert, is_roberta = family == "albert", family == "roberta"
-    _check_numbers(path, raw)
-    try:
-        layers = raw["num_hidden_layers"]
-        config = EncoderConfig(
-            family=family,
-            vocab_size=raw["vocab_size"],
-            embedding_size=raw["embedding_size"] if is_albert else raw["hidden_size"],
-            hidden_size=raw["hidden_size"],
-            num_layers=layers,
-            num_groups=raw.get("num_hidden_groups", 1) if is_albert else layers,
-            inner_layers=raw.get("inner_group_num", 1) if is_albert else 1,
-            num_heads=raw["num_attention_heads"],
-            ffn_size=raw["intermediate_size"],
-            max_positions=raw.get("max_position_embeddings", 512),
-            position_offset=raw.get("pad_token_id", 1) + 1 if is_roberta else 0,
-            num_segments=raw.get("type_vocab_size", 2),
-            activation=raw.get("hidden_act", "gelu_new" if is_albert else "gelu"),
-            norm_eps=raw.get("layer_norm_eps", 1e-12),
-            dropout=raw.get("hidden_dropout_prob", 0.0 if is_albert else 0.1),
-            attention_dropout=raw.get("attention_probs_dropout_prob", 0.0 if is_albert else 0.1),
-            classifier_dropout=_classifier_dropout(raw),
-            init_range=raw.get("initializer_range", 0.02),
-            pad_id=raw.get("pad_token_id", 1 if is_roberta else 0),
-        )
-    except KeyError as error:
-        raise CheckpointError(f"{path}: the field {error} is missing") from None
-    except (TypeError, ZeroDivisionError, UsageError) as error:
-        raise CheckpointError(f"{path}: a size is wrong ({error})") from None
-    return config, raw
-
-
-def _check_numbers(path: Path, raw: dict[str, Any]) -> None:
-    counts = (
-        "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_hidden_groups",
-        "inner_group_num", "num_attention_heads", "intermediate_size", "max_position_embeddings",
-        "type_vocab_size",
-    )  # fmt: skip
-    for name in counts:
-        value = raw.get(name, 1)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise CheckpointError(f"{path}: {name} is {value!r}; it must be a whole number above 0")
-    for name, value in raw.items():
-        is_share = name.endswith(("dropout", "dropout_prob")) and value is not None
-        if is_share and not (isinstance(value, (int, float)) and 0 <= value <= 1):
-            raise CheckpointError(f"{path}: {name} is {value!r}; it must be from 0 to 1")
-    if not isinstance(raw.get("albert_rc", {}), dict):
-        raise CheckpointError(f"{path}: albert_rc must be an object")
-
-
-def _classifier_dropout(raw: dict[str, Any]) -> float:
-    for key in ("classifier_dropout_prob", "classifier_dropout", "hidden_dropout_prob"):
-        if raw.get(key) is not None:
-            return float(raw[key])
-    return 0.1
-
-
-def hub_config(config: EncoderConfig, task: str) -> dict[str, Any]:
-    """A config.json that Hugging Face's classes read."""
-    raw: dict[str, Any] = {
-        "model_type": config.family,
-        "architectures": [FAMILIES[config.family].architectures[task]],
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "intermediate_size": config.ffn_size,
-        "max_position_embeddings": config.max_positions,
-        "type_vocab_size": config.num_segments,
-        "hidden_act": config.activation,
-        "layer_norm_eps": config.norm_eps,
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.attention_dropout,
-        "initializer_range": config.init_range,
-        "pad_token_id": config.pad_id,
-    }
-    if config.family == "albert":
-        raw |= {
-            "embedding_size": config.embedding_size,
-            "num_hidden_groups": config.num_groups,
-            "inner_group_num": config.inner_layers,
-            "classifier_dropout_prob": config.classifier_dropout,
-        }
-    else:
-        raw["classifier_dropout"] = config.classifier_dropout
-    return raw
-
-
-def hub_key(name: str, config: EncoderConfig) -> str:
-    """Hugging Face's name of one of our parameters."""
-    family = FAMILIES[config.family]
-    if name == "head.salience":
-        return "albert_rc.salience"  # ours alone; Hugging Face's classes pass over it
-    match = re.fullmatch(r"encoder\.layers\.(\d+)\.(\w+)\.(weight|bias)", name)
-    if match:
-        group, inner = divmod(int(match[1]), config.inner_layers)
-        return (
-            f"{family.layer.format(group=group, inner=inner)}.{family.parts[match[2]]}.{match[3]}"
-        )
-    if name in family.outer:
-        return family.outer[name]
-    part, _, kind = name.rpartition(".")
-    return f"{family.outer[part].format(prefix=family.prefix)}.{kind}"
+    return encoder_config(raw, path), raw
 
 
 def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:

@@ -8,7 +8,9 @@ import pytest
 from conftest import ROOT
 
 PACKAGE = ROOT / "albert_rc"
-FLOOR = {"errors", "config", "files", "tokenizer", "batch", "metrics", "seeds", "devices"}
+FLOOR = {
+    "errors", "config", "files", "tokenizer", "batch", "metrics", "seeds", "devices", "families",
+}  # fmt: skip
 WORK = FLOOR | {"data", "model", "loading"}
 ALLOWED = {
     **dict.fromkeys(FLOOR, FLOOR),

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from albert_rc.train.loop import StepReport
+    from albert_rc.train.tally import StepReport
 
 DEFAULT_MODEL = "albert/albert-xxlarge-v2"
 out = Console(soft_wrap=True, highlight=False)

@@ -6,14 +6,10 @@ processes change nothing but rounding.
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -34,76 +30,10 @@ from albert_rc.tokenizer import Tokenizer
 from albert_rc.train.checkpoint import STATE, Progress, load_state, save_state
 from albert_rc.train.optim import linear_rate, make_optimizer
 from albert_rc.train.record import Record
+from albert_rc.train.stop import StopRequest
+from albert_rc.train.tally import StepReport, Tally, TrainResult
 
 WINDOW = 50  # steps over which the shown loss and accuracy run
-
-
-@dataclass(frozen=True)
-class StepReport:
-    """What the progress bar shows after a step."""
-
-    step: int
-    total_steps: int
-    epoch: float
-    loss: float
-    accuracy: float
-    passages_per_second: float
-    best_accuracy: float | None
-
-
-@dataclass
-class TrainResult:
-    """How a run ended."""
-
-    steps: int
-    best_accuracy: float | None
-    best_step: int
-    stopped_early: bool
-    seconds: float
-
-
-@dataclass
-class Tally:
-    """Running sums of the last steps, kept on the device until they are looked at."""
-
-    parts: list[Tensor] = field(default_factory=list)
-    started: float = field(default_factory=time.perf_counter)
-    items: int = 0
-
-    def add(self, sums: Tensor, items: int) -> None:
-        """Add a step's [loss sum, answered, correct, masked loss sum, masked words]."""
-        self.parts.append(sums)
-        self.items += items
-
-    def totals(self) -> list[float]:
-        """The sums so far, on the host."""
-        return [float(x) for x in torch.stack(self.parts).double().sum(0).cpu()]
-
-
-class StopRequest:
-    """Notes Ctrl-C or SIGTERM; the loop stops after the step in hand."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Handle the signals inside the block; a second Ctrl-C stops at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def note(number: int, frame: FrameType | None) -> None:
-            if self.asked:
-                raise KeyboardInterrupt
-            self.asked = True
-
-        before = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 class Trainer:

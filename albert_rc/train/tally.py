@@ -1,0 +1,51 @@
+"""What is counted and reported while a run goes on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What the progress bar shows after a step."""
+
+    step: int
+    total_steps: int
+    epoch: float
+    loss: float
+    accuracy: float
+    passages_per_second: float
+    best_accuracy: float | None
+
+
+@dataclass
+class TrainResult:
+    """How a run ended."""
+
+    steps: int
+    best_accuracy: float | None
+    best_step: int
+    stopped_early: bool
+    seconds: float
+
+
+@dataclass
+class Tally:
+    """Running sums of the last steps, kept on the device until they are looked at."""
+
+    parts: list[Tensor] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+    items: int = 0
+
+    def add(self, sums: Tensor, items: int) -> None:
+        """Add a step's [loss sum, answered, correct, masked loss sum, masked words]."""
+        self.parts.append(sums)
+        self.items += items
+
+    def totals(self) -> list[float]:
+        """The sums so far, on the host."""
+        return [float(x) for x in torch.stack(self.parts).double().sum(0).cpu()]

@@ -1,0 +1,39 @@
+"""The start of small encoders: heads look at their neighbours, whatever the words are."""
+
+import pytest
+import torch
+
+from albert_rc.config import EncoderConfig
+from albert_rc.model.encoder import Encoder, initialise
+from albert_rc.model.neighbours import OFFSETS, start_with_neighbours
+
+
+@pytest.mark.parametrize("shape", [(256, 128, 4), (256, 128, 8), (96, 64, 4), (768, 128, 12)])
+def test_heads_begin_by_looking_at_their_neighbours(shape):
+    hidden, embedding, heads = shape
+    config = EncoderConfig(
+        vocab_size=500, hidden_size=hidden, embedding_size=embedding, num_heads=heads, num_layers=2,
+        ffn_size=128, init_range=0.05,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    encoder = Encoder(config)
+    initialise(encoder, config.init_range)
+    start_with_neighbours(encoder)
+    x_BLD = encoder.projection(encoder.embeddings(torch.randint(0, 500, (1, 300)), None))
+    layer = encoder.layers[0]
+    q, k = (
+        f(x_BLD)[0].unflatten(-1, (heads, -1)).transpose(0, 1) for f in (layer.query, layer.key)
+    )
+    weights = (q @ k.transpose(1, 2) / (hidden // heads) ** 0.5).softmax(-1)
+    place = torch.arange(10, 290)
+    for head in range(heads):
+        offset = OFFSETS[head % len(OFFSETS)]
+        mass = {d: float(weights[head, place, place + d].detach().mean()) for d in range(-6, 7)}
+        assert max(mass, key=mass.get) == offset
+        assert mass[offset] > 0.5
+
+
+def test_encoders_without_a_projection_are_left_alone():
+    config = EncoderConfig(family="bert", vocab_size=50, embedding_size=768, num_groups=12)
+    with torch.device("meta"):
+        start_with_neighbours(Encoder(config))
