@@ -20,12 +20,13 @@ from albert_rc.model.encoder import Encoder
 OFFSETS = (-1, 1, -2, 2, -3, 3, -4, 4)
 """Where each head looks, relative to a token's own place; further heads repeat them."""
 SHARPNESS = 30.0  # logit of the token looked at, before words blur it
+LOUDNESS = 1.5  # spread of what attention adds to a token
 FASTEST, SLOWEST = 1.6, 0.05  # radians a token: neighbours differ clearly, 60 tokens wrap around
 
 
 @torch.no_grad()
 def start_with_neighbours(encoder: Encoder) -> None:
-    """Set positions, projection, queries and keys so that heads attend to their neighbours.
+    """Set embeddings, projection and attention so that heads pass on the neighbouring words.
 
     Half of the embedding's dimensions start as sinusoids of the position (Vaswani et al. 2017,
     section 3.5), nearly free of words; queries read them as they are and keys turned by the
@@ -43,17 +44,26 @@ def start_with_neighbours(encoder: Encoder) -> None:
     angle = torch.arange(len(table))[:, None] * rate_F
     spread = encoder.config.init_range
     nn.init.normal_(table, std=spread / 10)
-    table[:, : 2 * count] = torch.cat([angle.sin(), angle.cos()], 1) * spread * 2
+    table[:, : 2 * count] = torch.cat([angle.sin(), angle.cos()], 1) * spread
     encoder.embeddings.word.weight[:, : 2 * count] *= 0.2
+    nn.init.zeros_(encoder.embeddings.segment.weight)  # the same for all, it would only dilute
     projection_DE = encoder.projection.weight
     nn.init.orthogonal_(projection_DE)
     # After the norm a sinusoid's amplitude is about this; F pairs add up to the logit's peak.
-    amplitude = 2 / (2.5**0.5)
+    sinusoids = 2 * count / size
+    amplitude = (0.54 * sinusoids + (1 - sinusoids)) ** -0.5
     gain = (SHARPNESS * head_size**0.5 / (count * amplitude**2)) ** 0.5
     read_ED = torch.linalg.pinv(projection_DE)
     for layer in encoder.layers:
         assert isinstance(layer.query, nn.Linear)
         assert isinstance(layer.key, nn.Linear)
+        assert isinstance(layer.value, nn.Linear)
+        assert isinstance(layer.output, nn.Linear)
+        # Values carry words only, loudly enough to be heard beside the token's own place.
+        words_ED = read_ED[2 * count :]
+        mixing_DE = torch.randn(encoder.config.hidden_size, len(words_ED)) * len(words_ED) ** -0.5
+        layer.value.weight.copy_(mixing_DE @ words_ED)
+        nn.init.normal_(layer.output.weight, std=LOUDNESS * encoder.config.hidden_size**-0.5)
         for head in range(encoder.config.num_heads):
             rows = slice(head * head_size, head * head_size + 2 * count)
             offset = OFFSETS[head % len(OFFSETS)]
