@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -93,6 +94,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--learning-rate", type=float, default=2e-4)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -103,10 +105,9 @@ def main() -> None:
     gold = [str(q.answer) for p in dev.passages for q in p.questions]
     several = [any(" " in o.strip() for o in q.options) for p in dev.passages for q in p.questions]
     settings = TrainConfig(
-        batch_size=32,
         learning_rate=arguments.learning_rate,
         max_steps=arguments.steps,
-        mask_rate=0.2,
+        mask_rate=0.25,
         precision="bf16",
         seed=arguments.seed,
     )
@@ -119,13 +120,16 @@ def main() -> None:
             row: dict[str, object] = {"change": name}
             for stage in ("predict", "retrain"):
                 if stage == "retrain":
+                    learned = encoding(train, loaded.tokenizer)
+                    # The same number of papers a step, in however many windows they come.
+                    size = round(arguments.batch_size * learned.num_items / len(train.passages))
                     with tempfile.TemporaryDirectory() as folder:
                         Trainer(
                             loaded.model,
                             loaded.tokenizer,
-                            encoding(train, loaded.tokenizer),
+                            learned,
                             None,
-                            settings,
+                            replace(settings, batch_size=size),
                             Path(folder),
                             group,
                         ).run()
@@ -143,7 +147,8 @@ def main() -> None:
                 }
             table.append(row)
             print(row, flush=True)
-    write_json(arguments.out, {"steps": arguments.steps, "torch": torch.__version__, "rows": table})
+    given = {name: str(value) for name, value in vars(arguments).items()} | {"raw": "", "model": ""}
+    write_json(arguments.out, {"settings": given, "torch": torch.__version__, "rows": table})
 
 
 if __name__ == "__main__":
