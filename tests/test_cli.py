@@ -189,7 +189,7 @@ def test_doctor_tells_all(cli, tmp_path):
         ),
         (
             ["preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--max-length", "3"],
-            3,
+            2,
             "at least 8",
         ),
         (["train", "--data", "nowhere"], 3, "train.pt: no such store; make it again"),
