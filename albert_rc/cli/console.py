@@ -79,15 +79,17 @@ class TrainBar:
         self._live = main and err.is_terminal
         self._main = main
         self._lines_at = 0
+        # Numbers before ornament: on 80 columns there is no room for the bar itself.
+        drawn = [BarColumn(bar_width=err.width - 92)] if err.width > 100 else []
         self._progress = Progress(
             TextColumn("epoch {task.fields[epoch]:.2f}"),
-            BarColumn(bar_width=24),
+            *drawn,
             MofNCompleteColumn(),
             TextColumn(
-                "loss {task.fields[loss]:.3f}  accuracy {task.fields[accuracy]:.1%}  "
+                "loss {task.fields[loss]:.3f} accuracy {task.fields[accuracy]:.1%} "
                 "{task.fields[speed]:.1f} passages/s{task.fields[best]}"
             ),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(compact=True),
             console=err,
         )
         self._task: Any = None
@@ -103,7 +105,7 @@ class TrainBar:
 
     def step(self, report: StepReport) -> None:
         """Show a step."""
-        best = "" if report.best_accuracy is None else f"  best dev {report.best_accuracy:.1%}"
+        best = "" if report.best_accuracy is None else f" dev {report.best_accuracy:.1%}"
         if self._live:
             shown: dict[str, Any] = {
                 "epoch": report.epoch,

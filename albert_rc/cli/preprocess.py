@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,9 @@ def preprocess(
     from albert_rc.loading import resolve_source
     from albert_rc.tokenizer import load_tokenizer
 
+    # Millions of small strings and lists are made and none dies: looking for garbage among them
+    # takes a fifth of the time.
+    gc.disable()
     papers = read_collection(raw, format_)
     require_good(papers, on_error)
     tokenizer = load_tokenizer(resolve_source(model))
