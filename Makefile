@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 DEMO := build/demo
 SAMPLE := data/sample
 
-.PHONY: demo test test-long lint clean
+.PHONY: demo test lint clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -32,10 +32,7 @@ lint: $(VENV)/ready
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest -n 2 -m "not long"
-
-test-long: $(VENV)/ready
-	$(BIN)/pytest -m long
+	$(BIN)/pytest -n 2
 
 clean:
 	rm -rf $(VENV) build models/demo predictions
