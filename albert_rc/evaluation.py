@@ -11,7 +11,7 @@ from albert_rc.data.baseline import no_reading_answers
 from albert_rc.data.overlap import OverlapIndex
 from albert_rc.data.schema import Passage, letter, letter_index, question_keys
 from albert_rc.errors import DataError
-from albert_rc.files import read_json
+from albert_rc.files import natural_key, read_json
 from albert_rc.metrics import Accuracy, accuracy, by_group
 
 LENGTHS = (150, 250, 350, 500)  # words
@@ -149,7 +149,7 @@ def evaluate(
         no_reading = accuracy([letter(guesses[i]) == gold[i] for i in known], owners)
     groups = {kind: by_group(right, owners, names) for kind, names in kinds.items()}
     groups = {
-        kind: dict(sorted(found.items(), key=lambda item: _order(item[0])))
+        kind: dict(sorted(found.items(), key=lambda item: natural_key(item[0])))
         for kind, found in groups.items()
         if found
     }
@@ -161,9 +161,3 @@ def evaluate(
         no_reading=no_reading,
         unanswered_gold=len(gold) - len(known),
     )
-
-
-def _order(name: str) -> list[tuple[int, int, str]]:
-    from albert_rc.files import natural_key
-
-    return natural_key(name)

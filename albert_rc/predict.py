@@ -121,12 +121,11 @@ def score_lines(store: Store, scored_QK: Tensor) -> list[dict[str, Any]]:
     return lines
 
 
-def write_predictions(
-    answers: Answers, path: Path, lines: list[dict[str, Any]], scores: Path | None
-) -> None:
+def write_predictions(store: Store, scored_QK: Tensor, path: Path, scores: Path | None) -> None:
     """Write answer.json and, if asked for, a JSON line per question: both whole, or neither."""
-    writers = {path: lambda p: p.write_bytes(to_json(answers))}
+    answers = to_json(answers_of(store, scored_QK))
+    writers = {path: lambda p: p.write_bytes(answers)}
     if scores is not None:
-        content = b"".join(to_json(line, indent=False) for line in lines)
-        writers[scores] = lambda p: p.write_bytes(content)
+        lines = b"".join(to_json(line, indent=False) for line in score_lines(store, scored_QK))
+        writers[scores] = lambda p: p.write_bytes(lines)
     write_together(writers)

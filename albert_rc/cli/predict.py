@@ -44,7 +44,7 @@ def predict(
     from albert_rc.devices import choose_precision, keep_freed_memory, processes
     from albert_rc.errors import UsageError
     from albert_rc.loading import load_model
-    from albert_rc.predict import answers_of, score, score_lines, write_predictions
+    from albert_rc.predict import score, write_predictions
 
     if token_budget < 1:
         raise UsageError(f"--token-budget {token_budget} must be at least 1")
@@ -71,8 +71,7 @@ def predict(
                 progress=lambda done: advance(done * group.world),
             )
         if group.is_main:
-            lines = score_lines(store, scored_QK)
-            write_predictions(answers_of(store, scored_QK), out, lines, scores)
+            write_predictions(store, scored_QK, out, scores)
             typer.echo(
                 f"{out}: {store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
             )
