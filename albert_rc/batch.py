@@ -1,7 +1,10 @@
 """Batch: the contract between data and model. Named tensors, nothing else.
 
-Axes: B sequences, L tokens, Q questions (blanks), K options of the question that has most,
-O options of all questions in a row, P pieces of all options in a row, M masked positions.
+Sequences stand one after the other, without padding: a token is computed if it is there.
+
+Axes: T tokens of all sequences in a row, S tokens that the head reads, Q questions (blanks),
+K options of the question that has most, O options of all questions in a row, P pieces of all
+options in a row, M masked positions.
 """
 
 from __future__ import annotations
@@ -17,14 +20,20 @@ from torch import Tensor
 class Batch:
     """What the model needs to answer some questions.
 
-    A cloze question is read at `blank_index_Q` (row * L + position), and its options are given by
-    their pieces. A multiple-choice question has one sequence per option, in the order of
-    `option_slot_O`.
+    A cloze question is read at one token, and its options are given by their pieces. A
+    multiple-choice question has one sequence per option, in the order of `option_slot_O`, read at
+    its [CLS].
     """
 
-    token_BL: Tensor
-    length_B: Tensor
-    """Tokens of each row that are not padding."""
+    token_T: Tensor
+    place_T: Tensor
+    """Place of each token in its sequence, from 0."""
+    lengths: tuple[int, ...]
+    """Tokens of each sequence. Plain numbers, so that the device is never asked."""
+    read_S: Tensor
+    """Tokens (indices into T) whose hidden states the head needs, in order."""
+    reads: tuple[int, ...]
+    """How many of them each sequence has."""
     question_Q: Tensor
     """Index of each question in the store: where its answer goes."""
     answer_Q: Tensor
@@ -33,17 +42,16 @@ class Batch:
     """question * K + option: where each option's logit goes in the Q x K table."""
     num_options: int
     """K."""
-    padded: bool
-    """Whether any row is shorter than L. A plain bool, so that the device is never asked."""
-    segment_BL: Tensor | None = None
+    segment_T: Tensor | None = None
     blank_index_Q: Tensor | None = None
+    """Index into S of each blank."""
     piece_P: Tensor | None = None
     piece_option_P: Tensor | None = None
     """Which option (index into O) each piece belongs to."""
     piece_place_P: Tensor | None = None
     """Place of the piece in its option, from 0."""
     masked_index_M: Tensor | None = None
-    """row * L + position of the words hidden for the auxiliary masked-LM loss."""
+    """Index into S of the words hidden for the auxiliary masked-LM loss."""
     masked_token_M: Tensor | None = None
 
     @property

@@ -95,6 +95,19 @@ def albert_config(size: str, version: int = 2, vocab_size: int = 30000) -> Encod
 
 
 @dataclass(frozen=True, kw_only=True)
+class Compute:
+    """How the encoder computes. None of it changes the mathematics, but for the precision."""
+
+    precision: str = "fp32"
+    """fp32, bf16, fp16, or int8 (prediction only)."""
+    attention: str = "dense"
+    checkpointing: bool = False
+    """Keep only each layer's input for the backward pass, and compute the rest again."""
+    join: int = 1
+    """Applications of a shared matrix whose weight gradients are multiplied as one product."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """How a run is trained. The defaults are the recipe of the ASC20-21 report."""
 
@@ -119,6 +132,8 @@ class TrainConfig:
     """Stop after so many evaluations in a row without a better one."""
     precision: str = "fp32"
     checkpointing: bool = False
+    join: int = 1
+    """See `Compute.join`."""
     mask_rate: float = 0.0
     """Share of the other words that are hidden, and asked for, as well."""
     mask_weight: float = 1.0
@@ -134,6 +149,7 @@ class TrainConfig:
             "--eval-steps": self.eval_steps,
             "--save-steps": self.save_steps,
             "--patience": self.patience,
+            "--join": self.join,
         }
         for flag, value in positive.items():
             if value is not None and value < 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from albert_rc.errors import UsageError
 
-PRECISIONS = ("fp32", "bf16", "fp16")
+PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 
 
 @dataclass(frozen=True)
@@ -99,28 +99,34 @@ def processes(device: str | None = None) -> Iterator[Processes]:
         dist.destroy_process_group()
 
 
-def choose_precision(precision: str | None, device: torch.device) -> str:
-    """The precision to compute in: the one asked for, or bf16 on GPUs that have it, else fp32.
+def has_bf16(device: torch.device) -> bool:
+    """Whether the device multiplies bf16 by instructions of its own, not by emulation."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    # A private interface, so what it lacks counts as no.
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
+    return any(bool(getattr(torch.cpu, check, bool)()) for check in checks)
+
+
+def choose_precision(precision: str | None, device: torch.device, learning: bool = False) -> str:
+    """The precision to compute in: the one asked for, or bf16 where the device has it, else fp32.
+
+    Args:
+        precision: asked for, or None.
+        device: where to compute.
+        learning: for training, which int8 is too coarse for.
 
     Raises:
-        UsageError: unknown, or fp16 on a CPU.
+        UsageError: unknown, or not to be had here.
     """
     if precision is None:
-        has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        return "bf16" if has_bf16 else "fp32"
-    if precision not in PRECISIONS:
-        raise UsageError(f"--precision {precision}: choose from {', '.join(PRECISIONS)}")
+        return "bf16" if has_bf16(device) else "fp32"
+    known = tuple(p for p in PRECISIONS if not learning or p != "int8")
+    if precision not in known:
+        raise UsageError(f"--precision {precision}: choose from {', '.join(known)}")
     if precision == "fp16" and device.type == "cpu":
         raise UsageError("--precision fp16 needs a GPU; use bf16 or fp32 here")
     return precision
-
-
-def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Run matrix products in a lower precision; weights stay in fp32."""
-    if precision == "fp32":
-        return nullcontext()
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float16
-    return torch.autocast(device.type, dtype=dtype)
 
 
 def keep_freed_memory() -> None:

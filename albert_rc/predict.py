@@ -12,7 +12,7 @@ from torch import Tensor
 from albert_rc.data.batches import Collator, batches_by_length
 from albert_rc.data.schema import letter
 from albert_rc.data.shards import Store
-from albert_rc.devices import Processes, autocast
+from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
 from albert_rc.files import to_json, write_together
 from albert_rc.model.heads import ReadingModel
@@ -30,19 +30,17 @@ def score(
     store: Store,
     processes: Processes,
     *,
-    precision: str = "fp32",
     token_budget: int = TOKEN_BUDGET,
     progress: Callable[[int], None] | None = None,
 ) -> Tensor:
     """Log-probabilities of every option of every question of a store.
 
     Args:
-        model: on the processes' device.
+        model: on the processes' device; `model.encoder.compute` says in which precision.
         tokenizer: its vocabulary.
         store: what to answer; each rank takes its share of the batches.
         processes: who works along.
-        precision: fp32, bf16 or fp16.
-        token_budget: tokens of a batch, padding included.
+        token_budget: tokens of a batch.
         progress: told the number of questions answered, batch by batch.
 
     Returns:
@@ -62,7 +60,7 @@ def score(
     collate = Collator(store, tokenizer)
     was_training = model.training
     model.eval()
-    with torch.inference_mode(), autocast(processes.device, precision):
+    with torch.inference_mode(), model.encoder.unchanged():
         for items in batches[processes.rank :: processes.world]:
             batch = collate(items)
             output = model(batch.to(processes.device))

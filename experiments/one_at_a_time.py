@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from albert_rc.config import TrainConfig
+from albert_rc.config import Compute, TrainConfig
 from albert_rc.data import encode, shards
 from albert_rc.data.readers import find_splits, read_split
 from albert_rc.data.schema import PaperSet
@@ -116,6 +116,7 @@ def main() -> None:
     with processes("cpu") as group:
         for name, (encoding, option_score) in ENCODINGS.items():
             loaded = load_model(arguments.model, "cloze", option_score=option_score)
+            loaded.model.encoder.compute = Compute(precision="bf16")
             store = encoding(dev, loaded.tokenizer)
             row: dict[str, object] = {"change": name}
             for stage in ("predict", "retrain"):
@@ -133,7 +134,7 @@ def main() -> None:
                             Path(folder),
                             group,
                         ).run()
-                scored = score(loaded.model, loaded.tokenizer, store, group, precision="bf16")
+                scored = score(loaded.model, loaded.tokenizer, store, group)
                 chosen = [str(i) for i in scored.argmax(-1).tolist()]
                 right = [a == g for a, g in zip(chosen, gold, strict=True)]
                 found = accuracy(right, owners)

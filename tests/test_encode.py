@@ -97,8 +97,8 @@ def test_blanks_of_a_long_passage_keep_their_order(tokenizer):
     collate = Collator(store, tokenizer)
     for items in batches_by_length(store.lengths, 200, 8):
         batch = collate(items)
-        flat = batch.token_BL.flatten()
-        blanks = batch.blank_index_Q.tolist()
+        flat = batch.token_T
+        blanks = batch.read_S[batch.blank_index_Q].tolist()
         for question, blank in zip(batch.question_Q.tolist(), blanks, strict=True):
             start = blank
             while flat[start - 1] not in (tokenizer.mask_id, tokenizer.cls_id):
@@ -140,18 +140,21 @@ def test_pairs_are_whole_and_see_the_same_passage(tokenizer):
     (question,) = passage.questions
     store = make_store(PaperSet("dev", "choice", "race", [passage]), tokenizer, 48)
     batch = Collator(store, tokenizer)([0])
-    assert batch.token_BL.shape == (3, 48)
+    assert len(batch.lengths) == 3
+    assert max(batch.lengths) == 48
     kept = int(store.tensors["kept"][0])
-    first = batch.token_BL[0, 1 : 1 + kept]
+    rows = torch.split(batch.token_T, batch.lengths)
+    segment_rows = torch.split(batch.segment_T, batch.lengths)
+    places = torch.split(batch.place_T, batch.lengths)
+    assert batch.token_T[batch.read_S].tolist() == [tokenizer.cls_id] * 3
     for row, option in enumerate(question.options):
-        ids = batch.token_BL[row, : batch.length_B[row]].tolist()
+        ids = rows[row].tolist()
         tail = tokenizer.encode([f"Who is he? {option}"])[0]
         assert ids[0] == tokenizer.cls_id
-        assert torch.equal(batch.token_BL[row, 1 : 1 + kept], first)
+        assert torch.equal(rows[row][1 : 1 + kept], rows[0][1 : 1 + kept])
         assert ids[1 + kept :] == [tokenizer.sep_id, *tail, tokenizer.sep_id]
-        segments = batch.segment_BL[row, : batch.length_B[row]].tolist()
-        assert segments == [0] * (kept + 2) + [1] * (len(tail) + 1)
-        assert batch.segment_BL[row, batch.length_B[row] :].sum() == 0
+        assert places[row].tolist() == list(range(len(ids)))
+        assert segment_rows[row].tolist() == [0] * (kept + 2) + [1] * (len(tail) + 1)
     assert store.meta["num_cut"] == 1
     assert store.meta["tokens_cut"] == len(tokenizer.encode([passage.text])[0]) - kept
 
@@ -234,14 +237,15 @@ def test_hidden_words_are_whole_and_a_pure_function(tokenizer, stores):
     collate = Collator(store, tokenizer, WordHider(tokenizer, 0.3, seed=1))
     plain = Collator(store, tokenizer)([0, 3, 5])
     batch, again = collate([0, 3, 5], epoch=2), collate([0, 3, 5], epoch=2)
-    assert torch.equal(batch.token_BL, again.token_BL)
-    assert not torch.equal(batch.token_BL, collate([0, 3, 5], epoch=3).token_BL)
-    alone = collate([3], epoch=2).token_BL[0]
-    assert torch.equal(batch.token_BL[1, : len(alone)], alone)  # no matter who else is there
+    assert torch.equal(batch.token_T, again.token_T)
+    assert not torch.equal(batch.token_T, collate([0, 3, 5], epoch=3).token_T)
+    alone = collate([3], epoch=2).token_T
+    assert torch.equal(torch.split(batch.token_T, batch.lengths)[1], alone)  # whoever else is there
     hidden = batch.masked_index_M[batch.masked_index_M[:, None].ne(batch.blank_index_Q).all(1)]
-    assert (batch.token_BL.flatten()[hidden] == tokenizer.mask_id).all()
-    words = plain.token_BL.flatten()
-    share_hidden = len(hidden) / int(plain.length_B.sum())
+    hidden = batch.read_S[hidden]
+    assert (batch.token_T[hidden] == tokenizer.mask_id).all()
+    words = plain.token_T
+    share_hidden = len(hidden) / len(words)
     assert 0.2 < share_hidden < 0.4
     for index in hidden.tolist():
         follower = tokenizer.pieces([int(words[index + 1])])[0]

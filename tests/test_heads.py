@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from albert_rc.config import EncoderConfig, albert_config
+from albert_rc.config import Compute, EncoderConfig, albert_config
 from albert_rc.data.batches import Collator
 from albert_rc.data.masking import WordHider
 from albert_rc.errors import UsageError
@@ -28,11 +28,9 @@ def test_option_logits_are_those_of_the_whole_vocabulary(stores, tokenizer, scor
     model = model_for("cloze", score)
     batch = Collator(store, tokenizer)([6, 19, 0])  # 3, 5 and 4 options a blank
     output = model(batch)
-    hidden = model.encoder(batch.token_BL, batch.length_B)
+    hidden = model.encoder(batch.token_T, batch.place_T, batch.lengths)[batch.read_S]
     word = model.encoder.embeddings.word.weight
-    every = (
-        model.head.transform(hidden.flatten(0, 1)[batch.blank_index_Q]) @ word.T + model.head.bias
-    )
+    every = model.head.transform(hidden[batch.blank_index_Q]) @ word.T + model.head.bias
     offset = store.tensors["option_offset"]
     for place, question in enumerate(batch.question_Q.tolist()):
         options = range(offset[question], offset[question + 1])
@@ -82,7 +80,7 @@ def test_questions_without_an_answer_cost_nothing(stores, tokenizer, name):
 
 
 @pytest.mark.parametrize("task", ["cloze", "choice"])
-def test_padding_changes_nothing(stores, tokenizer, task):
+def test_neighbours_in_a_batch_change_nothing(stores, tokenizer, task):
     store = stores["cloze" if task == "cloze" else "race", "train"]
     collate, model = Collator(store, tokenizer), model_for(task)
     order = store.lengths.argsort()
@@ -101,7 +99,7 @@ def test_checkpointing_changes_memory_not_gradients(stores, tokenizer):
     gradients = []
     for checkpointing in (False, True):
         model = model_for("cloze").train()
-        model.encoder.checkpointing = checkpointing
+        model.encoder.compute = Compute(checkpointing=checkpointing)
         model(batch).loss_sum.backward()
         gradients.append([p.grad for p in model.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
@@ -111,12 +109,12 @@ def test_the_masked_loss_is_adjusted_by_frequency(stores, tokenizer):
     store = stores["cloze", "train"]
     model = model_for("cloze")
     batch = Collator(store, tokenizer, WordHider(tokenizer, 0.2, 0))([0])
-    hidden = model.encoder(batch.token_BL)
+    hidden = model.encoder(batch.token_T, batch.place_T, batch.lengths)[batch.read_S]
     word = model.encoder.embeddings.word.weight
     counts = torch.bincount(store.tensors["token"].long(), minlength=1600)
     model.head.set_prior(counts)
     found = model.head.masked_loss(hidden, batch, word)
-    logits = model.head.transform(hidden[0, batch.masked_index_M]) @ word.T + model.head.bias
+    logits = model.head.transform(hidden[batch.masked_index_M]) @ word.T + model.head.bias
     logits = logits + ((counts + 0.1) / (counts + 0.1).sum()).log()
     expected = torch.nn.functional.cross_entropy(logits, batch.masked_token_M, reduction="sum")
     torch.testing.assert_close(found, expected)
@@ -140,4 +138,4 @@ def test_shapes_are_checked_by_flag():
 def test_too_long_a_sequence_is_refused():
     model = model_for("cloze")
     with pytest.raises(UsageError, match="600 tokens in a sequence, but the model takes 512"):
-        model.encoder(torch.zeros(1, 600, dtype=torch.long))
+        model.encoder(torch.zeros(600).long(), torch.arange(600), (600,))

@@ -19,11 +19,10 @@ def test_heads_begin_by_looking_at_their_neighbours(shape):
     encoder = Encoder(config)
     initialise(encoder, config.init_range)
     start_with_neighbours(encoder)
-    x_BLD = encoder.projection(encoder.embeddings(torch.randint(0, 500, (1, 300)), None))
+    token_T = torch.randint(0, 500, (300,))
+    x_TD = encoder.projection(encoder.embeddings(token_T, torch.arange(300), None))
     layer = encoder.layers[0]
-    q, k = (
-        f(x_BLD)[0].unflatten(-1, (heads, -1)).transpose(0, 1) for f in (layer.query, layer.key)
-    )
+    q, k = (f(x_TD).unflatten(-1, (heads, -1)).transpose(0, 1) for f in (layer.query, layer.key))
     weights = (q @ k.transpose(1, 2) / (hidden // heads) ** 0.5).softmax(-1)
     place = torch.arange(10, 290)
     for head in range(heads):

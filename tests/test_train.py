@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from albert_rc.config import TrainConfig
 from albert_rc.data.readers import read_split
 from albert_rc.data.shards import make_store
-from albert_rc.devices import Processes, choose_precision
+from albert_rc.devices import Processes, choose_precision, has_bf16
 from albert_rc.errors import Interrupted, UsageError
 from albert_rc.loading import load_model
 from albert_rc.train.loop import Trainer
@@ -261,7 +261,7 @@ def test_settings_name_their_flag(change, said):
 
 def test_precisions_are_checked():
     cpu = torch.device("cpu")
-    assert choose_precision(None, cpu) == "fp32"
+    assert choose_precision(None, cpu) == ("bf16" if has_bf16(cpu) else "fp32")
     with pytest.raises(UsageError, match="needs a GPU"):
         choose_precision("fp16", cpu)
     with pytest.raises(UsageError, match="choose from fp32, bf16, fp16"):
@@ -307,7 +307,7 @@ def test_two_processes_reach_the_weights_of_one(sample, stores, tmp_path, cli):
         stores["cloze", split].save(data / f"{split}.pt")
     options = ["--data", data, "--model", sample / "vocabulary", "--scratch", "tiny",
                "--max-steps", 8, "--batch-size", 5, "--learning-rate", 1e-3, "--mask-rate", 0.1,
-               "--device", "cpu"]  # fmt: skip
+               "--device", "cpu", "--precision", "fp32"]  # fmt: skip
     done = cli("train", *options, "--out", tmp_path / "one")
     assert done.returncode == 0, done.stderr
     torchrun(2, "train", *options, "--out", tmp_path / "two")

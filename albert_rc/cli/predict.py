@@ -34,12 +34,14 @@ def predict(
         int | None, typer.Option(help="Window for raw papers; the model's longest by default.")
     ] = None,
     precision: Annotated[
-        str | None, typer.Option(help="fp32, bf16 or fp16; bf16 on GPUs that have it.")
+        str | None,
+        typer.Option(help="fp32, bf16, fp16 or int8; bf16 where the hardware has it."),
     ] = None,
     token_budget: Annotated[int, typer.Option(help="Tokens of a batch.")] = 4096,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
 ) -> None:
     """Answer every question, in the papers' natural order, or refuse: never a part of them."""
+    from albert_rc.config import Compute
     from albert_rc.data.shards import load_store
     from albert_rc.devices import choose_precision, keep_freed_memory, processes
     from albert_rc.errors import UsageError
@@ -59,14 +61,13 @@ def predict(
             if loaded.report.new:
                 say("warning: an untrained head guesses; fine-tune it with `albert-rc train` first")
         loaded.model.to(group.device)
-        chosen = choose_precision(precision, group.device)
+        loaded.model.encoder.compute = Compute(precision=choose_precision(precision, group.device))
         with bar("answering", store.num_questions, group.is_main) as advance:
             scored_QK = score(
                 loaded.model,
                 loaded.tokenizer,
                 store,
                 group,
-                precision=chosen,
                 token_budget=token_budget,
                 progress=lambda done: advance(done * group.world),
             )

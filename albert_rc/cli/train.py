@@ -48,7 +48,7 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of weights, data order and dropout.")] = 0,
     precision: Annotated[
-        str | None, typer.Option(help="fp32, bf16 or fp16; bf16 on GPUs that have it.")
+        str | None, typer.Option(help="fp32, bf16 or fp16; bf16 where the hardware has it.")
     ] = None,
     attention: Annotated[str, typer.Option(help="Attention backend: dense.")] = "dense",
     max_length: Annotated[
@@ -100,7 +100,7 @@ def train(
             eval_steps=eval_steps,
             save_steps=save_steps,
             patience=patience,
-            precision=choose_precision(precision, group.device),
+            precision=choose_precision(precision, group.device, learning=True),
             checkpointing=checkpointing,
             mask_rate=mask_rate,
             mask_weight=mask_weight,

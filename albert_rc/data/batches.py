@@ -1,6 +1,7 @@
-"""Batches from a store: their order, their length buckets, and the padding of one batch."""
+"""Batches from a store: their order, their length buckets, and how one is laid out."""
 
-# B sequences, L tokens, Q questions, K options of one, O options of all, P pieces of all options
+# B sequences, T tokens of all of them in a row, S tokens that are read, Q questions,
+# K options of one, O options of all, P pieces of all options, M masked positions
 
 from __future__ import annotations
 
@@ -121,45 +122,50 @@ class Collator:
         tensors = self.store.tensors
         start_B = tensors["token_offset"][item_B]
         length_B = tensors["token_offset"][item_B + 1] - start_B
-        source, row, column = ragged(start_B, length_B)
-        width = int(length_B.max())
-        token_BL = torch.full((len(item_B), width), self.tokenizer.pad_id)
-        token_BL[row, column] = tensors["token"][source].long()
+        source, _, place_T = ragged(start_B, length_B)
+        lengths = tuple(length_B.tolist())
+        token_T = tensors["token"][source].long()
 
         blank_start_B = tensors["blank_offset"][item_B]
         blank_count_B = tensors["blank_offset"][item_B + 1] - blank_start_B
         question_Q, row_Q, _ = ragged(blank_start_B, blank_count_B)
-        blank_index_Q = row_Q * width + tensors["blank_position"][question_Q].long()
+        first_B = length_B.long().cumsum(0) - length_B
+        asked_X = first_B[row_Q] + tensors["blank_position"][question_Q].long()
 
         option_O, slot_O, num_options = self._options(question_Q)
         piece_start_O = tensors["piece_offset"][option_O]
         piece_count_O = tensors["piece_offset"][option_O + 1] - piece_start_O
         piece, piece_option_P, piece_place_P = ragged(piece_start_O, piece_count_O)
 
-        masked_index = masked_token = None
+        masked_token = None
         if self.hider is not None:
-            token_BL, masked_index, masked_token = self.hider(token_BL, item_B, epoch)
+            token_T, masked_index, masked_token = self.hider(token_T, item_B, lengths, epoch)
             # The blanks are hidden words too, where their answer is one piece.
             answer_Q = tensors["answer"][question_Q].long()
             option_Q = tensors["option_offset"][question_Q].long() + answer_Q.clamp(min=0)
             first_Q = tensors["piece_offset"][option_Q]
             single_Q = (answer_Q >= 0) & (tensors["piece_offset"][option_Q + 1] - first_Q == 1)
-            masked_index = torch.cat([masked_index, blank_index_Q[single_Q]])
+            asked_X = torch.cat([asked_X, masked_index, asked_X[single_Q]])
             answer_token = tensors["piece"][first_Q[single_Q].long()].long()
             masked_token = torch.cat([masked_token, answer_token])
+        read_S, place_X = asked_X.unique(return_inverse=True)
+        row_S = torch.bucketize(read_S, first_B, right=True) - 1
+        num_blanks = len(question_Q)
         return Batch(
-            token_BL=token_BL,
-            length_B=length_B.long(),
+            token_T=token_T,
+            place_T=place_T,
+            lengths=lengths,
+            read_S=read_S,
+            reads=tuple(row_S.bincount(minlength=len(lengths)).tolist()),
             question_Q=question_Q,
             answer_Q=tensors["answer"][question_Q].long(),
             option_slot_O=slot_O,
             num_options=num_options,
-            padded=bool((length_B < width).any()),
-            blank_index_Q=blank_index_Q,
+            blank_index_Q=place_X[:num_blanks],
             piece_P=tensors["piece"][piece].long(),
             piece_option_P=piece_option_P,
             piece_place_P=piece_place_P,
-            masked_index_M=masked_index,
+            masked_index_M=None if masked_token is None else place_X[num_blanks:],
             masked_token_M=masked_token,
         )
 
@@ -174,27 +180,24 @@ class Collator:
         # [CLS] passage [SEP] tail [SEP]; RoBERTa sets two separators in the middle.
         middle = special.separators_in_pair
         length_O = kept_O + tail_O + 2 + middle
-        width = int(length_O.max())
-        rows = torch.arange(len(option_O))
-        token_BL = torch.full((len(option_O), width), special.pad_id)
-        token_BL[:, 0] = special.cls_id
+        first_O = length_O.cumsum(0) - length_O
+        token_T = torch.full((int(length_O.sum()),), special.sep_id)
+        token_T[first_O] = special.cls_id
         source, row, column = ragged(tensors["token_offset"][passage_Q[owner_O]], kept_O)
-        token_BL[row, column + 1] = tensors["token"][source].long()
-        for extra in range(middle):
-            token_BL[rows, kept_O + 1 + extra] = special.sep_id
+        token_T[first_O[row] + 1 + column] = tensors["token"][source].long()
         second_O = kept_O + 1 + middle
         source, row, column = ragged(tail_start_O, tail_O)
-        token_BL[row, column + second_O[row]] = tensors["piece"][source].long()
-        token_BL[rows, length_O - 1] = special.sep_id
-        place_L = torch.arange(width)
-        in_second = (place_L >= second_O[:, None]) & (place_L < length_O[:, None])
+        token_T[first_O[row] + second_O[row] + column] = tensors["piece"][source].long()
+        _, row_T, place_T = ragged(first_O, length_O)
         return Batch(
-            token_BL=token_BL,
-            length_B=length_O,
+            token_T=token_T,
+            place_T=place_T,
+            lengths=tuple(length_O.tolist()),
+            read_S=first_O,
+            reads=(1,) * len(option_O),
             question_Q=question_Q,
             answer_Q=tensors["answer"][question_Q].long(),
             option_slot_O=slot_O,
             num_options=num_options,
-            padded=bool((length_O < width).any()),
-            segment_BL=in_second.long(),
+            segment_T=(place_T >= second_O[row_T]).long(),
         )

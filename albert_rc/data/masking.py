@@ -4,9 +4,11 @@ A cloze paper asks about one word in seventeen. Hiding some of the others and as
 multiplies what a small model learns from the same papers.
 """
 
-# B sequences, L tokens, M masked positions
+# B sequences, T tokens of all of them in a row, M masked positions
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -38,28 +40,32 @@ class WordHider:
         )
 
     def __call__(
-        self, token_BL: Tensor, item_B: Tensor, epoch: int
+        self, token_T: Tensor, item_B: Tensor, lengths: Sequence[int], epoch: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Hide words in a batch of these items of the store.
 
+        Args:
+            token_T: ids of all items in a row.
+            item_B: which items they are.
+            lengths: tokens of each.
+            epoch: chooses other words each time.
+
         Returns:
-            the ids with [MASK] for hidden pieces, [B, L]; where they are (row * L + position),
-            [M]; and what they were, [M].
+            the ids with [MASK] for hidden pieces, [T]; where they are, [M]; and what they were,
+            [M].
         """
-        length = token_BL.shape[1]
-        chance_BL = torch.empty(token_BL.shape)
-        for row, item in enumerate(item_B.tolist()):
+        chances = []
+        for item, length in zip(item_B.tolist(), lengths, strict=True):
             generator = torch.Generator().manual_seed(mix(self.seed, epoch, item))
-            chance_BL[row] = torch.rand(length, generator=generator)
-        begins_BL = self.begins_V[token_BL]
-        special_BL = torch.isin(token_BL, self.special)
-        begins_BL = begins_BL | special_BL
-        # Every piece of a word takes the chance drawn for its first piece.
-        first_BL = torch.where(begins_BL, torch.arange(length), 0).cummax(1).values
-        hidden_BL = (chance_BL.gather(1, first_BL) < self.rate) & ~special_BL
-        index_M = hidden_BL.flatten().nonzero()[:, 0]
-        target_M = token_BL.flatten()[index_M]
-        return token_BL.masked_fill(hidden_BL, self.mask_id), index_M, target_M
+            chances.append(torch.rand(length, generator=generator))
+        special_T = torch.isin(token_T, self.special)
+        begins_T = self.begins_V[token_T] | special_T
+        # Every piece of a word takes the chance drawn for its first piece; each sequence begins
+        # with a special token, so no word reaches over its edge.
+        first_T = torch.where(begins_T, torch.arange(len(token_T)), 0).cummax(0).values
+        hidden_T = (torch.cat(chances)[first_T] < self.rate) & ~special_T
+        index_M = hidden_T.nonzero()[:, 0]
+        return token_T.masked_fill(hidden_T, self.mask_id), index_M, token_T[index_M]
 
 
 def _begins_word(piece: str, marks_rest: bool) -> bool:

@@ -5,11 +5,14 @@ differ in two settings: whether words are embedded in E < H dimensions and proje
 groups of parameters the layers draw on.
 """
 
-# B sequences, L tokens, E embedding size, D hidden size, N heads, H head size, F ffn size
+# T tokens of all sequences in a row, S those of them that a layer's result is wanted for,
+# E embedding size, D hidden size, N heads, H head size, F ffn size
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -17,9 +20,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from albert_rc.config import EncoderConfig
+from albert_rc.config import Compute, EncoderConfig
 from albert_rc.errors import CheckpointError, UsageError
-from albert_rc.model.attention import ATTENTION
+from albert_rc.model.attention import ATTENTION, Layout
+from albert_rc.model.products import DTYPES, Gradients, Prepared, linear
 
 # gelu_new is Hugging Face's name for the tanh form written out; torch has it fused.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -43,7 +47,7 @@ def activation(name: str) -> Callable[[Tensor], Tensor]:
 
 
 class Embeddings(nn.Module):
-    """Sum of word, position and segment embeddings, normalised: [B, L] to [B, L, E]."""
+    """Sum of word, position and segment embeddings, normalised: [T] to [T, E], in fp32."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -55,20 +59,31 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.position_offset = config.position_offset
 
-    def forward(self, token_BL: Tensor, segment_BL: Tensor | None) -> Tensor:
-        first = self.position_offset
-        embedded_BLE = self.word(token_BL)
-        embedded_BLE = embedded_BLE + self.position.weight[first : first + token_BL.shape[1]]
-        if segment_BL is None or self.segment.num_embeddings == 1:
-            embedded_BLE = embedded_BLE + self.segment.weight[0]
+    def forward(self, token_T: Tensor, place_T: Tensor, segment_T: Tensor | None) -> Tensor:
+        embedded_TE = self.word(token_T) + self.position(place_T + self.position_offset)
+        if segment_T is None or self.segment.num_embeddings == 1:
+            embedded_TE = embedded_TE + self.segment.weight[0]
         else:
-            embedded_BLE = embedded_BLE + self.segment(segment_BL)
-        dropped: Tensor = self.dropout(self.norm(embedded_BLE))
+            embedded_TE = embedded_TE + self.segment(segment_T)
+        dropped: Tensor = self.dropout(self.norm(embedded_TE))
         return dropped
 
 
+@dataclass
+class Pass:
+    """What the layers of one forward pass have in common."""
+
+    compute: Compute
+    layout: Layout
+    gradients: Gradients | None
+    """None in prediction."""
+    read_S: Tensor | None = None
+    """Where the last layer's result is wanted; None for everywhere."""
+    read_layout: Layout | None = None
+
+
 class Layer(nn.Module):
-    """Self-attention and feed-forward, each with its residual and norm: [B, L, D] to the same."""
+    """Self-attention and feed-forward, each with its residual and norm: [T, D] to the same."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -84,21 +99,65 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.attention_dropout = config.attention_dropout
         self.num_heads = config.num_heads
-        self.attend = ATTENTION["dense"]
+        self.activation_name = config.activation
         self.activation = activation(config.activation)
 
-    def forward(self, x_BLD: Tensor, keep_B11L: Tensor | None) -> Tensor:
+    def prepare(self, compute: Compute, learning: bool) -> dict[str, Prepared]:
+        """The matrices, each in the form that its products need."""
+        maps = {
+            "query": [self.query],
+            "key_value": [self.key, self.value],
+            "output": [self.output],
+            "up": [self.up],
+            "down": [self.down],
+        }
+        return {
+            name: Prepared(linears, compute.precision, learning) for name, linears in maps.items()
+        }
+
+    def forward(
+        self, x_TD: Tensor, prepared: dict[str, Prepared], shared: Pass, first: bool, last: bool
+    ) -> Tensor:
+        """Apply the layer.
+
+        Args:
+            x_TD: hidden states.
+            prepared: this layer's matrices.
+            shared: what goes for all layers.
+            first: this is the first application of these parameters.
+            last: this is the last layer of all, whose result is wanted at `shared.read_S` only.
+
+        Returns:
+            [T, D], or [S, D].
+        """
+        gradients = shared.gradients
         heads = (self.num_heads, -1)
-        q_BNLH = self.query(x_BLD).unflatten(-1, heads).transpose(1, 2)
-        k_BNLH = self.key(x_BLD).unflatten(-1, heads).transpose(1, 2)
-        v_BNLH = self.value(x_BLD).unflatten(-1, heads).transpose(1, 2)
+        layout, asked_SD = shared.layout, x_TD
+        if last and shared.read_S is not None and shared.read_layout is not None:
+            layout, asked_SD = shared.read_layout, x_TD[shared.read_S]
+        q_SNH = linear(asked_SD, prepared["query"], gradients, first).unflatten(-1, heads)
+        kv_TD = linear(x_TD, prepared["key_value"], gradients, first)
+        kv_T2NH = kv_TD.unflatten(-1, (2, *heads))
         dropout = self.attention_dropout if self.training else 0.0
-        mixed_BNLH = self.attend(q_BNLH, k_BNLH, v_BNLH, keep_B11L, dropout)
-        mixed_BLD = self.output(mixed_BNLH.transpose(1, 2).flatten(2))
-        x_BLD = self.attention_norm(x_BLD + self.dropout(mixed_BLD))
-        wide_BLF = self.activation(self.up(x_BLD))
-        out_BLD: Tensor = self.norm(x_BLD + self.dropout(self.down(wide_BLF)))
-        return out_BLD
+        attend = ATTENTION[shared.compute.attention]
+        mixed_SD = attend(q_SNH, kv_T2NH, layout, dropout).flatten(1)
+        mixed_SD = linear(mixed_SD, prepared["output"], gradients, first)
+        x_SD = _normed(asked_SD + self.dropout(mixed_SD), self.attention_norm)
+        if gradients is None and prepared["up"].fuses(self.activation_name):
+            wide_SF = prepared["up"].product(x_SD, self.activation_name)
+            out_SD = prepared["down"].product(wide_SF)
+        else:
+            wide_SF = linear(x_SD, prepared["up"], gradients, first)
+            out_SD = linear(wide_SF, prepared["down"], gradients, first, self.activation)
+        return _normed(x_SD + self.dropout(out_SD), self.norm)
+
+
+def _normed(x_TD: Tensor, norm: nn.LayerNorm) -> Tensor:
+    weight: Tensor = norm.weight
+    bias: Tensor = norm.bias
+    if x_TD.device.type != "cpu":  # whose kernel takes parameters of another precision
+        weight, bias = weight.to(x_TD.dtype), bias.to(x_TD.dtype)
+    return F.layer_norm(x_TD, norm.normalized_shape, weight, bias, norm.eps)
 
 
 class Encoder(nn.Module):
@@ -108,13 +167,13 @@ class Encoder(nn.Module):
         config: its shape.
 
     Attributes:
-        checkpointing: keep only each layer's input for the backward pass and compute the rest
-            again: about a third more time, a fraction of the memory.
+        compute: precision, attention, and what is kept for the backward pass.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
+        self.compute = Compute()
         self.embeddings = Embeddings(config)
         # ALBERT projects even where E equals D; BERT has no such matrix.
         self.projection: nn.Linear | None = None
@@ -123,7 +182,31 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(
             Layer(config) for _ in range(config.num_groups * config.inner_layers)
         )
-        self.checkpointing = False
+
+        self._unchanged = False
+        self._kept: tuple[object, list[dict[str, Prepared]]] | None = None
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Promise that the weights stay as they are inside: they are prepared once for all.
+
+        Optimisers write past every version counter, so nothing here could notice by itself.
+        """
+        self._unchanged = True
+        try:
+            yield
+        finally:
+            self._unchanged, self._kept = False, None
+
+    def _matrices(self, learning: bool) -> list[dict[str, Prepared]]:
+        key = (self.compute.precision, learning)
+        if self._kept is not None and self._kept[0] == key:
+            return self._kept[1]
+        layers = [layer for layer in self.layers if isinstance(layer, Layer)]
+        prepared = [layer.prepare(self.compute, learning) for layer in layers]
+        if self._unchanged:
+            self._kept = key, prepared
+        return prepared
 
     def schedule(self) -> list[int]:
         """Which parameters each application uses, in order (`layer index -> index in layers`)."""
@@ -136,42 +219,59 @@ class Encoder(nn.Module):
         ]
 
     def forward(
-        self, token_BL: Tensor, length_B: Tensor | None = None, segment_BL: Tensor | None = None
+        self,
+        token_T: Tensor,
+        place_T: Tensor,
+        lengths: tuple[int, ...],
+        segment_T: Tensor | None = None,
+        read_S: Tensor | None = None,
+        reads: tuple[int, ...] = (),
     ) -> Tensor:
-        """Encode a batch.
+        """Encode sequences that stand one after the other.
 
         Args:
-            token_BL: ids.
-            length_B: tokens of each row that are not padding; None where no row is padded.
-            segment_BL: 0 or 1 for the first and second part of a pair; None for all 0.
+            token_T: ids.
+            place_T: place of each token in its sequence, from 0.
+            lengths: tokens of each sequence.
+            segment_T: 0 or 1 for the first and second part of a pair; None for all 0.
+            read_S: the tokens whose hidden states are wanted, sequence by sequence; None for all.
+            reads: how many of them each sequence has.
 
         Returns:
-            Hidden states, [B, L, D].
+            Hidden states in the precision of the computation, [S, D] (or [T, D]).
 
         Raises:
             UsageError: longer than the position table.
         """
-        length = token_BL.shape[1]
-        if length > self.config.max_length:
+        if max(lengths) > self.config.max_length:
             raise UsageError(
-                f"{length} tokens in a sequence, but the model takes {self.config.max_length}; "
-                f"preprocess with --max-length {self.config.max_length}"
+                f"{max(lengths)} tokens in a sequence, but the model takes "
+                f"{self.config.max_length}; preprocess with --max-length {self.config.max_length}"
             )
-        keep_B11L = None
-        if length_B is not None:
-            place_L = torch.arange(length, device=token_BL.device)
-            keep_B11L = (place_L < length_B[:, None])[:, None, None, :]
-        x_BLD = self.embeddings(token_BL, segment_BL)
+        compute, learning = self.compute, torch.is_grad_enabled()
+        prepared = self._matrices(learning)
+        shared = Pass(
+            compute=compute,
+            layout=Layout(lengths, lengths),
+            gradients=Gradients(compute.join) if learning else None,
+            read_S=read_S,
+            read_layout=None if read_S is None else Layout(reads, lengths),
+        )
+        x_TD: Tensor = self.embeddings(token_T, place_T, segment_T)
         if self.projection is not None:
-            x_BLD = self.projection(x_BLD)
-        for index in self.schedule():
-            layer = self.layers[index]
-            if self.checkpointing and self.training:
-                x_BLD = checkpoint(layer, x_BLD, keep_B11L, use_reentrant=False)
+            x_TD = self.projection(x_TD)
+        x_TD = x_TD.to(DTYPES[compute.precision])
+        schedule = self.schedule()
+        seen: set[int] = set()
+        for step, index in enumerate(schedule):
+            layer, last = self.layers[index], step == len(schedule) - 1
+            given = (x_TD, prepared[index], shared, index not in seen, last)
+            seen.add(index)
+            if compute.checkpointing and learning:
+                x_TD = checkpoint(layer, *given, use_reentrant=False)
             else:
-                x_BLD = layer(x_BLD, keep_B11L)
-        hidden_BLD: Tensor = x_BLD
-        return hidden_BLD
+                x_TD = layer(*given)
+        return x_TD
 
 
 def initialise(module: nn.Module, std: float) -> None:

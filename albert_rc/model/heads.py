@@ -4,7 +4,7 @@ The cloze head is the masked-LM head, read at the blanks only and against the pi
 options only; the choice head is a pooled [CLS] and one linear unit.
 """
 
-# B sequences, L tokens, D hidden, E embedding, Q questions, K options of one, O options of all,
+# S tokens that are read, D hidden, E embedding, Q questions, K options of one, O options of all,
 # P pieces of all options, M masked positions, V vocabulary
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ class ClozeHead(nn.Module):
         moved: Tensor = self.norm(self.activation(self.dense(hidden_XD)))
         return moved
 
-    def option_logits(self, hidden_BLD: Tensor, batch: Batch, word_VE: Tensor) -> Tensor:
+    def option_logits(self, hidden_SD: Tensor, batch: Batch, word_VE: Tensor) -> Tensor:
         """A logit per option, [O]."""
         assert batch.blank_index_Q is not None
         assert batch.piece_P is not None
         assert batch.piece_option_P is not None
-        blank_QE = self.transform(hidden_BLD.flatten(0, 1)[batch.blank_index_Q])
+        blank_QE = self.transform(hidden_SD[batch.blank_index_Q])
         question_O = batch.option_slot_O // batch.num_options
         question_P = question_O[batch.piece_option_P]
         vector_PE = F.embedding(batch.piece_P, word_VE)
@@ -104,7 +104,7 @@ class ClozeHead(nn.Module):
         smoothed_V = count_V.float() + 0.1
         self.log_prior_V = (smoothed_V / smoothed_V.sum()).log().to(self.bias.device)
 
-    def masked_loss(self, hidden_BLD: Tensor, batch: Batch, word_VE: Tensor) -> Tensor:
+    def masked_loss(self, hidden_SD: Tensor, batch: Batch, word_VE: Tensor) -> Tensor:
         """Masked-LM cross-entropy over the whole vocabulary at the hidden words, summed.
 
         The logits are adjusted by the pieces' log frequency (Menon et al. 2021, section 4): the
@@ -113,7 +113,7 @@ class ClozeHead(nn.Module):
         """
         assert batch.masked_index_M is not None
         assert batch.masked_token_M is not None
-        hidden_ME = self.transform(hidden_BLD.flatten(0, 1)[batch.masked_index_M])
+        hidden_ME = self.transform(hidden_SD[batch.masked_index_M])
         offset_V = self.bias if self.log_prior_V is None else self.bias + self.log_prior_V
         logits_MV = F.linear(hidden_ME, word_VE, offset_V)
         return F.cross_entropy(logits_MV.float(), batch.masked_token_M, reduction="sum")
@@ -128,9 +128,9 @@ class ChoiceHead(nn.Module):
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, 1)
 
-    def option_logits(self, hidden_BLD: Tensor, batch: Batch, word_VE: Tensor) -> Tensor:
+    def option_logits(self, hidden_SD: Tensor, batch: Batch, word_VE: Tensor) -> Tensor:
         """A logit per option, [O]; rows of the batch are options."""
-        pooled_OD = self.dropout(torch.tanh(self.pooler(hidden_BLD[:, 0])))
+        pooled_OD = self.dropout(torch.tanh(self.pooler(hidden_SD)))
         logit_O: Tensor = self.classifier(pooled_OD)[:, 0].float()
         return logit_O
 
@@ -153,10 +153,16 @@ class ReadingModel(nn.Module):
         return self.encoder.config
 
     def forward(self, batch: Batch) -> Output:
-        length_B = batch.length_B if batch.padded else None
-        hidden_BLD = self.encoder(batch.token_BL, length_B, batch.segment_BL)
+        hidden_SD = self.encoder(
+            batch.token_T,
+            batch.place_T,
+            batch.lengths,
+            batch.segment_T,
+            batch.read_S,
+            batch.reads,
+        ).float()
         word_VE = self.encoder.embeddings.word.weight
-        logit_O = self.head.option_logits(hidden_BLD, batch, word_VE)
+        logit_O = self.head.option_logits(hidden_SD, batch, word_VE)
         logits = logit_O.new_full((batch.num_questions * batch.num_options,), float("-inf"))
         logits_QK = logits.index_copy(0, batch.option_slot_O, logit_O).view(
             batch.num_questions, batch.num_options
@@ -165,7 +171,7 @@ class ReadingModel(nn.Module):
         loss_Q = F.cross_entropy(logits_QK, batch.answer_Q, ignore_index=-1, reduction="none")
         masked = None
         if batch.masked_index_M is not None and isinstance(self.head, ClozeHead):
-            masked = self.head.masked_loss(hidden_BLD, batch, word_VE)
+            masked = self.head.masked_loss(hidden_SD, batch, word_VE)
         return Output(
             logits_QK=logits_QK,
             loss_sum=loss_Q.sum(),

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from albert_rc.batch import Batch
-from albert_rc.config import TrainConfig
+from albert_rc.config import Compute, TrainConfig
 from albert_rc.data.batches import BatchOrder, Collator, share
 from albert_rc.data.masking import WordHider
 from albert_rc.data.shards import Store
-from albert_rc.devices import Processes, autocast
+from albert_rc.devices import Processes
 from albert_rc.errors import Interrupted, UsageError
 from albert_rc.loading import save_model
 from albert_rc.model.heads import ClozeHead, ReadingModel
@@ -60,7 +60,11 @@ class Trainer:
         processes: Processes,
     ) -> None:
         self.model = model.to(processes.device)
-        self.model.encoder.checkpointing = settings.checkpointing
+        self.model.encoder.compute = Compute(
+            precision=settings.precision,
+            checkpointing=settings.checkpointing,
+            join=settings.join,
+        )
         self.tokenizer = tokenizer
         self.train_store = train_store
         self.dev_store = dev_store
@@ -205,16 +209,16 @@ class Trainer:
         micro = [self.collate(part, epoch) for part in shares]
         counts = self._counts(micro)
         sums = torch.zeros(5, device=processes.device)
-        for batch in micro:
-            with autocast(processes.device, settings.precision):
+        with self.model.encoder.unchanged():
+            for batch in micro:
                 output = self.model(batch.to(processes.device))
-            loss = output.loss_sum / counts[0]
-            sums[0] += output.loss_sum.detach()
-            sums[2] += output.num_correct
-            if output.masked_loss_sum is not None:
-                loss = loss + settings.mask_weight * output.masked_loss_sum / counts[1]
-                sums[3] += output.masked_loss_sum.detach()
-            self.scaler.scale(loss).backward()
+                loss = output.loss_sum / counts[0]
+                sums[0] += output.loss_sum.detach()
+                sums[2] += output.num_correct
+                if output.masked_loss_sum is not None:
+                    loss = loss + settings.mask_weight * output.masked_loss_sum / counts[1]
+                    sums[3] += output.masked_loss_sum.detach()
+                self.scaler.scale(loss).backward()
         self._update()
         processes.sum(sums)
         sums[1], sums[4] = counts[0], counts[1]
@@ -305,7 +309,6 @@ class Trainer:
             self.tokenizer,
             self.dev_store,
             self.processes,
-            precision=self.settings.precision,
         )
         answer_Q = self.dev_store.tensors["answer"].long()
         known_Q = answer_Q >= 0

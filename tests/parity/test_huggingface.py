@@ -82,17 +82,20 @@ def test_masked_lm_forward_and_gradients(family, tmp_path):
         input_ids=token_BL, attention_mask=mask_BL.long(), token_type_ids=segment_BL,
         output_hidden_states=True,
     )  # fmt: skip
-    hidden_BLD = ours.encoder(token_BL, length_B, segment_BL)
+    place_BL = torch.arange(60).expand(3, 60)
+    hidden_TD = ours.encoder(
+        token_BL[mask_BL], place_BL[mask_BL], tuple(length_B.tolist()), segment_BL[mask_BL]
+    )
     torch.testing.assert_close(
-        hidden_BLD[mask_BL], expected.hidden_states[-1][mask_BL], atol=TOLERANCE, rtol=0
+        hidden_TD, expected.hidden_states[-1][mask_BL], atol=TOLERANCE, rtol=0
     )
     head = ours.head
-    logits = head.transform(hidden_BLD) @ ours.encoder.embeddings.word.weight.T + head.bias
-    torch.testing.assert_close(logits[mask_BL], expected.logits[mask_BL], atol=TOLERANCE, rtol=0)
+    logits = head.transform(hidden_TD) @ ours.encoder.embeddings.word.weight.T + head.bias
+    torch.testing.assert_close(logits, expected.logits[mask_BL], atol=TOLERANCE, rtol=0)
 
     weight = torch.randn(int(mask_BL.sum()), 1600, generator=torch.Generator().manual_seed(2)) / 1e4
     (expected.logits[mask_BL] * weight).sum().backward()
-    (logits[mask_BL] * weight).sum().backward()
+    (logits * weight).sum().backward()
     theirs_by_name = dict(theirs.named_parameters())
     for name, parameter in ours.named_parameters():
         other = theirs_by_name[hub_key(name, ours.config)]
@@ -111,14 +114,16 @@ def test_multiple_choice_forward_and_gradients(family, tmp_path):
         token_type_ids=segment_BL[None], labels=torch.tensor([1]),
     )  # fmt: skip
     batch = Batch(
-        token_BL=token_BL,
-        length_B=length_B,
-        segment_BL=segment_BL,
+        token_T=token_BL[mask_BL],
+        place_T=torch.arange(60).expand(3, 60)[mask_BL],
+        lengths=tuple(length_B.tolist()),
+        read_S=length_B.cumsum(0) - length_B,
+        reads=(1, 1, 1),
+        segment_T=segment_BL[mask_BL],
         question_Q=torch.tensor([0]),
         answer_Q=torch.tensor([1]),
         option_slot_O=torch.arange(3),
         num_options=3,
-        padded=True,
     )
     output = ours(batch)
     torch.testing.assert_close(output.logits_QK, expected.logits, atol=TOLERANCE, rtol=0)

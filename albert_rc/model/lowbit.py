@@ -1,0 +1,70 @@
+"""Matrices in 8-bit integers, for prediction."""
+
+# T tokens, I inputs, O outputs of a matrix
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from albert_rc.errors import UsageError
+
+LARGEST = 127
+# Of inputs: their scale is kept in bf16, and what that rounds up must not pass 127.
+LARGEST_INPUT = 126
+
+
+def has_int8(device: torch.device) -> bool:
+    """Whether this device multiplies 8-bit integers by a kernel that torch offers."""
+    if device.type == "cuda":
+        return True
+    ops = torch.ops.onednn
+    return hasattr(ops, "qlinear_prepack") and "AVX512" in torch.backends.cpu.get_cpu_capability()
+
+
+class Int8Matrix:
+    """A matrix quantised per output channel; its inputs are quantised per token as they come.
+
+    Symmetric, to the nearest: w = scale_O * q with q in [-127, 127] (Jacob et al. 2018, section
+    2.1, with zero points of 0). Sums are exact in 32 bits.
+
+    Args:
+        weight_OI: in any precision.
+        bias_O: in the inputs' precision.
+
+    Raises:
+        UsageError: the processor has no such products.
+    """
+
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor) -> None:
+        if not has_int8(weight_OI.device):
+            raise UsageError("--precision int8: this processor has no 8-bit products; use bf16")
+        scale_O = (weight_OI.abs().amax(1).float() / LARGEST).clamp(min=1e-12)
+        quantised_OI = (weight_OI.float() / scale_O[:, None]).round().to(torch.int8)
+        self.bias_O = bias_O
+        self.scale_O = scale_O
+        self.on_cpu = weight_OI.device.type == "cpu"
+        if self.on_cpu:
+            self.packed = torch.ops.onednn.qlinear_prepack(quantised_OI, None)
+            self.zero_O = torch.zeros(len(scale_O), dtype=torch.int64)
+        else:
+            self.packed = quantised_OI.t()
+
+    def product(self, x_TI: Tensor) -> Tensor:
+        """Outputs in the inputs' precision, [T, O].
+
+        Every pass over the inputs and outputs stays in their 16 bits: next to integer products,
+        elementwise work in 32 bits would take as long as the products themselves.
+        """
+        scale_T1 = (x_TI.abs().amax(1, keepdim=True) / LARGEST_INPUT).clamp(min=1e-12)
+        step_TI = (x_TI * scale_T1.reciprocal()).round_().to(torch.int8)
+        if not self.on_cpu:
+            sum_TO = torch._int_mm(step_TI, self.packed)
+            return (sum_TO.float() * (scale_T1 * self.scale_O) + self.bias_O).to(x_TI.dtype)
+        # oneDNN's fast kernels take inputs from 0 to 255: flipping the top bit adds 128.
+        shifted_TI = step_TI.view(torch.uint8).bitwise_xor_(128)
+        out_TO = torch.ops.onednn.qlinear_pointwise(
+            shifted_TI, 1.0, 128, self.packed, self.scale_O, self.zero_O, None,
+            1.0, 0, x_TI.dtype, "none", [], "",
+        )  # fmt: skip
+        return torch.addcmul(self.bias_O, out_TO, scale_T1)

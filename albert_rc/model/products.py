@@ -1,0 +1,219 @@
+"""Products with the encoder's matrices, made for matrices that are applied many times over.
+
+ALBERT multiplies by the same few matrices in every layer. So each is brought into the precision
+and the memory layout of the processor's kernels once per step, for the forward and the backward
+pass, and what its applications contribute to its gradient is multiplied together.
+"""
+
+# T tokens, I inputs, O outputs of a matrix
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from albert_rc.model.lowbit import Int8Matrix
+
+DTYPES = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "int8": torch.bfloat16,  # what stands between the integer products
+}
+
+Activation = Callable[[Tensor], Tensor]
+
+# Hugging Face's names of activations that oneDNN applies while it writes a product.
+_FUSED = {
+    "gelu": ("gelu", "none"),
+    "gelu_new": ("gelu", "tanh"),
+    "gelu_pytorch_tanh": ("gelu", "tanh"),
+    "relu": ("relu", ""),
+}
+
+
+def has_packing(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether oneDNN can lay out matrices of this type ahead of their products here."""
+    if device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    ops = torch.ops.mkldnn
+    if not hasattr(ops, "_linear_pointwise") or not hasattr(ops, "_reorder_linear_weight"):
+        return False
+    if dtype == torch.bfloat16:
+        return bool(ops._is_mkldnn_bf16_supported())
+    return dtype == torch.float32
+
+
+class Prepared:
+    """Linear maps that share their input, as one matrix ready for the products of a step.
+
+    Args:
+        linears: maps of the same input; their outputs stand side by side.
+        precision: a key of `DTYPES`.
+        learning: also prepare the transposed matrix, for the backward pass.
+    """
+
+    def __init__(self, linears: Sequence[nn.Linear], precision: str, learning: bool) -> None:
+        self.linears = tuple(linears)
+        self.outputs = [linear.out_features for linear in linears]
+        self.dtype = DTYPES[precision]
+        with torch.no_grad():
+            weight_OI = _joined([linear.weight for linear in linears]).to(self.dtype)
+            bias_O = _joined([linear.bias for linear in linears])
+        self.bias_O: Tensor = bias_O.to(self.dtype)
+        self.packed = has_packing(self.dtype, weight_OI.device)
+        self.int8: Int8Matrix | None = None
+        self.weight_OI = weight_OI
+        self.weight_IO = None
+        if precision == "int8":
+            self.int8 = Int8Matrix(weight_OI, self.bias_O)
+            self.weight_OI = weight_OI.new_empty(0)
+        elif self.packed:
+            # A transposed view would make oneDNN transpose it again in each product.
+            if learning:
+                self.weight_IO = _pack(weight_OI.t().contiguous())
+            self.weight_OI = _pack(weight_OI)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Weights, then biases, of the maps."""
+        return [linear.weight for linear in self.linears] + [m.bias for m in self.linears]
+
+    def product(self, x_TI: Tensor, activation: str | None = None) -> Tensor:
+        """Outputs, [T, O], through an activation if one is named that can be fused here."""
+        if self.int8 is not None:
+            return self.int8.product(x_TI)
+        if not self.packed:
+            return F.linear(x_TI, self.weight_OI, self.bias_O)
+        name, algorithm = _FUSED[activation] if activation else ("none", "")
+        out_TO: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x_TI, self.weight_OI, self.bias_O, name, [], algorithm
+        )
+        return out_TO
+
+    def fuses(self, activation: str) -> bool:
+        """Whether `product` can apply this activation."""
+        return self.packed and self.int8 is None and activation in _FUSED
+
+    def input_gradient(self, gradient_TO: Tensor) -> Tensor:
+        """Gradient of the inputs, [T, I]."""
+        if self.weight_IO is None:
+            return gradient_TO @ self.weight_OI
+        out_TI: Tensor = torch.ops.mkldnn._linear_pointwise(
+            gradient_TO, self.weight_IO, None, "none", [], ""
+        )
+        return out_TI
+
+    def parameter_gradients(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """Gradients of `parameters` from pairs of inputs and output gradients, in fp32."""
+        bias_O = sum(gradient_TO.sum(0, dtype=torch.float32) for _, gradient_TO in pairs)
+        assert isinstance(bias_O, Tensor)
+        x_TI = _joined([x_TI for x_TI, _ in pairs])
+        gradient_TO = _joined([gradient_TO for _, gradient_TO in pairs])
+        weight_OI = (gradient_TO.t() @ x_TI).float()
+        return [*weight_OI.split(self.outputs), *bias_O.split(self.outputs)]
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else torch.cat(list(tensors))
+
+
+def _pack(weight_OI: Tensor) -> Tensor:
+    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight_OI)
+    return packed
+
+
+class Gradients:
+    """Collects what the applications of shared matrices contribute to their gradients.
+
+    Args:
+        join: applications of a matrix whose contributions are multiplied together. More of them
+            keep more activations for longer, and add up fewer gradients.
+    """
+
+    def __init__(self, join: int) -> None:
+        self.join = join
+        self._pairs: dict[Prepared, list[tuple[Tensor, Tensor]]] = {}
+
+    def add(
+        self, prepared: Prepared, x_TI: Tensor, gradient_TO: Tensor, last: bool
+    ) -> list[Tensor] | None:
+        """Add an application's share; the gradients of `prepared.parameters` when they are due.
+
+        Args:
+            prepared: the matrix.
+            x_TI: what it was applied to.
+            gradient_TO: gradient of the result.
+            last: no further application of the matrix will follow in this backward pass.
+        """
+        pairs = self._pairs.setdefault(prepared, [])
+        pairs.append((x_TI, gradient_TO))
+        if len(pairs) < self.join and not last:
+            return None
+        del self._pairs[prepared]
+        return prepared.parameter_gradients(pairs)
+
+
+class _Linear(torch.autograd.Function):
+    """`activation(x) W' + b`, where the activation is computed again for the backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x_TI: Tensor,
+        prepared: Prepared,
+        gradients: Gradients,
+        last: bool,
+        activation: Activation | None,
+        *parameters: Tensor,
+    ) -> Tensor:
+        ctx.save_for_backward(x_TI)
+        ctx.prepared, ctx.gradients, ctx.last = prepared, gradients, last
+        ctx.activation = activation
+        return prepared.product(x_TI if activation is None else activation(x_TI))
+
+    @staticmethod
+    def backward(ctx: Any, *output: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient_TO,) = output
+        (before_TI,) = ctx.saved_tensors
+        x_TI = before_TI
+        if ctx.activation is not None:
+            with torch.enable_grad():
+                before_TI = before_TI.detach().requires_grad_()
+                x_TI = ctx.activation(before_TI)
+        gradient_TI = ctx.prepared.input_gradient(gradient_TO)
+        if ctx.activation is not None:
+            (gradient_TI,) = torch.autograd.grad(x_TI, before_TI, gradient_TI)
+        due = ctx.gradients.add(ctx.prepared, x_TI.detach(), gradient_TO, ctx.last)
+        return gradient_TI, None, None, None, None, *(due or [None] * len(ctx.prepared.parameters))
+
+
+def linear(
+    x_TI: Tensor,
+    prepared: Prepared,
+    gradients: Gradients | None = None,
+    last: bool = True,
+    activation: Activation | None = None,
+) -> Tensor:
+    """Apply a prepared matrix, differentiably where `gradients` is given.
+
+    Args:
+        x_TI: inputs, in the matrix's precision.
+        prepared: the matrix.
+        gradients: collects its gradient; None in prediction.
+        last: whether the backward pass comes through this application last.
+        activation: applied to the inputs first.
+
+    Returns:
+        [T, O]
+    """
+    if gradients is None:
+        return prepared.product(x_TI if activation is None else activation(x_TI))
+    result: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
+        x_TI, prepared, gradients, last, activation, *prepared.parameters
+    )
+    return result
