@@ -9,7 +9,7 @@ from conftest import ROOT
 
 PACKAGE = ROOT / "albert_rc"
 FLOOR = {
-    "errors", "config", "files", "tokenizer", "batch", "metrics", "seeds", "devices", "families",
+    "errors", "config", "files", "tokenizer", "batch", "metrics", "seeds", "devices", "families", "costs",
 }  # fmt: skip
 WORK = FLOOR | {"data", "model", "loading"}
 ALLOWED = {
@@ -20,6 +20,7 @@ ALLOWED = {
     "loading": FLOOR | {"model"},
     "predict": WORK,
     "train": WORK | {"predict", "train"},
+    "bench": WORK | {"predict", "train", "bench"},
     "evaluation": FLOOR | {"data"},
     "checkup": FLOOR | {"data"},
 }
@@ -45,7 +46,9 @@ def test_rooms_import_only_what_they_may(path):
     for name in imports(path):
         top, *rest = name.split(".")
         if top == "transformers":
-            assert here == "loading", f"{path.name}: only loading may import transformers"
+            # It is what we measure ourselves against; everything else goes through loading.
+            measured = path.relative_to(PACKAGE).as_posix() == "bench/peers.py"
+            assert here == "loading" or measured, f"{path.name}: only loading imports transformers"
         if top == "albert_rc" and rest and here not in ("cli", "__init__", "__main__"):
             there = rest[0]
             if (PACKAGE / there).is_dir() or (PACKAGE / f"{there}.py").is_file():

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from albert_rc import __version__
-from albert_rc.cli import doctor, evaluate, predict, preprocess, train
+from albert_rc.cli import bench, doctor, evaluate, predict, preprocess, train
 from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ for name, command in (
     ("train", train.train),
     ("predict", predict.predict),
     ("evaluate", evaluate.evaluate),
+    ("bench", bench.bench),
 ):
     app.command(name)(command)
 

@@ -94,11 +94,13 @@ class Collator:
 
     Args:
         store: where the items are.
-        tokenizer: the vocabulary's special ids.
+        tokenizer: the vocabulary's special ids, which pairs are joined by; None for cloze.
         hider: hides further words of cloze windows for the auxiliary masked-LM loss.
     """
 
-    def __init__(self, store: Store, tokenizer: Tokenizer, hider: WordHider | None = None) -> None:
+    def __init__(
+        self, store: Store, tokenizer: Tokenizer | None, hider: WordHider | None = None
+    ) -> None:
         self.store = store
         self.tokenizer = tokenizer
         self.hider = hider
@@ -171,6 +173,7 @@ class Collator:
 
     def _choice(self, question_Q: Tensor) -> Batch:
         tensors, special = self.store.tensors, self.tokenizer
+        assert special is not None
         option_O, slot_O, num_options = self._options(question_Q)
         owner_O = slot_O // num_options
         passage_Q = tensors["question_passage"][question_Q].long()

@@ -50,21 +50,31 @@ class Int8Matrix:
         else:
             self.packed = quantised_OI.t()
 
-    def product(self, x_TI: Tensor) -> Tensor:
-        """Outputs in the inputs' precision, [T, O].
+    def quantise(self, x_TI: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs as 8-bit steps, and the size of a step per token, [T, 1].
 
-        Every pass over the inputs and outputs stays in their 16 bits: next to integer products,
+        Every pass over inputs and outputs stays in their 16 bits: next to integer products,
         elementwise work in 32 bits would take as long as the products themselves.
         """
         scale_T1 = (x_TI.abs().amax(1, keepdim=True) / LARGEST_INPUT).clamp(min=1e-12)
         step_TI = (x_TI * scale_T1.reciprocal()).round_().to(torch.int8)
+        if self.on_cpu:
+            # oneDNN's fast kernels take inputs from 0 to 255: flipping the top bit adds 128.
+            step_TI = step_TI.view(torch.uint8).bitwise_xor_(128)
+        return step_TI, scale_T1
+
+    def bare_product(self, step_TI: Tensor) -> Tensor:
+        """Integer products, scaled per output channel only, [T, O]."""
         if not self.on_cpu:
-            sum_TO = torch._int_mm(step_TI, self.packed)
-            return (sum_TO.float() * (scale_T1 * self.scale_O) + self.bias_O).to(x_TI.dtype)
-        # oneDNN's fast kernels take inputs from 0 to 255: flipping the top bit adds 128.
-        shifted_TI = step_TI.view(torch.uint8).bitwise_xor_(128)
-        out_TO = torch.ops.onednn.qlinear_pointwise(
-            shifted_TI, 1.0, 128, self.packed, self.scale_O, self.zero_O, None,
-            1.0, 0, x_TI.dtype, "none", [], "",
+            return torch._int_mm(step_TI, self.packed).float() * self.scale_O
+        out_TO: Tensor = torch.ops.onednn.qlinear_pointwise(
+            step_TI, 1.0, 128, self.packed, self.scale_O, self.zero_O, None,
+            1.0, 0, self.bias_O.dtype, "none", [], "",
         )  # fmt: skip
-        return torch.addcmul(self.bias_O, out_TO, scale_T1)
+        return out_TO
+
+    def product(self, x_TI: Tensor) -> Tensor:
+        """Outputs in the inputs' precision, [T, O]."""
+        step_TI, scale_T1 = self.quantise(x_TI)
+        out_TO = self.bare_product(step_TI)
+        return torch.addcmul(self.bias_O, out_TO.to(x_TI.dtype), scale_T1)

@@ -1,0 +1,133 @@
+"""`albert-rc bench`: how fast this machine trains and predicts, and a peer beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from albert_rc.cli.console import example, say
+
+
+def bench(
+    work: Annotated[str, typer.Argument(help="train or predict.")] = "train",
+    size: Annotated[
+        str, typer.Option(help="tiny, base, large, xlarge or xxlarge, with random weights.")
+    ] = "base",
+    precision: Annotated[
+        str | None, typer.Option(help="Ours: fp32, bf16, fp16 or int8; as for `train`.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Passages of a training step.")] = 2,
+    steps: Annotated[int, typer.Option(help="Batches that are timed.")] = 8,
+    data: Annotated[
+        Path | None, typer.Option(help="A cloze store; made-up passages without one.")
+    ] = None,
+    length: Annotated[int, typer.Option(help="Tokens of made-up passages.")] = 352,
+    against: Annotated[
+        str | None,
+        typer.Option(help="`transformers`: measure it too, plain and at its best, in turns."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Turns that each takes.")] = 2,
+    checkpointing: Annotated[
+        bool, typer.Option(help="Ours: recompute activations in training.")
+    ] = False,
+    join: Annotated[
+        int | None,
+        typer.Option(help="Ours: layers whose weight gradients are one product; all by default."),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
+) -> None:
+    """Measure throughput, share of the machine's matrix rate, and peak memory.
+
+    Every measurement has a process of its own. The matrix rate is that of a large product in the
+    same precision, measured in the same process.
+    """
+    from albert_rc.bench.compare import PEERS, compare
+    from albert_rc.bench.jobs import Job
+    from albert_rc.config import albert_config
+    from albert_rc.devices import choose_precision, processes
+    from albert_rc.errors import UsageError
+    from albert_rc.files import to_json, write_json
+
+    if work not in ("train", "predict"):
+        raise UsageError(f"bench {work}: choose train or predict")
+    if against not in (None, "transformers"):
+        raise UsageError(f"--against {against}: only transformers can be measured")
+    counts = {"--batch-size": batch_size, "--steps": steps, "--rounds": rounds}
+    for flag, count in counts.items():
+        if count < 1:
+            raise UsageError(f"{flag} {count} must be at least 1")
+    if not 8 <= length <= 512:
+        raise UsageError(f"--length {length} must be from 8 to 512")
+    albert_config(size)
+    with processes(device) as group:
+        chosen = choose_precision(precision, group.device, learning=work == "train")
+    ours = Job(
+        who="ours",
+        work=work,
+        size=size,
+        precision=chosen,
+        batch_size=batch_size,
+        steps=steps,
+        data=None if data is None else str(data),
+        length=length,
+        device=device,
+        checkpointing=checkpointing,
+        join=join,
+    )
+    jobs = [ours]
+    if against:
+        jobs += [
+            Job(
+                **{**ours.to_json(), "who": peer, "precision": "bf16" if "best" in peer else "fp32"}
+            )
+            for peer in PEERS
+        ]
+    table = compare(jobs, rounds, told=lambda r: say(_line(r)))
+    for row in table:
+        row["data"] = data.name if data is not None else None
+    result = {"command": _command(ours, against, rounds), "results": table}
+    if out is not None:
+        write_json(out, result)
+    if json:
+        typer.echo(to_json(result).decode(), nl=False)
+        return
+    for row in table:
+        typer.echo(_line(row))
+    for row in table[1:]:
+        typer.echo(
+            f"ours against {row['who']}: {row['ratio']:.2f} times the passages/s, "
+            f"{row['memory_ratio']:.0%} of the peak memory"
+        )
+
+
+def _line(row: dict[str, Any]) -> str:
+    return (
+        f"{row['who']:<17} {row['work']} {row['size']} {row['precision']}: "
+        f"{row['passages_per_second']:.3f} passages/s, {row['tokens_per_second']:,.0f} tokens/s, "
+        f"{row['flops_per_second'] / 1e9:,.0f} GFLOP/s ({row['matrix_share']:.0%} of "
+        f"{row['matrix_flops_per_second'] / 1e9:,.0f}), peak {row['peak_bytes'] / 2**20:,.0f} MiB"
+    )
+
+
+def _command(job: Any, against: str | None, rounds: int) -> str:
+    parts = [
+        f"albert-rc bench {job.work} --size {job.size} --precision {job.precision}",
+        f"--batch-size {job.batch_size} --steps {job.steps} --rounds {rounds}",
+    ]
+    parts.append("--data STORE" if job.data else f"--length {job.length}")
+    if job.checkpointing:
+        parts.append("--checkpointing")
+    if job.join:
+        parts.append(f"--join {job.join}")
+    if against:
+        parts.append(f"--against {against}")
+    return " ".join(parts)
+
+
+bench.__doc__ = f"{bench.__doc__}\n\n" + example(
+    "albert-rc bench predict --size xxlarge --precision int8 --against transformers"
+)

@@ -1,0 +1,52 @@
+"""What a forward pass costs: parameters and floating-point operations, from the shape alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from albert_rc.config import EncoderConfig
+
+
+def layer_parameters(config: EncoderConfig) -> int:
+    """Parameters of one layer: four D x D maps, the feed-forward, two norms."""
+    hidden, wide = config.hidden_size, config.ffn_size
+    return 4 * hidden * (hidden + 1) + 2 * hidden * wide + wide + hidden + 4 * hidden
+
+
+def encoder_parameters(config: EncoderConfig) -> int:
+    """Parameters of embeddings and layers, each shared matrix counted once."""
+    size = config.embedding_size
+    rows = config.vocab_size + config.max_positions + config.num_segments
+    embeddings = rows * size + 2 * size
+    if config.family == "albert":
+        embeddings += config.hidden_size * (size + 1)
+    return embeddings + config.num_groups * config.inner_layers * layer_parameters(config)
+
+
+def forward_flops(
+    config: EncoderConfig, lengths: Sequence[int], reads: Sequence[int] | None = None
+) -> float:
+    """Operations of the matrix products of an encoder's forward pass; a multiply-add is two.
+
+    Args:
+        config: its shape.
+        lengths: tokens computed in each sequence, padding included where there is any.
+        reads: tokens of each sequence that the last layer's result is computed for; all by
+            default.
+
+    Returns:
+        Operations. A training step does three times as many, recomputation not counted.
+    """
+    hidden, wide = config.hidden_size, config.ffn_size
+    layers = config.num_layers * config.inner_layers
+    tokens = sum(lengths)
+    read = tokens if reads is None else sum(reads)
+    last_reads = lengths if reads is None else reads
+    key_value = 4.0 * hidden * hidden * tokens
+    rest = 4.0 * hidden * hidden + 4.0 * hidden * wide
+    mixing = 4.0 * hidden * sum(length * length for length in lengths)
+    last_mixing = 4.0 * hidden * sum(r * n for r, n in zip(last_reads, lengths, strict=True))
+    full_layer = key_value + rest * tokens + mixing
+    last_layer = key_value + rest * read + last_mixing
+    projection = 2.0 * config.embedding_size * hidden * tokens if config.family == "albert" else 0.0
+    return projection + (layers - 1) * full_layer + last_layer
