@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from albert_rc import __version__
@@ -133,6 +134,17 @@ class Selection:
         """Windows, or questions."""
         return self.total("window" if self._columns.kind == "cloze" else "question")
 
+    def cuts(self) -> dict[str, int]:
+        """How much did not fit into the window, as the store's metadata has it."""
+        if self._columns.kind == "cloze":
+            return {"num_long": self.total("long")}
+        cut = self.total("token_cut")
+        return {
+            "num_cut": self.total("cut"),
+            "tokens_cut": cut,
+            "tokens_before": cut + self.total("kept"),
+        }
+
     def _spans(self, per: str) -> Iterable[tuple[int, int]]:
         """First and last value of each run of papers that lie one behind the other."""
         import numpy as np
@@ -208,31 +220,32 @@ def store_meta(
         "ids": split.ids,
         "levels": split.levels,
     }
-    if split.kind == "cloze":
-        return meta | {"num_long": selection.total("long")}
-    cut = selection.total("token_cut")
-    counts = selection.each("question").tolist()
-    return meta | {
-        "num_specials": 2 + tokenizer.separators_in_pair,
-        "num_cut": selection.total("cut"),
-        "tokens_cut": cut,
-        "tokens_before": cut + selection.total("kept"),
-        "question_keys": [
-            key
-            for paper_id, count in zip(split.ids, counts, strict=True)
-            for key in question_keys(paper_id, count)
-        ],
-    }
+    if split.kind == "choice":
+        counts = selection.each("question").tolist()
+        keys = map(question_keys, split.ids, counts)
+        meta["num_specials"] = 2 + tokenizer.separators_in_pair
+        return meta | selection.cuts() | {"question_keys": list(chain.from_iterable(keys))}
+    return meta | selection.cuts()
 
 
-def store_summary(meta: dict[str, Any], num_questions: int, num_items: int) -> str:
-    """What is inside a store, and what was cut, as a line."""
-    things = "blanks" if meta["kind"] == "cloze" else "questions"
-    line = f"{len(meta['ids']):,} papers, {num_questions:,} {things}"
-    if meta["kind"] == "cloze":
-        return f"{line}, {num_items:,} windows ({meta['num_long']} papers need several)"
-    share = meta["tokens_cut"] / max(1, meta["tokens_before"])
+def store_summary(
+    kind: Kind, num_papers: int, num_questions: int, num_items: int, cuts: Mapping[str, Any]
+) -> str:
+    """What is inside a store, and what was cut, as a line.
+
+    Args:
+        kind: cloze or choice.
+        num_papers: passages.
+        num_questions: blanks or questions.
+        num_items: windows or questions.
+        cuts: holds what `Selection.cuts` says.
+    """
+    things = "blanks" if kind == "cloze" else "questions"
+    line = f"{num_papers:,} papers, {num_questions:,} {things}"
+    if kind == "cloze":
+        return f"{line}, {num_items:,} windows ({cuts['num_long']} papers need several)"
+    share = cuts["tokens_cut"] / max(1, cuts["tokens_before"])
     return (
-        f"{line}; {meta['num_cut']:,} questions see a cut passage "
-        f"({meta['tokens_cut']:,} tokens, {share:.2%})"
+        f"{line}; {cuts['num_cut']:,} questions see a cut passage "
+        f"({cuts['tokens_cut']:,} tokens, {share:.2%})"
     )

@@ -195,18 +195,18 @@ class PreparedSplit:
         """SHA-256 over the names and bytes of the files read."""
         return self._sources.hash
 
-    def _meta(self, chosen: Selection) -> dict[str, Any]:
-        return store_meta(self, chosen, self._encoder.tokenizer, self._encoder.max_length)
-
     def save(self, path: Path) -> None:
         """Write the store to `path`; wrap it in `atomic_path` or `write_together`."""
         chosen = self._chosen
-        save_tensors(path, chosen.tensors(), self._meta(chosen))
+        meta = store_meta(self, chosen, self._encoder.tokenizer, self._encoder.max_length)
+        save_tensors(path, chosen.tensors(), meta)
 
     def summary(self) -> str:
         """What is inside, and what was cut, as a line."""
         chosen = self._chosen
-        return store_summary(self._meta(chosen), chosen.num_questions, chosen.num_items)
+        return store_summary(
+            self.kind, self.num_papers, chosen.num_questions, chosen.num_items, chosen.cuts()
+        )
 
 
 @contextmanager

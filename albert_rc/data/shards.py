@@ -96,7 +96,9 @@ class Store:
 
     def summary(self) -> str:
         """What is inside, and what was cut, as a line."""
-        return store_summary(self.meta, self.num_questions, self.num_items)
+        return store_summary(
+            self.kind, len(self.meta["ids"]), self.num_questions, self.num_items, self.meta
+        )
 
 
 def make_store(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> Store:
