@@ -157,3 +157,150 @@ def test_the_sample_as_a_stream(tokenizer, stores, tmp_path, monkeypatch, name, 
             assert found.meta == before.meta
             assert found.tensors.keys() == before.tensors.keys()
             assert all(torch.equal(found.tensors[k], before.tensors[k]) for k in found.tensors)
+
+
+def test_few_papers_start_no_process(tokenizer, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a process was started for the sample")
+
+    monkeypatch.setattr(prepare, "map_in_order", refuse)
+    with prepare_collection(SAMPLE / "cloze", tokenizer, 512, scratch=tmp_path) as splits:
+        assert [split.num_papers for split in splits] == [28, 8, 8]
+
+
+def test_chunks_are_bounded_and_lose_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "CHUNK_BYTES", 1000)
+    papers = [{"article": f"It was _ {i} .", "options": [["a", "b"]]} for i in range(200)]
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "a.jsonl").write_text("\n".join(map(json.dumps, papers)))
+    (tmp_path / "papers" / "b.json").write_text(json.dumps(papers))
+    for i, paper in enumerate(papers):
+        (tmp_path / "papers" / f"c{i}.json").write_text(json.dumps(paper))
+    chunks = list(Sources(tmp_path / "papers").chunks(False))
+    assert len(chunks) > 40
+    assert all(sum(len(raw.content) for raw in chunk) < 2200 for chunk in chunks)
+    values = [value for chunk in chunks for raw in chunk for _, value in raw.records(False)]
+    assert values == papers * 3
+
+
+def test_a_large_list_may_hold_what_is_nested_too_deeply(tmp_path, monkeypatch, tokenizer):
+    monkeypatch.setattr(sources, "CHUNK_BYTES", 100)
+    good = json.dumps({"article": "It was _ .", "options": [["a", "b"]]})
+    deep = "[" * 900 + "]" * 900
+    (tmp_path / "a.json").write_text(f"[{good}, {deep}]")
+    with prepare_collection(tmp_path, tokenizer, 64, scratch=tmp_path, workers=2) as (split,):
+        (problem,) = split.errors
+    assert "[2]: the paper is a list" in str(problem)
+
+
+def unfit(rng, words):
+    paper = choice_paper(rng, 1)
+    return paper | {"questions": ["Who " * words]}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_first_question_that_does_not_fit_is_named(tokenizer, tmp_path, monkeypatch, workers):
+    monkeypatch.setattr(sources, "CHUNK_BYTES", 3000)
+    rng = random.Random(0)
+    folder = tmp_path / "race"
+    folder.mkdir()
+    for i in range(60):
+        paper = unfit(rng, 90) if i in (21, 35, 40) else choice_paper(rng, 2)
+        # In the order of the files the first unfit paper is rejected, and the last one is next.
+        paper["id"] = f"x{100 - i}"
+        if i == 21:
+            paper["answers"] = ["Z"]
+        (folder / f"{i}.txt").write_text(json.dumps(paper))
+    good = read_collection(folder)
+    with pytest.raises(DataError) as before:
+        make_store(good[0], tokenizer, 64)
+    with prepare_collection(folder, tokenizer, 64, scratch=tmp_path, workers=workers) as splits:
+        require_good(splits, "skip")
+        with pytest.raises(DataError, match="x60: question 1") as caught:
+            splits[0].require_fit()
+    assert str(caught.value) == str(before.value)
+
+
+def test_a_store_that_is_too_large_is_refused():
+    check_total("token", MAX_OFFSET)
+    with pytest.raises(DataError, match="2,147,483,648 tokens are too many for one store"):
+        check_total("token", MAX_OFFSET + 1)
+
+
+def test_there_must_be_a_worker(tokenizer, tmp_path):
+    with (
+        pytest.raises(UsageError, match="--workers 0 must be at least 1"),
+        prepare_collection(SAMPLE / "cloze", tokenizer, 64, scratch=tmp_path, workers=0),
+    ):
+        pass
+
+
+def children_of(pid):
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(status.parent.name))
+    return found
+
+
+def workers_of(pid):
+    """The worker processes, without multiprocessing's own helper."""
+    found = []
+    for child in children_of(pid):
+        try:
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(child)
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """Enough papers to keep two workers busy for some seconds."""
+    path = tmp_path_factory.mktemp("many") / "train.jsonl"
+    rng = random.Random(1)
+    block = [json.dumps(cloze_paper(rng, 15, 300)) for _ in range(500)]
+    path.write_text("\n".join(block * 30))
+    return path
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+@pytest.mark.parametrize(
+    ("victim", "number", "code", "said"),
+    [
+        ("program", signal.SIGTERM, 130, "stopped; nothing was written"),
+        ("program", signal.SIGINT, 130, "stopped; nothing was written"),
+        ("program", signal.SIGKILL, -signal.SIGKILL, ""),
+        ("worker", signal.SIGKILL, 5, "a worker process was killed, most likely because memory"),
+        ("worker", signal.SIGTERM, 1, "a worker process ended unexpectedly (code -15)"),
+    ],
+)
+def test_whoever_is_stopped_nothing_stays_behind(many, tmp_path, victim, number, code, said):
+    command = [sys.executable, "-m", "albert_rc", "preprocess", many, "--model", VOCABULARY]
+    program = subprocess.Popen(
+        [*map(str, command), "--out", str(tmp_path / "out"), "--workers", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while len(workers_of(program.pid)) < 2:
+        assert program.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.6)  # some chunks are under way
+    family = children_of(program.pid)
+    os.kill(program.pid if victim == "program" else workers_of(program.pid)[0], number)
+    _, stderr = program.communicate(timeout=60)
+    assert program.returncode == code, stderr
+    assert said in stderr
+    assert "Traceback" not in stderr
+    assert list(tmp_path.iterdir()) == []
+    while any(Path(f"/proc/{pid}/cmdline").exists() for pid in family):
+        assert time.monotonic() < deadline, "a process was left behind"
+        time.sleep(0.05)

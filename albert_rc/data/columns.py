@@ -76,8 +76,7 @@ class Columns:
         for first, last in spans:
             file.seek(first * size)
             left = (last - first) * size
-            while left:
-                part = file.read(min(left, _BLOCK))
+            while left and (part := file.read(min(left, _BLOCK))):
                 left -= len(part)
                 waiting += len(part)
                 parts.append(part)

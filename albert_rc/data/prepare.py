@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from albert_rc.data.columns import Columns, Selection, store_meta, store_summary
 from albert_rc.data.encode import check_max_length
