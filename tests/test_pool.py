@@ -88,7 +88,7 @@ def test_endless_tasks_are_read_only_a_little_ahead():
     [
         (data_error, DataError, "papers/a.json: mend it"),
         (unpicklable_error, RuntimeError, "(?s)in a worker process:.*from within"),
-        (out_of_memory, MemoryError, ""),
+        (out_of_memory, MemoryError, None),
         (killed, OutOfMemoryError, "a worker process was killed"),
         (leaves, AlbertRcError, r"ended unexpectedly \(code 3\)"),
     ],

@@ -12,7 +12,7 @@ import multiprocessing
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -27,10 +27,11 @@ Work = Callable[[Task], Result]
 
 def map_in_order(
     prepare: Callable[[], Work[Task, Result]], tasks: Iterable[Task], workers: int
-) -> Iterator[tuple[Task, Result]]:
+) -> Generator[tuple[Task, Result], None, None]:
     """Do tasks in worker processes; results come in the order of the tasks.
 
-    No more than a few tasks a worker are on the way at a time, however many there are.
+    No more than a few tasks a worker are on the way at a time, however many there are. The workers
+    end with the generator; close it if it is left early.
 
     Args:
         prepare: makes, in each worker, the function that does the tasks. Everything that travels
@@ -115,7 +116,7 @@ class _Pool(Generic[Task, Result]):
 
     def _lost(self, connection: Connection) -> NoReturn:
         process = self._processes[connection]
-        process.join()
+        process.join(10)
         code = process.exitcode
         if code == -getattr(signal, "SIGKILL", 9):
             raise OutOfMemoryError(

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import tempfile
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -31,7 +31,7 @@ from albert_rc.errors import DataError, UsageError
 from albert_rc.files import save_tensors
 from albert_rc.tokenizer import Tokenizer, cores, load_tokenizer
 
-FEW_CHUNKS = 8  # no more than these are done before worker processes have started
+FEW_CHUNKS = 8  # fewer are encoded before worker processes would have started
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +253,10 @@ def prepare_collection(
             for name, path in find_splits(raw).items()
         ]
         tasks = chain.from_iterable(split.tasks(i) for i, split in enumerate(splits))
-        for task, encoded in _encoded(tasks, encoder, cores() if workers is None else workers):
-            splits[task.split].add(task.chunk, encoded)
+        results = _encoded(tasks, encoder, cores() if workers is None else workers)
+        with closing(results):  # whatever happens, the workers end here
+            for task, encoded in results:
+                splits[task.split].add(task.chunk, encoded)
         for split in splits:
             split.finish()
         yield splits
@@ -262,7 +264,7 @@ def prepare_collection(
 
 def _encoded(
     tasks: Iterator[Task], encoder: Encoder, workers: int
-) -> Iterator[tuple[Task, Encoded]]:
+) -> Generator[tuple[Task, Encoded], None, None]:
     first = list(islice(tasks, FEW_CHUNKS))
     every = chain(first, tasks)
     if workers == 1 or len(first) < FEW_CHUNKS:
