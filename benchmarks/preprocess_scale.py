@@ -3,10 +3,11 @@
     python benchmarks/preprocess_scale.py RAW VOCABULARY OUT.json --layout lines --papers 50000
 
 RAW is a folder of cloze papers, one a file (ELE's training papers), VOCABULARY a folder with
-spiece.model. The papers are repeated under new ids, as lines of one .jsonl or as a file each, in a
-temporary folder below --scratch, which needs room for them and for twice the store. Memory is the
-resident set summed over the program and all its processes, sampled 20 times a second from /proc,
-so pages that processes share count once for each. Rows are added to those OUT.json has already.
+spiece.model. The papers are repeated under new ids in a temporary folder below --scratch, which
+needs room for them and for twice the store: as lines of one .jsonl (`shuffled`: the ids in no
+order, so that every paper has to be moved), or as a file each. Memory is the resident set summed
+over the program and all its processes, sampled 20 times a second from /proc, so pages that
+processes share count once for each. Rows are added to those OUT.json has already.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import random
 import resource
 import subprocess
 import sys
@@ -42,10 +44,13 @@ def papers(raw: Path, count: int) -> Iterator[dict[str, Any]]:
 
 def lay_out(raw: Path, count: int, layout: str, folder: Path) -> Path:
     """Write the papers; the place to give to `preprocess`."""
-    if layout == "lines":
+    if layout != "files":
         place = folder / "train.jsonl"
+        numbers = list(range(count))
+        if layout == "shuffled":
+            random.Random(0).shuffle(numbers)
         with place.open("wb") as lines:
-            for number, paper in enumerate(papers(raw, count)):
+            for number, paper in zip(numbers, papers(raw, count), strict=True):
                 lines.write(to_json({"id": f"paper{number}", **paper}, indent=False))
         return place
     place = folder / "train"
@@ -121,7 +126,7 @@ def main() -> None:
     parser.add_argument("vocabulary", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--papers", type=int, nargs="+", default=[50_000, 100_000])
-    parser.add_argument("--layout", choices=["lines", "files"], default="lines")
+    parser.add_argument("--layout", choices=["lines", "shuffled", "files"], default="lines")
     parser.add_argument("--workers", type=int, nargs="+", default=[cores()])
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()))
     arguments = parser.parse_args()
