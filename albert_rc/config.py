@@ -94,6 +94,13 @@ def albert_config(size: str, version: int = 2, vocab_size: int = 30000) -> Encod
     )
 
 
+RECOMPUTE = {
+    "nothing": "everything is kept",
+    "activations": "the feed-forward's activation, from its input",
+    "layers": "all but each layer's input: about a third more time, a fraction of the memory",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Compute:
     """How the encoder computes. None of it changes the mathematics, but for the precision."""
@@ -101,8 +108,8 @@ class Compute:
     precision: str = "fp32"
     """fp32, bf16, fp16, or int8 (prediction only)."""
     attention: str = "dense"
-    checkpointing: bool = False
-    """Keep only each layer's input for the backward pass, and compute the rest again."""
+    recompute: str = "nothing"
+    """What is computed again in the backward pass instead of kept: a key of `RECOMPUTE`."""
     join: int = 1
     """Applications of a shared matrix whose weight gradients are multiplied as one product."""
 
@@ -131,7 +138,8 @@ class TrainConfig:
     patience: int | None = None
     """Stop after so many evaluations in a row without a better one."""
     precision: str = "fp32"
-    checkpointing: bool = False
+    recompute: str = "nothing"
+    """See `Compute.recompute`."""
     join: int = 1
     """See `Compute.join`."""
     mask_rate: float = 0.0

@@ -60,7 +60,7 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
     problems: list[str] = []
     for passage in papers:
         count = len(passage.questions)
-        keys = question_keys(passage)
+        keys = question_keys(passage.id, len(passage.questions))
         if passage.id in content:
             given = content.pop(passage.id)
         elif keys[0] in content:

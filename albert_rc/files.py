@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from albert_rc.errors import DataError
+from albert_rc.tensorfile import TensorStream, write_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -21,12 +23,23 @@ if TYPE_CHECKING:
 STORE_FORMAT = 1  # raised when the layout of .pt files changes
 
 
-def natural_key(name: str) -> list[tuple[int, int, str]]:
-    """Sort key that puts `dev2` before `dev10`."""
-    parts = re.findall(r"\d+|\D+", name)
-    # By length first: numbers of any size compare without being computed.
-    bare = [p.lstrip("0") if p.isascii() and p.isdigit() else None for p in parts]
-    return [(1, 0, p) if b is None else (0, len(b), b) for p, b in zip(parts, bare, strict=True)]
+def natural_key(name: str) -> str:
+    """Sort key that puts `dev2` before `dev10`; one short text, for millions of names have one."""
+    return "".join(map(_part_key, re.findall(r"\d+|\D+", name)))
+
+
+def _part_key(part: str) -> str:
+    if part.isascii() and part.isdigit():
+        # By length first: numbers of any size compare without being computed.
+        bare = part.lstrip("0")
+        return f"0{chr(min(len(bare), sys.maxunicode))}{bare}"
+    # Two zeros end a text, so that it comes before the longer ones that begin with it.
+    return "1" + part.replace("\0", "\0\1") + "\0\0"
+
+
+def existing_folder(path: Path) -> Path:
+    """The folder itself, or the nearest one above it that is there already."""
+    return next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
 
 
 @contextmanager
@@ -132,12 +145,21 @@ def sha256(*chunks: bytes) -> str:
     return digest.hexdigest()
 
 
-def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, Any]) -> None:
+def save_tensors(
+    path: Path, tensors: Mapping[str, torch.Tensor | TensorStream], meta: Mapping[str, Any]
+) -> None:
     """Write flat tensors and JSON-able metadata to `path` as a .pt file (not atomic by itself)."""
-    import torch
-
+    streams = {
+        name: value if isinstance(value, TensorStream) else _stream(value)
+        for name, value in tensors.items()
+    }
     # The metadata travels as JSON text, so that loading needs no class but str and Tensor.
-    torch.save({"format": STORE_FORMAT, "meta": to_json(meta).decode(), **tensors}, path)
+    write_tensors(path, {"format": STORE_FORMAT, "meta": to_json(meta)}, streams)
+
+
+def _stream(tensor: torch.Tensor) -> TensorStream:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return TensorStream(dtype, tensor.numel(), lambda: [tensor.flatten().numpy().data])
 
 
 def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

@@ -7,6 +7,7 @@ starts a word, or is *glued* to what stands before it (as the full stop is in `[
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -43,6 +44,8 @@ class Tokenizer(ABC):
     """Where the vocabulary's files lie."""
     separators_in_pair: int = 1
     """[SEP]s between the two parts of a pair: RoBERTa has two."""
+    num_threads: int = 0
+    """Threads of SentencePiece's `encode`; 0 for all cores."""
 
     @abstractmethod
     def encode(self, texts: Sequence[str], glued: bool = False) -> list[list[int]]:
@@ -70,7 +73,7 @@ class SentencePieceTokenizer(Tokenizer):
     folded, NFKD, combining marks dropped, lower case.
     """
 
-    def __init__(self, folder: Path, settings: dict[str, Any], num_threads: int = 0) -> None:
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         import sentencepiece
         from sentencepiece import sentencepiece_model_pb2
 
@@ -85,7 +88,6 @@ class SentencePieceTokenizer(Tokenizer):
         # SentencePiece puts a ▁ before every text; the twin without it continues a word.
         proto.normalizer_spec.add_dummy_prefix = False
         self._glued = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
-        self._num_threads = num_threads or _cores()
         self._lower = bool(settings.get("do_lower_case", True))
         self._keep_accents = bool(settings.get("keep_accents", False))
         self.folder = folder
@@ -115,7 +117,7 @@ class SentencePieceTokenizer(Tokenizer):
     def encode(self, texts: Sequence[str], glued: bool = False) -> list[list[int]]:
         processor = self._glued if glued else self._word_start
         normalized = [self.normalize(text) for text in texts]
-        ids: list[list[int]] = processor.encode(normalized, num_threads=self._num_threads)
+        ids: list[list[int]] = processor.encode(normalized, num_threads=self.num_threads or cores())
         return ids
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -217,11 +219,12 @@ KINDS: dict[str, Callable[[Path, dict[str, Any]], Tokenizer]] = {
 }
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
+def load_tokenizer(folder: Path, num_threads: int = 0) -> Tokenizer:
     """The vocabulary in a folder.
 
     Args:
         folder: holds spiece.model, tokenizer.json, vocab.txt, or vocab.json with merges.txt.
+        num_threads: of SentencePiece; 0 for all cores.
 
     Raises:
         UsageError: no vocabulary there.
@@ -233,7 +236,9 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             settings = parse_json((folder / "tokenizer_config.json").read_bytes())
         for name, load in KINDS.items():
             if (folder / name).is_file():
-                return load(folder, settings)
+                tokenizer = load(folder, settings)
+                tokenizer.num_threads = num_threads
+                return tokenizer
     except AlbertRcError:
         raise
     except Exception as error:  # the tokenizers library raises bare Exceptions
@@ -242,9 +247,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     raise UsageError(f"--model {folder}: no vocabulary there; one of {', '.join(KINDS)} is needed")
 
 
-def _cores() -> int:
-    import os
-
+def cores() -> int:
+    """The cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

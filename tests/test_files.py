@@ -1,3 +1,8 @@
+import random
+import re
+import zipfile
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -9,9 +14,11 @@ from albert_rc.files import (
     parse_json,
     read_json,
     save_tensors,
+    to_json,
     write_json,
     write_together,
 )
+from albert_rc.tensorfile import STORAGES, TensorStream
 
 
 def test_natural_order_counts():
@@ -24,6 +31,24 @@ def test_natural_order_counts():
         "test2.json",
         "test10.json",
     ]
+
+
+def parts_of(name):
+    """What `natural_key` puts into one text: numbers by size, before texts."""
+    parts = re.findall(r"\d+|\D+", name)
+    numbers = [p.lstrip("0") if p.isascii() and p.isdigit() else None for p in parts]
+    return [(1, 0, p) if n is None else (0, len(n), n) for p, n in zip(parts, numbers, strict=True)]
+
+
+def test_the_natural_key_orders_as_its_parts_do():
+    rng = random.Random(0)
+    names = ["".join(rng.choices("ab01\0\1\u06659./é", k=rng.randrange(7))) for _ in range(3000)]
+    for a, b in pairwise(names):
+        key_a, key_b = natural_key(a), natural_key(b)
+        assert (key_a < key_b, key_a == key_b) == (
+            parts_of(a) < parts_of(b),
+            parts_of(a) == parts_of(b),
+        )
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
@@ -69,6 +94,36 @@ def test_stores_hold_no_pickled_classes(tmp_path):
     tensors, meta = load_tensors(path)
     assert torch.equal(tensors["token"], torch.arange(3))
     assert meta == {"kind": "cloze"}
+
+
+def test_a_store_is_what_torch_would_have_written(tmp_path):
+    ours, theirs = tmp_path / "a.pt", tmp_path / "b.pt"
+    tensors = {
+        f"{name}{n}": torch.randint(-(2**15), 2**15, (n,)).to(getattr(torch, name))
+        for name in STORAGES
+        for n in (0, 1, 70_001)
+    }
+    save_tensors(ours, tensors, {"ids": ["é", "_"]})
+    meta = load_tensors(ours)[1]
+    torch.save({"format": 1, "meta": to_json(meta).decode(), **tensors}, theirs)
+    for options in ({}, {"mmap": True}):
+        found = torch.load(ours, weights_only=True, **options)
+        expected = torch.load(theirs, weights_only=True, **options)
+        assert list(found) == list(expected)
+        for name, value in expected.items():
+            if isinstance(value, torch.Tensor):
+                assert found[name].dtype == value.dtype
+                assert found[name].data_ptr() % 64 == 0
+                assert torch.equal(found[name], value)
+            else:
+                assert found[name] == value
+    assert zipfile.ZipFile(ours).testzip() is None
+
+
+def test_a_stream_that_breaks_off_is_noticed(tmp_path):
+    stream = TensorStream("int32", 3, lambda: [b"1234", b"5678"])
+    with pytest.raises(ValueError, match="data/0: 8 bytes instead of 12"):
+        save_tensors(tmp_path / "x.pt", {"token": stream}, {})
 
 
 class Evil:

@@ -9,7 +9,8 @@ from conftest import ROOT
 
 PACKAGE = ROOT / "albert_rc"
 FLOOR = {
-    "errors", "config", "files", "tokenizer", "batch", "metrics", "seeds", "devices", "families", "costs",
+    "errors", "config", "files", "tensorfile", "tokenizer", "batch", "metrics", "seeds", "devices",
+    "families", "costs",
 }  # fmt: skip
 WORK = FLOOR | {"data", "model", "loading"}
 ALLOWED = {
@@ -63,6 +64,16 @@ def test_files_stay_readable(path):
 def test_the_command_line_imports_no_torch():
     code = (
         "import sys, albert_rc.cli.app; print([m for m in ('torch', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_preprocessing_imports_no_torch():
+    """It takes longer to import than a thousand papers to encode, in every worker."""
+    code = (
+        "import sys, albert_rc.data.prepare; "
+        "print([m for m in ('torch', 'numpy', 'transformers') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -32,7 +32,7 @@ class Job:
     """A cloze store; without one, passages of `length` random tokens."""
     length: int = 352
     device: str | None = None
-    checkpointing: bool = False
+    recompute: str = "nothing"
     join: int | None = None
     seed: int = 0
 

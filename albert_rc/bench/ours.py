@@ -34,9 +34,9 @@ class Ours:
         with torch.device(device):
             self.model = ReadingModel(config, "cloze")
         self.model.train(job.work == "train")
-        join = job.join or config.num_layers
+        join = job.join or 1
         self.model.encoder.compute = Compute(
-            precision=job.precision, checkpointing=job.checkpointing, join=join
+            precision=job.precision, recompute=job.recompute, join=join
         )
         self.device, self.training = device, job.work == "train"
         self.collate = Collator(store, None)

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AlbertForMaskedLM
 from transformers import AlbertConfig as TheirConfig
+from transformers import AlbertForMaskedLM
 
 from albert_rc.bench.jobs import Job
 from albert_rc.config import albert_config
@@ -98,7 +98,8 @@ class Transformers:
         """Logits at the blanks, [Q, V]."""
         at_blank_BL = label_BL != IGNORED
         if not self.best:
-            return self.model(token_BL, attention_mask=mask_BL).logits[at_blank_BL]
+            everywhere_BLV: Tensor = self.model(token_BL, attention_mask=mask_BL).logits
+            return everywhere_BLV[at_blank_BL]
         hidden_BLD = self.model.albert(token_BL, attention_mask=mask_BL).last_hidden_state
         logits_QV: Tensor = self.model.predictions(hidden_BLD[at_blank_BL])
         return logits_QV

@@ -29,12 +29,12 @@ def bench(
         typer.Option(help="`transformers`: measure it too, plain and at its best, in turns."),
     ] = None,
     rounds: Annotated[int, typer.Option(help="Turns that each takes.")] = 2,
-    checkpointing: Annotated[
-        bool, typer.Option(help="Ours: recompute activations in training.")
-    ] = False,
+    recompute: Annotated[
+        str, typer.Option(help="Ours, in training: nothing, activations or layers.")
+    ] = "nothing",
     join: Annotated[
         int | None,
-        typer.Option(help="Ours: layers whose weight gradients are one product; all by default."),
+        typer.Option(help="Ours: layers whose weight gradients are one product; 1 by default."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
@@ -47,7 +47,7 @@ def bench(
     """
     from albert_rc.bench.compare import PEERS, compare
     from albert_rc.bench.jobs import Job
-    from albert_rc.config import albert_config
+    from albert_rc.config import RECOMPUTE, albert_config
     from albert_rc.devices import choose_precision, processes
     from albert_rc.errors import UsageError
     from albert_rc.files import to_json, write_json
@@ -62,6 +62,8 @@ def bench(
             raise UsageError(f"{flag} {count} must be at least 1")
     if not 8 <= length <= 512:
         raise UsageError(f"--length {length} must be from 8 to 512")
+    if recompute not in RECOMPUTE:
+        raise UsageError(f"--recompute {recompute}: choose from {', '.join(RECOMPUTE)}")
     albert_config(size)
     with processes(device) as group:
         chosen = choose_precision(precision, group.device, learning=work == "train")
@@ -75,7 +77,7 @@ def bench(
         data=None if data is None else str(data),
         length=length,
         device=device,
-        checkpointing=checkpointing,
+        recompute=recompute,
         join=join,
     )
     jobs = [ours]
@@ -119,8 +121,8 @@ def _command(job: Any, against: str | None, rounds: int) -> str:
         f"--batch-size {job.batch_size} --steps {job.steps} --rounds {rounds}",
     ]
     parts.append("--data STORE" if job.data else f"--length {job.length}")
-    if job.checkpointing:
-        parts.append("--checkpointing")
+    if job.recompute != "nothing":
+        parts.append(f"--recompute {job.recompute}")
     if job.join:
         parts.append(f"--join {job.join}")
     if against:

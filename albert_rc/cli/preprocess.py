@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
 
 from albert_rc.cli.console import DEFAULT_MODEL, example, say
+from albert_rc.errors import Interrupted
 
 
 def preprocess(
@@ -30,45 +33,78 @@ def preprocess(
     on_error: Annotated[
         str, typer.Option(help="`stop` at bad papers, or `skip` them into rejects.jsonl.")
     ] = "stop",
+    workers: Annotated[
+        int | None, typer.Option(help="Processes to encode in; all cores by default.")
+    ] = None,
 ) -> None:
     """Turn raw papers into tensors: OUT/train.pt, OUT/dev.pt, OUT/test.pt."""
-    from albert_rc.data.readers import read_collection, rejects, require_good
-    from albert_rc.data.shards import make_store
-    from albert_rc.files import write_together
-    from albert_rc.loading import resolve_source
+    from albert_rc.data.prepare import prepare_collection
+    from albert_rc.data.readers import find_splits, rejects, require_good
+    from albert_rc.files import existing_folder, write_together
     from albert_rc.tokenizer import load_tokenizer
 
     # Millions of small strings and lists are made and none dies: looking for garbage among them
     # takes a fifth of the time.
     gc.disable()
-    papers = read_collection(raw, format_)
-    require_good(papers, on_error)
-    tokenizer = load_tokenizer(resolve_source(model))
-    stores = {
-        out / f"{split.name}.pt": make_store(split, tokenizer, max_length) for split in papers
-    }
-    writers: dict[Path, Callable[[Path], None]] = {
-        path: store.save for path, store in stores.items()
-    }
-    left_out = out / "rejects.jsonl"
-    content = rejects(papers)
-    if content:
-        writers[left_out] = partial(_write, content)
-    else:
-        left_out.unlink(missing_ok=True)
-    write_together(writers)
-    for old in sorted(set(out.glob("*.pt")) - set(stores)):
-        say(f"note: {old} is of an earlier run and was left as it is")
-    for split in papers:
-        for problem in split.problems:
-            if problem.severity == "warning":
-                say(f"warning: {problem}")
-    for path, store in stores.items():
-        size = path.stat().st_size / 1e6
-        typer.echo(f"{path}: {store.summary()}, {size:.1f} MB")
-    rejected = sum(split.num_rejected for split in papers)
-    if rejected:
-        typer.echo(f"{rejected} paper(s) skipped; {left_out} names them and what is wrong")
+    _leave_cleanly()
+    # What is wrong with the options is said before the papers are read.
+    require_good([], on_error)
+    find_splits(raw)
+    tokenizer = load_tokenizer(_vocabulary(model), num_threads=workers or 0)
+    with prepare_collection(
+        raw,
+        tokenizer,
+        max_length,
+        scratch=existing_folder(out),
+        format_name=format_,
+        workers=workers,
+    ) as papers:
+        require_good(papers, on_error)
+        for split in papers:
+            split.require_fit()
+        stores = {out / f"{split.name}.pt": split for split in papers}
+        writers: dict[Path, Callable[[Path], None]] = {
+            path: split.save for path, split in stores.items()
+        }
+        left_out = out / "rejects.jsonl"
+        content = rejects(papers)
+        if content:
+            writers[left_out] = partial(_write, content)
+        write_together(writers)
+        if not content:
+            left_out.unlink(missing_ok=True)
+        for old in sorted(set(out.glob("*.pt")) - set(stores)):
+            say(f"note: {old} is of an earlier run and was left as it is")
+        for split in papers:
+            for problem in split.problems:
+                if problem.severity == "warning":
+                    say(f"warning: {problem}")
+        for path, split in stores.items():
+            size = path.stat().st_size / 1e6
+            typer.echo(f"{path}: {split.summary()}, {size:.1f} MB")
+        rejected = sum(split.num_rejected for split in papers)
+        if rejected:
+            typer.echo(f"{rejected} paper(s) skipped; {left_out} names them and what is wrong")
+
+
+def _vocabulary(model: str) -> Path:
+    folder = Path(model)
+    if folder.is_dir():
+        return folder
+    # The door brings torch along, which takes longer than a thousand papers.
+    from albert_rc.loading import resolve_source
+
+    return resolve_source(model)
+
+
+def _leave_cleanly() -> None:
+    """Let Ctrl-C and SIGTERM unwind the stack, so that no half-written file stays behind."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Interrupted("stopped; nothing was written")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
 
 
 def _write(content: bytes, path: Path) -> None:

@@ -101,7 +101,7 @@ def train(
             save_steps=save_steps,
             patience=patience,
             precision=choose_precision(precision, group.device, learning=True),
-            checkpointing=checkpointing,
+            recompute="layers" if checkpointing else "nothing",
             mask_rate=mask_rate,
             mask_weight=mask_weight,
             seed=seed,

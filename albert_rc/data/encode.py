@@ -36,8 +36,8 @@ class EncodedCloze:
     option_pieces: list[list[list[int]]] = field(default_factory=list)
     """Per blank, in the passages' order: the pieces of each option."""
     answers: list[int] = field(default_factory=list)
-    num_long: int = 0
-    """Passages that needed more than one window."""
+    long: list[bool] = field(default_factory=list)
+    """Per passage, whether it needed more than one window."""
 
 
 @dataclass
@@ -50,9 +50,6 @@ class EncodedChoice:
     """Passage tokens that all options of the question see."""
     tails: list[list[list[int]]] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
-    num_cut: int = 0
-    """Questions whose passage was cut."""
-    tokens_cut: int = 0
 
 
 def split_at_blanks(passage: Passage) -> list[tuple[str, bool]]:
@@ -125,7 +122,7 @@ def encode_cloze(
             ids.append(tokenizer.mask_id)
             ids += next(segments)
         starts = windows(len(ids), budget)
-        out.num_long += len(starts) > 1
+        out.long.append(len(starts) > 1)
         members: dict[int, list[int]] = {}
         for position in blanks:
             members.setdefault(most_central(position, starts, budget), []).append(position)
@@ -183,11 +180,8 @@ def encode_choice(
                     f"{passage.id}: question {place} with its longest option has "
                     f"{max_length - room} tokens; raise --max-length {max_length}"
                 )
-            kept = min(room, length)
-            out.num_cut += kept < length
-            out.tokens_cut += length - kept
             out.question_passage.append(number)
-            out.question_kept.append(kept)
+            out.question_kept.append(min(room, length))
             out.tails.append(question_tails)
             out.answers.append(-1 if question.answer is None else question.answer)
     return out

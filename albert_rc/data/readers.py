@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.data.parse import Report, parse_cloze, parse_dream, parse_race
-from albert_rc.data.schema import Kind, PaperSet, Passage, Problem
+from albert_rc.data.register import Record, Register
+from albert_rc.data.schema import Checked, Kind, PaperSet, Passage
+from albert_rc.data.sources import Chunk, Sources, paper_place
 from albert_rc.errors import DataError, UsageError
-from albert_rc.files import natural_key, parse_json, to_json
+from albert_rc.files import to_json
 
 SPLITS = {
     "train": ("train", "training"),
@@ -92,38 +93,29 @@ def split_name(path: Path) -> str:
     return next((split for split, names in SPLITS.items() if name in names), name)
 
 
-def _files(path: Path, suffixes: tuple[str, ...]) -> dict[str, Path]:
-    """The papers' files in natural order, by their place: the path from the split's folder on."""
-    if not path.is_dir():
-        return {path.name: path}
-    root, name = path.as_posix().rstrip("/"), path.resolve().name
-    found = {}
-    # Symbolic links that lead nowhere are listed too: they are papers that cannot be read.
-    for file in path.rglob("*"):
-        if file.suffix in suffixes and not file.is_dir():
-            inside = file.as_posix()[len(root) + 1 :] if path != Path() else file.as_posix()
-            if not inside.startswith(".") and "/." not in inside:
-                found[f"{name}/{inside}"] = file
-    return dict(sorted(found.items(), key=lambda item: natural_key(item[0])))
-
-
-def sniff_format(path: Path) -> str:
-    """The format of the papers at `path`, told from the first one that can be read."""
-    files = _files(path, (".json", ".jsonl", ".txt"))
-    for file in islice(files.values(), 100):
-        try:
-            content = file.read_bytes()
-            if file.suffix == ".jsonl":
-                content = content.lstrip().partition(b"\n")[0]
-            raw = parse_json(content)
-        except (OSError, ValueError):
-            continue
-        first = raw[0] if isinstance(raw, list) and raw and isinstance(raw[0], dict) else raw
+def sniff_format(sources: Sources) -> str:
+    """The format of a split's papers, told from the first one that can be read."""
+    for sample in sources.samples(100):
         for name, reader in READERS.items():
-            if reader.recognises(first):
+            if reader.recognises(sample):
                 return name
     # Nothing is readable: the reader that fits the file names will say what is wrong with each.
-    return "race" if files and all(file.suffix == ".txt" for file in files.values()) else "cloze"
+    return "race" if len(sources) and sources.all_end_with(".txt") else "cloze"
+
+
+def open_sources(path: Path, format_name: str | None = None) -> tuple[Sources, str]:
+    """A split's files and the format of its papers, sniffed if none is given.
+
+    Raises:
+        DataError: there is nothing at `path`.
+        UsageError: no such format.
+    """
+    sources = Sources(path)
+    if format_name is not None and format_name not in READERS:
+        raise UsageError(f"--format {format_name}: choose from {', '.join(READERS)}")
+    format_name = format_name or sniff_format(sources)
+    sources.keep(READERS[format_name].suffixes)
+    return sources, format_name
 
 
 def _level(place: str, paper_id: str) -> str | None:
@@ -134,53 +126,41 @@ def _level(place: str, paper_id: str) -> str | None:
     return None
 
 
-def _records(
-    place: str, file: Path, content: bytes, reader: Reader
-) -> Iterator[tuple[str, Any, bool]]:
-    """The papers in a file: place, JSON value or what is wrong with it, whether one of several."""
-    if file.suffix == ".jsonl":
-        for number, line in enumerate(content.split(b"\n"), 1):
-            if line.strip():
-                yield f"{place}:{number}", _parsed(line), True
-        return
-    raw = _parsed(content)
-    if not isinstance(raw, list) or (
-        raw and not reader.file_is_list and not isinstance(raw[0], dict)
-    ):
-        yield place, raw, False
-        return
-    if not raw:
-        yield place, ValueError("an empty list; there is no paper in it"), False
-    for number, item in enumerate(raw, 1):
-        yield f"{place}[{number}]", item, True
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _parsed(content: bytes) -> Any:
-    try:
-        return parse_json(content)
-    except ValueError as error:
-        return error
-
-
-def _paper_id(raw: Any, place: str, file: Path, level: str | None, several: bool) -> str:
+def _paper_id(raw: Any, place: str, number: int, level: str | None) -> str:
     if isinstance(raw, list) and len(raw) > 2 and isinstance(raw[2], str):  # DREAM
         return raw[2]
+    # The competition names a cloze paper by its file.
+    name = paper_place(place.rpartition("/")[2], number)
     if isinstance(raw, dict):
         given = raw.get("id")
-        if isinstance(given, (str, int)) and ("questions" in raw or several) and str(given):
+        if isinstance(given, (str, int)) and ("questions" in raw or number) and str(given):
             return str(given)
         if "questions" in raw:
-            return f"{level or ''}{file.name}"
-    # The competition names a cloze paper by its file.
-    return place.rpartition("/")[2] if several else file.name
+            return f"{level or ''}{place.rpartition('/')[2]}"
+    return name
+
+
+def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[Record, Passage | None]]:
+    """Check papers one by one; what they have in common (their ids) is for a `Register` to check.
+
+    Yields:
+        what is known of the paper, and the passage unless it has an error.
+    """
+    reader = READERS[format_name]
+    for index, raw in enumerate(chunk):
+        for number, value in raw.records(reader.file_is_list):
+            report = Report(paper_place(raw.place, number))
+            passage = paper_id = level = None
+            if isinstance(value, ValueError):
+                report.error(str(value))
+            else:
+                paper_id = _paper_id(value, raw.place, number, _level(raw.place, ""))
+                level = _level(raw.place, paper_id)
+                passage = reader.parse(value, paper_id, level, report)
+            if report.failed:
+                passage = None
+            problems = tuple(report.problems)
+            yield Record(index, number, paper_id, level, passage is not None, problems), passage
 
 
 def read_split(path: Path, name: str | None = None, format_name: str | None = None) -> PaperSet:
@@ -199,63 +179,22 @@ def read_split(path: Path, name: str | None = None, format_name: str | None = No
         DataError: there is nothing at `path`.
         UsageError: no such format.
     """
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder; give the place of the raw papers")
-    if format_name is not None and format_name not in READERS:
-        raise UsageError(f"--format {format_name}: choose from {', '.join(READERS)}")
-    format_name = format_name or sniff_format(path)
+    sources, format_name = open_sources(path, format_name)
     reader = READERS[format_name]
-    files = _files(path, reader.suffixes)
-    digest = hashlib.sha256()
-    passages: dict[str, Passage] = {}
-    places: dict[str, str] = {}
-    problems: list[Problem] = []
-    num_rejected = 0
-    if not files:
-        wanted = ", ".join(reader.suffixes)
-        problems.append(Problem(str(path), f"an empty folder; there is no {wanted} file in it"))
-    for file_place, file in files.items():
-        try:
-            content = file.read_bytes()
-        except OSError as error:
-            problems.append(
-                Problem(file_place, f"cannot be read ({error.strerror}); check the file")
-            )
-            num_rejected += 1
-            continue
-        if not _is_utf8(file_place):
-            shown = file_place.encode("utf-8", "backslashreplace").decode()
-            problems.append(Problem(shown, "the file's name is not UTF-8; rename it"))
-            num_rejected += 1
-            continue
-        digest.update(file_place.encode() + b"\0" + content)
-        for place, raw, several in _records(file_place, file, content, reader):
-            report = Report(place)
-            passage = None
-            if isinstance(raw, ValueError):
-                report.error(str(raw))
-            else:
-                paper_id = _paper_id(raw, place, file, _level(place, ""), several)
-                level = _level(place, paper_id)
-                passage = reader.parse(raw, paper_id, level, report)
-                if paper_id in places:
-                    report.error(
-                        f"the id {paper_id!r} is taken by {places[paper_id]}; give each its own"
-                    )
-                places.setdefault(paper_id, place)
-            if passage is None or report.failed:
-                num_rejected += 1
-            else:
-                passages[passage.id] = passage
-            problems += report.problems
+    register = Register(sources, reader.suffixes)
+    passages = []
+    for chunk in sources.chunks(reader.file_is_list):
+        for record, passage in check_chunk(chunk, format_name):
+            if register.add(chunk, record) and passage is not None:
+                passages.append(passage)
     return PaperSet(
         name=name or split_name(path),
         kind=reader.kind,
         format=format_name,
-        passages=sorted(passages.values(), key=lambda p: natural_key(p.id)),
-        problems=problems,
-        num_rejected=num_rejected,
-        source_hash=digest.hexdigest(),
+        passages=[passages[i] for i in register.finish()],
+        problems=register.problems,
+        num_rejected=register.num_rejected,
+        source_hash=sources.hash,
     )
 
 
@@ -264,7 +203,7 @@ def read_collection(raw: Path, format_name: str | None = None) -> list[PaperSet]
     return [read_split(path, name, format_name) for name, path in find_splits(raw).items()]
 
 
-def require_good(papers: Sequence[PaperSet], on_error: str) -> None:
+def require_good(papers: Sequence[Checked], on_error: str) -> None:
     """Go on only if no paper has an error, or if bad papers may be skipped.
 
     Args:
@@ -284,13 +223,13 @@ def require_good(papers: Sequence[PaperSet], on_error: str) -> None:
             f"{len(errors)} problem(s) in {rejected} paper(s):\n{lines}\n"
             "Nothing was written. Mend them, or leave these papers out with --on-error skip"
         )
-    empty = [split.name for split in papers if not split.passages]
+    empty = [split.name for split in papers if not split.num_papers]
     if empty:
         listed = "".join(f"\n  {error}" for error in islice(errors, 20))
         raise DataError(f"no usable paper in {', '.join(empty)}{listed}")
 
 
-def rejects(papers: Sequence[PaperSet]) -> bytes:
+def rejects(papers: Sequence[Checked]) -> bytes:
     """The problems of the papers that were left out, one JSON object a line."""
     errors = [error for split in papers for error in split.errors]
     return b"".join(to_json({"file": e.file, "problem": e.message}, indent=False) for e in errors)

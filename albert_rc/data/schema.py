@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 Kind = Literal["cloze", "choice"]
 
@@ -84,14 +84,52 @@ class PaperSet:
         return [p for p in self.problems if p.severity == "error"]
 
     @property
+    def ids(self) -> list[str]:
+        """The passages' ids."""
+        return [passage.id for passage in self.passages]
+
+    @property
+    def levels(self) -> list[str | None]:
+        """The passages' levels."""
+        return [passage.level for passage in self.passages]
+
+    @property
+    def num_papers(self) -> int:
+        """Papers that can be used."""
+        return len(self.passages)
+
+    @property
     def num_questions(self) -> int:
         """Blanks or questions in all."""
         return sum(len(p.questions) for p in self.passages)
 
 
-def question_keys(passage: Passage) -> list[str]:
+class Checked(Protocol):
+    """A split that was read and checked, whether or not its passages are at hand."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def ids(self) -> list[str]: ...
+    @property
+    def levels(self) -> list[str | None]: ...
+    @property
+    def errors(self) -> list[Problem]: ...
+    @property
+    def num_papers(self) -> int: ...
+    @property
+    def num_rejected(self) -> int: ...
+    @property
+    def source_hash(self) -> str: ...
+
+
+def question_keys(paper_id: str, count: int) -> list[str]:
     """Ids of a multiple-choice passage's questions, counted from 1: `high29.txt#1`."""
-    return [f"{passage.id}#{number}" for number in range(1, len(passage.questions) + 1)]
+    return [f"{paper_id}#{number}" for number in range(1, count + 1)]
 
 
 def letter(index: int) -> str:

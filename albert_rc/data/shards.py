@@ -7,31 +7,23 @@ of: a window, or a question with all its options.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from albert_rc import __version__
-from albert_rc.data.encode import encode_choice, encode_cloze
-from albert_rc.data.schema import Kind, PaperSet, question_keys
+from albert_rc.data.columns import Columns, store_meta, store_summary
+from albert_rc.data.packing import pack
+from albert_rc.data.schema import Kind, PaperSet
 from albert_rc.errors import DataError
 from albert_rc.files import load_tensors, save_tensors
+from albert_rc.tensorfile import TensorStream
 from albert_rc.tokenizer import Tokenizer
 
-
-def _offsets(lengths: Iterable[int]) -> Tensor:
-    counts = torch.tensor([0, *lengths], dtype=torch.int64)
-    return counts.cumsum(0).to(torch.int32)
-
-
-def _ids(values: Iterable[int], vocab_size: int) -> Tensor:
-    dtype = torch.int16 if vocab_size <= 2**15 else torch.int32
-    return torch.tensor(list(values), dtype=dtype)
+_PASSAGES = 500  # encoded at a time: the lists of ids in between take 20 times the tensors' memory
 
 
 @dataclass
@@ -104,25 +96,9 @@ class Store:
 
     def summary(self) -> str:
         """What is inside, and what was cut, as a line."""
-        meta = self.meta
-        things = "blanks" if self.kind == "cloze" else "questions"
-        line = f"{len(meta['ids']):,} papers, {self.num_questions:,} {things}"
-        if self.kind == "cloze":
-            return f"{line}, {self.num_items:,} windows ({meta['num_long']} papers need several)"
-        share = meta["tokens_cut"] / max(1, meta["tokens_before"])
-        return (
-            f"{line}; {meta['num_cut']:,} questions see a cut passage "
-            f"({meta['tokens_cut']:,} tokens, {share:.2%})"
+        return store_summary(
+            self.kind, len(self.meta["ids"]), self.num_questions, self.num_items, self.meta
         )
-
-
-def _pieces(options: Sequence[Sequence[Sequence[int]]], vocab_size: int) -> dict[str, Tensor]:
-    flat = [pieces for question in options for pieces in question]
-    return {
-        "piece": _ids(chain.from_iterable(flat), vocab_size),
-        "piece_offset": _offsets(map(len, flat)),
-        "option_offset": _offsets(map(len, options)),
-    }
 
 
 def make_store(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> Store:
@@ -136,49 +112,19 @@ def make_store(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> Store
     Raises:
         DataError: a multiple-choice question that is longer than the window by itself.
     """
-    meta: dict[str, Any] = {
-        "kind": papers.kind,
-        "split": papers.name,
-        "source_format": papers.format,
-        "source_hash": papers.source_hash,
-        "vocabulary": tokenizer.fingerprint,
-        "vocab_size": tokenizer.size,
-        "max_length": max_length,
-        "made_with": f"albert-rc {__version__}",
-        "ids": [passage.id for passage in papers.passages],
-        "levels": [passage.level for passage in papers.passages],
-    }
-    size = tokenizer.size
-    if papers.kind == "cloze":
-        cloze = encode_cloze(papers.passages, tokenizer, max_length)
-        meta["num_long"] = cloze.num_long
-        tensors = {
-            "token": _ids(chain.from_iterable(cloze.window_tokens), size),
-            "token_offset": _offsets(map(len, cloze.window_tokens)),
-            "window_passage": torch.tensor(cloze.window_passage, dtype=torch.int32),
-            "blank_position": torch.tensor(
-                list(chain.from_iterable(cloze.window_blanks)), dtype=torch.int32
-            ),
-            "blank_offset": _offsets(map(len, cloze.window_blanks)),
-            "answer": torch.tensor(cloze.answers, dtype=torch.int16),
-            **_pieces(cloze.option_pieces, size),
-        }
-        return Store(tensors, meta)
-    choice = encode_choice(papers.passages, tokenizer, max_length)
-    meta["num_specials"] = 2 + tokenizer.separators_in_pair
-    meta["num_cut"] = choice.num_cut
-    meta["tokens_cut"] = choice.tokens_cut
-    meta["tokens_before"] = choice.tokens_cut + sum(choice.question_kept)
-    meta["question_keys"] = [key for p in papers.passages for key in question_keys(p)]
-    tensors = {
-        "token": _ids(chain.from_iterable(choice.passage_tokens), size),
-        "token_offset": _offsets(map(len, choice.passage_tokens)),
-        "question_passage": torch.tensor(choice.question_passage, dtype=torch.int32),
-        "kept": torch.tensor(choice.question_kept, dtype=torch.int32),
-        "answer": torch.tensor(choice.answers, dtype=torch.int16),
-        **_pieces(choice.tails, size),
-    }
-    return Store(tensors, meta)
+    columns = Columns(papers.kind, tokenizer.size, BytesIO)
+    for start in range(0, len(papers.passages), _PASSAGES):
+        part = papers.passages[start : start + _PASSAGES]
+        columns.add(pack(papers.kind, part, tokenizer, max_length))
+    chosen = columns.select(range(len(columns)))
+    tensors = {name: _whole(stream) for name, stream in chosen.tensors().items()}
+    return Store(tensors, store_meta(papers, chosen, tokenizer, max_length))
+
+
+def _whole(stream: TensorStream) -> Tensor:
+    dtype = getattr(torch, stream.dtype)
+    content = bytearray().join(stream.blocks())
+    return torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
 
 
 def load_store(path: Path) -> Store:

@@ -148,7 +148,12 @@ class Layer(nn.Module):
             out_SD = prepared["down"].product(wide_SF)
         else:
             wide_SF = linear(x_SD, prepared["up"], gradients, first)
-            out_SD = linear(wide_SF, prepared["down"], gradients, first, self.activation)
+            later = shared.compute.recompute == "activations"
+            if not later:
+                wide_SF = self.activation(wide_SF)
+            out_SD = linear(
+                wide_SF, prepared["down"], gradients, first, self.activation if later else None
+            )
         return _normed(x_SD + self.dropout(out_SD), self.norm)
 
 
@@ -267,7 +272,7 @@ class Encoder(nn.Module):
             layer, last = self.layers[index], step == len(schedule) - 1
             given = (x_TD, prepared[index], shared, index not in seen, last)
             seen.add(index)
-            if compute.checkpointing and learning:
+            if compute.recompute == "layers" and learning:
                 x_TD = checkpoint(layer, *given, use_reentrant=False)
             else:
                 x_TD = layer(*given)

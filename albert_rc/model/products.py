@@ -138,6 +138,7 @@ class Gradients:
     def __init__(self, join: int) -> None:
         self.join = join
         self._pairs: dict[Prepared, list[tuple[Tensor, Tensor]]] = {}
+        self._sums: dict[Prepared, list[Tensor]] = {}
 
     def add(
         self, prepared: Prepared, x_TI: Tensor, gradient_TO: Tensor, last: bool
@@ -155,7 +156,14 @@ class Gradients:
         if len(pairs) < self.join and not last:
             return None
         del self._pairs[prepared]
-        return prepared.parameter_gradients(pairs)
+        found = prepared.parameter_gradients(pairs)
+        sums = self._sums.pop(prepared, None)
+        if sums is not None:
+            found = [total.add_(part) for total, part in zip(sums, found, strict=True)]
+        if not last:
+            self._sums[prepared] = found
+            return None
+        return found
 
 
 class _Linear(torch.autograd.Function):

@@ -62,7 +62,7 @@ class Trainer:
         self.model = model.to(processes.device)
         self.model.encoder.compute = Compute(
             precision=settings.precision,
-            checkpointing=settings.checkpointing,
+            recompute=settings.recompute,
             join=settings.join,
         )
         self.tokenizer = tokenizer

@@ -1,0 +1,165 @@
+"""Papers encoded and packed into a store's columns, a chunk at a time.
+
+The columns are flat arrays, and what is an offset in the store is still a count in them, so that
+papers can be dropped and put into another order afterwards (`columns`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from albert_rc.data.encode import encode_choice, encode_cloze
+from albert_rc.data.schema import Kind, Passage
+from albert_rc.tokenizer import Tokenizer
+
+TYPECODES = {"int16": "h", "int32": "i"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One tensor of a store, and how many values of it belong to a paper."""
+
+    per: str
+    """It has one value for each of these, a name of `MEASURES`."""
+    dtype: str = "int32"
+    """int16, int32, or `id`: either, by the size of the vocabulary."""
+    counts: str = ""
+    """Offsets: running sums of how many of these there are."""
+    owner: bool = False
+    """The values are the paper's index."""
+
+
+# What is counted of each paper, beside itself.
+MEASURES: dict[Kind, tuple[str, ...]] = {
+    "cloze": ("window", "token", "question", "option", "piece", "long"),
+    "choice": ("paper", "token", "question", "option", "piece", "kept", "cut", "token_cut"),
+}
+_QUESTIONS = {
+    "answer": Column(per="question", dtype="int16"),
+    "piece": Column(per="piece", dtype="id"),
+    "piece_offset": Column(per="option", counts="piece"),
+    "option_offset": Column(per="question", counts="option"),
+}
+COLUMNS: dict[Kind, dict[str, Column]] = {
+    "cloze": {
+        "token": Column(per="token", dtype="id"),
+        "token_offset": Column(per="window", counts="token"),
+        "window_passage": Column(per="window", owner=True),
+        "blank_position": Column(per="question"),
+        "blank_offset": Column(per="window", counts="question"),
+        **_QUESTIONS,
+    },
+    "choice": {
+        "token": Column(per="token", dtype="id"),
+        "token_offset": Column(per="paper", counts="token"),
+        "question_passage": Column(per="question", owner=True),
+        "kept": Column(per="question"),
+        **_QUESTIONS,
+    },
+}
+
+
+def dtype_of(column: Column, vocab_size: int) -> str:
+    """int16 or int32."""
+    if column.dtype != "id":
+        return column.dtype
+    return "int16" if vocab_size <= 2**15 else "int32"
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Some papers of one kind, encoded."""
+
+    measures: array[int]
+    """Row by row, a paper's numbers of what `MEASURES` names."""
+    columns: dict[str, array[int]]
+    """Values of each column that is not computed; counts where the store has offsets."""
+
+    def extend(self, other: Packed) -> None:
+        """Put other papers behind these."""
+        self.measures.extend(other.measures)
+        for name, values in other.columns.items():
+            self.columns[name].extend(values)
+
+
+def pack(kind: Kind, passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int) -> Packed:
+    """Encode papers into columns.
+
+    Raises:
+        DataError: a multiple-choice question that is longer than the window by itself.
+    """
+    encode = _encoded_cloze if kind == "cloze" else _encoded_choice
+    rows, values = encode(passages, tokenizer, max_length)
+    columns = {
+        name: array(TYPECODES[dtype_of(COLUMNS[kind][name], tokenizer.size)], content)
+        for name, content in values.items()
+    }
+    return Packed(array("i", chain.from_iterable(rows)), columns)
+
+
+def _encoded_cloze(
+    passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int
+) -> tuple[Iterable[Sequence[int]], dict[str, Iterable[int]]]:
+    encoded = encode_cloze(passages, tokenizer, max_length)
+    windows, tokens = [0] * len(passages), [0] * len(passages)
+    for number, window in zip(encoded.window_passage, encoded.window_tokens, strict=True):
+        windows[number] += 1
+        tokens[number] += len(window)
+    rows = (
+        (windows[i], tokens[i], *counts, encoded.long[i])
+        for i, counts in enumerate(_question_measures(passages, encoded.option_pieces))
+    )
+    return rows, {
+        "token": chain.from_iterable(encoded.window_tokens),
+        "token_offset": map(len, encoded.window_tokens),
+        "blank_position": chain.from_iterable(encoded.window_blanks),
+        "blank_offset": map(len, encoded.window_blanks),
+        **_question_columns(encoded.answers, encoded.option_pieces),
+    }
+
+
+def _encoded_choice(
+    passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int
+) -> tuple[Iterable[Sequence[int]], dict[str, Iterable[int]]]:
+    encoded = encode_choice(passages, tokenizer, max_length)
+    sums = [[0, 0, 0] for _ in passages]
+    for number, kept in zip(encoded.question_passage, encoded.question_kept, strict=True):
+        cut = len(encoded.passage_tokens[number]) - kept
+        for i, value in enumerate((kept, cut > 0, cut)):
+            sums[number][i] += value
+    rows = (
+        (1, len(encoded.passage_tokens[i]), *counts, *sums[i])
+        for i, counts in enumerate(_question_measures(passages, encoded.tails))
+    )
+    return rows, {
+        "token": chain.from_iterable(encoded.passage_tokens),
+        "token_offset": map(len, encoded.passage_tokens),
+        "kept": encoded.question_kept,
+        **_question_columns(encoded.answers, encoded.tails),
+    }
+
+
+def _question_measures(
+    passages: Sequence[Passage], options: Sequence[Sequence[Sequence[int]]]
+) -> Iterator[tuple[int, int, int]]:
+    """Per passage: questions, their options, and the pieces of these."""
+    rest = iter(options)
+    for passage in passages:
+        own = list(islice(rest, len(passage.questions)))
+        pieces = sum(len(option) for question in own for option in question)
+        yield len(own), sum(map(len, own)), pieces
+
+
+def _question_columns(
+    answers: Iterable[int], options: Sequence[Sequence[Sequence[int]]]
+) -> dict[str, Iterable[int]]:
+    flat = list(chain.from_iterable(options))
+    return {
+        "answer": answers,
+        "piece": chain.from_iterable(flat),
+        "piece_offset": map(len, flat),
+        "option_offset": map(len, options),
+    }

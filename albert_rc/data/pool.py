@@ -1,0 +1,173 @@
+"""Worker processes that take tasks one by one and keep nothing of them.
+
+They are started anew (spawn), for a process that has run threads cannot be forked safely, and the
+same on every system. A worker has at most one task; it ends when its connection does, so that none
+outlives this process, however that ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Generic, NoReturn, TypeVar
+
+from albert_rc.errors import AlbertRcError, OutOfMemoryError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Work = Callable[[Task], Result]
+
+
+def map_in_order(
+    prepare: Callable[[], Work[Task, Result]], tasks: Iterable[Task], workers: int
+) -> Generator[tuple[Task, Result], None, None]:
+    """Do tasks in worker processes; results come in the order of the tasks.
+
+    No more than a few tasks a worker are on the way at a time, however many there are. The workers
+    end with the generator; close it if it is left early.
+
+    Args:
+        prepare: makes, in each worker, the function that does the tasks. Everything that travels
+            must be picklable.
+        tasks: may be endless; read a little ahead of the workers.
+        workers: number of processes.
+
+    Raises:
+        OutOfMemoryError: the system killed a worker.
+        AlbertRcError: what a worker raised, or that it ended unexpectedly.
+    """
+    pool: _Pool[Task, Result] = _Pool(prepare, workers)
+    try:
+        yield from pool.run(iter(tasks))
+    finally:
+        pool.stop()
+
+
+class _Pool(Generic[Task, Result]):
+    def __init__(self, prepare: Callable[[], Work[Task, Result]], workers: int) -> None:
+        self._processes: dict[Connection, BaseProcess] = {}
+        self._idle: list[Connection] = []
+        context = multiprocessing.get_context("spawn")
+        try:
+            for _ in range(workers):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs, prepare), daemon=True)
+                self._processes[ours] = process
+                _start(process)
+                # Theirs alone holds the pipe open now: it breaks when the worker dies.
+                theirs.close()
+                self._idle.append(ours)
+        except BaseException:
+            self.stop()
+            raise
+
+    def run(self, tasks: Iterator[Task]) -> Iterator[tuple[Task, Result]]:
+        ahead: list[Task] = []
+        sent: dict[int, Task] = {}
+        done: dict[int, Result] = {}
+        busy: set[Connection] = set()
+        next_sent = next_yielded = 0
+        bound = 4 * len(self._processes)
+        while True:
+            while self._idle and next_sent < next_yielded + bound:
+                ahead = ahead or list(islice(tasks, 1))
+                if not ahead:
+                    break
+                connection = self._idle.pop()
+                sent[next_sent] = ahead.pop()
+                busy.add(connection)
+                self._send(connection, (next_sent, sent[next_sent]))
+                next_sent += 1
+            while next_yielded in done:
+                yield sent.pop(next_yielded), done.pop(next_yielded)
+                next_yielded += 1
+            # While the workers work, the next task is read.
+            ahead = ahead or list(islice(tasks, 1))
+            if not busy and not ahead:
+                return
+            ready = wait(list(busy)) if busy else []
+            for connection in [c for c in busy if c in ready]:
+                number, result = self._receive(connection)
+                done[number] = result
+                busy.discard(connection)
+                self._idle.append(connection)
+
+    def _send(self, connection: Connection, message: tuple[int, Task]) -> None:
+        try:
+            connection.send(message)
+        except ConnectionError:
+            self._lost(connection)
+
+    def _receive(self, connection: Connection) -> tuple[int, Result]:
+        try:
+            number, result, error = connection.recv()
+        except (EOFError, ConnectionError):
+            self._lost(connection)
+        if error is not None:
+            raise error
+        return number, result
+
+    def _lost(self, connection: Connection) -> NoReturn:
+        process = self._processes[connection]
+        process.join(10)
+        code = process.exitcode
+        if code == -getattr(signal, "SIGKILL", 9):
+            raise OutOfMemoryError(
+                "a worker process was killed, most likely because memory ran out; "
+                "try fewer --workers"
+            )
+        raise AlbertRcError(f"a worker process ended unexpectedly (code {code}); try --workers 1")
+
+    def stop(self) -> None:
+        for connection in self._processes:
+            connection.close()
+        for process in self._processes.values():
+            if process.pid is not None:
+                process.terminate()
+                process.join()
+
+
+def _start(process: BaseProcess) -> None:
+    """Start a worker that ignores Ctrl-C from its first moment on: it is for us, who stop it."""
+    if threading.current_thread() is not threading.main_thread():
+        process.start()
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _serve(connection: Connection, prepare: Callable[[], Work[Task, Result]]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Thousands of small lists are made and none is part of a cycle: looking for garbage among
+    # them takes a fifth of the time.
+    gc.disable()
+    work: Work[Task, Result] | None = None
+    while True:
+        try:
+            number, task = connection.recv()
+        except (EOFError, ConnectionError):
+            return
+        result: Result | None = None
+        error: Exception | None = None
+        try:
+            work = work or prepare()
+            result = work(task)
+        except (AlbertRcError, MemoryError) as known:
+            error = known
+        except Exception:
+            # Not every exception can be pickled, but its text can.
+            error = RuntimeError(f"in a worker process:\n{traceback.format_exc()}")
+        try:
+            connection.send((number, result, error))
+        except ConnectionError:
+            return

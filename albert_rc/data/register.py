@@ -1,0 +1,104 @@
+"""What is known of a split's papers while they pass by: ids, places, problems. Kept compact."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from albert_rc.data.schema import Problem
+from albert_rc.data.sources import Chunk, Sources, paper_place
+from albert_rc.files import natural_key
+
+
+class Record(NamedTuple):
+    """One paper of a chunk, checked by itself."""
+
+    source: int
+    """Index of its `Raw` in the chunk."""
+    number: int
+    """Line or item; 0 where the file is the paper."""
+    id: str | None
+    """None if it is no JSON."""
+    level: str | None
+    good: bool
+    """Whether it has no error."""
+    problems: tuple[Problem, ...]
+
+
+class Register:
+    """The papers of one split, in the order of the files.
+
+    Args:
+        sources: the split's files.
+        suffixes: what the files of the format end with.
+    """
+
+    def __init__(self, sources: Sources, suffixes: Sequence[str]) -> None:
+        self.ids: list[str] = []
+        """Of the papers that are kept."""
+        self.levels: list[str | None] = []
+        self.problems: list[Problem] = []
+        self.num_rejected = 0
+        # Who has an id, and where that paper stands: a dictionary of places would take more
+        # memory than all else.
+        self._numbers: dict[str, int] = {}
+        self._file_of = array("i")
+        self._number_of = array("q")
+        self._files: list[str] = []
+        if not len(sources):
+            said = f"an empty folder; there is no {', '.join(suffixes)} file in it"
+            self.problems.append(Problem(str(sources.path), said))
+
+    def add(self, chunk: Chunk, record: Record) -> bool:
+        """Note a paper.
+
+        Returns:
+            Whether it is kept: it has no error, and its id is its own.
+        """
+        place = chunk[record.source].place
+        self.problems += record.problems
+        good = record.good
+        if record.id is not None:
+            holder = self._numbers.setdefault(record.id, len(self._numbers))
+            if holder < len(self._file_of):
+                good = False
+                self.problems.append(self._taken(paper_place(place, record.number), record.id))
+            else:
+                self._note_place(place, record.number)
+        if good and record.id is not None:
+            self.ids.append(record.id)
+            self.levels.append(None if record.level is None else sys.intern(record.level))
+        else:
+            self.num_rejected += 1
+        return good
+
+    def _note_place(self, place: str, number: int) -> None:
+        if not self._files or self._files[-1] != place:
+            self._files.append(place)
+        self._file_of.append(len(self._files) - 1)
+        self._number_of.append(number)
+
+    def _taken(self, place: str, paper_id: str) -> Problem:
+        holder = self._numbers[paper_id]
+        taken_by = paper_place(self._files[self._file_of[holder]], self._number_of[holder])
+        said = f"the id {paper_id!r} is taken by {taken_by}; give each its own"
+        return Problem(place, said)
+
+    def finish(self) -> Sequence[int]:
+        """Sort ids and levels into natural order; no paper can be added any more.
+
+        Returns:
+            Where each paper stood among those that were kept; a range if all stood in order.
+        """
+        self._numbers, self._files = {}, []
+        self._file_of, self._number_of = array("i"), array("q")
+        if all(a <= b for a, b in pairwise(map(natural_key, self.ids))):
+            return range(len(self.ids))
+        keys = [natural_key(paper_id) for paper_id in self.ids]
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        self.ids = [self.ids[i] for i in order]
+        self.levels = [self.levels[i] for i in order]
+        return order

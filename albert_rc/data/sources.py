@@ -1,0 +1,232 @@
+"""The files of a split, listed in natural order and read in bounded chunks."""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from albert_rc.errors import DataError
+from albert_rc.files import natural_key, parse_json
+
+CHUNK_BYTES = 2**19  # some 200 cloze papers: a tenth of a second's work
+_LEAST_BYTES = 256  # what a paper counts at least, so that empty files make no endless chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Papers of one file, as they lie there."""
+
+    place: str
+    """The file's: the path from the split's folder on."""
+    content: bytes
+    form: Literal["file", "lines", "items", "fault"] = "file"
+    """All of a .json or .txt file; lines of a .jsonl; items of a list, marshalled; or in place of
+    the content, what kept it from being read."""
+    first: int = 1
+    """Number of the first line or item."""
+
+    def records(self, list_of_papers: bool) -> Iterator[tuple[int, Any]]:
+        """The papers: number of the line or item (0: the file is one paper) and JSON value.
+
+        What is no JSON comes as a ValueError that says so.
+
+        Args:
+            list_of_papers: every list is one of papers, whatever its items are.
+        """
+        if self.form == "fault":
+            yield 0, ValueError(self.content.decode())
+        elif self.form == "lines":
+            for number, line in enumerate(self.content.split(b"\n"), self.first):
+                if line.strip():
+                    yield number, _parsed(line)
+        elif self.form == "items":
+            yield from enumerate(marshal.loads(self.content), self.first)
+        else:
+            value = _parsed(self.content)
+            if not _holds_papers(value, list_of_papers):
+                yield 0, value
+            elif not value:
+                yield 0, ValueError("an empty list; there is no paper in it")
+            else:
+                yield from enumerate(value, 1)
+
+
+Chunk = Sequence[Raw]
+"""What is checked and encoded at a time."""
+
+
+def paper_place(file_place: str, number: int) -> str:
+    """Where a paper stands: its file, and the line or item where there are several."""
+    if not number:
+        return file_place
+    lines = PurePosixPath(file_place).suffix == ".jsonl"
+    return f"{file_place}:{number}" if lines else f"{file_place}[{number}]"
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return parse_json(content)
+    except ValueError as error:
+        return error
+
+
+def _holds_papers(value: Any, list_of_papers: bool) -> bool:
+    if not isinstance(value, list):
+        return False
+    return not value or list_of_papers or isinstance(value[0], dict)
+
+
+class Sources:
+    """The files of one split.
+
+    Args:
+        path: a folder of papers, or one file.
+
+    Raises:
+        DataError: there is nothing at `path`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise DataError(f"{path}: no such file or folder; give the place of the raw papers")
+        self.path = path
+        self._is_folder = path.is_dir()
+        self._inside = _listed(path) if self._is_folder else [path.name]
+        self._digest = hashlib.sha256()
+
+    def __len__(self) -> int:
+        return len(self._inside)
+
+    def keep(self, suffixes: tuple[str, ...]) -> None:
+        """Forget the files of a folder that end otherwise."""
+        if self._is_folder:
+            self._inside = [inside for inside in self._inside if inside.endswith(suffixes)]
+
+    def all_end_with(self, suffix: str) -> bool:
+        """Whether every file has this suffix."""
+        return all(inside.endswith(suffix) for inside in self._inside)
+
+    def samples(self, count: int) -> Iterator[Any]:
+        """The JSON value of the first paper of each of the first `count` files, where it is one."""
+        for inside in self._inside[:count]:
+            file = self._file(inside)
+            try:
+                content = _first_line(file) if file.suffix == ".jsonl" else file.read_bytes()
+                value = parse_json(content)
+            except (OSError, ValueError):
+                continue
+            listed = isinstance(value, list) and value and isinstance(value[0], dict)
+            yield value[0] if listed else value
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over the places and bytes of the files that were read so far."""
+        return self._digest.hexdigest()
+
+    def _file(self, inside: str) -> Path:
+        return self.path / inside if self._is_folder else self.path
+
+    def chunks(self, list_of_papers: bool) -> Iterator[Chunk]:
+        """All papers in natural order of the files, about `CHUNK_BYTES` at a time.
+
+        Args:
+            list_of_papers: as in `Raw.records`.
+        """
+        chunk: list[Raw] = []
+        size = 0
+        for raw in self._raws(list_of_papers):
+            chunk.append(raw)
+            size += max(_LEAST_BYTES, len(raw.content))
+            if size >= CHUNK_BYTES:
+                yield chunk
+                chunk, size = [], 0
+        if chunk:
+            yield chunk
+
+    def _raws(self, list_of_papers: bool) -> Iterator[Raw]:
+        prefix = f"{self.path.resolve().name}/" if self._is_folder else ""
+        for inside in self._inside:
+            place, file = prefix + inside, self._file(inside)
+            try:
+                shown = place.encode()
+            except UnicodeEncodeError:
+                shown = place.encode("utf-8", "backslashreplace")
+                yield from self._misnamed(file, shown.decode())
+                continue
+            try:
+                if file.suffix == ".jsonl":
+                    yield from self._lines(file, place)
+                    continue
+                content = file.read_bytes()
+            except OSError as error:
+                yield _unreadable(place, error)
+                continue
+            self._digest.update(shown + b"\0" + content)
+            if len(content) <= CHUNK_BYTES:
+                yield Raw(place, content)
+            else:
+                yield from _slices(Raw(place, content), list_of_papers)
+
+    def _misnamed(self, file: Path, shown: str) -> Iterator[Raw]:
+        try:
+            file.open("rb").close()
+        except OSError as error:
+            yield _unreadable(shown, error)
+        else:
+            yield Raw(shown, b"the file's name is not UTF-8; rename it", "fault")
+
+    def _lines(self, file: Path, place: str) -> Iterator[Raw]:
+        with file.open("rb") as opened:
+            self._digest.update(place.encode() + b"\0")
+            number = 1
+            while lines := opened.readlines(CHUNK_BYTES):
+                content = b"".join(lines)
+                self._digest.update(content)
+                yield Raw(place, content, "lines", number)
+                number += len(lines)
+
+
+def _listed(folder: Path) -> list[str]:
+    """The papers' files in natural order of their places, as paths inside the folder."""
+    found = []
+    # Symbolic links that lead nowhere are listed too: they are papers that cannot be read.
+    for parent, folders, files in os.walk(folder):
+        # A hidden folder holds half-written or foreign things.
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        inside = Path(parent).relative_to(folder).as_posix()
+        prefix = "" if inside == "." else f"{inside}/"
+        found += [
+            prefix + name
+            for name in files
+            if name.endswith((".json", ".jsonl", ".txt")) and not name.startswith(".")
+        ]
+    name = folder.resolve().name
+    return sorted(found, key=lambda inside: natural_key(f"{name}/{inside}"))
+
+
+def _first_line(file: Path) -> bytes:
+    with file.open("rb") as lines:
+        return next((line.lstrip() for line in lines if line.strip()), b"")
+
+
+def _unreadable(place: str, error: OSError) -> Raw:
+    said = f"cannot be read ({error.strerror}); check the file"
+    return Raw(place, said.encode(), "fault")
+
+
+def _slices(raw: Raw, list_of_papers: bool) -> Iterable[Raw]:
+    """A large list of papers in parts, so that it is not one process that encodes them all."""
+    value = _parsed(raw.content)
+    if not value or not _holds_papers(value, list_of_papers):
+        return [raw]
+    step = max(1, len(value) * CHUNK_BYTES // len(raw.content))
+    # marshal, as JSON would refuse what is nested too deeply to be a paper before it is checked.
+    return (
+        Raw(raw.place, marshal.dumps(value[i : i + step]), "items", i + 1)
+        for i in range(0, len(value), step)
+    )
