@@ -142,6 +142,8 @@ class TrainConfig:
     """See `Compute.recompute`."""
     join: int = 1
     """See `Compute.join`."""
+    optimizer_states: str = "fp32"
+    """How the optimiser's moments are kept: a key of `train.planner.STATES`."""
     mask_rate: float = 0.0
     """Share of the other words that are hidden, and asked for, as well."""
     mask_weight: float = 1.0

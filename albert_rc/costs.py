@@ -13,6 +13,12 @@ def layer_parameters(config: EncoderConfig) -> int:
     return 4 * hidden * (hidden + 1) + 2 * hidden * wide + wide + hidden + 4 * hidden
 
 
+def layer_matrices(config: EncoderConfig) -> int:
+    """Elements of the matrices of all layers, each shared matrix counted once."""
+    one = 4 * config.hidden_size**2 + 2 * config.hidden_size * config.ffn_size
+    return config.num_groups * config.inner_layers * one
+
+
 def encoder_parameters(config: EncoderConfig) -> int:
     """Parameters of embeddings and layers, each shared matrix counted once."""
     size = config.embedding_size

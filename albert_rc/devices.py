@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -97,6 +98,43 @@ def processes(device: str | None = None) -> Iterator[Processes]:
         dist.barrier()  # gloo aborts where one process leaves while another still listens
     finally:
         dist.destroy_process_group()
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that this process may still take: of the GPU, or of the machine (or its share of it).
+
+    What this process holds already counts as free.
+    """
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device)
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        available = re.search(r"^MemAvailable:\s*(\d+) kB", meminfo.read_text(), re.MULTILINE)
+        limits += [int(available[1]) * 1024] if available else []
+    for place in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        limit = Path(place)
+        if limit.is_file() and (given := limit.read_text().strip()).isdigit():
+            limits.append(int(given))
+    return min(limits)
+
+
+def limit_memory(device: torch.device, budget: int) -> None:
+    """Have the GPU's allocator refuse what goes beyond the budget. A CPU has no such limit."""
+    if device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, budget / total), device)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    said = str(error)
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in said or "can't allocate memory" in said
+    )
 
 
 def has_bf16(device: torch.device) -> bool:

@@ -137,6 +137,12 @@ def read_json(path: Path) -> Any:
         raise DataError(f"{path}: {error}") from None
 
 
+def file_sha256(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file, read piece by piece."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def sha256(*chunks: bytes) -> str:
     """Hexadecimal SHA-256 of the chunks, one after the other."""
     digest = hashlib.sha256()

@@ -7,15 +7,15 @@ which of their keys is which of ours.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
 
 from albert_rc import __version__
 from albert_rc.config import EncoderConfig, albert_config
@@ -24,6 +24,7 @@ from albert_rc.families import FAMILIES, Family, encoder_config, hub_config, hub
 from albert_rc.files import atomic_path, parse_json, write_bytes, write_json
 from albert_rc.model.heads import OPTION_SCORES, ReadingModel
 from albert_rc.model.neighbours import start_with_neighbours
+from albert_rc.model.products import DTYPES
 from albert_rc.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
 
 TASKS = ("cloze", "choice")
@@ -101,28 +102,53 @@ def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:
     return encoder_config(raw, path), raw
 
 
-def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
+@dataclass(frozen=True)
+class _Weights:
+    """The tensors of a file, read one at a time: a file may be larger than the memory at hand."""
+
+    path: Path
+    read: Callable[[str], Tensor]
+    keys: dict[str, str]
+    """Names as we call them to names in the file."""
+
+
+def _safetensors(path: Path) -> _Weights:
+    def read(key: str) -> Tensor:
+        # Opened anew each time: pages of a mapped file count as ours as long as it is open.
+        with safe_open(path, "pt") as file:
+            tensor: Tensor = file.get_tensor(key)
+            return tensor.clone()
+
+    with safe_open(path, "pt") as file:
+        return _Weights(path, read, {key: key for key in file.keys()})  # noqa: SIM118
+
+
+def _pickled(path: Path) -> _Weights:
+    tensors = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(tensors, dict) or not all(map(torch.is_tensor, tensors.values())):
+        raise CheckpointError(f"{path}: not a table of tensors")
+    return _Weights(path, tensors.__getitem__, {key: key for key in tensors})
+
+
+def _open_weights(folder: Path, family: Family) -> _Weights:
     """The tensors of a folder; pickled code is never run."""
-    readers: dict[str, Callable[[Path], dict[str, Tensor]]] = {
-        "model.safetensors": load_file,
-        "pytorch_model.bin": lambda p: torch.load(p, map_location="cpu", weights_only=True),
-    }
-    for name, read in readers.items():
+    for name, open_ in {"model.safetensors": _safetensors, "pytorch_model.bin": _pickled}.items():
         path = folder / name
-        if path.is_file():
-            try:
-                weights = read(path)
-            except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
-                reason = str(error).partition("\n")[0]
-                raise CheckpointError(f"{path}: torn or no weights ({reason[:120]})") from None
-            except Exception as error:  # the unpickler refuses classes with a type of its own
-                raise CheckpointError(
-                    f"{path}: holds more than tensors and is not opened "
-                    f"({type(error).__name__}); convert it to safetensors"
-                ) from None
-            if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
-                raise CheckpointError(f"{path}: not a table of tensors")
-            return path, weights
+        if not path.is_file():
+            continue
+        try:
+            found = open_(path)
+        except CheckpointError:
+            raise
+        except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
+            reason = str(error).partition("\n")[0]
+            raise CheckpointError(f"{path}: torn or no weights ({reason[:120]})") from None
+        except Exception as error:  # the unpickler refuses classes with a type of its own
+            raise CheckpointError(
+                f"{path}: holds more than tensors and is not opened "
+                f"({type(error).__name__}); convert it to safetensors"
+            ) from None
+        return replace(found, keys=_todays_names(found.keys, family))
     if (folder / "model.safetensors.index.json").is_file():
         raise CheckpointError(f"{folder}: weights in several files; join them into one safetensors")
     raise CheckpointError(
@@ -131,48 +157,58 @@ def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
     )
 
 
-def _old_names(weights: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
+def _todays_names(keys: Iterable[str], family: Family) -> dict[str, str]:
     """Keys as today's: old BERTs say gamma and beta, bare encoders leave out the prefix."""
     renamed = {}
-    bare = not any(key.startswith(f"{family.prefix}.") for key in weights)
-    for key, value in weights.items():
+    bare = not any(key.startswith(f"{family.prefix}.") for key in keys)
+    for key in keys:
         name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", key)
         name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
         if bare and re.match(r"(embeddings|encoder|pooler)\.", name):
             name = f"{family.prefix}.{name}"
-        renamed[name] = value
+        renamed[name] = key
     return renamed
 
 
-def load_weights(model: ReadingModel, folder: Path) -> LoadReport:
+def load_weights(model: ReadingModel, folder: Path, precision: str = "fp32") -> LoadReport:
     """Fill a model from a folder's weights.
+
+    Args:
+        model: its encoder may be on the meta device.
+        folder: where the weights are.
+        precision: of the layers' matrices; all else is fp32.
 
     Raises:
         CheckpointError: encoder weights are missing or of another shape, or a file is torn.
     """
-    path, weights = _read_weights(folder)
-    weights = _old_names(weights, FAMILIES[model.config.family])
+    weights = _open_weights(folder, FAMILIES[model.config.family])
     report = LoadReport(str(folder))
     missing: list[str] = []
     wrong: list[str] = []
-    targets = dict(model.named_parameters())
-    for name, target in targets.items():
+    unused = dict(weights.keys)
+    for name, target in list(model.named_parameters()):
         key = hub_key(name, model.config)
-        value = weights.pop(key, None)
-        if value is None:
+        there = unused.pop(key, None)
+        if there is None:
             (report.new if name.startswith("head.") else missing).append(key)
-        elif value.shape != target.shape:
+            continue
+        value = weights.read(there)
+        if value.shape != target.shape:
             wrong.append(f"{key} is {list(value.shape)}, expected {list(target.shape)}")
-        else:
-            with torch.no_grad():
-                target.copy_(value)
+            continue
+        matrix = name.startswith("encoder.layers.") and value.ndim > 1
+        value = value.to(DTYPES[precision] if matrix else torch.float32)
+        owner, _, leaf = name.rpartition(".")
+        setattr(model.get_submodule(owner), leaf, nn.Parameter(value.contiguous()))
     if missing:
-        raise CheckpointError(f"{path}: {len(missing)} weights are missing: {', '.join(missing)}")
+        raise CheckpointError(
+            f"{weights.path}: {len(missing)} weights are missing: {', '.join(missing)}"
+        )
     if wrong:
-        raise CheckpointError(f"{path}: does not fit its config.json: {'; '.join(wrong)}")
+        raise CheckpointError(f"{weights.path}: does not fit its config.json: {'; '.join(wrong)}")
     # Copies of tied weights and position counters carry nothing of their own.
     carried = re.compile(r"decoder\.(weight|bias)$|position_ids$")
-    report.unused = sorted(key for key in weights if not carried.search(key))
+    report.unused = sorted(key for key in unused if not carried.search(key))
     return report
 
 
@@ -192,9 +228,10 @@ def load_model(
     scratch: str | None = None,
     scratch_shape: Mapping[str, Any] | None = None,
     option_score: str | None = None,
+    precision: str = "fp32",
     seed: int = 0,
 ) -> Loaded:
-    """Load a model with its vocabulary, on the CPU, in fp32.
+    """Load a model with its vocabulary, on the CPU.
 
     Args:
         source: a folder or a hub id.
@@ -202,6 +239,7 @@ def load_model(
         scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
         scratch_shape: settings that differ from that size's.
         option_score: a key of `OPTION_SCORES`; by default the checkpoint's own, else `mean`.
+        precision: of the layers' matrices. Training wants fp32; prediction, what it computes in.
         seed: of the random weights.
 
     Raises:
@@ -234,8 +272,8 @@ def load_model(
             option_score = ours.get("option_score", "mean") if task == "cloze" else "mean"
         if option_score not in OPTION_SCORES:
             raise CheckpointError(f"{folder}/config.json: option_score {option_score!r} is unknown")
-        model = ReadingModel(config, task, option_score)
-        report = load_weights(model, folder)
+        model = ReadingModel(config, task, option_score, empty=True)
+        report = load_weights(model, folder, precision)
     return Loaded(model, tokenizer, report)
 
 

@@ -21,6 +21,7 @@ ALLOWED = {
     "loading": FLOOR | {"model"},
     "predict": WORK,
     "train": WORK | {"predict", "train"},
+    "gate": WORK | {"predict"},
     "bench": WORK | {"predict", "train", "bench"},
     "evaluation": FLOOR | {"data"},
     "checkup": FLOOR | {"data"},

@@ -138,7 +138,7 @@ def test_accumulation_changes_nothing_but_rounding(trainer, tmp_path, name):
             torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-4, msg=part)
 
 
-def test_checkpointing_changes_nothing(trainer, tmp_path):
+def test_recomputing_changes_nothing(trainer, tmp_path):
     plain, lean = trainer(tmp_path / "p"), trainer(tmp_path / "c", recompute="layers")
     plain.run()
     lean.run()

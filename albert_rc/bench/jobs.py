@@ -32,8 +32,11 @@ class Job:
     """A cloze store; without one, passages of `length` random tokens."""
     length: int = 352
     device: str | None = None
-    recompute: str = "nothing"
-    join: int | None = None
+    recompute: str | None = None
+    join: int = 1
+    optimizer_states: str | None = None
+    memory: str | None = None
+    """What the planner may use in training."""
     seed: int = 0
 
     def to_json(self) -> dict[str, Any]:

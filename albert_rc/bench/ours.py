@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -10,11 +11,13 @@ from torch import nn
 from albert_rc.bench.jobs import Job
 from albert_rc.config import Compute, albert_config
 from albert_rc.costs import forward_flops
-from albert_rc.data.batches import Collator
+from albert_rc.data.batches import Collator, share
 from albert_rc.data.shards import Store
-from albert_rc.devices import keep_freed_memory
+from albert_rc.devices import keep_freed_memory, limit_memory
 from albert_rc.model.heads import ReadingModel
+from albert_rc.model.products import DTYPES
 from albert_rc.train.optim import make_optimizer
+from albert_rc.train.planner import Levers, Plan, Task, make_plan, parse_memory
 
 
 class Ours:
@@ -33,18 +36,45 @@ class Ours:
         config = albert_config(job.size, vocab_size=store.meta["vocab_size"])
         with torch.device(device):
             self.model = ReadingModel(config, "cloze")
-        self.model.train(job.work == "train")
-        join = job.join or 1
-        self.model.encoder.compute = Compute(
-            precision=job.precision, recompute=job.recompute, join=join
-        )
-        self.device, self.training = device, job.work == "train"
-        self.collate = Collator(store, None)
+        self.training = job.work == "train"
+        self.model.train(self.training)
+        self.device, self.collate = device, Collator(store, None)
         self.parameters = list(self.model.parameters())
+        compute = Compute(precision=job.precision, join=job.join)
+        self.plan: Plan | None = None
         if self.training:
-            self.optimizer = make_optimizer(self.model, 1e-5, 0.01)
+            self.plan = self._plan(job, store)
+            compute = replace(compute, recompute=self.plan.recompute)
+            self.optimizer = make_optimizer(self.model, 1e-5, 0.01, self.plan.states)
         else:
             self.model.requires_grad_(False)
+            # As `predict` loads it.
+            for layer in self.model.encoder.layers:
+                for part in layer.parameters():
+                    if part.ndim > 1:
+                        part.data = part.data.to(DTYPES[job.precision])
+        self.model.encoder.compute = compute
+
+    def _plan(self, job: Job, store: Store) -> Plan:
+        """What the planner chooses for a budget, or predicts for the settings of the job."""
+        levers, budget = Levers(1, "nothing", "fp32"), 2**60
+        if job.memory is not None:
+            levers, budget = Levers(), parse_memory(job.memory)
+            limit_memory(self.device, budget)
+        task = Task(
+            config=self.model.config,
+            lengths=store.lengths.tolist(),
+            longest=int(store.lengths.max()),
+            items=job.batch_size,
+            precision=job.precision,
+            device=self.device.type,
+            join=job.join,
+        )
+        given = Levers(None, job.recompute, job.optimizer_states)
+        for name in ("recompute", "states"):
+            if getattr(given, name) is not None:
+                levers = replace(levers, **{name: getattr(given, name)})
+        return make_plan(task, budget, levers)
 
     def session(self) -> AbstractContextManager[None]:
         """What stays open around all batches."""
@@ -58,13 +88,15 @@ class Ours:
 
     def step(self, items: list[int]) -> None:
         """One batch."""
-        batch = self.collate(items)
-        if not self.training:
+        if self.plan is None:
             with torch.inference_mode():
-                self.model(batch.to(self.device)).logits_QK.cpu()
+                self.model(self.collate(items).to(self.device)).logits_QK.cpu()
             return
-        output = self.model(batch.to(self.device))
-        (output.loss_sum / batch.num_questions).backward()
+        micro = [self.collate(part) for part in share(items, 0, 1, self.plan.micro_batches)]
+        questions = sum(batch.num_questions for batch in micro)
+        with self.model.encoder.unchanged():
+            for batch in micro:
+                (self.model(batch.to(self.device)).loss_sum / questions).backward()
         nn.utils.clip_grad_norm_(self.parameters, 1.0, foreach=True)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -45,6 +46,7 @@ def measure(job: Job) -> dict[str, Any]:
             synchronise(device)
             seconds = time.perf_counter() - started
         peak = peak_memory(device)
+        plan = done_by.plan if job.who == "ours" else None
         del done_by
         rate = matrix_rate(job.precision, device)
         return {
@@ -56,6 +58,7 @@ def measure(job: Job) -> dict[str, Any]:
             "matrix_flops_per_second": rate,
             "matrix_share": flops / seconds / rate,
             "peak_bytes": peak,
+            "plan": None if plan is None else {**asdict(plan), "total": plan.total},
             "machine": describe(device),
         }
 

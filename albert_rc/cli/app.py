@@ -60,13 +60,15 @@ def main() -> None:
     except MemoryError:
         _fail(_NO_MEMORY, OutOfMemoryError())
     except RuntimeError as error:
-        if "out of memory" not in str(error) and "can't allocate memory" not in str(error):
+        from albert_rc.devices import is_out_of_memory
+
+        if not is_out_of_memory(error):
             raise
         _fail(_NO_MEMORY, OutOfMemoryError())
 
 
 _NO_MEMORY = (
-    "out of memory; raise --accumulation or add --checkpointing (train), "
+    "out of memory; give --memory less than there is, so that more is left for others (train), "
     "or lower --token-budget (predict)"
 )
 

@@ -29,13 +29,18 @@ def bench(
         typer.Option(help="`transformers`: measure it too, plain and at its best, in turns."),
     ] = None,
     rounds: Annotated[int, typer.Option(help="Turns that each takes.")] = 2,
-    recompute: Annotated[
-        str, typer.Option(help="Ours, in training: nothing, activations or layers.")
-    ] = "nothing",
-    join: Annotated[
-        int | None,
-        typer.Option(help="Ours: layers whose weight gradients are one product; 1 by default."),
+    memory: Annotated[
+        str | None, typer.Option(help="Ours, in training: plan for so much, such as 8GiB.")
     ] = None,
+    recompute: Annotated[
+        str | None, typer.Option(help="Ours, in training: nothing, activations or layers.")
+    ] = None,
+    optimizer_states: Annotated[
+        str | None, typer.Option(help="Ours, in training: fp32, 8bit or cpu.")
+    ] = None,
+    join: Annotated[
+        int, typer.Option(help="Ours: layers whose weight gradients are one product.")
+    ] = 1,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
     json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
@@ -47,23 +52,25 @@ def bench(
     """
     from albert_rc.bench.compare import PEERS, compare
     from albert_rc.bench.jobs import Job
-    from albert_rc.config import RECOMPUTE, albert_config
+    from albert_rc.config import albert_config
     from albert_rc.devices import choose_precision, processes
     from albert_rc.errors import UsageError
     from albert_rc.files import to_json, write_json
+    from albert_rc.train.planner import Levers, parse_memory
 
     if work not in ("train", "predict"):
         raise UsageError(f"bench {work}: choose train or predict")
     if against not in (None, "transformers"):
         raise UsageError(f"--against {against}: only transformers can be measured")
-    counts = {"--batch-size": batch_size, "--steps": steps, "--rounds": rounds}
+    counts = {"--batch-size": batch_size, "--steps": steps, "--rounds": rounds, "--join": join}
     for flag, count in counts.items():
         if count < 1:
             raise UsageError(f"{flag} {count} must be at least 1")
     if not 8 <= length <= 512:
         raise UsageError(f"--length {length} must be from 8 to 512")
-    if recompute not in RECOMPUTE:
-        raise UsageError(f"--recompute {recompute}: choose from {', '.join(RECOMPUTE)}")
+    Levers(None, recompute, optimizer_states)
+    if memory is not None:
+        parse_memory(memory)
     albert_config(size)
     with processes(device) as group:
         chosen = choose_precision(precision, group.device, learning=work == "train")
@@ -79,6 +86,8 @@ def bench(
         device=device,
         recompute=recompute,
         join=join,
+        optimizer_states=optimizer_states,
+        memory=memory,
     )
     jobs = [ours]
     if against:
@@ -107,12 +116,18 @@ def bench(
 
 
 def _line(row: dict[str, Any]) -> str:
-    return (
-        f"{row['who']:<17} {row['work']} {row['size']} {row['precision']}: "
-        f"{row['passages_per_second']:.3f} passages/s, {row['tokens_per_second']:,.0f} tokens/s, "
-        f"{row['flops_per_second'] / 1e9:,.0f} GFLOP/s ({row['matrix_share']:.0%} of "
-        f"{row['matrix_flops_per_second'] / 1e9:,.0f}), peak {row['peak_bytes'] / 2**20:,.0f} MiB"
-    )
+    plan = ""
+    if row["plan"]:
+        planned = row["plan"]
+        plan = (
+            f" (planned {planned['total'] / 2**20:,.0f}: {planned['micro_batches']} micro-batches, "
+            f"recompute {planned['recompute']}, states {planned['states']})"
+        )
+    speed = f"{row['passages_per_second']:.3f} passages/s, {row['tokens_per_second']:,.0f} tokens/s"
+    reached, possible = row["flops_per_second"] / 1e9, row["matrix_flops_per_second"] / 1e9
+    share = f"{reached:,.0f} GFLOP/s ({row['matrix_share']:.0%} of {possible:,.0f})"
+    who = f"{row['who']:<17} {row['work']} {row['size']} {row['precision']}"
+    return f"{who}: {speed}, {share}, peak {row['peak_bytes'] / 2**20:,.0f} MiB{plan}"
 
 
 def _command(job: Any, against: str | None, rounds: int) -> str:
@@ -121,9 +136,10 @@ def _command(job: Any, against: str | None, rounds: int) -> str:
         f"--batch-size {job.batch_size} --steps {job.steps} --rounds {rounds}",
     ]
     parts.append("--data STORE" if job.data else f"--length {job.length}")
-    if job.recompute != "nothing":
-        parts.append(f"--recompute {job.recompute}")
-    if job.join:
+    for name in ("memory", "recompute", "optimizer_states"):
+        if getattr(job, name) is not None:
+            parts.append(f"--{name.replace('_', '-')} {getattr(job, name)}")
+    if job.join != 1:
         parts.append(f"--join {job.join}")
     if against:
         parts.append(f"--against {against}")

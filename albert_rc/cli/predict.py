@@ -12,6 +12,7 @@ from albert_rc.cli.console import bar, example, say
 if TYPE_CHECKING:
     from albert_rc.data.schema import PaperSet
     from albert_rc.data.shards import Store
+    from albert_rc.devices import Processes
     from albert_rc.loading import Loaded
 
 
@@ -37,6 +38,13 @@ def predict(
         str | None,
         typer.Option(help="fp32, bf16, fp16 or int8; bf16 where the hardware has it."),
     ] = None,
+    gate: Annotated[
+        Path | None,
+        typer.Option(help="With int8: the dev store to test it on; dev.pt beside DATA by default."),
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="With int8: accuracy points that may be lost on that store.")
+    ] = 0.5,
     token_budget: Annotated[int, typer.Option(help="Tokens of a batch.")] = 4096,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
 ) -> None:
@@ -53,7 +61,8 @@ def predict(
     keep_freed_memory()
     with processes(device) as group:
         source = load_store(data) if data.suffix == ".pt" else _read(data, format_)
-        loaded = load_model(model, source.kind)
+        chosen = choose_precision(precision, group.device)
+        loaded = load_model(model, source.kind, precision=chosen)
         store = _ready(data, source, loaded, max_length)
         if group.is_main:
             for line in loaded.report.lines():
@@ -61,7 +70,9 @@ def predict(
             if loaded.report.new:
                 say("warning: an untrained head guesses; fine-tune it with `albert-rc train` first")
         loaded.model.to(group.device)
-        loaded.model.encoder.compute = Compute(precision=choose_precision(precision, group.device))
+        loaded.model.encoder.compute = Compute(precision=chosen)
+        if chosen == "int8":
+            _pass_gate(loaded, gate or data.with_name("dev.pt"), tolerance, group)
         with bar("answering", store.num_questions, group.is_main) as advance:
             scored_QK = score(
                 loaded.model,
@@ -76,6 +87,36 @@ def predict(
             typer.echo(
                 f"{out}: {store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
             )
+
+
+def _pass_gate(loaded: Loaded, dev: Path, tolerance: float, group: Processes) -> None:
+    """Go on in int8 only if it costs little on dev papers."""
+    from albert_rc.data.shards import check_store, load_store
+    from albert_rc.devices import choose_precision
+    from albert_rc.errors import UsageError
+    from albert_rc.gate import measure_cost, remember_cost, remembered_cost
+
+    if not tolerance >= 0:
+        raise UsageError(f"--tolerance {tolerance} must be a number from 0 on")
+    if not dev.is_file():
+        raise UsageError(
+            f"--precision int8 is tested on dev papers first, and there is no {dev}; "
+            "name a store with --gate, or use --precision bf16"
+        )
+    folder = loaded.tokenizer.folder
+    cost = remembered_cost(folder, dev)
+    if cost is None:
+        store = load_store(dev)
+        check_store(store, dev, loaded.tokenizer, loaded.model.config.max_length)
+        if store.kind != loaded.model.task:
+            raise UsageError(f"--gate {dev}: holds {store.kind}, but the model {loaded.model.task}")
+        precision = choose_precision(None, group.device)
+        cost = measure_cost(loaded.model, loaded.tokenizer, store, group, precision)
+        if group.is_main:
+            remember_cost(folder, dev, cost)
+    if group.is_main:
+        say(cost.line())
+    cost.require(tolerance)
 
 
 def _read(data: Path, format_name: str | None) -> PaperSet:

@@ -28,8 +28,17 @@ def train(
         int, typer.Option(help="Passages of an optimiser step, over all processes.")
     ] = 2,
     accumulation: Annotated[
-        int, typer.Option(help="Cut each batch into so many pieces: same result, less memory.")
-    ] = 1,
+        int | None,
+        typer.Option(help="Cut each batch into so many pieces; as memory asks for by default."),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="What a step may use, such as 8GiB; what is free by default."),
+    ] = None,
+    optimizer_states: Annotated[
+        str | None,
+        typer.Option(help="fp32, 8bit or cpu; as memory asks for by default."),
+    ] = None,
     learning_rate: Annotated[float, typer.Option(help="Its peak.")] = 1e-5,
     warmup: Annotated[float, typer.Option(help="Share of the steps that it rises.")] = 0.1,
     weight_decay: Annotated[float, typer.Option(help="On matrices only.")] = 0.01,
@@ -54,9 +63,13 @@ def train(
     max_length: Annotated[
         int | None, typer.Option(help="Refuse stores with longer windows than this.")
     ] = None,
-    checkpointing: Annotated[
-        bool, typer.Option(help="Recompute activations: less memory, a third more time.")
-    ] = False,
+    recompute: Annotated[
+        str | None,
+        typer.Option(
+            help="Compute again in the backward pass instead of keeping it: nothing, activations "
+            "or layers; as memory asks for by default."
+        ),
+    ] = None,
     option_score: Annotated[
         str | None,
         typer.Option(help="Options of several pieces: mean, first or salience (learned weights)."),
@@ -83,6 +96,7 @@ def train(
     from albert_rc.loading import load_model
     from albert_rc.model.attention import ATTENTION
     from albert_rc.train.loop import Trainer
+    from albert_rc.train.planner import Levers, fit
 
     if attention not in ATTENTION:
         raise UsageError(f"--attention {attention}: choose from {', '.join(ATTENTION)}")
@@ -91,7 +105,6 @@ def train(
         settings = TrainConfig(
             epochs=epochs,
             batch_size=batch_size,
-            accumulation=accumulation,
             learning_rate=learning_rate,
             warmup=warmup,
             weight_decay=weight_decay,
@@ -101,7 +114,6 @@ def train(
             save_steps=save_steps,
             patience=patience,
             precision=choose_precision(precision, group.device, learning=True),
-            recompute="layers" if checkpointing else "nothing",
             mask_rate=mask_rate,
             mask_weight=mask_weight,
             seed=seed,
@@ -122,21 +134,30 @@ def train(
             check_store(dev_store, dev_path, loaded.tokenizer, longest)
             if dev_store.kind != train_store.kind:
                 raise DataError(f"{dev_path}: holds {dev_store.kind}, but train {train_store.kind}")
+        settings, plan_lines = fit(
+            settings,
+            loaded.model.config,
+            train_store,
+            group,
+            memory,
+            Levers(accumulation, recompute, optimizer_states),
+        )
         if group.is_main:
             count = sum(p.numel() for p in loaded.model.parameters())
             for line in loaded.report.lines():
                 say(line)
             say(f"{count:,} parameters, {settings.precision}, {group.device}, {group.world} ranks")
+            for line in plan_lines:
+                say(line)
             say(f"train: {train_store.summary()}")
             say(f"dev: {dev_store.summary() if dev_store else 'none; the last weights are kept'}")
             if not resume:
-                given = {
-                    "model": model,
-                    "scratch": scratch,
-                    "data": str(data),
+                given = {"model": model, "scratch": scratch, "data": str(data)}
+                used = {
                     "task": train_store.kind,
+                    "option_score": loaded.model.option_score,
+                    "world": group.world,
                 }
-                used = {"option_score": loaded.model.option_score, "world": group.world}
                 write_json(out / "train.json", given | used | asdict(settings))
         trainer = Trainer(
             loaded.model, loaded.tokenizer, train_store, dev_store, settings, out, group

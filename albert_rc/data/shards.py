@@ -78,6 +78,11 @@ class Store:
         return total
 
     @property
+    def tokens(self) -> Tensor:
+        """Tokens of each item, all its sequences together, at most."""
+        return self.lengths if self.kind == "cloze" else self.lengths * self.num_options
+
+    @property
     def passage_of_question(self) -> Tensor:
         """[Q] index of each question's passage in `meta["ids"]`."""
         if self.kind == "choice":

@@ -10,6 +10,7 @@ options only; the choice head is a pooled [CLS] and one linear unit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -138,9 +139,13 @@ class ChoiceHead(nn.Module):
 class ReadingModel(nn.Module):
     """An encoder and the head for one kind of question. `model(batch)` gives an `Output`."""
 
-    def __init__(self, config: EncoderConfig, task: str, option_score: str = "mean") -> None:
+    def __init__(
+        self, config: EncoderConfig, task: str, option_score: str = "mean", empty: bool = False
+    ) -> None:
         super().__init__()
-        self.encoder = Encoder(config)
+        # What is about to be loaded need not be made up first, nor take its memory twice.
+        with torch.device("meta") if empty else nullcontext():
+            self.encoder = Encoder(config)
         self.head: ClozeHead | ChoiceHead
         self.head = ClozeHead(config, option_score) if task == "cloze" else ChoiceHead(config)
         self.task = task

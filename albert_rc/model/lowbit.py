@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from albert_rc.errors import UsageError
@@ -66,7 +67,11 @@ class Int8Matrix:
     def bare_product(self, step_TI: Tensor) -> Tensor:
         """Integer products, scaled per output channel only, [T, O]."""
         if not self.on_cpu:
-            return torch._int_mm(step_TI, self.packed).float() * self.scale_O
+            # cuBLAS wants more than 16 rows, in eights.
+            count = len(step_TI)
+            rows = max(24, -(-count // 8) * 8)
+            sum_TO = torch._int_mm(F.pad(step_TI, (0, 0, 0, rows - count)), self.packed)
+            return sum_TO[:count].float() * self.scale_O
         out_TO: Tensor = torch.ops.onednn.qlinear_pointwise(
             step_TI, 1.0, 128, self.packed, self.scale_O, self.zero_O, None,
             1.0, 0, self.bias_O.dtype, "none", [], "",

@@ -19,7 +19,7 @@ STATE = "resume.pt"
 # What must not change between a run and its continuation, with the option that sets it.
 _FIXED = (
     "epochs", "batch_size", "learning_rate", "warmup", "weight_decay", "clip", "max_steps",
-    "precision", "mask_rate", "mask_weight", "seed",
+    "precision", "mask_rate", "mask_weight", "optimizer_states", "seed",
 )  # fmt: skip
 
 
@@ -108,7 +108,8 @@ def load_state(
             f"{path}: torn or foreign ({reason}); start without --resume"
         ) from None
     for name in _FIXED:
-        before, now = content["settings"][name], getattr(settings, name)
+        now = getattr(settings, name)
+        before = content["settings"].get(name, now)  # of a version without it
         if before != now:
             flag = "--" + name.replace("_", "-")
             raise UsageError(f"--resume: the run was begun with {flag} {before}, not {now}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,15 @@ from albert_rc.config import Compute, TrainConfig
 from albert_rc.data.batches import BatchOrder, Collator, share
 from albert_rc.data.masking import WordHider
 from albert_rc.data.shards import Store
-from albert_rc.devices import Processes
-from albert_rc.errors import Interrupted, UsageError
+from albert_rc.devices import Processes, is_out_of_memory
+from albert_rc.errors import Interrupted, OutOfMemoryError, UsageError
 from albert_rc.loading import save_model
 from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.predict import score
 from albert_rc.seeds import mix
 from albert_rc.tokenizer import Tokenizer
 from albert_rc.train.checkpoint import STATE, Progress, load_state, save_state
-from albert_rc.train.optim import linear_rate, make_optimizer
+from albert_rc.train.optim import linear_rate, make_optimizer, set_rate
 from albert_rc.train.record import Record
 from albert_rc.train.stop import StopRequest
 from albert_rc.train.tally import StepReport, Tally, TrainResult
@@ -83,12 +83,16 @@ class Trainer:
         )
         self.steps_per_epoch = self.order.batches_per_epoch
         self.total_steps = settings.max_steps or settings.epochs * self.steps_per_epoch
-        self.optimizer = make_optimizer(model, settings.learning_rate, settings.weight_decay)
+        self.optimizer = make_optimizer(
+            model, settings.learning_rate, settings.weight_decay, settings.optimizer_states
+        )
+        self.micro_batches = settings.accumulation
         self.scaler = torch.amp.GradScaler(
             processes.device.type, enabled=settings.precision == "fp16"
         )
         self.progress = Progress()
         self.record: Record | None = None
+        self._told: Callable[[str], None] | None = None
 
     def _data(self) -> dict[str, Any]:
         keys = ("split", "source_hash", "vocabulary", "max_length")
@@ -119,7 +123,8 @@ class Trainer:
             UsageError: nothing to resume, or it was begun otherwise.
         """
         started = time.perf_counter()
-        self._begin(resume, on_event)
+        self._told = on_event
+        self._begin(resume)
         stop = StopRequest()
         tally = Tally()
         stopped_early = False
@@ -137,13 +142,13 @@ class Trainer:
                         self._check_weights()
                     if evaluating:
                         self._note(tally)
-                        stopped_early = self._evaluate(on_event)
+                        stopped_early = self._evaluate()
                         tally = Tally()
                     stopping = self.processes.any(stop.asked)
                     if saving or stopping or stopped_early:
                         self._save_state()
                     if stopping:
-                        raise self._interrupted(on_event)
+                        raise self._interrupted()
                     if stopped_early:
                         break
             if self.dev_store is None or not self.dev_store.has_answers:
@@ -159,7 +164,7 @@ class Trainer:
             seconds=time.perf_counter() - started,
         )
 
-    def _begin(self, resume: bool, on_event: Callable[[str], None] | None) -> None:
+    def _begin(self, resume: bool) -> None:
         """Put every process into the state that the run starts, or goes on, from."""
         self.processes.copy_from_main([p.data for p in self.model.parameters()])
         # Ranks must not drop the same units of different passages.
@@ -178,8 +183,8 @@ class Trainer:
             self.record = Record(self.folder, self.progress.step if resume else None)
             if not resume and (self.folder / STATE).is_file():
                 (self.folder / STATE).unlink()
-                self._say("starting over: the state of an earlier run is gone", on_event)
-            self._say(f"step {self.progress.step} of {self.total_steps}", on_event)
+                self._say("starting over: the state of an earlier run is gone")
+            self._say(f"step {self.progress.step} of {self.total_steps}")
 
     def _batches(self) -> Iterator[tuple[int, list[int]]]:
         """The global batches still to come, each with its epoch."""
@@ -194,18 +199,63 @@ class Trainer:
         step = self.progress.step
         return step % (every or self.steps_per_epoch) == 0 or step >= self.total_steps
 
-    def _interrupted(self, on_event: Callable[[str], None] | None) -> Interrupted:
+    def _interrupted(self) -> Interrupted:
         step = self.progress.step
-        self._say(f"stopped at step {step}; the state is saved", on_event)
+        self._say(f"stopped at step {step}; the state is saved")
         return Interrupted(
             f"stopped at step {step} of {self.total_steps}; "
             "the same command with --resume goes on from there"
         )
 
     def _step(self, items: list[int], epoch: int) -> Tensor:
-        """One optimiser step on a global batch; its sums over all processes."""
+        """One optimiser step on a global batch; its sums over all processes.
+
+        Where memory runs out, all processes halve their micro-batches and take the step again.
+        """
+        while True:
+            failed = False
+            try:
+                sums, counts = self._gradients(items, epoch)
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                failed = True
+            if not self.processes.any(failed):
+                break
+            self._halve(len(items))
+        self._update()
+        self.processes.sum(sums)
+        sums[1], sums[4] = counts[0], counts[1]
+        return sums
+
+    def _halve(self, items: int) -> None:
+        """Make room for the step to be taken again.
+
+        Raises:
+            OutOfMemoryError: nothing is left to cut.
+        """
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.processes.device.type == "cuda":
+            torch.cuda.empty_cache()
+        share_of_rank = -(-items // self.processes.world)
+        if self.micro_batches < share_of_rank:
+            self.micro_batches = min(share_of_rank, 2 * self.micro_batches)
+            self._say(f"out of memory: {self.micro_batches} micro-batches a step from now on")
+        elif self.model.encoder.compute.recompute != "layers":
+            compute = self.model.encoder.compute
+            self.model.encoder.compute = replace(compute, recompute="layers", join=1)
+            self._say("out of memory: layers are recomputed from now on")
+        else:
+            raise OutOfMemoryError(
+                "out of memory with single passages and recomputed layers; try "
+                "--optimizer-states 8bit, a smaller model, or shorter windows "
+                "(preprocess --max-length)"
+            )
+
+    def _gradients(self, items: list[int], epoch: int) -> tuple[Tensor, Tensor]:
+        """Gradients of this process's share of a global batch; its sums, and the global counts."""
         processes, settings = self.processes, self.settings
-        shares = share(items, processes.rank, processes.world, settings.accumulation)
+        shares = share(items, processes.rank, processes.world, self.micro_batches)
         micro = [self.collate(part, epoch) for part in shares]
         counts = self._counts(micro)
         sums = torch.zeros(5, device=processes.device)
@@ -219,10 +269,7 @@ class Trainer:
                     loss = loss + settings.mask_weight * output.masked_loss_sum / counts[1]
                     sums[3] += output.masked_loss_sum.detach()
                 self.scaler.scale(loss).backward()
-        self._update()
-        processes.sum(sums)
-        sums[1], sums[4] = counts[0], counts[1]
-        return sums
+        return sums, counts
 
     def _counts(self, micro: list[Batch]) -> Tensor:
         """Answered questions and hidden words of the global batch, at least 1 each."""
@@ -245,8 +292,7 @@ class Trainer:
         self.scaler.unscale_(self.optimizer)
         if self.settings.clip:
             nn.utils.clip_grad_norm_(parameters, self.settings.clip, foreach=True)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self._rate()
+        set_rate(self.optimizer, self._rate())
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
@@ -300,7 +346,7 @@ class Trainer:
             best_accuracy=self.progress.best_accuracy,
         )
 
-    def _evaluate(self, on_event: Callable[[str], None] | None) -> bool:
+    def _evaluate(self) -> bool:
         """Score the dev store, keep the weights if they are the best; whether to stop early."""
         if self.dev_store is None or not self.dev_store.has_answers:
             return False
@@ -333,10 +379,10 @@ class Trainer:
             }
             self.record.metrics("dev", step, values)
         mark = "the best so far, saved" if best else f"best {progress.best_accuracy:.2%}"
-        self._say(f"step {step}: dev accuracy {accuracy:.2%}, loss {loss:.4f} ({mark})", on_event)
+        self._say(f"step {step}: dev accuracy {accuracy:.2%}, loss {loss:.4f} ({mark})")
         patience = self.settings.patience
         if patience is not None and progress.evaluations_without_gain >= patience:
-            self._say(f"no gain in {patience} evaluations: stopped early", on_event)
+            self._say(f"no gain in {patience} evaluations: stopped early")
             return True
         return False
 
@@ -357,8 +403,8 @@ class Trainer:
             self.processes,
         )
 
-    def _say(self, line: str, on_event: Callable[[str], None] | None) -> None:
+    def _say(self, line: str) -> None:
         if self.record is not None:
             self.record.say(line)
-        if on_event is not None and self.processes.is_main:
-            on_event(line)
+        if self._told is not None and self.processes.is_main:
+            self._told(line)

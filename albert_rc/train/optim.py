@@ -2,24 +2,63 @@
 
 from __future__ import annotations
 
-from torch import nn
-from torch.optim import AdamW
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from albert_rc.errors import UsageError
 
 
-def make_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) -> AdamW:
+def make_optimizer(
+    model: nn.Module, learning_rate: float, weight_decay: float, states: str = "fp32"
+) -> torch.optim.Optimizer:
     """AdamW with decay on matrices only: biases, norms and other vectors are left alone.
 
     Betas and epsilon are those that ALBERT and BERT were fine-tuned with (0.9, 0.999, 1e-6).
+
+    Args:
+        model: whose parameters are moved.
+        learning_rate: at the start.
+        weight_decay: of matrices.
+        states: a key of `planner.STATES`. In 8 bits the moments are quantised by blocks of 256
+            (Dettmers et al. 2022).
+
+    Raises:
+        UsageError: torchao is needed and not installed.
     """
     decayed = [p for p in model.parameters() if p.ndim > 1]
     kept = [p for p in model.parameters() if p.ndim <= 1]
-    return AdamW(
-        [{"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0}],
-        lr=learning_rate,
-        betas=(0.9, 0.999),
-        eps=1e-6,
-        fused=True,
+    groups = [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": kept, "weight_decay": 0.0},
+    ]
+    settings: dict[str, Any] = {"lr": learning_rate, "betas": (0.9, 0.999), "eps": 1e-6}
+    if states == "fp32":
+        return torch.optim.AdamW(groups, fused=True, **settings)
+    try:
+        # A well-kept library's 8-bit states; its compiled step needs a C++ compiler on CPUs.
+        from torchao.optim import AdamW8bit, CPUOffloadOptimizer
+    except ImportError:
+        raise UsageError(
+            f"--optimizer-states {states} needs torchao: pip install 'albert-rc[lean]'"
+        ) from None
+    if states == "8bit":
+        lean: torch.optim.Optimizer = AdamW8bit(groups, **settings)
+        return lean
+    offloaded: torch.optim.Optimizer = CPUOffloadOptimizer(
+        groups, torch.optim.AdamW, fused=True, **settings
     )
+    return offloaded
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of all groups."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):  # whose step is compiled for a tensor
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def linear_rate(step: int, total_steps: int, peak: float, warmup_share: float) -> float:

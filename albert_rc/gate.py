@@ -1,0 +1,110 @@
+"""The gate before int8: what quantising a model costs, measured before it is relied upon."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from albert_rc.data.shards import Store
+from albert_rc.devices import Processes
+from albert_rc.errors import CheckpointError
+from albert_rc.files import file_sha256, parse_json, write_json
+from albert_rc.model.heads import ReadingModel
+from albert_rc.predict import score
+from albert_rc.tokenizer import Tokenizer
+
+RECORD = "int8.json"
+TOLERANCE = 0.5
+"""Percentage points of accuracy that may be lost; where no answer is known, of answers changed."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What int8 changes on a store."""
+
+    questions: int
+    changed: int
+    """Answers that differ from those without quantisation."""
+    before: float | None
+    """Accuracy without; None where no answer is known."""
+    after: float | None
+
+    @property
+    def points(self) -> float:
+        """Percentage points lost: of accuracy, or of unchanged answers where none is known."""
+        if self.before is None or self.after is None:
+            return 100 * self.changed / max(1, self.questions)
+        return 100 * (self.before - self.after)
+
+    def line(self) -> str:
+        """What was found, as a sentence."""
+        share = self.changed / max(1, self.questions)
+        found = f"int8 changes {self.changed:,} of {self.questions:,} dev answers ({share:.2%})"
+        if self.before is None or self.after is None:
+            return found
+        gain = 100 * (self.after - self.before)
+        return f"{found}; accuracy {self.before:.2%} -> {self.after:.2%} ({gain:+.2f} points)"
+
+    def require(self, tolerance: float) -> None:
+        """Refuse what is lost beyond the tolerance.
+
+        Raises:
+            CheckpointError: says what was lost.
+        """
+        if self.points > tolerance:
+            raise CheckpointError(
+                f"{self.line()}, which is beyond --tolerance {tolerance}; "
+                "nothing was predicted. Use --precision bf16"
+            )
+
+
+def measure_cost(
+    model: ReadingModel, tokenizer: Tokenizer, store: Store, processes: Processes, precision: str
+) -> Cost:
+    """Answer a store with and without int8.
+
+    Args:
+        model: on the processes' device; its `compute` is int8 afterwards.
+        tokenizer: its vocabulary.
+        store: preferably with answers.
+        processes: who works along.
+        precision: what to compare with.
+    """
+    chosen = []
+    for name in (precision, "int8"):
+        model.encoder.compute = replace(model.encoder.compute, precision=name)
+        chosen.append(score(model, tokenizer, store, processes).argmax(-1))
+    exact_Q, quick_Q = chosen
+    answer_Q = store.tensors["answer"].long()
+    known_Q = answer_Q >= 0
+    accuracies: list[float | None] = [None, None]
+    if bool(known_Q.any()):
+        accuracies = [float((q == answer_Q)[known_Q].double().mean()) for q in chosen]
+    return Cost(len(answer_Q), int((exact_Q != quick_Q).sum()), accuracies[0], accuracies[1])
+
+
+def remembered_cost(folder: Path, store_path: Path) -> Cost | None:
+    """What was measured before of this model on this store, if neither has changed since."""
+    try:
+        record = parse_json((folder / RECORD).read_bytes())
+        if record["of"] == _identity(folder, store_path):
+            return Cost(**record["cost"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # no record, or not ours: it is measured anew
+    return None
+
+
+def remember_cost(folder: Path, store_path: Path, cost: Cost) -> None:
+    """Keep a measurement beside the weights it is about, if they may be written to."""
+    try:
+        write_json(folder / RECORD, {"of": _identity(folder, store_path), "cost": asdict(cost)})
+    except OSError:
+        return  # somebody else's model, read-only: it is measured again next time
+
+
+def _identity(folder: Path, store_path: Path) -> dict[str, Any]:
+    return {
+        "weights": file_sha256(folder / "model.safetensors"),
+        "store": file_sha256(store_path),
+    }

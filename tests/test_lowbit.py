@@ -1,0 +1,101 @@
+"""8-bit products, how far they are off, and the gate that models must pass before."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from albert_rc.config import Compute
+from albert_rc.devices import Processes
+from albert_rc.errors import CheckpointError
+from albert_rc.gate import Cost, measure_cost, remember_cost, remembered_cost
+from albert_rc.loading import load_model, save_model
+from albert_rc.model.lowbit import Int8Matrix, has_int8
+from albert_rc.model.products import Prepared
+
+CPU = torch.device("cpu")
+ALONE = Processes(CPU)
+pytestmark = pytest.mark.skipif(not has_int8(CPU), reason="no 8-bit products here")
+
+
+def test_products_are_those_of_the_quantised_numbers():
+    """Against plain fp32 arithmetic on the same integers and scales."""
+    torch.manual_seed(0)
+    weight_OI, bias_O = torch.randn(48, 96), torch.randn(48)
+    matrix = Int8Matrix(weight_OI, bias_O)
+    x_TI = torch.randn(7, 96) * torch.logspace(-3, 3, 7)[:, None]
+    step_TI, scale_T1 = matrix.quantise(x_TI)
+    integer_TI = step_TI.float() - 128
+    integer_OI = (weight_OI / matrix.scale_O[:, None]).round()
+    expected = integer_TI @ integer_OI.T * matrix.scale_O * scale_T1 + bias_O
+    torch.testing.assert_close(matrix.product(x_TI), expected, rtol=1e-5, atol=1e-5)
+    assert integer_TI.abs().max() <= 127
+
+
+def test_quantisation_is_per_token_and_per_channel():
+    """A loud token or channel must not drown the quiet ones."""
+    torch.manual_seed(0)
+    weight_OI = torch.randn(64, 256) * torch.logspace(-3, 3, 64)[:, None]
+    x_TI = torch.randn(32, 256) * torch.logspace(-3, 3, 32)[:, None]
+    error_TO = Int8Matrix(weight_OI, torch.zeros(64)).product(x_TI) - x_TI @ weight_OI.T
+    size_TO = x_TI.norm(dim=1)[:, None] * weight_OI.norm(dim=1)
+    assert (error_TO / size_TO).abs().max() < 0.005
+
+
+@pytest.mark.parametrize("tokens", [1, 17])
+def test_zeros_and_single_tokens(tokens):
+    linear = nn.Linear(32, 16)
+    prepared = Prepared([linear], "int8", learning=False)
+    out = prepared.product(torch.zeros(tokens, 32, dtype=torch.bfloat16))
+    torch.testing.assert_close(out, linear.bias.detach().bfloat16().expand(tokens, 16))
+
+
+def test_the_gate_compares_and_remembers(sample, stores, tokenizer, tmp_path):
+    store = stores["cloze", "dev"]
+    loaded = load_model(sample / "vocabulary", "cloze", scratch="tiny")
+    save_model(loaded.model, tokenizer, tmp_path)
+    path = tmp_path / "dev.pt"
+    store.save(path)
+    cost = measure_cost(loaded.model, tokenizer, store, ALONE, "fp32")
+    assert loaded.model.encoder.compute == Compute(precision="int8")
+    assert cost.questions == store.num_questions
+    assert 0 <= cost.changed < cost.questions / 2
+    assert remembered_cost(tmp_path, path) is None
+    remember_cost(tmp_path, path, cost)
+    assert remembered_cost(tmp_path, path) == cost
+    stores["cloze", "test"].save(path)
+    assert remembered_cost(tmp_path, path) is None  # another store
+
+
+@pytest.mark.parametrize(
+    ("cost", "points"),
+    [
+        (Cost(200, 10, 0.80, 0.78), 2.0),
+        (Cost(200, 10, 0.78, 0.80), -2.0),
+        (Cost(200, 10, None, None), 5.0),
+    ],
+)
+def test_what_is_lost_beyond_the_tolerance_is_refused(cost, points):
+    assert cost.points == pytest.approx(points)
+    cost.require(points + 0.01)
+    with pytest.raises(CheckpointError, match="10 of 200 dev answers"):
+        cost.require(points - 0.01)
+
+
+def test_predict_passes_the_gate_or_refuses(sample, stores, tmp_path, cli):
+    loaded = load_model(sample / "vocabulary", "cloze", scratch="tiny")
+    save_model(loaded.model, loaded.tokenizer, tmp_path / "run")
+    for split in ("dev", "test"):
+        stores["cloze", split].save(tmp_path / f"{split}.pt")
+    given = ["--data", tmp_path / "test.pt", "--model", tmp_path / "run", "--precision", "int8"]
+    out = tmp_path / "answer.json"
+    done = cli("predict", *given, "--out", out, "--tolerance", 100)
+    assert done.returncode == 0, done.stderr
+    assert "dev answers" in done.stderr
+    assert len(json.loads(out.read_bytes())) == len(stores["cloze", "test"].meta["ids"])
+    (tmp_path / "dev.pt").unlink()
+    done = cli("predict", *given, "--out", tmp_path / "other.json")
+    assert done.returncode == 2
+    assert "--gate" in done.stderr
+    assert not (tmp_path / "other.json").exists()

@@ -1,0 +1,74 @@
+"""Running out of memory in a step: it is taken again in smaller pieces, with the same result."""
+
+import pytest
+import torch
+from test_train import trainer  # noqa: F401 - a fixture
+
+from albert_rc.devices import free_memory, is_out_of_memory
+from albert_rc.errors import OutOfMemoryError
+
+
+def too_large():
+    """An allocation that no machine grants: the real error of the real allocator."""
+    torch.empty(1 << 60, dtype=torch.uint8)
+
+
+def starved(run, fails):
+    """Make the steps of a run fail as long as `fails(run)` says."""
+    step = run._gradients
+
+    def gradients(items, epoch):
+        found = step(items, epoch)  # what was computed by then must not count twice
+        if fails(run):
+            too_large()
+        return found
+
+    run._gradients = gradients
+
+
+def test_the_allocators_refusal_is_recognised():
+    with pytest.raises(RuntimeError) as caught:
+        too_large()
+    assert is_out_of_memory(caught.value)
+    assert not is_out_of_memory(RuntimeError("shapes do not match"))
+
+
+def test_micro_batches_are_halved_and_the_result_stays(trainer, tmp_path):  # noqa: F811
+    whole, cut = trainer(tmp_path / "whole"), trainer(tmp_path / "cut")
+    starved(cut, lambda run: run.progress.step >= 3 and run.micro_batches < 4)
+    said = []
+    whole.run()
+    cut.run(on_event=said.append)
+    assert [line for line in said if "out of memory" in line] == [
+        "out of memory: 2 micro-batches a step from now on",
+        "out of memory: 4 micro-batches a step from now on",
+    ]
+    for a, b in zip(whole.model.parameters(), cut.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-4)
+
+
+def test_layers_are_recomputed_before_giving_up(trainer, tmp_path):  # noqa: F811
+    run = trainer(tmp_path, batch_size=2)
+    starved(run, lambda run: run.model.encoder.compute.recompute != "layers")
+    said = []
+    run.run(on_event=said.append)
+    assert "out of memory: layers are recomputed from now on" in said
+    hopeless = trainer(tmp_path / "hopeless", batch_size=2)
+    starved(hopeless, lambda run: True)
+    with pytest.raises(OutOfMemoryError, match="--optimizer-states 8bit"):
+        hopeless.run()
+
+
+def test_other_errors_are_not_swallowed(trainer, tmp_path):  # noqa: F811
+    run = trainer(tmp_path)
+
+    def broken(items, epoch):
+        raise RuntimeError("shapes do not match")
+
+    run._gradients = broken
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        run.run()
+
+
+def test_free_memory_is_a_sensible_number():
+    assert 2**28 < free_memory(torch.device("cpu")) < 2**45
