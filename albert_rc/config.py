@@ -100,6 +100,11 @@ RECOMPUTE = {
     "layers": "all but each layer's input: about a third more time, a fraction of the memory",
 }
 
+PARALLEL = {
+    "ddp": "every process holds the whole model; gradients are summed",
+    "fsdp": "weights and moments lie in parts, one per process, and are gathered for each step",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
@@ -144,6 +149,8 @@ class TrainConfig:
     """See `Compute.join`."""
     optimizer_states: str = "fp32"
     """How the optimiser's moments are kept: a key of `train.planner.STATES`."""
+    parallel: str = "ddp"
+    """What each of several processes holds: a key of `PARALLEL`."""
     mask_rate: float = 0.0
     """Share of the other words that are hidden, and asked for, as well."""
     mask_weight: float = 1.0
@@ -175,6 +182,13 @@ class TrainConfig:
                 raise UsageError(f"{flag} {number} must be a number from 0 on")
         if not self.learning_rate > 0:
             raise UsageError(f"--learning-rate {self.learning_rate} must be above 0")
+        if self.parallel not in PARALLEL:
+            raise UsageError(f"--parallel {self.parallel}: choose from {', '.join(PARALLEL)}")
+        if self.parallel == "fsdp" and self.optimizer_states != "fp32":
+            raise UsageError(
+                f"--optimizer-states {self.optimizer_states} does not go with --parallel fsdp, "
+                "which divides the moments among the processes already; leave one of them out"
+            )
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"--seed {self.seed} must be from 0 to 2^63 - 1")
         for flag, share in (("--warmup", self.warmup), ("--mask-rate", self.mask_rate)):

@@ -78,6 +78,13 @@ def train(
         float, typer.Option(help="Also hide and ask for this share of the other words (cloze).")
     ] = 0.0,
     mask_weight: Annotated[float, typer.Option(help="Weight of their loss.")] = 1.0,
+    parallel: Annotated[
+        str,
+        typer.Option(
+            help="What each of several processes holds: ddp, the whole model; fsdp, a part of "
+            "its weights and moments (less memory, more messages)."
+        ),
+    ] = "ddp",
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on from the state in --out.")] = False,
 ) -> None:
@@ -116,6 +123,7 @@ def train(
             precision=choose_precision(precision, group.device, learning=True),
             mask_rate=mask_rate,
             mask_weight=mask_weight,
+            parallel=parallel,
             seed=seed,
         )
         train_store = load_store(data / "train.pt")
@@ -146,7 +154,10 @@ def train(
             count = sum(p.numel() for p in loaded.model.parameters())
             for line in loaded.report.lines():
                 say(line)
-            say(f"{count:,} parameters, {settings.precision}, {group.device}, {group.world} ranks")
+            say(
+                f"{count:,} parameters, {settings.precision}, {group.device}, {group.world} ranks, "
+                f"{parallel}"
+            )
             for line in plan_lines:
                 say(line)
             say(f"train: {train_store.summary()}")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from albert_rc.config import TrainConfig
-from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.files import atomic_path
+from albert_rc.train.parallel import DataParallel
 
 STATE = "resume.pt"
 
@@ -42,35 +42,37 @@ def _random_states(device: torch.device) -> dict[str, Tensor]:
 
 def save_state(
     folder: Path,
-    model: nn.Module,
+    parallel: DataParallel,
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
     progress: Progress,
     settings: TrainConfig,
     data: dict[str, Any],
-    processes: Processes,
 ) -> None:
     """Write everything that a run needs to go on, on the main process.
 
     Args:
         folder: the run's.
-        model: with the weights of this step.
+        parallel: the model with the weights of this step, and who works along.
         optimizer: with its moments.
         scaler: of fp16 losses.
         progress: how far the run has come.
         settings: that `load_state` will compare.
         data: fingerprints of what is trained on.
-        processes: who works along.
     """
+    processes = parallel.processes
     # Every rank draws its own random numbers, so every rank's state is kept.
     states: list[Any] = [_random_states(processes.device)]
     if processes.world > 1:
         states = [None] * processes.world
         torch.distributed.all_gather_object(states, _random_states(processes.device))
+    # Whole tensors, so that any number of processes can go on, however they share them.
+    model = parallel.whole(parallel.model.state_dict())
+    moments = parallel.whole(optimizer.state_dict())
     if processes.is_main:
         content = {
-            "model": model.state_dict(),
-            "optimizer": optimizer.state_dict(),
+            "model": model,
+            "optimizer": moments,
             "scaler": scaler.state_dict(),
             "progress": asdict(progress),
             "settings": asdict(settings),
@@ -84,12 +86,11 @@ def save_state(
 
 def load_state(
     folder: Path,
-    model: nn.Module,
+    parallel: DataParallel,
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
     settings: TrainConfig,
     data: dict[str, Any],
-    processes: Processes,
 ) -> Progress:
     """Put a run back where `save_state` left it.
 
@@ -101,7 +102,8 @@ def load_state(
     if not path.is_file():
         raise UsageError(f"--resume: there is no {path}; start without --resume")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        # Mapped: a process that holds a part of the state does not read all of it.
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=parallel.divides)
     except Exception as error:  # torch raises many types for a torn file
         reason = str(error).partition("\n")[0][:120]
         raise CheckpointError(
@@ -117,12 +119,12 @@ def load_state(
         if before != data[name]:
             raise UsageError(f"--resume: the run was begun with another {name}: {before}")
     try:
-        model.load_state_dict(content["model"])
+        parallel.model.load_state_dict(parallel.part(content["model"]))
     except RuntimeError:
         raise UsageError("--resume: the run was begun with a model of another shape") from None
-    optimizer.load_state_dict(content["optimizer"])
+    optimizer.load_state_dict(parallel.part(content["optimizer"]))
     scaler.load_state_dict(content["scaler"])
-    states = content["random"]
+    states, processes = content["random"], parallel.processes
     if len(states) == processes.world:
         mine = states[processes.rank]
         torch.set_rng_state(mine["cpu"])

@@ -29,6 +29,7 @@ from albert_rc.seeds import mix
 from albert_rc.tokenizer import Tokenizer
 from albert_rc.train.checkpoint import STATE, Progress, load_state, save_state
 from albert_rc.train.optim import linear_rate, make_optimizer, set_rate
+from albert_rc.train.parallel import make_parallel
 from albert_rc.train.record import Record
 from albert_rc.train.stop import StopRequest
 from albert_rc.train.tally import StepReport, Tally, TrainResult
@@ -81,6 +82,7 @@ class Trainer:
         self.order = BatchOrder(
             lengths=train_store.lengths, batch_size=settings.batch_size, seed=settings.seed
         )
+        self.parallel = make_parallel(settings.parallel, self.model, processes)
         self.steps_per_epoch = self.order.batches_per_epoch
         self.total_steps = settings.max_steps or settings.epochs * self.steps_per_epoch
         self.optimizer = make_optimizer(
@@ -166,18 +168,16 @@ class Trainer:
 
     def _begin(self, resume: bool) -> None:
         """Put every process into the state that the run starts, or goes on, from."""
-        self.processes.copy_from_main([p.data for p in self.model.parameters()])
         # Ranks must not drop the same units of different passages.
         torch.manual_seed(mix(self.settings.seed, self.processes.rank))
         if resume:
             self.progress = load_state(
                 self.folder,
-                self.model,
+                self.parallel,
                 self.optimizer,
                 self.scaler,
                 self.settings,
                 self._data(),
-                self.processes,
             )
         if self.processes.is_main:
             self.record = Record(self.folder, self.progress.step if resume else None)
@@ -212,6 +212,7 @@ class Trainer:
 
         Where memory runs out, all processes halve their micro-batches and take the step again.
         """
+        self.parallel.gather()
         while True:
             failed = False
             try:
@@ -234,7 +235,7 @@ class Trainer:
         Raises:
             OutOfMemoryError: nothing is left to cut.
         """
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         if self.processes.device.type == "cuda":
             torch.cuda.empty_cache()
         share_of_rank = -(-items // self.processes.world)
@@ -248,8 +249,8 @@ class Trainer:
         else:
             raise OutOfMemoryError(
                 "out of memory with single passages and recomputed layers; try "
-                "--optimizer-states 8bit, a smaller model, or shorter windows "
-                "(preprocess --max-length)"
+                "--optimizer-states 8bit (with --parallel ddp), a smaller model, or shorter "
+                "windows (preprocess --max-length)"
             )
 
     def _gradients(self, items: list[int], epoch: int) -> tuple[Tensor, Tensor]:
@@ -281,14 +282,8 @@ class Trainer:
 
     def _update(self) -> None:
         """Sum gradients over the processes, clip, and move the weights."""
+        self.parallel.reduce()
         parameters = [p for p in self.model.parameters() if p.requires_grad]
-        if self.processes.world > 1:
-            # With shared layers every gradient is complete only at the end of the backward pass,
-            # so there is nothing to overlap: one message does.
-            for parameter in parameters:
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-            self.processes.sum(*(p.grad for p in parameters if p.grad is not None))
         self.scaler.unscale_(self.optimizer)
         if self.settings.clip:
             nn.utils.clip_grad_norm_(parameters, self.settings.clip, foreach=True)
@@ -328,7 +323,7 @@ class Trainer:
 
     def _check_weights(self) -> None:
         """Refuse to keep weights that are no numbers any more; the last good state stays."""
-        if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+        if self.processes.any(not all(bool(p.isfinite().all()) for p in self.parallel.own())):
             raise UsageError(
                 f"the weights are no numbers any more at step {self.progress.step}: the run has "
                 f"diverged; lower --learning-rate {self.settings.learning_rate} or raise --warmup"
@@ -350,12 +345,8 @@ class Trainer:
         """Score the dev store, keep the weights if they are the best; whether to stop early."""
         if self.dev_store is None or not self.dev_store.has_answers:
             return False
-        scored_QK = score(
-            self.model,
-            self.tokenizer,
-            self.dev_store,
-            self.processes,
-        )
+        with self.parallel.gathered():
+            scored_QK = score(self.model, self.tokenizer, self.dev_store, self.processes)
         answer_Q = self.dev_store.tensors["answer"].long()
         known_Q = answer_Q >= 0
         right = (scored_QK.argmax(-1) == answer_Q)[known_Q]
@@ -387,20 +378,20 @@ class Trainer:
         return False
 
     def _save_weights(self) -> None:
-        if self.processes.is_main:
-            save_model(self.model, self.tokenizer, self.folder)
+        with self.parallel.gathered():
+            if self.processes.is_main:
+                save_model(self.model, self.tokenizer, self.folder)
         self.processes.wait()
 
     def _save_state(self) -> None:
         save_state(
             self.folder,
-            self.model,
+            self.parallel,
             self.optimizer,
             self.scaler,
             self.progress,
             self.settings,
             self._data(),
-            self.processes,
         )
 
     def _say(self, line: str) -> None:

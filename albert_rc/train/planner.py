@@ -16,6 +16,7 @@ from albert_rc.costs import encoder_parameters, layer_matrices
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes, free_memory, limit_memory
 from albert_rc.errors import OutOfMemoryError, UsageError
+from albert_rc.train.parallel import count_shards
 
 GIB = 2**30
 UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": GIB}
@@ -79,6 +80,8 @@ class Task:
     masked_share: float = 0.0
     """Share of the words that the auxiliary loss asks for."""
     join: int = 1
+    shards: int = 1
+    """Processes that the weights and the optimiser's moments are divided among."""
 
 
 def parse_memory(text: str) -> int:
@@ -127,10 +130,13 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
     head = 3 * 4 * config.vocab_size * int(task.masked_share * tokens)
     head += 3 * 4 * config.vocab_size * config.embedding_size
     prepared = matrices * size * (2 if on_cpu else task.precision != "fp32")
+    # In a step the weights are whole once more, and so are the gradients until the backward pass
+    # is over: with shared layers none is complete before. Their parts come when the whole ones go.
     parts = {
-        "weights": 4 * parameters,
+        "weights": 4 * parameters // task.shards,
+        "gathered": 4 * parameters * (task.shards > 1),
         "gradients": 4 * parameters,
-        "optimiser": {"fp32": 8, "8bit": 2, "cpu": 0}[states] * parameters,
+        "optimiser": {"fp32": 8, "8bit": 2, "cpu": 0}[states] * parameters // task.shards,
         "matrices": prepared,
         "activations": kept,
         "working": working + head,
@@ -174,6 +180,8 @@ def candidates(task: Task, levers: Levers) -> Iterator[Plan]:
     """Ways to take a step, the fastest first; what the user decided is kept to."""
     lengths = sorted(task.lengths, reverse=True)
     free = [s for s in STATES if s != "cpu" or task.device != "cpu"]
+    if task.shards > 1:
+        free = ["fp32"]
     for states in [levers.states] if levers.states else free:
         for recompute in [levers.recompute] if levers.recompute else RECOMPUTE:
             for count in [levers.accumulation] if levers.accumulation else _cuts(task.items):
@@ -230,7 +238,7 @@ def fit(
 
     Raises:
         OutOfMemoryError: nothing fits.
-        UsageError: `memory` is no size.
+        UsageError: `memory` is no size, or what was asked for does not go together.
     """
     device = processes.device
     if memory is None:
@@ -249,6 +257,7 @@ def fit(
         device=device.type,
         masked_share=settings.mask_rate if store.kind == "cloze" else 0.0,
         join=settings.join,
+        shards=count_shards(settings.parallel, processes),
     )
     plan = make_plan(task, budget, levers)
     fitted = replace(
