@@ -30,7 +30,7 @@ class Ours:
     """
 
     def __init__(self, job: Job, store: Store, device: torch.device) -> None:
-        if device.type == "cpu":
+        if device.type == "cpu" and job.keep_freed:
             keep_freed_memory()
         torch.manual_seed(job.seed)
         config = albert_config(job.size, vocab_size=store.meta["vocab_size"])
