@@ -104,7 +104,7 @@ class Prepared:
         if self.weight_IO is None:
             return gradient_TO @ self.weight_OI
         out_TI: Tensor = torch.ops.mkldnn._linear_pointwise(
-            gradient_TO, self.weight_IO, None, "none", [], ""
+            gradient_TO.contiguous(), self.weight_IO, None, "none", [], ""
         )
         return out_TI
 
