@@ -118,7 +118,6 @@ def main() -> None:
     variants = [v for v in VARIANTS if not arguments.only or v.name in arguments.only]
     keep_freed_memory()
     train, dev = (load_store(arguments.stores / f"{name}.pt") for name in ("train", "dev"))
-    answer_Q = dev.tensors["answer"].long()
     table: list[dict[str, Any]] = []
     reference: Tensor | None = None
     for variant in variants:
@@ -133,7 +132,7 @@ def main() -> None:
             reference = chosen_Q if reference is None else reference
             row: dict[str, Any] = {
                 "variant": variant.name,
-                "predicted": round(float((chosen_Q == answer_Q).double().mean()), 5),
+                "predicted": round(dev.accuracy(chosen_Q) or 0.0, 5),
                 "answers_changed": int((chosen_Q != reference).sum()),
                 "seconds_to_predict": round(time.perf_counter() - started, 2),
             }
@@ -148,7 +147,7 @@ def main() -> None:
         write_json(
             arguments.out,
             {
-                "answers": len(answer_Q),
+                "answers": dev.num_questions,
                 "steps": arguments.steps,
                 "batch_size": arguments.batch_size,
                 "learning_rate": arguments.learning_rate,
@@ -181,7 +180,7 @@ def accuracy_after_training(
     with tempfile.TemporaryDirectory() as folder:
         Trainer(loaded.model, loaded.tokenizer, train, None, settings, Path(folder), group).run()
     chosen_Q = score(loaded.model, loaded.tokenizer, dev, group).argmax(-1)
-    return float((chosen_Q == dev.tensors["answer"].long()).double().mean())
+    return dev.accuracy(chosen_Q) or 0.0
 
 
 if __name__ == "__main__":

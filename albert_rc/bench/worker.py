@@ -10,8 +10,6 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-import torch
-
 from albert_rc.bench.jobs import Job, batches, passages
 from albert_rc.bench.machine import describe, matrix_rate, peak_memory, synchronise
 from albert_rc.bench.ours import Ours
@@ -71,6 +69,5 @@ def measure(job: Job) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    torch.set_grad_enabled(True)
     result = measure(Job(**parse_json(sys.stdin.buffer.read())))
     sys.stdout.buffer.write(to_json(result, indent=False))

@@ -112,7 +112,7 @@ class Layer(nn.Module):
         self.attention_dropout = config.attention_dropout
         self.num_heads = config.num_heads
         self.activation = config.activation
-        activation(config.activation)
+        activation(config.activation)  # refuses unknown names before any work is done
 
     def prepare(self, compute: Compute, learning: bool) -> dict[str, Prepared]:
         """The matrices, each in the form that its products need."""

@@ -350,16 +350,11 @@ class Trainer:
         """Score the dev store, keep the weights if they are the best; whether to stop early."""
         if self.dev_store is None or not self.dev_store.has_answers:
             return False
-        scored_QK = score(
-            self.model,
-            self.tokenizer,
-            self.dev_store,
-            self.processes,
-        )
+        scored_QK = score(self.model, self.tokenizer, self.dev_store, self.processes)
+        accuracy = self.dev_store.accuracy(scored_QK.argmax(-1))
+        assert accuracy is not None
         answer_Q = self.dev_store.tensors["answer"].long()
         known_Q = answer_Q >= 0
-        right = (scored_QK.argmax(-1) == answer_Q)[known_Q]
-        accuracy = float(right.double().mean())
         loss = float(-scored_QK[known_Q].gather(1, answer_Q[known_Q, None]).mean())
         progress, step = self.progress, self.progress.step
         best = progress.best_accuracy is None or accuracy > progress.best_accuracy

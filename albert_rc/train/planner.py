@@ -81,6 +81,28 @@ class Task:
     join: int = 1
 
 
+def task_of(
+    config: EncoderConfig,
+    store: Store,
+    settings: TrainConfig,
+    processes: Processes,
+) -> Task:
+    """The task of training a model of this shape on a store."""
+    items = -(-settings.batch_size // processes.world)
+    # Of millions of items only the longest matter: those that could meet in one micro-batch.
+    longest = store.tokens.topk(min(items, store.num_items)).values
+    return Task(
+        config=config,
+        lengths=longest.tolist(),
+        longest=int(store.lengths.max()),
+        items=items,
+        precision=settings.precision,
+        device=processes.device.type,
+        masked_share=settings.mask_rate if store.kind == "cloze" else 0.0,
+        join=settings.join,
+    )
+
+
 def parse_memory(text: str) -> int:
     """Bytes of `8GiB`, `7.5g`, `6000 MB`.
 
@@ -240,17 +262,7 @@ def fit(
     else:
         budget = parse_memory(memory)
         limit_memory(device, budget)
-    task = Task(
-        config=config,
-        lengths=store.tokens.tolist(),
-        longest=int(store.lengths.max()),
-        items=-(-settings.batch_size // processes.world),
-        precision=settings.precision,
-        device=device.type,
-        masked_share=settings.mask_rate if store.kind == "cloze" else 0.0,
-        join=settings.join,
-    )
-    plan = make_plan(task, budget, levers)
+    plan = make_plan(task_of(config, store, settings, processes), budget, levers)
     fitted = replace(
         settings,
         accumulation=plan.micro_batches,
