@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
@@ -15,8 +14,6 @@ from albert_rc.predict import score
 from albert_rc.tokenizer import Tokenizer
 
 RECORD = "int8.json"
-TOLERANCE = 0.5
-"""Percentage points of accuracy that may be lost; where no answer is known, of answers changed."""
 
 
 @dataclass(frozen=True)
@@ -76,35 +73,41 @@ def measure_cost(
         model.encoder.compute = replace(model.encoder.compute, precision=name)
         chosen.append(score(model, tokenizer, store, processes).argmax(-1))
     exact_Q, quick_Q = chosen
-    answer_Q = store.tensors["answer"].long()
-    known_Q = answer_Q >= 0
-    accuracies: list[float | None] = [None, None]
-    if bool(known_Q.any()):
-        accuracies = [float((q == answer_Q)[known_Q].double().mean()) for q in chosen]
-    return Cost(len(answer_Q), int((exact_Q != quick_Q).sum()), accuracies[0], accuracies[1])
+    return Cost(
+        questions=len(exact_Q),
+        changed=int((exact_Q != quick_Q).sum()),
+        before=store.accuracy(exact_Q),
+        after=store.accuracy(quick_Q),
+    )
 
 
-def remembered_cost(folder: Path, store_path: Path) -> Cost | None:
-    """What was measured before of this model on this store, if neither has changed since."""
+def identity(folder: Path, store_path: Path) -> dict[str, str]:
+    """Hashes of the weights and of the store that a measurement is about; empty if unreadable."""
+    try:
+        return {
+            "weights": file_sha256(folder / "model.safetensors"),
+            "store": file_sha256(store_path),
+        }
+    except OSError:
+        return {}  # weights in another form: they are measured each time
+
+
+def remembered_cost(folder: Path, of: dict[str, str]) -> Cost | None:
+    """What was measured before in this model's folder of the same weights and store."""
     try:
         record = parse_json((folder / RECORD).read_bytes())
-        if record["of"] == _identity(folder, store_path):
+        if of and record["of"] == of:
             return Cost(**record["cost"])
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no record, or not ours: it is measured anew
     return None
 
 
-def remember_cost(folder: Path, store_path: Path, cost: Cost) -> None:
+def remember_cost(folder: Path, of: dict[str, str], cost: Cost) -> None:
     """Keep a measurement beside the weights it is about, if they may be written to."""
+    if not of:
+        return
     try:
-        write_json(folder / RECORD, {"of": _identity(folder, store_path), "cost": asdict(cost)})
+        write_json(folder / RECORD, {"of": of, "cost": asdict(cost)})
     except OSError:
         return  # somebody else's model, read-only: it is measured again next time
-
-
-def _identity(folder: Path, store_path: Path) -> dict[str, Any]:
-    return {
-        "weights": file_sha256(folder / "model.safetensors"),
-        "store": file_sha256(store_path),
-    }

@@ -29,7 +29,7 @@ from albert_rc.data.shards import Store, load_store
 from albert_rc.devices import keep_freed_memory, processes
 from albert_rc.files import write_json
 from albert_rc.loading import load_model
-from albert_rc.model import attention, products
+from albert_rc.model import attention, encoder, products
 from albert_rc.model.attention import Layout
 from albert_rc.model.encoder import Encoder
 from albert_rc.predict import score
@@ -61,6 +61,7 @@ def _reads_everywhere(self: Encoder, *given: Any, **named: Any) -> Tensor:
 
 SDPA: Patch = (attention, "_DenseOnProcessor", type("Torchs", (), {"apply": torchs_attention}))
 UNPACKED: Patch = (products, "has_packing", lambda dtype, device: False)
+TANH: Patch = (encoder, "quick_activation", lambda name, dtype, device: name)
 EVERYWHERE: Patch = (Encoder, "forward", _reads_everywhere)
 
 
@@ -76,10 +77,11 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("fp32, all off", "fp32", (SDPA, UNPACKED, EVERYWHERE)),
+    Variant("fp32, all off", "fp32", (SDPA, UNPACKED, EVERYWHERE, TANH)),
     Variant("fp32, all on", "fp32"),
-    Variant("bf16, all off", patches=(SDPA, UNPACKED, EVERYWHERE)),
+    Variant("bf16, all off", patches=(SDPA, UNPACKED, EVERYWHERE, TANH)),
     Variant("bf16, all on"),
+    Variant("bf16, GELU's tanh form", patches=(TANH,)),
     Variant("bf16, torch's attention", patches=(SDPA,)),
     Variant("bf16, matrices as they are", patches=(UNPACKED,)),
     Variant("bf16, last layer everywhere", patches=(EVERYWHERE,)),
@@ -111,13 +113,14 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--learning-rate", type=float, default=2e-4)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", help="names of variants; the first is the reference")
     arguments = parser.parse_args()
+    variants = [v for v in VARIANTS if not arguments.only or v.name in arguments.only]
     keep_freed_memory()
     train, dev = (load_store(arguments.stores / f"{name}.pt") for name in ("train", "dev"))
-    answer_Q = dev.tensors["answer"].long()
     table: list[dict[str, Any]] = []
     reference: Tensor | None = None
-    for variant in VARIANTS:
+    for variant in variants:
         with patched(variant.patches), processes("cpu") as group:
             compute = Compute(
                 precision=variant.precision, join=variant.join, recompute=variant.recompute
@@ -129,7 +132,7 @@ def main() -> None:
             reference = chosen_Q if reference is None else reference
             row: dict[str, Any] = {
                 "variant": variant.name,
-                "predicted": round(float((chosen_Q == answer_Q).double().mean()), 5),
+                "predicted": round(dev.accuracy(chosen_Q) or 0.0, 5),
                 "answers_changed": int((chosen_Q != reference).sum()),
                 "seconds_to_predict": round(time.perf_counter() - started, 2),
             }
@@ -144,7 +147,7 @@ def main() -> None:
         write_json(
             arguments.out,
             {
-                "answers": len(answer_Q),
+                "answers": dev.num_questions,
                 "steps": arguments.steps,
                 "batch_size": arguments.batch_size,
                 "learning_rate": arguments.learning_rate,
@@ -177,7 +180,7 @@ def accuracy_after_training(
     with tempfile.TemporaryDirectory() as folder:
         Trainer(loaded.model, loaded.tokenizer, train, None, settings, Path(folder), group).run()
     chosen_Q = score(loaded.model, loaded.tokenizer, dev, group).argmax(-1)
-    return float((chosen_Q == dev.tensors["answer"].long()).double().mean())
+    return dev.accuracy(chosen_Q) or 0.0
 
 
 if __name__ == "__main__":

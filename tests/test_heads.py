@@ -7,6 +7,7 @@ from albert_rc.config import RECOMPUTE, Compute, EncoderConfig, albert_config
 from albert_rc.data.batches import Collator
 from albert_rc.data.masking import WordHider
 from albert_rc.errors import UsageError
+from albert_rc.model.encoder import activation, quick_activation
 from albert_rc.model.heads import OPTION_SCORES, ReadingModel
 
 SHAPE = EncoderConfig(
@@ -140,3 +141,16 @@ def test_too_long_a_sequence_is_refused():
     model = model_for("cloze")
     with pytest.raises(UsageError, match="600 tokens in a sequence, but the model takes 512"):
         model.encoder(torch.zeros(600).long(), torch.arange(600), (600,))
+
+
+def test_the_quick_gelu_is_within_rounding():
+    """In bf16 the exact form of GELU stands in for the tanh form: no worse than rounding is."""
+    x = torch.randn(200_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x = x.bfloat16()
+    tanh = torch.nn.functional.gelu(x.double(), approximate="tanh")
+    rounding = (tanh.bfloat16().double() - tanh).square().mean().sqrt()
+    quick = activation(quick_activation("gelu_new", torch.bfloat16, torch.device("cpu")))
+    error = (quick(x).double() - tanh).square().mean().sqrt()
+    assert error < 1.02 * rounding
+    assert quick_activation("gelu_new", torch.float32, torch.device("cpu")) == "gelu_new"
+    assert quick_activation("relu", torch.bfloat16, torch.device("cpu")) == "relu"

@@ -9,7 +9,7 @@ from torch import nn
 from albert_rc.config import Compute
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
-from albert_rc.gate import Cost, measure_cost, remember_cost, remembered_cost
+from albert_rc.gate import Cost, identity, measure_cost, remember_cost, remembered_cost
 from albert_rc.loading import load_model, save_model
 from albert_rc.model.lowbit import Int8Matrix, has_int8
 from albert_rc.model.products import Prepared
@@ -61,11 +61,12 @@ def test_the_gate_compares_and_remembers(sample, stores, tokenizer, tmp_path):
     assert loaded.model.encoder.compute == Compute(precision="int8")
     assert cost.questions == store.num_questions
     assert 0 <= cost.changed < cost.questions / 2
-    assert remembered_cost(tmp_path, path) is None
-    remember_cost(tmp_path, path, cost)
-    assert remembered_cost(tmp_path, path) == cost
+    of = identity(tmp_path, path)
+    assert remembered_cost(tmp_path, of) is None
+    remember_cost(tmp_path, of, cost)
+    assert remembered_cost(tmp_path, identity(tmp_path, path)) == cost
     stores["cloze", "test"].save(path)
-    assert remembered_cost(tmp_path, path) is None  # another store
+    assert remembered_cost(tmp_path, identity(tmp_path, path)) is None  # another store
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from conftest import SAMPLE
 from albert_rc.data import prepare, sources
 from albert_rc.data.columns import MAX_OFFSET, check_total
 from albert_rc.data.prepare import prepare_collection
-from albert_rc.data.readers import read_collection, require_good
+from albert_rc.data.readers import find_splits, read_collection, require_good
 from albert_rc.data.shards import load_store, make_store
 from albert_rc.data.sources import Sources
 from albert_rc.errors import DataError, UsageError
@@ -130,7 +130,7 @@ def test_reading_it_all_gives_the_stores_of_before(messy, tokenizer):
 def test_streams_give_the_stores_of_before(messy, tokenizer, tmp_path, monkeypatch, name, workers):
     monkeypatch.setattr(sources, "CHUNK_BYTES", 2000)  # a few papers
     with prepare_collection(
-        messy / name, tokenizer, 64, scratch=tmp_path, workers=workers
+        find_splits(messy / name), tokenizer, 64, scratch=tmp_path, workers=workers
     ) as splits:
         require_good(splits, "skip")
         for split in splits:
@@ -149,7 +149,7 @@ def test_the_sample_as_a_stream(tokenizer, stores, tmp_path, monkeypatch, name, 
     monkeypatch.setattr(sources, "CHUNK_BYTES", 1500)
     monkeypatch.setattr(prepare, "FEW_CHUNKS", 2)
     with prepare_collection(
-        SAMPLE / name, tokenizer, 512, scratch=tmp_path, workers=workers
+        find_splits(SAMPLE / name), tokenizer, 512, scratch=tmp_path, workers=workers
     ) as splits:
         for split in splits:
             split.save(tmp_path / "x.pt")
@@ -164,7 +164,9 @@ def test_few_papers_start_no_process(tokenizer, tmp_path, monkeypatch):
         raise AssertionError("a process was started for the sample")
 
     monkeypatch.setattr(prepare, "map_in_order", refuse)
-    with prepare_collection(SAMPLE / "cloze", tokenizer, 512, scratch=tmp_path) as splits:
+    with prepare_collection(
+        find_splits(SAMPLE / "cloze"), tokenizer, 512, scratch=tmp_path
+    ) as splits:
         assert [split.num_papers for split in splits] == [28, 8, 8]
 
 
@@ -188,7 +190,9 @@ def test_a_large_list_may_hold_what_is_nested_too_deeply(tmp_path, monkeypatch, 
     good = json.dumps({"article": "It was _ .", "options": [["a", "b"]]})
     deep = "[" * 900 + "]" * 900
     (tmp_path / "a.json").write_text(f"[{good}, {deep}]")
-    with prepare_collection(tmp_path, tokenizer, 64, scratch=tmp_path, workers=2) as (split,):
+    with prepare_collection(find_splits(tmp_path), tokenizer, 64, scratch=tmp_path, workers=2) as (
+        split,
+    ):
         (problem,) = split.errors
     assert "[2]: the paper is a list" in str(problem)
 
@@ -214,7 +218,9 @@ def test_the_first_question_that_does_not_fit_is_named(tokenizer, tmp_path, monk
     good = read_collection(folder)
     with pytest.raises(DataError) as before:
         make_store(good[0], tokenizer, 64)
-    with prepare_collection(folder, tokenizer, 64, scratch=tmp_path, workers=workers) as splits:
+    with prepare_collection(
+        find_splits(folder), tokenizer, 64, scratch=tmp_path, workers=workers
+    ) as splits:
         require_good(splits, "skip")
         with pytest.raises(DataError, match="x60: question 1") as caught:
             splits[0].require_fit()
@@ -230,7 +236,9 @@ def test_a_store_that_is_too_large_is_refused():
 def test_there_must_be_a_worker(tokenizer, tmp_path):
     with (
         pytest.raises(UsageError, match="--workers 0 must be at least 1"),
-        prepare_collection(SAMPLE / "cloze", tokenizer, 64, scratch=tmp_path, workers=0),
+        prepare_collection(
+            find_splits(SAMPLE / "cloze"), tokenizer, 64, scratch=tmp_path, workers=0
+        ),
     ):
         pass
 

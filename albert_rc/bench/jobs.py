@@ -37,6 +37,8 @@ class Job:
     optimizer_states: str | None = None
     memory: str | None = None
     """What the planner may use in training."""
+    keep_freed: bool = True
+    """Ours, on a CPU: `devices.keep_freed_memory`, as the commands do."""
     seed: int = 0
 
     def to_json(self) -> dict[str, Any]:

@@ -9,15 +9,17 @@ import torch
 from torch import nn
 
 from albert_rc.bench.jobs import Job
-from albert_rc.config import Compute, albert_config
+from albert_rc.config import Compute, TrainConfig, albert_config
 from albert_rc.costs import forward_flops
 from albert_rc.data.batches import Collator, share
 from albert_rc.data.shards import Store
-from albert_rc.devices import keep_freed_memory, limit_memory
+from albert_rc.devices import Processes, keep_freed_memory, limit_memory
 from albert_rc.model.heads import ReadingModel
 from albert_rc.model.products import DTYPES
 from albert_rc.train.optim import make_optimizer
-from albert_rc.train.planner import Levers, Plan, Task, make_plan, parse_memory
+from albert_rc.train.planner import Levers, Plan, make_plan, parse_memory, task_of
+
+NO_LIMIT = 2**60
 
 
 class Ours:
@@ -30,7 +32,7 @@ class Ours:
     """
 
     def __init__(self, job: Job, store: Store, device: torch.device) -> None:
-        if device.type == "cpu":
+        if device.type == "cpu" and job.keep_freed:
             keep_freed_memory()
         torch.manual_seed(job.seed)
         config = albert_config(job.size, vocab_size=store.meta["vocab_size"])
@@ -57,23 +59,14 @@ class Ours:
 
     def _plan(self, job: Job, store: Store) -> Plan:
         """What the planner chooses for a budget, or predicts for the settings of the job."""
-        levers, budget = Levers(1, "nothing", "fp32"), 2**60
+        levers = Levers(1, job.recompute or "nothing", job.optimizer_states or "fp32")
+        budget = NO_LIMIT
         if job.memory is not None:
-            levers, budget = Levers(), parse_memory(job.memory)
+            levers = Levers(None, job.recompute, job.optimizer_states)
+            budget = parse_memory(job.memory)
             limit_memory(self.device, budget)
-        task = Task(
-            config=self.model.config,
-            lengths=store.lengths.tolist(),
-            longest=int(store.lengths.max()),
-            items=job.batch_size,
-            precision=job.precision,
-            device=self.device.type,
-            join=job.join,
-        )
-        given = Levers(None, job.recompute, job.optimizer_states)
-        for name in ("recompute", "states"):
-            if getattr(given, name) is not None:
-                levers = replace(levers, **{name: getattr(given, name)})
+        settings = TrainConfig(batch_size=job.batch_size, precision=job.precision, join=job.join)
+        task = task_of(self.model.config, store, settings, Processes(self.device))
         return make_plan(task, budget, levers)
 
     def session(self) -> AbstractContextManager[None]:

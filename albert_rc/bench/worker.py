@@ -10,14 +10,15 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-import torch
-
 from albert_rc.bench.jobs import Job, batches, passages
 from albert_rc.bench.machine import describe, matrix_rate, peak_memory, synchronise
 from albert_rc.bench.ours import Ours
 from albert_rc.devices import processes
 from albert_rc.files import parse_json, to_json
 from albert_rc.predict import TOKEN_BUDGET
+
+WARM_UP = 4  # batches
+WARM_UP_SECONDS = 20
 
 
 def measure(job: Job) -> dict[str, Any]:
@@ -35,10 +36,14 @@ def measure(job: Job) -> dict[str, Any]:
         work = batches(job, store, chosen, TOKEN_BUDGET)
         flops = sum(done_by.flops(items) for items in work)
         with done_by.session():
-            # The longest batch first: what follows finds its memory mapped already.
+            # The longest batch first: what follows finds its memory mapped already. A few more,
+            # until kernels are made and caches filled, but no longer than that is worth.
             longest = max(work, key=lambda items: int(store.lengths[items].sum()))
-            for items in [longest, *work[:1]] if device.type == "cpu" else [longest, *work]:
+            begun = time.perf_counter()
+            for items in [longest, *work][: WARM_UP if device.type == "cpu" else None]:
                 done_by.step(items)
+                if time.perf_counter() - begun > WARM_UP_SECONDS:
+                    break
             synchronise(device)
             started = time.perf_counter()
             for items in work:
@@ -64,6 +69,5 @@ def measure(job: Job) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    torch.set_grad_enabled(True)
     result = measure(Job(**parse_json(sys.stdin.buffer.read())))
     sys.stdout.buffer.write(to_json(result, indent=False))

@@ -94,7 +94,7 @@ def _pass_gate(loaded: Loaded, dev: Path, tolerance: float, group: Processes) ->
     from albert_rc.data.shards import check_store, load_store
     from albert_rc.devices import choose_precision
     from albert_rc.errors import UsageError
-    from albert_rc.gate import measure_cost, remember_cost, remembered_cost
+    from albert_rc.gate import identity, measure_cost, remember_cost, remembered_cost
 
     if not tolerance >= 0:
         raise UsageError(f"--tolerance {tolerance} must be a number from 0 on")
@@ -104,7 +104,8 @@ def _pass_gate(loaded: Loaded, dev: Path, tolerance: float, group: Processes) ->
             "name a store with --gate, or use --precision bf16"
         )
     folder = loaded.tokenizer.folder
-    cost = remembered_cost(folder, dev)
+    of = identity(folder, dev)
+    cost = remembered_cost(folder, of)
     if cost is None:
         store = load_store(dev)
         check_store(store, dev, loaded.tokenizer, loaded.model.config.max_length)
@@ -113,7 +114,7 @@ def _pass_gate(loaded: Loaded, dev: Path, tolerance: float, group: Processes) ->
         precision = choose_precision(None, group.device)
         cost = measure_cost(loaded.model, loaded.tokenizer, store, group, precision)
         if group.is_main:
-            remember_cost(folder, dev, cost)
+            remember_cost(folder, of, cost)
     if group.is_main:
         say(cost.line())
     cost.require(tolerance)

@@ -49,10 +49,10 @@ def preprocess(
     _leave_cleanly()
     # What is wrong with the options is said before the papers are read.
     require_good([], on_error)
-    find_splits(raw)
+    places = find_splits(raw)
     tokenizer = load_tokenizer(_vocabulary(model), num_threads=workers or 0)
     with prepare_collection(
-        raw,
+        places,
         tokenizer,
         max_length,
         scratch=existing_folder(out),

@@ -102,13 +102,13 @@ class _Pool(Generic[Task, Result]):
     def _send(self, connection: Connection, message: tuple[int, Task]) -> None:
         try:
             connection.send(message)
-        except ConnectionError:
+        except OSError:
             self._lost(connection)
 
     def _receive(self, connection: Connection) -> tuple[int, Result]:
         try:
             number, result, error = connection.recv()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):
             self._lost(connection)
         if error is not None:
             raise error
@@ -155,7 +155,7 @@ def _serve(connection: Connection, prepare: Callable[[], Work[Task, Result]]) ->
     while True:
         try:
             number, task = connection.recv()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):  # OSError: the parent died in the middle of a message
             return
         result: Result | None = None
         error: Exception | None = None
@@ -169,5 +169,5 @@ def _serve(connection: Connection, prepare: Callable[[], Work[Task, Result]]) ->
             error = RuntimeError(f"in a worker process:\n{traceback.format_exc()}")
         try:
             connection.send((number, result, error))
-        except ConnectionError:
+        except OSError:
             return

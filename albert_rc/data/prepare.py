@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 from array import array
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from albert_rc.data.columns import Columns, Selection, store_meta, store_summary
 from albert_rc.data.encode import check_max_length
 from albert_rc.data.packing import MEASURES, Packed, pack
 from albert_rc.data.pool import map_in_order
-from albert_rc.data.readers import READERS, check_chunk, find_splits, open_sources
+from albert_rc.data.readers import READERS, check_chunk, open_sources
 from albert_rc.data.register import Record, Register
 from albert_rc.data.schema import Kind, Passage, Problem
 from albert_rc.data.sources import Chunk
@@ -211,7 +211,7 @@ class PreparedSplit:
 
 @contextmanager
 def prepare_collection(
-    raw: Path,
+    places: Mapping[str, Path],
     tokenizer: Tokenizer,
     max_length: int,
     *,
@@ -219,10 +219,10 @@ def prepare_collection(
     format_name: str | None = None,
     workers: int | None = None,
 ) -> Iterator[list[PreparedSplit]]:
-    """Read, check and encode every split of a collection; see `find_splits`.
+    """Read, check and encode every split of a collection.
 
     Args:
-        raw: the collection.
+        places: where each split is, as `find_splits` finds them.
         tokenizer: the vocabulary of the model that will read the stores.
         max_length: window in tokens, special tokens included.
         scratch: a folder for temporary files as large as the stores; nothing stays there.
@@ -234,7 +234,7 @@ def prepare_collection(
         The splits, ready to be saved inside the block.
 
     Raises:
-        DataError: there is nothing at `raw`.
+        DataError: there is nothing at one of the places.
         UsageError: no such format; too short a window; fewer than one worker.
         OutOfMemoryError: the system killed a worker.
     """
@@ -250,7 +250,7 @@ def prepare_collection(
 
         splits = [
             PreparedSplit(path, name, format_name, encoder, open_file)
-            for name, path in find_splits(raw).items()
+            for name, path in places.items()
         ]
         tasks = chain.from_iterable(split.tasks(i) for i, split in enumerate(splits))
         results = _encoded(tasks, encoder, cores() if workers is None else workers)

@@ -75,9 +75,10 @@ def find_splits(raw: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     if raw.is_dir():
         known = {name for names in SPLITS.values() for name in names}
-        files = [f for f in sorted(raw.iterdir()) if f.suffix in (".json", ".jsonl")]
+        inside = sorted(raw.iterdir())
+        files = [f for f in inside if f.suffix in (".json", ".jsonl")]
         # A paper that happens to be called test.json among others makes no collection.
-        children = [child for child in sorted(raw.iterdir()) if child.is_dir()]
+        children = [child for child in inside if child.is_dir()]
         children += files if all(f.stem in known for f in files) else []
         for split, names in SPLITS.items():
             for child in children:

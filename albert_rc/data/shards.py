@@ -95,6 +95,18 @@ class Store:
         """Whether any answer is known."""
         return bool((self.tensors["answer"] >= 0).any())
 
+    def accuracy(self, chosen_Q: Tensor) -> float | None:
+        """Share of the questions with a known answer that are answered rightly; None if none is.
+
+        Args:
+            chosen_Q: index of the option chosen for each question.
+        """
+        answer_Q = self.tensors["answer"].long()
+        known_Q = answer_Q >= 0
+        if not bool(known_Q.any()):
+            return None
+        return float((chosen_Q == answer_Q)[known_Q].double().mean())
+
     def save(self, path: Path) -> None:
         """Write to `path`; wrap it in `atomic_path` or `write_together`."""
         save_tensors(path, self.tensors, self.meta)

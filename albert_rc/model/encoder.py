@@ -35,6 +35,18 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def quick_activation(name: str, dtype: torch.dtype, device: torch.device) -> str:
+    """The activation that is fastest here among those that differ by less than rounding.
+
+    The two forms of GELU are at most 4.7e-4 apart. In bf16 that drowns: over normal inputs the
+    exact form misses the tanh form by 1.138e-3 (root mean square), rounding to bf16 alone by
+    1.129e-3. On CPUs torch's kernel of the exact form is four times as fast.
+    """
+    if name.startswith("gelu_") and dtype == torch.bfloat16 and device.type == "cpu":
+        return "gelu"
+    return name
+
+
 def activation(name: str) -> Callable[[Tensor], Tensor]:
     """The activation function that a config names.
 
@@ -99,8 +111,8 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.attention_dropout = config.attention_dropout
         self.num_heads = config.num_heads
-        self.activation_name = config.activation
-        self.activation = activation(config.activation)
+        self.activation = config.activation
+        activation(config.activation)  # refuses unknown names before any work is done
 
     def prepare(self, compute: Compute, learning: bool) -> dict[str, Prepared]:
         """The matrices, each in the form that its products need."""
@@ -143,17 +155,17 @@ class Layer(nn.Module):
         mixed_SD = attend(q_SNH, kv_T2NH, layout, dropout).flatten(1)
         mixed_SD = linear(mixed_SD, prepared["output"], gradients, first)
         x_SD = _normed(asked_SD + self.dropout(mixed_SD), self.attention_norm)
-        if gradients is None and prepared["up"].fuses(self.activation_name):
-            wide_SF = prepared["up"].product(x_SD, self.activation_name)
+        name = quick_activation(self.activation, x_SD.dtype, x_SD.device)
+        if gradients is None and prepared["up"].fuses(name):
+            wide_SF = prepared["up"].product(x_SD, name)
             out_SD = prepared["down"].product(wide_SF)
         else:
             wide_SF = linear(x_SD, prepared["up"], gradients, first)
+            act = activation(name)
             later = shared.compute.recompute == "activations"
             if not later:
-                wide_SF = self.activation(wide_SF)
-            out_SD = linear(
-                wide_SF, prepared["down"], gradients, first, self.activation if later else None
-            )
+                wide_SF = act(wide_SF)
+            out_SD = linear(wide_SF, prepared["down"], gradients, first, act if later else None)
         return _normed(x_SD + self.dropout(out_SD), self.norm)
 
 

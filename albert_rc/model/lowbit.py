@@ -13,6 +13,7 @@ from albert_rc.errors import UsageError
 LARGEST = 127
 # Of inputs: their scale is kept in bf16, and what that rounds up must not pass 127.
 LARGEST_INPUT = 126
+ROWS = 512  # of a matrix that are quantised together
 
 
 def has_int8(device: torch.device) -> bool:
@@ -41,7 +42,11 @@ class Int8Matrix:
         if not has_int8(weight_OI.device):
             raise UsageError("--precision int8: this processor has no 8-bit products; use bf16")
         scale_O = (weight_OI.abs().amax(1).float() / LARGEST).clamp(min=1e-12)
-        quantised_OI = (weight_OI.float() / scale_O[:, None]).round().to(torch.int8)
+        quantised_OI = torch.empty_like(weight_OI, dtype=torch.int8)
+        # A part at a time: in fp32 the whole would take more memory than all that is kept.
+        for start in range(0, len(scale_O), ROWS):
+            rows = slice(start, start + ROWS)
+            quantised_OI[rows] = (weight_OI[rows].float() / scale_O[rows, None]).round()
         self.bias_O = bias_O
         self.scale_O = scale_O
         self.on_cpu = weight_OI.device.type == "cpu"

@@ -104,7 +104,7 @@ class Prepared:
         if self.weight_IO is None:
             return gradient_TO @ self.weight_OI
         out_TI: Tensor = torch.ops.mkldnn._linear_pointwise(
-            gradient_TO, self.weight_IO, None, "none", [], ""
+            gradient_TO.contiguous(), self.weight_IO, None, "none", [], ""
         )
         return out_TI
 
@@ -188,13 +188,11 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, *output: Tensor) -> tuple[Tensor | None, ...]:
         (gradient_TO,) = output
         (before_TI,) = ctx.saved_tensors
-        x_TI = before_TI
+        x_TI, gradient_TI = before_TI, ctx.prepared.input_gradient(gradient_TO)
         if ctx.activation is not None:
             with torch.enable_grad():
                 before_TI = before_TI.detach().requires_grad_()
                 x_TI = ctx.activation(before_TI)
-        gradient_TI = ctx.prepared.input_gradient(gradient_TO)
-        if ctx.activation is not None:
             (gradient_TI,) = torch.autograd.grad(x_TI, before_TI, gradient_TI)
         due = ctx.gradients.add(ctx.prepared, x_TI.detach(), gradient_TO, ctx.last)
         return gradient_TI, None, None, None, None, *(due or [None] * len(ctx.prepared.parameters))

@@ -347,10 +347,10 @@ class Trainer:
             return False
         with self.parallel.gathered():
             scored_QK = score(self.model, self.tokenizer, self.dev_store, self.processes)
+        accuracy = self.dev_store.accuracy(scored_QK.argmax(-1))
+        assert accuracy is not None
         answer_Q = self.dev_store.tensors["answer"].long()
         known_Q = answer_Q >= 0
-        right = (scored_QK.argmax(-1) == answer_Q)[known_Q]
-        accuracy = float(right.double().mean())
         loss = float(-scored_QK[known_Q].gather(1, answer_Q[known_Q, None]).mean())
         progress, step = self.progress, self.progress.step
         best = progress.best_accuracy is None or accuracy > progress.best_accuracy

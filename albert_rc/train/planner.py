@@ -84,6 +84,29 @@ class Task:
     """Processes that the weights and the optimiser's moments are divided among."""
 
 
+def task_of(
+    config: EncoderConfig,
+    store: Store,
+    settings: TrainConfig,
+    processes: Processes,
+) -> Task:
+    """The task of training a model of this shape on a store."""
+    items = -(-settings.batch_size // processes.world)
+    # Of millions of items only the longest matter: those that could meet in one micro-batch.
+    longest = store.tokens.topk(min(items, store.num_items)).values
+    return Task(
+        config=config,
+        lengths=longest.tolist(),
+        longest=int(store.lengths.max()),
+        items=items,
+        precision=settings.precision,
+        device=processes.device.type,
+        masked_share=settings.mask_rate if store.kind == "cloze" else 0.0,
+        join=settings.join,
+        shards=count_shards(settings.parallel, processes),
+    )
+
+
 def parse_memory(text: str) -> int:
     """Bytes of `8GiB`, `7.5g`, `6000 MB`.
 
@@ -248,18 +271,7 @@ def fit(
     else:
         budget = parse_memory(memory)
         limit_memory(device, budget)
-    task = Task(
-        config=config,
-        lengths=store.tokens.tolist(),
-        longest=int(store.lengths.max()),
-        items=-(-settings.batch_size // processes.world),
-        precision=settings.precision,
-        device=device.type,
-        masked_share=settings.mask_rate if store.kind == "cloze" else 0.0,
-        join=settings.join,
-        shards=count_shards(settings.parallel, processes),
-    )
-    plan = make_plan(task, budget, levers)
+    plan = make_plan(task_of(config, store, settings, processes), budget, levers)
     fitted = replace(
         settings,
         accumulation=plan.micro_batches,

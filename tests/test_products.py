@@ -1,0 +1,136 @@
+"""Attention and matrix products written by hand: values and gradients against torch's own."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_heads import model_for
+from torch import nn
+
+from albert_rc.config import Compute
+from albert_rc.data.batches import Collator
+from albert_rc.model import products
+from albert_rc.model.attention import Layout, _dense_on_gpu, dense_attention
+from albert_rc.model.products import Gradients, Prepared, linear
+
+LAYOUTS = {
+    "one": Layout((7,), (7,)),
+    "several": Layout((5, 1, 9), (5, 1, 9)),
+    "equal": Layout((4, 4), (4, 4)),
+    "read at a few": Layout((2, 0, 3), (5, 4, 9)),
+}
+
+
+def tensors(layout, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    q_SNH = torch.randn(sum(layout.queries), 2, 3, generator=generator, dtype=dtype)
+    kv_T2NH = torch.randn(sum(layout.keys), 2, 2, 3, generator=generator, dtype=dtype)
+    return q_SNH.requires_grad_(), kv_T2NH.requires_grad_()
+
+
+def reference(q_SNH, kv_T2NH, layout):
+    parts = []
+    for query, key in layout.spans:
+        k_NTH, v_NTH = kv_T2NH[key].permute(1, 2, 0, 3)
+        out = F.scaled_dot_product_attention(q_SNH[query].transpose(0, 1), k_NTH, v_NTH)
+        parts.append(out.transpose(0, 1))
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("attend", [dense_attention, _dense_on_gpu])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_attention_stays_within_its_sequence(name, attend):
+    layout = LAYOUTS[name]
+    q_SNH, kv_T2NH = tensors(layout)
+    found, expected = attend(q_SNH, kv_T2NH, layout, 0.0), reference(q_SNH, kv_T2NH, layout)
+    torch.testing.assert_close(found, expected)
+    weight = torch.randn_like(expected)
+    for a, b in zip(
+        torch.autograd.grad((found * weight).sum(), (q_SNH, kv_T2NH)),
+        torch.autograd.grad((expected * weight).sum(), (q_SNH, kv_T2NH)),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_attentions_gradient_is_the_derivative(name, dropout):
+    layout = LAYOUTS[name]
+
+    def attend(q_SNH, kv_T2NH):
+        torch.manual_seed(0)  # the same weights dropped each time
+        return dense_attention(q_SNH, kv_T2NH, layout, dropout)
+
+    assert torch.autograd.gradcheck(attend, tensors(layout))
+
+
+def test_dropout_of_attention_keeps_the_mean():
+    layout = Layout((64,), (64,))
+    q_SNH, kv_T2NH = (t.detach() for t in tensors(layout))
+    exact = dense_attention(q_SNH, kv_T2NH, layout, 0.0)
+    torch.manual_seed(0)
+    many = torch.stack([dense_attention(q_SNH, kv_T2NH, layout, 0.2) for _ in range(400)])
+    assert (many[0] - exact).abs().max() > 0.1
+    assert (many.mean(0) - exact).abs().max() < 0.1
+
+
+@pytest.mark.parametrize("packing", [True, False])
+@pytest.mark.parametrize("join", [1, 2, 3, 5])
+@pytest.mark.parametrize("activation", [None, F.gelu])
+def test_a_matrix_applied_five_times_gets_its_whole_gradient(
+    activation, join, packing, monkeypatch
+):
+    if not packing:
+        monkeypatch.setattr(products, "has_packing", lambda dtype, device: False)
+    torch.manual_seed(0)
+    maps = [nn.Linear(16, 12), nn.Linear(16, 4)]
+    x_TI = torch.randn(9, 16, requires_grad=True)
+    prepared, gradients = Prepared(maps, "fp32", learning=True), Gradients(join)
+    found = x_TI
+    for step in range(5):
+        found = linear(found, prepared, gradients, step == 0, activation)
+    weight = torch.randn_like(found)
+    (found * weight).sum().backward()
+    mine = [x_TI.grad, *(p.grad for p in prepared.parameters)]
+    x_TI.grad = None
+    for part in maps:
+        part.zero_grad()
+    expected = x_TI
+    for _ in range(5):
+        before = expected if activation is None else activation(expected)
+        expected = torch.cat([part(before) for part in maps], -1)
+    torch.testing.assert_close(found, expected)
+    (expected * weight).sum().backward()
+    for a, b in zip(mine, [x_TI.grad, *(p.grad for p in prepared.parameters)], strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("task", ["cloze", "choice"])
+def test_what_the_head_does_not_read_is_not_computed(stores, tokenizer, task):
+    """The last layer at the read tokens only gives what the whole layer gives there."""
+    store = stores["cloze" if task == "cloze" else "race", "train"]
+    batch = Collator(store, tokenizer)([0, 2, 5])
+    encoder = model_for(task).encoder
+    given = (batch.token_T, batch.place_T, batch.lengths, batch.segment_T)
+    part, whole = encoder(*given, batch.read_S, batch.reads), encoder(*given)
+    assert part.shape[0] == sum(batch.reads) < whole.shape[0]
+    torch.testing.assert_close(part, whole[batch.read_S], atol=1e-5, rtol=1e-5)
+
+
+def test_weights_that_move_are_prepared_anew(stores, tokenizer):
+    """An optimiser writes past version counters; only `unchanged` may keep what was prepared."""
+    model = model_for("cloze")
+    model.encoder.compute = Compute(precision="bf16")
+    batch = Collator(stores["cloze", "dev"], tokenizer)([0])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+    with model.encoder.unchanged():
+        before = model(batch)
+        before.loss_sum.backward()
+        kept = model.encoder._kept
+        model(batch)
+        assert model.encoder._kept is kept
+    optimizer.step()
+    with torch.no_grad():
+        after = model(batch)
+    assert model.encoder._kept is None
+    assert not torch.allclose(before.logits_QK, after.logits_QK, atol=1e-2)
