@@ -117,6 +117,9 @@ class Compute:
     """What is computed again in the backward pass instead of kept: a key of `RECOMPUTE`."""
     join: int = 1
     """Applications of a shared matrix whose weight gradients are multiplied as one product."""
+    in_place: bool = False
+    """Add to the matrices' `grad` during the backward pass, so that the gradients of several
+    micro-batches stand in memory once. For `backward()` only, not `torch.autograd.grad`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,6 +54,14 @@ class Processes:
         self.sum(count)
         return bool(count)
 
+    def least(self, number: int) -> int:
+        """The smallest of what the processes give."""
+        if self.world == 1:
+            return number
+        smallest = torch.tensor(number, dtype=torch.int64, device=self.device)
+        dist.all_reduce(smallest, dist.ReduceOp.MIN)
+        return int(smallest)
+
     def copy_from_main(self, tensors: list[Tensor]) -> None:
         """Give every process the main one's values."""
         if self.world > 1:
@@ -167,22 +175,30 @@ def choose_precision(precision: str | None, device: torch.device, learning: bool
     return precision
 
 
-def keep_freed_memory() -> None:
+def keep_freed_memory(tight: bool = False) -> None:
     """Have glibc keep the memory it was given, instead of handing it back after every tensor.
 
     By default each large activation is mapped and unmapped anew, and its pages are zeroed and
     faulted in every time: a third of a training step on a CPU. Elsewhere this does nothing.
+
+    Args:
+        tight: still hand back blocks of 32 MiB and more. What is kept falls into pieces that such
+            blocks do not fit in, and the process grows by their size again and again.
     """
     import ctypes
     import sys
 
     if not sys.platform.startswith("linux"):
         return
-    trim_threshold, top_pad, mmap_max = -1, -2, -4  # M_* of <malloc.h>
+    trim_threshold, top_pad, mmap_threshold, mmap_max = -1, -2, -3, -4  # M_* of <malloc.h>
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):  # musl has no such call
         return
-    mallopt(mmap_max, 0)
     mallopt(trim_threshold, 2**31 - 1)
-    mallopt(top_pad, 64 * 2**20)
+    if tight:
+        mallopt(mmap_threshold, 32 * 2**20 - 1)  # the most that glibc takes
+        mallopt(top_pad, 8 * 2**20)
+    else:
+        mallopt(mmap_max, 0)
+        mallopt(top_pad, 64 * 2**20)

@@ -12,6 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 ROOT = Path(__file__).parents[1]
+SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2, "ffn_size": 64}
 SAMPLE = ROOT / "data" / "sample"
 SHARED = ROOT.parent / "shared" / "data"
 
@@ -59,6 +60,38 @@ def run_cli(*arguments: object, cwd: Path | None = None, env: dict[str, str] | N
         timeout=300,
         check=False,
     )
+
+
+@pytest.fixture
+def trainer(sample, tokenizer, stores):
+    """Makes trainers of encoders too small to take time."""
+    import torch
+
+    from albert_rc.config import TrainConfig
+    from albert_rc.devices import Processes
+    from albert_rc.loading import load_model
+    from albert_rc.train.loop import Trainer
+
+    def make(folder, shape=None, name="cloze", dev=True, **settings):
+        loaded = load_model(
+            sample / "vocabulary",
+            stores[name, "train"].kind,
+            scratch="tiny",
+            scratch_shape=SHAPE | (shape or {}),
+            option_score=settings.pop("option_score", None),
+        )
+        defaults = {"learning_rate": 1e-3, "batch_size": 6, "max_steps": 12, "eval_steps": 5}
+        return Trainer(
+            loaded.model,
+            tokenizer,
+            stores[name, "train"],
+            stores[name, "dev"] if dev else None,
+            TrainConfig(**(defaults | settings)),
+            folder,
+            Processes(torch.device("cpu")),
+        )
+
+    return make
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from test_train import trainer  # noqa: F401 - a fixture
 
 from albert_rc.devices import free_memory, is_out_of_memory
 from albert_rc.errors import OutOfMemoryError
@@ -33,7 +32,7 @@ def test_the_allocators_refusal_is_recognised():
     assert not is_out_of_memory(RuntimeError("shapes do not match"))
 
 
-def test_micro_batches_are_halved_and_the_result_stays(trainer, tmp_path):  # noqa: F811
+def test_micro_batches_are_halved_and_the_result_stays(trainer, tmp_path):
     whole, cut = trainer(tmp_path / "whole"), trainer(tmp_path / "cut")
     starved(cut, lambda run: run.progress.step >= 3 and run.micro_batches < 4)
     said = []
@@ -47,7 +46,7 @@ def test_micro_batches_are_halved_and_the_result_stays(trainer, tmp_path):  # no
         torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-4)
 
 
-def test_layers_are_recomputed_before_giving_up(trainer, tmp_path):  # noqa: F811
+def test_layers_are_recomputed_before_giving_up(trainer, tmp_path):
     run = trainer(tmp_path, batch_size=2)
     starved(run, lambda run: run.model.encoder.compute.recompute != "layers")
     said = []
@@ -59,7 +58,7 @@ def test_layers_are_recomputed_before_giving_up(trainer, tmp_path):  # noqa: F81
         hopeless.run()
 
 
-def test_other_errors_are_not_swallowed(trainer, tmp_path):  # noqa: F811
+def test_other_errors_are_not_swallowed(trainer, tmp_path):
     run = trainer(tmp_path)
 
     def broken(items, epoch):

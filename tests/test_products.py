@@ -105,6 +105,35 @@ def test_a_matrix_applied_five_times_gets_its_whole_gradient(
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("join", [1, 3])
+def test_gradients_of_several_passes_are_summed_in_place(join, precision, monkeypatch):
+    """Row by row into one tensor, and the same as autograd's sum."""
+    monkeypatch.setattr(products, "ROWS", 5)
+    torch.manual_seed(0)
+    maps = [nn.Linear(16, 12), nn.Linear(16, 4)]
+    prepared = Prepared(maps, precision, learning=True)
+    inputs = torch.randn(3, 9, 16).to(prepared.dtype)
+
+    def passes(in_place):
+        for part in maps:
+            part.zero_grad()
+        places = []
+        for x_TI in inputs:
+            gradients, found = Gradients(join, in_place), x_TI
+            for step in range(3):
+                found = linear(found, prepared, gradients, step == 0)
+            found.float().square().sum().backward()
+            places.append([p.grad.data_ptr() for p in prepared.parameters])
+        return places, [p.grad.clone() for p in prepared.parameters]
+
+    _, expected = passes(in_place=False)
+    places, found = passes(in_place=True)
+    assert places[0] == places[1] == places[2]
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-5)
+
+
 @pytest.mark.parametrize("task", ["cloze", "choice"])
 def test_what_the_head_does_not_read_is_not_computed(stores, tokenizer, task):
     """The last layer at the read tokens only gives what the whole layer gives there."""

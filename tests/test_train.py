@@ -14,38 +14,12 @@ from safetensors.torch import load_file
 from albert_rc.config import TrainConfig
 from albert_rc.data.readers import read_split
 from albert_rc.data.shards import make_store
-from albert_rc.devices import Processes, choose_precision, has_bf16
+from albert_rc.devices import choose_precision, has_bf16
 from albert_rc.errors import Interrupted, UsageError
 from albert_rc.loading import load_model
-from albert_rc.train.loop import Trainer
 from albert_rc.train.optim import linear_rate, make_optimizer
 
-SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2, "ffn_size": 64}
 DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1}
-
-
-@pytest.fixture
-def trainer(sample, tokenizer, stores):
-    def make(folder, shape=None, name="cloze", dev=True, **settings):
-        loaded = load_model(
-            sample / "vocabulary",
-            stores[name, "train"].kind,
-            scratch="tiny",
-            scratch_shape=SHAPE | (shape or {}),
-            option_score=settings.pop("option_score", None),
-        )
-        defaults = {"learning_rate": 1e-3, "batch_size": 6, "max_steps": 12, "eval_steps": 5}
-        return Trainer(
-            loaded.model,
-            tokenizer,
-            stores[name, "train"],
-            stores[name, "dev"] if dev else None,
-            TrainConfig(**(defaults | settings)),
-            folder,
-            Processes(torch.device("cpu")),
-        )
-
-    return make
 
 
 def weights(folder):

@@ -32,8 +32,6 @@ class Ours:
     """
 
     def __init__(self, job: Job, store: Store, device: torch.device) -> None:
-        if device.type == "cpu" and job.keep_freed:
-            keep_freed_memory()
         torch.manual_seed(job.seed)
         config = albert_config(job.size, vocab_size=store.meta["vocab_size"])
         with torch.device(device):
@@ -42,13 +40,14 @@ class Ours:
         self.model.train(self.training)
         self.device, self.collate = device, Collator(store, None)
         self.parameters = list(self.model.parameters())
-        compute = Compute(precision=job.precision, join=job.join)
+        compute = Compute(precision=job.precision, join=job.join, in_place=True)
         self.plan: Plan | None = None
         if self.training:
             self.plan = self._plan(job, store)
             compute = replace(compute, recompute=self.plan.recompute)
             self.optimizer = make_optimizer(self.model, 1e-5, 0.01, self.plan.states)
         else:
+            keep_freed_memory()
             self.model.requires_grad_(False)
             # As `predict` loads it.
             for layer in self.model.encoder.layers:
@@ -67,7 +66,10 @@ class Ours:
             limit_memory(self.device, budget)
         settings = TrainConfig(batch_size=job.batch_size, precision=job.precision, join=job.join)
         task = task_of(self.model.config, store, settings, Processes(self.device))
-        return make_plan(task, budget, levers)
+        plan = make_plan(task, budget, levers)
+        if job.keep_freed and self.device.type == "cpu":
+            keep_freed_memory(plan.is_tight(budget))
+        return plan
 
     def session(self) -> AbstractContextManager[None]:
         """What stays open around all batches."""

@@ -97,7 +97,7 @@ def train(
 
     from albert_rc.config import TrainConfig
     from albert_rc.data.shards import check_store, load_store
-    from albert_rc.devices import choose_precision, keep_freed_memory, processes
+    from albert_rc.devices import choose_precision, processes
     from albert_rc.errors import DataError, UsageError
     from albert_rc.files import write_json
     from albert_rc.loading import load_model
@@ -107,7 +107,6 @@ def train(
 
     if attention not in ATTENTION:
         raise UsageError(f"--attention {attention}: choose from {', '.join(ATTENTION)}")
-    keep_freed_memory()
     with processes(device) as group:
         settings = TrainConfig(
             epochs=epochs,

@@ -25,6 +25,9 @@ DTYPES = {
     "int8": torch.bfloat16,  # what stands between the integer products
 }
 
+ROWS = 512
+"""Of a matrix, whose gradient is multiplied and added at a time."""
+
 Activation = Callable[[Tensor], Tensor]
 
 # Hugging Face's names of activations that oneDNN applies while it writes a product.
@@ -108,18 +111,52 @@ class Prepared:
         )
         return out_TI
 
-    def parameter_gradients(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """Gradients of `parameters` from pairs of inputs and output gradients, in fp32."""
-        bias_O = sum(gradient_TO.sum(0, dtype=torch.float32) for _, gradient_TO in pairs)
-        assert isinstance(bias_O, Tensor)
+    def add_gradients(
+        self, pairs: Sequence[tuple[Tensor, Tensor]], sums: Sequence[Tensor | None]
+    ) -> list[Tensor]:
+        """Add to the gradients of `parameters` what applications contribute, in fp32.
+
+        Args:
+            pairs: inputs, and gradient of the outputs, of each application.
+            sums: what has been summed so far, changed in place; None for nothing.
+        """
         x_TI = _joined([x_TI for x_TI, _ in pairs])
         gradient_TO = _joined([gradient_TO for _, gradient_TO in pairs])
-        weight_OI = (gradient_TO.t() @ x_TI).float()
-        return [*weight_OI.split(self.outputs), *bias_O.split(self.outputs)]
+        count = len(self.linears)
+        parts = gradient_TO.split(self.outputs, 1)
+        weights = [
+            _add_product(part_TO, x_TI, sum_OI)
+            for part_TO, sum_OI in zip(parts, sums[:count], strict=True)
+        ]
+        biases = [part_TO.sum(0, dtype=torch.float32) for part_TO in parts]
+        biases = [
+            bias_O if sum_O is None else sum_O.add_(bias_O)
+            for bias_O, sum_O in zip(biases, sums[count:], strict=True)
+        ]
+        return [*weights, *biases]
 
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:
     return tensors[0] if len(tensors) == 1 else torch.cat(list(tensors))
+
+
+def _add_product(gradient_TO: Tensor, x_TI: Tensor, sum_OI: Tensor | None) -> Tensor:
+    """`sum_OI` plus the matrix's gradient, in fp32, with little memory beside it."""
+    outputs, inputs = gradient_TO.shape[1], x_TI.shape[1]
+    if x_TI.dtype == torch.float32:
+        if sum_OI is None:
+            return gradient_TO.t() @ x_TI
+        return sum_OI.addmm_(gradient_TO.t(), x_TI)
+    new = sum_OI is None
+    total_OI = torch.empty(outputs, inputs, device=x_TI.device) if sum_OI is None else sum_OI
+    # Row by row: the product stands beside its sum in 16 bits, and in 32 to be added.
+    for rows_OI, rows_TO in zip(total_OI.split(ROWS), gradient_TO.split(ROWS, 1), strict=True):
+        product_OI = rows_TO.t() @ x_TI
+        if new:
+            rows_OI.copy_(product_OI)
+        else:
+            rows_OI.add_(product_OI.float())
+    return total_OI
 
 
 def _pack(weight_OI: Tensor) -> Tensor:
@@ -133,12 +170,14 @@ class Gradients:
     Args:
         join: applications of a matrix whose contributions are multiplied together. More of them
             keep more activations for longer, and add up fewer gradients.
+        in_place: add to the parameters' `grad` rather than hand the sums to autograd.
     """
 
-    def __init__(self, join: int) -> None:
+    def __init__(self, join: int, in_place: bool = False) -> None:
         self.join = join
+        self.in_place = in_place
         self._pairs: dict[Prepared, list[tuple[Tensor, Tensor]]] = {}
-        self._sums: dict[Prepared, list[Tensor]] = {}
+        self._sums: dict[Prepared, Sequence[Tensor | None]] = {}
 
     def add(
         self, prepared: Prepared, x_TI: Tensor, gradient_TO: Tensor, last: bool
@@ -156,10 +195,14 @@ class Gradients:
         if len(pairs) < self.join and not last:
             return None
         del self._pairs[prepared]
-        found = prepared.parameter_gradients(pairs)
-        sums = self._sums.pop(prepared, None)
-        if sums is not None:
-            found = [total.add_(part) for total, part in zip(sums, found, strict=True)]
+        parameters = prepared.parameters
+        if self.in_place:
+            sums = prepared.add_gradients(pairs, [p.grad for p in parameters])
+            for parameter, gradient in zip(parameters, sums, strict=True):
+                parameter.grad = gradient
+            return None
+        none: list[Tensor | None] = [None] * len(parameters)
+        found = prepared.add_gradients(pairs, self._sums.pop(prepared, none))
         if not last:
             self._sums[prepared] = found
             return None

@@ -65,6 +65,7 @@ class Trainer:
             precision=settings.precision,
             recompute=settings.recompute,
             join=settings.join,
+            in_place=True,
         )
         self.tokenizer = tokenizer
         self.train_store = train_store

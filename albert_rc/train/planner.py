@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from albert_rc.config import RECOMPUTE, EncoderConfig, TrainConfig
 from albert_rc.costs import encoder_parameters, layer_matrices
 from albert_rc.data.shards import Store
-from albert_rc.devices import Processes, free_memory, limit_memory
+from albert_rc.devices import Processes, free_memory, keep_freed_memory, limit_memory
 from albert_rc.errors import OutOfMemoryError, UsageError
+from albert_rc.model.products import ROWS
 from albert_rc.train.parallel import count_shards
 
 GIB = 2**30
@@ -29,8 +30,14 @@ BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 # What is there before any tensor: Python, torch and its libraries, resident; a CUDA context.
 RUNTIME = {"cpu": 400 * 2**20, "cuda": 600 * 2**20}
+# What stays of the compiler that torchao's step of 8-bit moments is made by, in the same process.
+COMPILER = 300 * 2**20
 # Freed blocks of other lengths that the allocator holds back: measured, see docs/experiments.md.
 SLACK = {"cpu": 1.15, "cuda": 1.08}
+
+
+COMFORT = 0.8
+"""Share of a budget that a plan may fill before freed memory is handed back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +57,10 @@ class Plan:
     def total(self) -> int:
         """Predicted peak in bytes."""
         return sum(self.parts.values())
+
+    def is_tight(self, budget: int) -> bool:
+        """Whether so many bytes leave no room for freed memory in pieces."""
+        return self.total > COMFORT * budget
 
     def lines(self, budget: int) -> list[str]:
         """The plan as sentences."""
@@ -145,9 +156,9 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
         "activations": layers * one_layer,
         "layers": layers * tokens * hidden * size + one_layer + tokens * wide * size,
     }[recompute]
-    # In the backward pass: gradients of the feed-forward's inside, one matrix's gradient twice,
-    # and pairs that wait for their joined product.
-    working = tokens * (2 * wide + 4 * hidden) * size + hidden * wide * (size + 4)
+    # In the backward pass: gradients of the feed-forward's inside, rows of one matrix's gradient
+    # that are about to be added, and pairs that wait for their joined product.
+    working = tokens * (2 * wide + 4 * hidden) * size + ROWS * wide * (size + 4)
     working += (task.join - 1) * tokens * (2 * wide + 8 * hidden) * size
     # The head: logits over the vocabulary at hidden words, gradients of the word embeddings.
     head = 3 * 4 * config.vocab_size * int(task.masked_share * tokens)
@@ -166,6 +177,8 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
     }
     if states == "cpu" and on_cpu:
         parts["optimiser"] = 8 * parameters
+    if states == "8bit" and on_cpu:
+        parts["optimiser"] += COMPILER
     slack = SLACK[task.device]
     parts["activations"] = int(parts["activations"] * slack)
     parts["working"] = int(parts["working"] * slack)
@@ -263,6 +276,8 @@ def fit(
         OutOfMemoryError: nothing fits.
         UsageError: `memory` is no size, or what was asked for does not go together.
     """
+    if levers.states is not None:
+        settings = replace(settings, optimizer_states=levers.states)  # which refuses some pairs
     device = processes.device
     if memory is None:
         budget = free_memory(device)
@@ -271,7 +286,10 @@ def fit(
     else:
         budget = parse_memory(memory)
         limit_memory(device, budget)
+    budget = processes.least(budget)  # one plan for all: their optimisers must be alike
     plan = make_plan(task_of(config, store, settings, processes), budget, levers)
+    if device.type == "cpu":
+        keep_freed_memory(plan.is_tight(budget))
     fitted = replace(
         settings,
         accumulation=plan.micro_batches,
