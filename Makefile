@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 DEMO := build/demo
 SAMPLE := data/sample
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-slow lint clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,9 @@ lint: $(VENV)/ready
 
 test: lint
 	$(BIN)/pytest -n 2
+
+test-slow: $(VENV)/ready
+	$(BIN)/pytest -m slow
 
 clean:
 	rm -rf $(VENV) build models/demo predictions

@@ -4,26 +4,21 @@ Sequences stand one after the other, without padding: a token is computed if it 
 
 Axes: T tokens of all sequences in a row, S tokens that the head reads, Q questions (blanks),
 K options of the question that has most, O options of all questions in a row, P pieces of all
-options in a row, M masked positions.
+options in a row, M masked positions, B sequences.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """What the model needs to answer some questions.
-
-    A cloze question is read at one token, and its options are given by their pieces. A
-    multiple-choice question has one sequence per option, in the order of `option_slot_O`, read at
-    its [CLS].
-    """
+class Tokens:
+    """What the encoder reads."""
 
     token_T: Tensor
     place_T: Tensor
@@ -34,6 +29,41 @@ class Batch:
     """Tokens (indices into T) whose hidden states the head needs, in order."""
     reads: tuple[int, ...]
     """How many of them each sequence has."""
+    segment_T: Tensor | None = None
+    """0 or 1 for the first and second part of a pair; None for all 0."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on `device`, copied without waiting where the memory is pinned."""
+        moved: dict[str, Any] = {
+            field.name: value.to(device, non_blocking=True)
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), Tensor)
+        }
+        return replace(self, **moved)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainBatch(Tokens):
+    """Sequences with words hidden, and with two segments whose order is asked for."""
+
+    masked_index_M: Tensor
+    """Index into S of the tokens to predict."""
+    masked_token_M: Tensor
+    cls_index_B: Tensor
+    """Index into S of each sequence's [CLS]."""
+    pair_B: Tensor
+    """0 where the second segment follows the first, 1 where it does not, -1 where not asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(Tokens):
+    """What the model needs to answer some questions.
+
+    A cloze question is read at one token, and its options are given by their pieces. A
+    multiple-choice question has one sequence per option, in the order of `option_slot_O`, read at
+    its [CLS].
+    """
+
     question_Q: Tensor
     """Index of each question in the store: where its answer goes."""
     answer_Q: Tensor
@@ -42,7 +72,6 @@ class Batch:
     """question * K + option: where each option's logit goes in the Q x K table."""
     num_options: int
     """K."""
-    segment_T: Tensor | None = None
     blank_index_Q: Tensor | None = None
     """Index into S of each blank."""
     piece_P: Tensor | None = None
@@ -58,12 +87,3 @@ class Batch:
     def num_questions(self) -> int:
         """Q."""
         return self.question_Q.shape[0]
-
-    def to(self, device: torch.device) -> Batch:
-        """The same batch on `device`, copied without waiting where the memory is pinned."""
-        moved: dict[str, Any] = {
-            field.name: value.to(device, non_blocking=True)
-            for field in fields(self)
-            if isinstance(value := getattr(self, field.name), Tensor)
-        }
-        return replace(self, **moved)

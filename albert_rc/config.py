@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from albert_rc.errors import UsageError
+
+COMMON = ("nothing", "attention", "ffn")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,8 @@ class EncoderConfig:
     num_layers: int = 12
     num_groups: int = 1
     inner_layers: int = 1
+    common: str = "nothing"
+    """What all groups have in common: a key of `COMMON`."""
     num_heads: int = 12
     ffn_size: int = 3072
     max_positions: int = 512
@@ -49,6 +54,8 @@ class EncoderConfig:
                 f"--num-layers {self.num_layers} must be divisible by --num-groups "
                 f"{self.num_groups}"
             )
+        if self.common not in COMMON:
+            raise UsageError(f"common {self.common!r}: choose from {', '.join(COMMON)}")
 
     @property
     def max_length(self) -> int:
@@ -56,8 +63,20 @@ class EncoderConfig:
         return self.max_positions - self.position_offset
 
 
-def _size(**shape: float) -> dict[str, Any]:
+def _size(**shape: Any) -> dict[str, Any]:
     return shape
+
+
+def _bert(**shape: int) -> dict[str, Any]:
+    return _size(
+        family="bert",
+        embedding_size=shape["hidden_size"],
+        num_groups=shape["num_layers"],
+        activation="gelu",
+        dropout=0.1,
+        attention_dropout=0.1,
+        **shape,
+    )
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -67,15 +86,18 @@ SIZES: dict[str, dict[str, Any]] = {
     "large": _size(hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096),
     "xlarge": _size(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192),
     "xxlarge": _size(hidden_size=4096, num_layers=12, num_heads=64, ffn_size=16384),
+    "bert-base": _bert(hidden_size=768, num_layers=12, num_heads=12, ffn_size=3072),
+    "bert-large": _bert(hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096),
+    "bert-xlarge": _bert(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192),
 }
-"""Shapes of Table 1 of Lan et al. 2020, and a tiny one."""
+"""Shapes of Tables 1 and 2 of Lan et al. 2020, ALBERT's and BERT's, and a tiny ALBERT."""
 
 
-def albert_config(size: str, version: int = 2, vocab_size: int = 30000) -> EncoderConfig:
-    """The ALBERT of a published size.
+def size_config(size: str, version: int = 2, vocab_size: int = 30000) -> EncoderConfig:
+    """The encoder of a published size.
 
-    Version 1 uses the exact GELU and dropout 0.1 (none for xxlarge); version 2 the tanh form of
-    GELU and no dropout.
+    ALBERT's version 1 uses the exact GELU and dropout 0.1 (none for xxlarge); version 2 the tanh
+    form of GELU and no dropout.
 
     Raises:
         UsageError: no such size or version.
@@ -85,13 +107,51 @@ def albert_config(size: str, version: int = 2, vocab_size: int = 30000) -> Encod
     if version not in (1, 2):
         raise UsageError(f"ALBERT version {version}: there are versions 1 and 2")
     dropout = 0.1 if version == 1 and size != "xxlarge" else 0.0
-    return EncoderConfig(
-        vocab_size=vocab_size,
-        activation="gelu" if version == 1 else "gelu_new",
-        dropout=dropout,
-        attention_dropout=dropout,
-        **SIZES[size],
-    )
+    shape = {
+        "activation": "gelu" if version == 1 else "gelu_new",
+        "dropout": dropout,
+        "attention_dropout": dropout,
+    }
+    return EncoderConfig(vocab_size=vocab_size, **(shape | SIZES[size]))
+
+
+SHARING = ("all", "attention", "ffn", "none")
+
+
+def sharing_shape(sharing: str, num_layers: int, num_groups: int | None = None) -> dict[str, Any]:
+    """Settings of `EncoderConfig` for a sharing strategy (Lan et al. 2020, Table 5).
+
+    Args:
+        sharing: a key of `SHARING`.
+        num_layers: of the encoder.
+        num_groups: groups of layers that share everything among themselves; by default one where
+            all is shared, else as many as layers.
+
+    Raises:
+        UsageError: no such strategy.
+    """
+    if sharing not in SHARING:
+        raise UsageError(f"--sharing {sharing}: choose from {', '.join(SHARING)}")
+    groups = num_groups or (1 if sharing == "all" else num_layers)
+    common = sharing if sharing in COMMON else "nothing"
+    return {"num_groups": groups, "common": common}
+
+
+UNITS = {
+    "": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30,
+}  # fmt: skip
+
+
+def parse_size(flag: str, text: str) -> int:
+    """Bytes of `8GiB`, `7.5g`, `6000 MB`.
+
+    Raises:
+        UsageError: not a size; names the flag.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?i?)b?\s*", text.lower())
+    if not found or found[2] not in UNITS or not float(found[1]):
+        raise UsageError(f"{flag} {text}: give a size such as 8GiB or 7500MB")
+    return int(float(found[1]) * UNITS[found[2]])
 
 
 RECOMPUTE = {
@@ -123,6 +183,28 @@ class Compute:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MaskConfig:
+    """What masked-LM pretraining hides (Lan et al. 2020, section 4.1; Devlin et al. 2019)."""
+
+    rate: float = 0.15
+    """Share of the tokens to predict."""
+    max_ngram: int = 3
+    """Longest run of words hidden together; a length n has p(n) proportional to 1/n."""
+    masked: float = 0.8
+    """Share of them that become [MASK]."""
+    random: float = 0.1
+    """Share that become a random piece; the rest stays."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate < 1:
+            raise UsageError(f"--mask-rate {self.rate} must be above 0 and below 1")
+        if self.max_ngram < 1:
+            raise UsageError(f"--max-ngram {self.max_ngram} must be at least 1")
+        if self.masked < 0 or self.random < 0 or self.masked + self.random > 1:
+            raise UsageError("shares of masked and of random words must add up to at most 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """How a run is trained. The defaults are the recipe of the ASC20-21 report."""
 
@@ -150,6 +232,8 @@ class TrainConfig:
     """See `Compute.recompute`."""
     join: int = 1
     """See `Compute.join`."""
+    optimizer: str = "adamw"
+    """A key of `train.optim.OPTIMIZERS`."""
     optimizer_states: str = "fp32"
     """How the optimiser's moments are kept: a key of `train.planner.STATES`."""
     parallel: str = "ddp"

@@ -7,16 +7,28 @@ from collections.abc import Sequence
 from albert_rc.config import EncoderConfig
 
 
+def _copies(config: EncoderConfig) -> tuple[int, int]:
+    """How many attentions, and feed-forwards, there are."""
+    layers = config.num_groups * config.inner_layers
+    return 1 if config.common == "attention" else layers, 1 if config.common == "ffn" else layers
+
+
 def layer_parameters(config: EncoderConfig) -> int:
-    """Parameters of one layer: four D x D maps, the feed-forward, two norms."""
+    """Parameters of all layers, each shared one counted once: D x D maps, feed-forwards, norms."""
     hidden, wide = config.hidden_size, config.ffn_size
-    return 4 * hidden * (hidden + 1) + 2 * hidden * wide + wide + hidden + 4 * hidden
+    attentions, feed_forwards = _copies(config)
+    attention = 4 * hidden * (hidden + 1) + 2 * hidden
+    feed_forward = 2 * hidden * wide + wide + hidden + 2 * hidden
+    return attentions * attention + feed_forwards * feed_forward
 
 
 def layer_matrices(config: EncoderConfig) -> int:
     """Elements of the matrices of all layers, each shared matrix counted once."""
-    one = 4 * config.hidden_size**2 + 2 * config.hidden_size * config.ffn_size
-    return config.num_groups * config.inner_layers * one
+    attentions, feed_forwards = _copies(config)
+    return (
+        attentions * 4 * config.hidden_size**2
+        + feed_forwards * 2 * config.hidden_size * config.ffn_size
+    )
 
 
 def encoder_parameters(config: EncoderConfig) -> int:
@@ -26,7 +38,7 @@ def encoder_parameters(config: EncoderConfig) -> int:
     embeddings = rows * size + 2 * size
     if config.family == "albert":
         embeddings += config.hidden_size * (size + 1)
-    return embeddings + config.num_groups * config.inner_layers * layer_parameters(config)
+    return embeddings + layer_parameters(config)
 
 
 def forward_flops(

@@ -36,6 +36,7 @@ _EMBEDDINGS = {
     "encoder.embeddings.segment": "{prefix}.embeddings.token_type_embeddings",
     "encoder.embeddings.norm": "{prefix}.embeddings.LayerNorm",
     "head.classifier": "classifier",
+    "head.pair": "albert_rc.pair",  # ours alone where a family was pretrained without pairs
 }
 _BERT_PARTS = {
     "query": "attention.self.query",
@@ -68,8 +69,13 @@ FAMILIES = {
             "head.norm": "predictions.LayerNorm",
             "head.bias": "predictions.bias",
             "head.pooler": "albert.pooler",
+            "head.pair": "sop_classifier.classifier",
         },
-        architectures={"cloze": "AlbertForMaskedLM", "choice": "AlbertForMultipleChoice"},
+        architectures={
+            "cloze": "AlbertForMaskedLM",
+            "choice": "AlbertForMultipleChoice",
+            "pretraining": "AlbertForPreTraining",
+        },
     ),
     "bert": Family(
         prefix="bert",
@@ -81,8 +87,13 @@ FAMILIES = {
             "head.norm": "cls.predictions.transform.LayerNorm",
             "head.bias": "cls.predictions.bias",
             "head.pooler": "bert.pooler.dense",
+            "head.pair": "cls.seq_relationship",
         },
-        architectures={"cloze": "BertForMaskedLM", "choice": "BertForMultipleChoice"},
+        architectures={
+            "cloze": "BertForMaskedLM",
+            "choice": "BertForMultipleChoice",
+            "pretraining": "BertForPreTraining",
+        },
     ),
     "roberta": Family(
         prefix="roberta",
@@ -95,7 +106,11 @@ FAMILIES = {
             "head.bias": "lm_head.bias",
             "head.pooler": "roberta.pooler.dense",
         },
-        architectures={"cloze": "RobertaForMaskedLM", "choice": "RobertaForMultipleChoice"},
+        architectures={
+            "cloze": "RobertaForMaskedLM",
+            "choice": "RobertaForMultipleChoice",
+            "pretraining": "RobertaForMaskedLM",
+        },
     ),
 }
 
@@ -141,6 +156,7 @@ def encoder_config(raw: Any, path: Path) -> EncoderConfig:
             classifier_dropout=_classifier_dropout(raw),
             init_range=raw.get("initializer_range", 0.02),
             pad_id=raw.get("pad_token_id", 1 if is_roberta else 0),
+            common=raw.get("albert_rc", {}).get("common", "nothing"),
         )
     except KeyError as error:
         raise CheckpointError(f"{path}: the field {error} is missing") from None

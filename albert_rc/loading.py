@@ -18,12 +18,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from albert_rc import __version__
-from albert_rc.config import EncoderConfig, albert_config
+from albert_rc.config import EncoderConfig, sharing_shape, size_config
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.families import FAMILIES, Family, encoder_config, hub_config, hub_key
 from albert_rc.files import atomic_path, parse_json, write_bytes, write_json
 from albert_rc.model.heads import OPTION_SCORES, ReadingModel
 from albert_rc.model.neighbours import start_with_neighbours
+from albert_rc.model.pretraining import PretrainingModel
 from albert_rc.model.products import DTYPES
 from albert_rc.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
 
@@ -170,7 +171,9 @@ def _todays_names(keys: Iterable[str], family: Family) -> dict[str, str]:
     return renamed
 
 
-def load_weights(model: ReadingModel, folder: Path, precision: str = "fp32") -> LoadReport:
+def load_weights(
+    model: ReadingModel | PretrainingModel, folder: Path, precision: str = "fp32"
+) -> LoadReport:
     """Fill a model from a folder's weights.
 
     Args:
@@ -186,7 +189,10 @@ def load_weights(model: ReadingModel, folder: Path, precision: str = "fp32") -> 
     missing: list[str] = []
     wrong: list[str] = []
     unused = dict(weights.keys)
-    for name, target in list(model.named_parameters()):
+    # Hugging Face's classes want the common parts once per layer; here they are one parameter.
+    alone = {name for name, _ in model.named_parameters()}
+    tied = {name for name, _ in model.named_parameters(remove_duplicate=False)} - alone
+    for name, target in list(model.named_parameters(remove_duplicate=False)):
         key = hub_key(name, model.config)
         there = unused.pop(key, None)
         if there is None:
@@ -199,6 +205,9 @@ def load_weights(model: ReadingModel, folder: Path, precision: str = "fp32") -> 
         matrix = name.startswith("encoder.layers.") and value.ndim > 1
         value = value.to(DTYPES[precision] if matrix else torch.float32)
         owner, _, leaf = name.rpartition(".")
+        if name in tied and not torch.equal(value, model.get_parameter(name)):
+            wrong.append(f"{key} differs from the first layer's, which it should share")
+            continue
         setattr(model.get_submodule(owner), leaf, nn.Parameter(value.contiguous()))
     if missing:
         raise CheckpointError(
@@ -210,6 +219,72 @@ def load_weights(model: ReadingModel, folder: Path, precision: str = "fp32") -> 
     carried = re.compile(r"decoder\.(weight|bias)$|position_ids$")
     report.unused = sorted(key for key in unused if not carried.search(key))
     return report
+
+
+def load_pretraining(
+    source: str | Path,
+    *,
+    scratch: str | None = None,
+    shape: Mapping[str, Any] | None = None,
+    with_pairs: bool = True,
+    seed: int = 0,
+) -> LoadedPretraining:
+    """A model to pretrain, with its vocabulary, on the CPU.
+
+    Args:
+        source: a folder or a hub id.
+        scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
+        shape: settings that differ from that size's; with a checkpoint, `num_layers` alone: its
+            layers, or those of its groups, are stacked as often as it takes.
+        with_pairs: also tell the order of segments.
+        seed: of the random weights.
+
+    Raises:
+        UsageError: no such source or size, or a shape that the checkpoint does not have.
+        CheckpointError: unusable weights or vocabulary.
+    """
+    folder = resolve_source(source)
+    tokenizer = load_tokenizer(folder)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if scratch is not None:
+            config = _scratch_config(scratch, tokenizer, shape)
+            model = PretrainingModel(config, with_pairs)
+            start_with_neighbours(model.encoder)
+            return LoadedPretraining(model, tokenizer, LoadReport(str(source), scratch=True))
+        config, _ = _checked_config(folder, tokenizer)
+        config = _deepened(config, dict(shape or {}))
+        model = PretrainingModel(config, with_pairs, empty=True)
+        report = load_weights(model, folder)
+    return LoadedPretraining(model, tokenizer, report)
+
+
+def _deepened(config: EncoderConfig, shape: dict[str, Any]) -> EncoderConfig:
+    layers = shape.pop("num_layers", config.num_layers)
+    for name, value in shape.items():
+        if value != getattr(config, name):
+            flag = name.replace("_", "-")
+            raise UsageError(
+                f"--{flag} {value}: the checkpoint has {getattr(config, name)}; only --num-layers "
+                "may differ, or start from nothing with --scratch SIZE"
+            )
+    if layers == config.num_layers:
+        return config
+    if config.num_groups == 1:
+        return replace(config, num_layers=layers)
+    raise UsageError(
+        f"--num-layers {layers}: the checkpoint's {config.num_groups} groups of layers do not "
+        "share their weights; only a checkpoint whose layers are all shared can be deepened"
+    )
+
+
+@dataclass
+class LoadedPretraining:
+    """A model to pretrain, its vocabulary, and what there is to say about them."""
+
+    model: PretrainingModel
+    tokenizer: Tokenizer
+    report: LoadReport
 
 
 @dataclass
@@ -256,17 +331,11 @@ def load_model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if scratch is not None:
-            config = albert_config(scratch, vocab_size=tokenizer.size)
-            config = replace(config, pad_id=tokenizer.pad_id, **(scratch_shape or {}))
+            config = _scratch_config(scratch, tokenizer, scratch_shape)
             model = ReadingModel(config, task, option_score or "mean")
             start_with_neighbours(model.encoder)
             return Loaded(model, tokenizer, LoadReport(str(source), scratch=True))
-        config, raw = read_config(folder)
-        if tokenizer.size > config.vocab_size:
-            raise CheckpointError(
-                f"{folder}: the vocabulary has {tokenizer.size} pieces but the model "
-                f"{config.vocab_size}; they do not belong together"
-            )
+        config, raw = _checked_config(folder, tokenizer)
         ours = raw.get("albert_rc", {})
         if option_score is None:
             option_score = ours.get("option_score", "mean") if task == "cloze" else "mean"
@@ -277,18 +346,56 @@ def load_model(
     return Loaded(model, tokenizer, report)
 
 
-def hub_weights(model: ReadingModel) -> dict[str, Tensor]:
+def _scratch_config(
+    size: str, tokenizer: Tokenizer, shape: Mapping[str, Any] | None
+) -> EncoderConfig:
+    config = size_config(size, vocab_size=tokenizer.size)
+    given = dict(shape or {})
+    layers = given.get("num_layers", config.num_layers)
+    if "sharing" in given:
+        given |= sharing_shape(given.pop("sharing"), layers, given.get("num_groups"))
+    if "hidden_size" in given and "ffn_size" not in given:
+        given["ffn_size"] = 4 * given["hidden_size"]  # as in every ALBERT and BERT
+    return replace(config, pad_id=tokenizer.pad_id, **given)
+
+
+def _checked_config(folder: Path, tokenizer: Tokenizer) -> tuple[EncoderConfig, dict[str, Any]]:
+    config, raw = read_config(folder)
+    if tokenizer.size > config.vocab_size:
+        raise CheckpointError(
+            f"{folder}: the vocabulary has {tokenizer.size} pieces but the model "
+            f"{config.vocab_size}; they do not belong together"
+        )
+    return config, raw
+
+
+def hub_weights(
+    model: ReadingModel | PretrainingModel, precision: str = "fp32"
+) -> dict[str, Tensor]:
     """The model's weights on the CPU under Hugging Face's names."""
-    return {
-        hub_key(name, model.config): value.detach().cpu().contiguous()
-        for name, value in model.named_parameters()
-    }
+    alone = {name for name, _ in model.named_parameters()}
+    weights = {}
+    for name, value in model.named_parameters(remove_duplicate=False):
+        tensor = value.detach().cpu().to(DTYPES[precision]).contiguous()
+        weights[hub_key(name, model.config)] = tensor if name in alone else tensor.clone()
+    return weights
 
 
-def save_model(model: ReadingModel, tokenizer: Tokenizer, folder: Path) -> None:
+def save_model(
+    model: ReadingModel | PretrainingModel,
+    tokenizer: Tokenizer,
+    folder: Path,
+    precision: str = "fp32",
+) -> None:
     """Write weights (safetensors), config.json and the vocabulary's files into `folder`.
 
-    `AutoModelForMaskedLM`, or `AutoModelForMultipleChoice`, opens the folder; so does `load_model`.
+    Hugging Face's class that config.json names opens the folder; so does `load_model`.
+
+    Args:
+        model: what is saved.
+        tokenizer: its vocabulary.
+        folder: made if it is not there.
+        precision: in which the weights are written: fp32, or half as large, bf16 or fp16.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in VOCABULARY_FILES:
@@ -299,6 +406,8 @@ def save_model(model: ReadingModel, tokenizer: Tokenizer, folder: Path) -> None:
             write_bytes(target, source.read_bytes())
     raw = hub_config(model.config, model.task)
     raw["albert_rc"] = {"option_score": model.option_score, "version": __version__}
+    if model.config.common != "nothing":
+        raw["albert_rc"]["common"] = model.config.common
     write_json(folder / "config.json", raw)
     with atomic_path(folder / "model.safetensors") as temporary:
-        save_file(hub_weights(model), temporary, metadata={"format": "pt"})
+        save_file(hub_weights(model, precision), temporary, metadata={"format": "pt"})

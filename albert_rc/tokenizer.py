@@ -66,12 +66,20 @@ class Tokenizer(ABC):
         return "".join(self.pieces(ids)).replace("▁", " ").replace("Ġ", " ").strip()
 
 
-class SentencePieceTokenizer(Tokenizer):
-    """ALBERT's: lower-cased and stripped of accents, then SentencePiece as it is.
+def clean_text(text: str, lower: bool = True, keep_accents: bool = False) -> str:
+    """Text as ALBERT hands it to SentencePiece (google-research/albert, `preprocess_text`).
 
-    The clean-up is that of the original (google-research/albert, `preprocess_text`): white space
-    folded, NFKD, combining marks dropped, lower case.
+    White space is folded; then NFKD, combining marks dropped, lower case.
     """
+    text = " ".join(text.split())
+    if not text.isascii() and not keep_accents:
+        decomposed = unicodedata.normalize("NFKD", text)
+        text = "".join(c for c in decomposed if not unicodedata.combining(c))
+    return text.lower() if lower else text
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """ALBERT's: lower-cased and stripped of accents, then SentencePiece as it is."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         import sentencepiece
@@ -108,11 +116,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def normalize(self, text: str) -> str:
         """The text as it is handed to SentencePiece."""
-        text = " ".join(text.split())
-        if not text.isascii() and not self._keep_accents:
-            decomposed = unicodedata.normalize("NFKD", text)
-            text = "".join(c for c in decomposed if not unicodedata.combining(c))
-        return text.lower() if self._lower else text
+        return clean_text(text, self._lower, self._keep_accents)
 
     def encode(self, texts: Sequence[str], glued: bool = False) -> list[list[int]]:
         processor = self._glued if glued else self._word_start

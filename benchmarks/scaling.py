@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from albert_rc.bench.machine import describe
-from albert_rc.config import albert_config
+from albert_rc.config import size_config
 from albert_rc.costs import encoder_parameters
 from albert_rc.data.shards import load_store
 from albert_rc.files import write_json
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=4)
     arguments = parser.parse_args()
     papers = len(load_store(arguments.stores / "test.pt").meta["ids"])
-    parameters = encoder_parameters(albert_config(arguments.size))
+    parameters = encoder_parameters(size_config(arguments.size))
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

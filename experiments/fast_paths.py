@@ -34,6 +34,7 @@ from albert_rc.model.attention import Layout
 from albert_rc.model.encoder import Encoder
 from albert_rc.predict import score
 from albert_rc.train.loop import Trainer
+from albert_rc.train.reading import Reading
 
 
 def torchs_attention(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float) -> Tensor:
@@ -178,7 +179,8 @@ def accuracy_after_training(
         seed=seed,
     )
     with tempfile.TemporaryDirectory() as folder:
-        Trainer(loaded.model, loaded.tokenizer, train, None, settings, Path(folder), group).run()
+        objective = Reading(loaded.model, loaded.tokenizer, train, None, settings)
+        Trainer(objective, settings, Path(folder), group).run()
     chosen_Q = score(loaded.model, loaded.tokenizer, dev, group).argmax(-1)
     return dev.accuracy(chosen_Q) or 0.0
 

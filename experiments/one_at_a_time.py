@@ -33,6 +33,7 @@ from albert_rc.metrics import accuracy, compare
 from albert_rc.predict import score
 from albert_rc.tokenizer import Tokenizer
 from albert_rc.train.loop import Trainer
+from albert_rc.train.reading import Reading
 
 WINDOW = 470  # leaves room for a stray piece before each of 25 or so blanks
 
@@ -125,15 +126,9 @@ def main() -> None:
                     # The same number of papers a step, in however many windows they come.
                     size = round(arguments.batch_size * learned.num_items / len(train.passages))
                     with tempfile.TemporaryDirectory() as folder:
-                        Trainer(
-                            loaded.model,
-                            loaded.tokenizer,
-                            learned,
-                            None,
-                            replace(settings, batch_size=size),
-                            Path(folder),
-                            group,
-                        ).run()
+                        recipe = replace(settings, batch_size=size)
+                        objective = Reading(loaded.model, loaded.tokenizer, learned, None, recipe)
+                        Trainer(objective, recipe, Path(folder), group).run()
                 scored = score(loaded.model, loaded.tokenizer, store, group)
                 chosen = [str(i) for i in scored.argmax(-1).tolist()]
                 right = [a == g for a, g in zip(chosen, gold, strict=True)]

@@ -71,6 +71,7 @@ def trainer(sample, tokenizer, stores):
     from albert_rc.devices import Processes
     from albert_rc.loading import load_model
     from albert_rc.train.loop import Trainer
+    from albert_rc.train.reading import Reading
 
     def make(folder, shape=None, name="cloze", dev=True, **settings):
         loaded = load_model(
@@ -81,15 +82,10 @@ def trainer(sample, tokenizer, stores):
             option_score=settings.pop("option_score", None),
         )
         defaults = {"learning_rate": 1e-3, "batch_size": 6, "max_steps": 12, "eval_steps": 5}
-        return Trainer(
-            loaded.model,
-            tokenizer,
-            stores[name, "train"],
-            stores[name, "dev"] if dev else None,
-            TrainConfig(**(defaults | settings)),
-            folder,
-            Processes(torch.device("cpu")),
-        )
+        config = TrainConfig(**(defaults | settings))
+        held_out = stores[name, "dev"] if dev else None
+        objective = Reading(loaded.model, tokenizer, stores[name, "train"], held_out, config)
+        return Trainer(objective, config, folder, Processes(torch.device("cpu")))
 
     return make
 

@@ -7,13 +7,13 @@ import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
-from albert_rc.config import EncoderConfig, albert_config
+from albert_rc.config import EncoderConfig, size_config
 from albert_rc.costs import encoder_parameters, forward_flops, layer_matrices
 from albert_rc.families import hub_config
 from albert_rc.model.encoder import Encoder
 
 SHAPES = {
-    **{size: albert_config(size) for size in ("tiny", "base", "large", "xlarge", "xxlarge")},
+    **{size: size_config(size) for size in ("tiny", "base", "large", "xlarge", "xxlarge")},
     "groups": EncoderConfig(num_layers=6, num_groups=3, inner_layers=2, vocab_size=500),
     "bert": EncoderConfig(family="bert", embedding_size=768, num_groups=12),
 }
@@ -31,7 +31,7 @@ def test_parameters_are_those_of_the_encoder(name):
 
 @pytest.mark.parametrize("size", ["tiny", "base"])
 def test_operations_are_those_that_transformers_does(size):
-    config = replace(albert_config(size), num_layers=3)
+    config = replace(size_config(size), num_layers=3)
     with torch.device("meta"):
         theirs = transformers.AlbertModel(
             transformers.AlbertConfig(**hub_config(config, "cloze")), add_pooling_layer=False
@@ -43,7 +43,7 @@ def test_operations_are_those_that_transformers_does(size):
 
 
 def test_reading_a_few_tokens_saves_most_of_the_last_layer():
-    config = albert_config("base")
+    config = size_config("base")
     full, part = forward_flops(config, [368]), forward_flops(config, [368], [20])
     assert 0.92 < part / full < 0.94
     assert forward_flops(config, [368], [368]) == full

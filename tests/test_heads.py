@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from albert_rc.config import RECOMPUTE, Compute, EncoderConfig, albert_config
+from albert_rc.config import RECOMPUTE, Compute, EncoderConfig, size_config
 from albert_rc.data.batches import Collator
 from albert_rc.data.masking import WordHider
 from albert_rc.errors import UsageError
@@ -124,12 +124,12 @@ def test_the_masked_loss_is_adjusted_by_frequency(stores, tokenizer):
 
 
 def test_versions_differ_in_activation_and_dropout():
-    one, two = albert_config("base", 1), albert_config("base", 2)
+    one, two = size_config("base", 1), size_config("base", 2)
     assert (one.activation, one.dropout) == ("gelu", 0.1)
     assert (two.activation, two.dropout) == ("gelu_new", 0.0)
-    assert albert_config("xxlarge", 1).dropout == 0.0
+    assert size_config("xxlarge", 1).dropout == 0.0
     with pytest.raises(UsageError, match="no such size"):
-        albert_config("huge")
+        size_config("huge")
 
 
 def test_shapes_are_checked_by_flag():

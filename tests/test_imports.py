@@ -24,6 +24,9 @@ ALLOWED = {
     "gate": WORK | {"predict"},
     "bench": WORK | {"predict", "train", "bench"},
     "evaluation": FLOOR | {"data"},
+    "vocabulary": FLOOR,
+    "analysis": WORK,
+    "plots": FLOOR,
     "checkup": FLOOR | {"data"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))

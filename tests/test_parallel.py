@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from albert_rc.config import TrainConfig, albert_config
+from albert_rc.config import TrainConfig, size_config
 from albert_rc.data.shards import load_store
 from albert_rc.devices import Processes, processes
 from albert_rc.errors import UsageError
@@ -23,6 +23,7 @@ from albert_rc.loading import load_model
 from albert_rc.tokenizer import load_tokenizer
 from albert_rc.train.loop import Trainer
 from albert_rc.train.planner import Levers, Task, candidates, fit, predict_parts
+from albert_rc.train.reading import Reading
 
 VOCABULARY = Path(__file__).parents[1] / "data" / "sample" / "vocabulary"
 SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2, "ffn_size": 64}
@@ -58,15 +59,10 @@ def trainer(folder, data, group, **settings):
         seed=group.rank,  # the main process's weights are those that count
     )
     defaults = {"learning_rate": 2e-4, "batch_size": 5, "max_steps": STEPS, "save_steps": HALF}
-    return Trainer(
-        loaded.model,
-        load_tokenizer(VOCABULARY),
-        train,
-        load_store(data / "dev.pt") if dev else None,
-        TrainConfig(**(defaults | settings)),
-        folder,
-        group,
-    )
+    config = TrainConfig(**(defaults | settings))
+    held_out = load_store(data / "dev.pt") if dev else None
+    objective = Reading(loaded.model, load_tokenizer(VOCABULARY), train, held_out, config)
+    return Trainer(objective, config, folder, group)
 
 
 def stopped_halfway(run):
@@ -235,7 +231,7 @@ def test_what_does_not_go_together_is_refused(stores, alone):
         UsageError, match="--optimizer-states 8bit does not go with --parallel fsdp"
     ):
         TrainConfig(parallel="fsdp", optimizer_states="8bit")
-    settings, config = TrainConfig(parallel="fsdp"), albert_config("tiny")
+    settings, config = TrainConfig(parallel="fsdp"), size_config("tiny")
     with pytest.raises(UsageError, match=r"only one; start several: torchrun"):
         fit(settings, config, stores["cloze", "train"], alone, None, Levers())
     with pytest.raises(UsageError, match="--optimizer-states 8bit does not go with"):
@@ -250,7 +246,7 @@ def test_what_does_not_go_together_is_refused(stores, alone):
 
 
 def test_the_planner_counts_parts():
-    config = albert_config("xxlarge")
+    config = size_config("xxlarge")
     task = Task(
         config=config, lengths=[512] * 8, longest=512, items=2, precision="bf16", device="cuda"
     )

@@ -2,21 +2,20 @@
 
 import pytest
 
-from albert_rc.config import RECOMPUTE, albert_config
+from albert_rc.config import RECOMPUTE, parse_size, size_config
 from albert_rc.errors import OutOfMemoryError, UsageError
 from albert_rc.train.planner import (
     GIB,
     Levers,
     Task,
     make_plan,
-    parse_memory,
     predict_parts,
 )
 
 
 def task(size="xxlarge", items=2, device="cuda", **changes):
     given = {
-        "config": albert_config(size),
+        "config": size_config(size),
         "lengths": [512] * 40,
         "longest": 512,
         "items": items,
@@ -31,13 +30,13 @@ def task(size="xxlarge", items=2, device="cuda", **changes):
     [("8GiB", 8 * GIB), ("8 gib", 8 * GIB), ("7.5GB", 7.5e9), ("500m", 5e8), ("12345", 12345)],
 )
 def test_sizes_are_read(text, size):
-    assert parse_memory(text) == size
+    assert parse_size("--memory", text) == size
 
 
 @pytest.mark.parametrize("text", ["", "eight", "8 TiB", "-1GiB", "0", "8GiB!"])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(UsageError, match="--memory"):
-        parse_memory(text)
+        parse_size("--memory", text)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

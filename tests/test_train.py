@@ -40,7 +40,7 @@ def test_a_run_leaves_what_it_promises(trainer, tmp_path):
     assert result.steps == 12
     dev = metrics(tmp_path, "dev")
     assert [line["step"] for line in dev] == [5, 10, 12]
-    assert result.best_accuracy == pytest.approx(max(line["accuracy"] for line in dev), abs=1e-5)
+    assert result.best_score == pytest.approx(max(line["accuracy"] for line in dev), abs=1e-5)
 
 
 def test_the_best_weights_are_kept_not_the_last(trainer, tmp_path):
@@ -158,7 +158,7 @@ def test_early_stopping(trainer, tmp_path):
 def test_without_dev_papers_the_last_weights_are_kept(trainer, tmp_path):
     run = trainer(tmp_path, dev=False)
     result = run.run()
-    assert result.best_accuracy is None
+    assert result.best_score is None
     saved = load_model(tmp_path, "cloze").model
     for a, b in zip(saved.parameters(), run.model.parameters(), strict=True):
         assert torch.equal(a, b)

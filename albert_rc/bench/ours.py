@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from albert_rc.bench.jobs import Job
-from albert_rc.config import Compute, TrainConfig, albert_config
+from albert_rc.config import Compute, TrainConfig, parse_size, size_config
 from albert_rc.costs import forward_flops
 from albert_rc.data.batches import Collator, share
 from albert_rc.data.shards import Store
@@ -17,7 +17,7 @@ from albert_rc.devices import Processes, keep_freed_memory, limit_memory
 from albert_rc.model.heads import ReadingModel
 from albert_rc.model.products import DTYPES
 from albert_rc.train.optim import make_optimizer
-from albert_rc.train.planner import Levers, Plan, make_plan, parse_memory, task_of
+from albert_rc.train.planner import Levers, Plan, make_plan, task_of
 
 NO_LIMIT = 2**60
 
@@ -33,7 +33,7 @@ class Ours:
 
     def __init__(self, job: Job, store: Store, device: torch.device) -> None:
         torch.manual_seed(job.seed)
-        config = albert_config(job.size, vocab_size=store.meta["vocab_size"])
+        config = size_config(job.size, vocab_size=store.meta["vocab_size"])
         with torch.device(device):
             self.model = ReadingModel(config, "cloze")
         self.training = job.work == "train"
@@ -62,7 +62,7 @@ class Ours:
         budget = NO_LIMIT
         if job.memory is not None:
             levers = Levers(None, job.recompute, job.optimizer_states)
-            budget = parse_memory(job.memory)
+            budget = parse_size("--memory", job.memory)
             limit_memory(self.device, budget)
         settings = TrainConfig(batch_size=job.batch_size, precision=job.precision, join=job.join)
         task = task_of(self.model.config, store, settings, Processes(self.device))

@@ -13,7 +13,7 @@ from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForMaskedLM
 
 from albert_rc.bench.jobs import Job
-from albert_rc.config import albert_config
+from albert_rc.config import size_config
 from albert_rc.costs import forward_flops
 from albert_rc.data.shards import Store
 from albert_rc.families import hub_config
@@ -36,7 +36,7 @@ class Transformers:
 
     def __init__(self, job: Job, store: Store, device: torch.device) -> None:
         torch.manual_seed(job.seed)
-        config = albert_config(job.size, vocab_size=store.meta["vocab_size"])
+        config = size_config(job.size, vocab_size=store.meta["vocab_size"])
         with torch.device(device):
             self.model = AlbertForMaskedLM(TheirConfig(**hub_config(config, "cloze")))
         self.config, self.store, self.device = config, store, device

@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from albert_rc import __version__
-from albert_rc.cli import bench, doctor, evaluate, predict, preprocess, train
+from albert_rc.cli import (
+    bench,
+    doctor,
+    evaluate,
+    inspect,
+    predict,
+    preprocess,
+    pretrain,
+    pretrain_data,
+    train,
+    vocabulary,
+)
 from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
 
 app = typer.Typer(
@@ -29,9 +40,13 @@ for name, command in (
     ("train", train.train),
     ("predict", predict.predict),
     ("evaluate", evaluate.evaluate),
+    ("vocabulary", vocabulary.vocabulary),
+    ("pretrain-data", pretrain_data.pretrain_data),
+    ("pretrain", pretrain.pretrain),
     ("bench", bench.bench),
 ):
     app.command(name)(command)
+app.add_typer(inspect.inspect, name="inspect")
 
 
 def _print_version(asked: bool) -> None:

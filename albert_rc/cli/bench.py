@@ -52,11 +52,11 @@ def bench(
     """
     from albert_rc.bench.compare import PEERS, compare
     from albert_rc.bench.jobs import Job
-    from albert_rc.config import albert_config
+    from albert_rc.config import parse_size, size_config
     from albert_rc.devices import choose_precision, processes
     from albert_rc.errors import UsageError
     from albert_rc.files import to_json, write_json
-    from albert_rc.train.planner import Levers, parse_memory
+    from albert_rc.train.planner import Levers
 
     if work not in ("train", "predict"):
         raise UsageError(f"bench {work}: choose train or predict")
@@ -70,8 +70,8 @@ def bench(
         raise UsageError(f"--length {length} must be from 8 to 512")
     Levers(None, recompute, optimizer_states)
     if memory is not None:
-        parse_memory(memory)
-    albert_config(size)
+        parse_size("--memory", memory)
+    size_config(size)
     with processes(device) as group:
         chosen = choose_precision(precision, group.device, learning=work == "train")
     ours = Job(

@@ -87,7 +87,7 @@ class TrainBar:
             MofNCompleteColumn(),
             TextColumn(
                 "loss {task.fields[loss]:.3f} accuracy {task.fields[accuracy]:.1%} "
-                "{task.fields[speed]:.1f} passages/s{task.fields[best]}"
+                "{task.fields[speed]:.1f} {task.fields[unit]}/s{task.fields[best]}"
             ),
             TimeRemainingColumn(compact=True),
             console=err,
@@ -105,13 +105,15 @@ class TrainBar:
 
     def step(self, report: StepReport) -> None:
         """Show a step."""
-        best = "" if report.best_accuracy is None else f" dev {report.best_accuracy:.1%}"
+        best = "" if report.best_score is None else f" dev {report.best_score:.1%}"
+        loss, accuracy = report.figures["loss"], report.figures["accuracy"]
         if self._live:
             shown: dict[str, Any] = {
                 "epoch": report.epoch,
-                "loss": report.loss,
-                "accuracy": report.accuracy,
-                "speed": report.passages_per_second,
+                "loss": loss,
+                "accuracy": accuracy,
+                "speed": report.items_per_second,
+                "unit": report.unit,
                 "best": best,
             }
             if self._task is None:
@@ -122,6 +124,6 @@ class TrainBar:
             left = report.total_steps - report.step
             say(
                 f"step {report.step}/{report.total_steps}  epoch {report.epoch:.2f}  "
-                f"loss {report.loss:.3f}  accuracy {report.accuracy:.1%}  "
-                f"{report.passages_per_second:.1f} passages/s{best}  ({left} steps left)"
+                f"loss {loss:.3f}  accuracy {accuracy:.1%}  "
+                f"{report.items_per_second:.1f} {report.unit}/s{best}  ({left} steps left)"
             )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
+
+if TYPE_CHECKING:
+    from albert_rc.data.shards import Store
 
 
 def train(
@@ -96,14 +99,15 @@ def train(
     from dataclasses import asdict
 
     from albert_rc.config import TrainConfig
-    from albert_rc.data.shards import check_store, load_store
+    from albert_rc.data.shards import check_store
     from albert_rc.devices import choose_precision, processes
-    from albert_rc.errors import DataError, UsageError
+    from albert_rc.errors import UsageError
     from albert_rc.files import write_json
     from albert_rc.loading import load_model
     from albert_rc.model.attention import ATTENTION
     from albert_rc.train.loop import Trainer
     from albert_rc.train.planner import Levers, fit
+    from albert_rc.train.reading import Reading
 
     if attention not in ATTENTION:
         raise UsageError(f"--attention {attention}: choose from {', '.join(ATTENTION)}")
@@ -125,11 +129,7 @@ def train(
             parallel=parallel,
             seed=seed,
         )
-        train_store = load_store(data / "train.pt")
-        if not train_store.has_answers:
-            raise DataError(f"{data / 'train.pt'}: its papers have no answers to learn from")
-        dev_path = data / "dev.pt"
-        dev_store = load_store(dev_path) if dev_path.is_file() else None
+        train_store, dev_store = _load_stores(data)
         loaded = load_model(
             model, train_store.kind, scratch=scratch, option_score=option_score, seed=seed
         )
@@ -138,9 +138,7 @@ def train(
             longest = min(max_length, longest)
         check_store(train_store, data / "train.pt", loaded.tokenizer, longest)
         if dev_store is not None:
-            check_store(dev_store, dev_path, loaded.tokenizer, longest)
-            if dev_store.kind != train_store.kind:
-                raise DataError(f"{dev_path}: holds {dev_store.kind}, but train {train_store.kind}")
+            check_store(dev_store, data / "dev.pt", loaded.tokenizer, longest)
         settings, plan_lines = fit(
             settings,
             loaded.model.config,
@@ -148,6 +146,7 @@ def train(
             group,
             memory,
             Levers(accumulation, recompute, optimizer_states),
+            masked_share=mask_rate if train_store.kind == "cloze" else 0.0,
         )
         if group.is_main:
             count = sum(p.numel() for p in loaded.model.parameters())
@@ -169,18 +168,32 @@ def train(
                     "world": group.world,
                 }
                 write_json(out / "train.json", given | used | asdict(settings))
-        trainer = Trainer(
-            loaded.model, loaded.tokenizer, train_store, dev_store, settings, out, group
-        )
+        objective = Reading(loaded.model, loaded.tokenizer, train_store, dev_store, settings)
+        trainer = Trainer(objective, settings, out, group)
         with TrainBar(group.is_main) as shown:
             result = trainer.run(resume, on_step=shown.step, on_event=say)
         if group.is_main:
             best = "not measured (no dev answers)"
-            if result.best_accuracy is not None:
-                best = f"{result.best_accuracy:.2%} at step {result.best_step}"
+            if result.best_score is not None:
+                best = f"{result.best_score:.2%} at step {result.best_step}"
             typer.echo(
                 f"{out}: {result.steps} steps in {result.seconds:.0f} s, dev accuracy {best}"
             )
+
+
+def _load_stores(data: Path) -> tuple[Store, Store | None]:
+    """What is learned from, and what decides when it is enough."""
+    from albert_rc.data.shards import load_store
+    from albert_rc.errors import DataError
+
+    train_store = load_store(data / "train.pt")
+    if not train_store.has_answers:
+        raise DataError(f"{data / 'train.pt'}: its papers have no answers to learn from")
+    dev_path = data / "dev.pt"
+    dev_store = load_store(dev_path) if dev_path.is_file() else None
+    if dev_store is not None and dev_store.kind != train_store.kind:
+        raise DataError(f"{dev_path}: holds {dev_store.kind}, but train {train_store.kind}")
+    return train_store, dev_store
 
 
 train.__doc__ = f"{train.__doc__}\n\n" + example(

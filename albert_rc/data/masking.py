@@ -27,14 +27,10 @@ class WordHider:
     """
 
     def __init__(self, tokenizer: Tokenizer, rate: float, seed: int) -> None:
-        pieces = tokenizer.pieces(range(tokenizer.size))
         self.rate = rate
         self.seed = seed
         self.mask_id = tokenizer.mask_id
-        # Punctuation is a word of its own: hiding "dog" must not hide its full stop.
-        # WordPiece marks what continues a word, the others what begins one.
-        marks_rest = not any(piece.startswith(("▁", "Ġ")) for piece in pieces)
-        self.begins_V = torch.tensor([_begins_word(piece, marks_rest) for piece in pieces])
+        self.begins_V = begins_word(tokenizer)
         self.special = torch.tensor(
             [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id]
         )
@@ -66,6 +62,17 @@ class WordHider:
         hidden_T = (torch.cat(chances)[first_T] < self.rate) & ~special_T
         index_M = hidden_T.nonzero()[:, 0]
         return token_T.masked_fill(hidden_T, self.mask_id), index_M, token_T[index_M]
+
+
+def begins_word(tokenizer: Tokenizer) -> Tensor:
+    """Whether each piece of the vocabulary begins a word, [V].
+
+    Punctuation is a word of its own: hiding "dog" must not hide its full stop.
+    """
+    pieces = tokenizer.pieces(range(tokenizer.size))
+    # WordPiece marks what continues a word, the others what begins one.
+    marks_rest = not any(piece.startswith(("▁", "Ġ")) for piece in pieces)
+    return torch.tensor([_begins_word(piece, marks_rest) for piece in pieces])
 
 
 def _begins_word(piece: str, marks_rest: bool) -> bool:

@@ -10,7 +10,7 @@ groups of parameters the layers draw on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ from albert_rc.config import Compute, EncoderConfig
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.model.attention import ATTENTION, Layout
 from albert_rc.model.products import DTYPES, Gradients, Prepared, linear
+from albert_rc.model.sharing import schedule, tie
 
 # gelu_new is Hugging Face's name for the tanh form written out; torch has it fused.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -114,21 +115,23 @@ class Layer(nn.Module):
         self.activation = config.activation
         activation(config.activation)  # refuses unknown names before any work is done
 
-    def prepare(self, compute: Compute, learning: bool) -> dict[str, Prepared]:
-        """The matrices, each in the form that its products need."""
-        maps = {
+    def maps(self) -> dict[str, list[nn.Linear]]:
+        """The matrices; what stands together has the same input."""
+        return {
             "query": [self.query],
             "key_value": [self.key, self.value],
             "output": [self.output],
             "up": [self.up],
             "down": [self.down],
         }
-        return {
-            name: Prepared(linears, compute.precision, learning) for name, linears in maps.items()
-        }
 
     def forward(
-        self, x_TD: Tensor, prepared: dict[str, Prepared], shared: Pass, first: bool, last: bool
+        self,
+        x_TD: Tensor,
+        prepared: dict[str, Prepared],
+        shared: Pass,
+        first: Collection[str],
+        last: bool,
     ) -> Tensor:
         """Apply the layer.
 
@@ -136,7 +139,7 @@ class Layer(nn.Module):
             x_TD: hidden states.
             prepared: this layer's matrices.
             shared: what goes for all layers.
-            first: this is the first application of these parameters.
+            first: the matrices that no layer before has applied.
             last: this is the last layer of all, whose result is wanted at `shared.read_S` only.
 
         Returns:
@@ -147,25 +150,28 @@ class Layer(nn.Module):
         layout, asked_SD = shared.layout, x_TD
         if last and shared.read_S is not None and shared.read_layout is not None:
             layout, asked_SD = shared.read_layout, x_TD[shared.read_S]
-        q_SNH = linear(asked_SD, prepared["query"], gradients, first).unflatten(-1, heads)
-        kv_TD = linear(x_TD, prepared["key_value"], gradients, first)
+        q_SNH = linear(asked_SD, prepared["query"], gradients, "query" in first).unflatten(
+            -1, heads
+        )
+        kv_TD = linear(x_TD, prepared["key_value"], gradients, "key_value" in first)
         kv_T2NH = kv_TD.unflatten(-1, (2, *heads))
         dropout = self.attention_dropout if self.training else 0.0
         attend = ATTENTION[shared.compute.attention]
         mixed_SD = attend(q_SNH, kv_T2NH, layout, dropout).flatten(1)
-        mixed_SD = linear(mixed_SD, prepared["output"], gradients, first)
+        mixed_SD = linear(mixed_SD, prepared["output"], gradients, "output" in first)
         x_SD = _normed(asked_SD + self.dropout(mixed_SD), self.attention_norm)
         name = quick_activation(self.activation, x_SD.dtype, x_SD.device)
         if gradients is None and prepared["up"].fuses(name):
             wide_SF = prepared["up"].product(x_SD, name)
             out_SD = prepared["down"].product(wide_SF)
         else:
-            wide_SF = linear(x_SD, prepared["up"], gradients, first)
-            act = activation(name)
+            wide_SF = linear(x_SD, prepared["up"], gradients, "up" in first)
+            act: Callable[[Tensor], Tensor] | None = activation(name)
             later = shared.compute.recompute == "activations"
-            if not later:
+            if act is not None and not later:
                 wide_SF = act(wide_SF)
-            out_SD = linear(wide_SF, prepared["down"], gradients, first, act if later else None)
+            act = act if later else None
+            out_SD = linear(wide_SF, prepared["down"], gradients, "down" in first, act)
         return _normed(x_SD + self.dropout(out_SD), self.norm)
 
 
@@ -199,6 +205,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(
             Layer(config) for _ in range(config.num_groups * config.inner_layers)
         )
+        tie(list(self.layers), config.common)
 
         self._unchanged = False
         self._kept: tuple[object, list[dict[str, Prepared]]] | None = None
@@ -219,21 +226,18 @@ class Encoder(nn.Module):
         key = (self.compute.precision, learning)
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
-        layers = [layer for layer in self.layers if isinstance(layer, Layer)]
-        prepared = [layer.prepare(self.compute, learning) for layer in layers]
+        made: dict[nn.Linear, Prepared] = {}
+        prepared: list[dict[str, Prepared]] = []
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            prepared.append({})
+            for name, linears in layer.maps().items():
+                if linears[0] not in made:  # layers may have it in common
+                    made[linears[0]] = Prepared(linears, self.compute.precision, learning)
+                prepared[-1][name] = made[linears[0]]
         if self._unchanged:
             self._kept = key, prepared
         return prepared
-
-    def schedule(self) -> list[int]:
-        """Which parameters each application uses, in order (`layer index -> index in layers`)."""
-        config = self.config
-        per_group = config.num_layers // config.num_groups
-        return [
-            (step // per_group) * config.inner_layers + inner
-            for step in range(config.num_layers)
-            for inner in range(config.inner_layers)
-        ]
 
     def forward(
         self,
@@ -278,12 +282,13 @@ class Encoder(nn.Module):
         if self.projection is not None:
             x_TD = self.projection(x_TD)
         x_TD = x_TD.to(DTYPES[compute.precision])
-        schedule = self.schedule()
-        seen: set[int] = set()
-        for step, index in enumerate(schedule):
-            layer, last = self.layers[index], step == len(schedule) - 1
-            given = (x_TD, prepared[index], shared, index not in seen, last)
-            seen.add(index)
+        steps = schedule(self.config)
+        seen: set[Prepared] = set()
+        for step, index in enumerate(steps):
+            layer, last = self.layers[index], step == len(steps) - 1
+            first = {name for name, matrix in prepared[index].items() if matrix not in seen}
+            seen.update(prepared[index].values())
+            given = (x_TD, prepared[index], shared, first, last)
             if compute.recompute == "layers" and learning:
                 x_TD = checkpoint(layer, *given, use_reentrant=False)
             else:

@@ -19,7 +19,7 @@ STATE = "resume.pt"
 # What must not change between a run and its continuation, with the option that sets it.
 _FIXED = (
     "epochs", "batch_size", "learning_rate", "warmup", "weight_decay", "clip", "max_steps",
-    "precision", "mask_rate", "mask_weight", "optimizer_states", "seed",
+    "precision", "mask_rate", "mask_weight", "optimizer", "optimizer_states", "seed",
 )  # fmt: skip
 
 
@@ -28,7 +28,7 @@ class Progress:
     """How far a run has come. The data order follows from `step` alone."""
 
     step: int = 0
-    best_accuracy: float | None = None
+    best_score: float | None = None
     best_step: int = 0
     evaluations_without_gain: int = 0
 

@@ -1,4 +1,4 @@
-"""The fine-tuning loop.
+"""The training loop, of fine-tuning and of pretraining.
 
 Losses come as sums and are divided by the count of the whole global batch, so micro-batches and
 processes change nothing but rounding.
@@ -8,26 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Generic
 
 import torch
 from torch import Tensor, nn
 
-from albert_rc.batch import Batch
 from albert_rc.config import Compute, TrainConfig
-from albert_rc.data.batches import BatchOrder, Collator, share
-from albert_rc.data.masking import WordHider
-from albert_rc.data.shards import Store
+from albert_rc.data.batches import share
 from albert_rc.devices import Processes, is_out_of_memory
 from albert_rc.errors import Interrupted, OutOfMemoryError, UsageError
-from albert_rc.loading import save_model
-from albert_rc.model.heads import ClozeHead, ReadingModel
-from albert_rc.predict import score
 from albert_rc.seeds import mix
-from albert_rc.tokenizer import Tokenizer
 from albert_rc.train.checkpoint import STATE, Progress, load_state, save_state
+from albert_rc.train.objective import Kind, Objective
 from albert_rc.train.optim import linear_rate, make_optimizer, set_rate
 from albert_rc.train.parallel import make_parallel
 from albert_rc.train.record import Record
@@ -37,14 +31,11 @@ from albert_rc.train.tally import StepReport, Tally, TrainResult
 WINDOW = 50  # steps over which the shown loss and accuracy run
 
 
-class Trainer:
-    """Trains one model on one store.
+class Trainer(Generic[Kind]):
+    """Trains a model for an objective.
 
     Args:
-        model: moved to the processes' device.
-        tokenizer: its vocabulary.
-        train_store: what is learned from.
-        dev_store: what decides which weights are best; without one the last are kept.
+        objective: what is learned; its model is moved to the processes' device.
         settings: the recipe.
         folder: where weights, state and records go.
         processes: who works along.
@@ -52,42 +43,33 @@ class Trainer:
 
     def __init__(
         self,
-        model: ReadingModel,
-        tokenizer: Tokenizer,
-        train_store: Store,
-        dev_store: Store | None,
+        objective: Objective[Kind],
         settings: TrainConfig,
         folder: Path,
         processes: Processes,
     ) -> None:
-        self.model = model.to(processes.device)
-        self.model.encoder.compute = Compute(
+        self.objective = objective
+        self.encoder = objective.encoder
+        self.model = objective.model.to(processes.device)
+        objective.begin(processes.device)
+        self.encoder.compute = Compute(
             precision=settings.precision,
             recompute=settings.recompute,
             join=settings.join,
             in_place=True,
         )
-        self.tokenizer = tokenizer
-        self.train_store = train_store
-        self.dev_store = dev_store
         self.settings = settings
         self.folder = folder
         self.processes = processes
-        hider = None
-        if settings.mask_rate and train_store.kind == "cloze":
-            hider = WordHider(tokenizer, settings.mask_rate, settings.seed)
-            if isinstance(model.head, ClozeHead):
-                words = train_store.tensors["token"].long()
-                model.head.set_prior(torch.bincount(words, minlength=model.config.vocab_size))
-        self.collate = Collator(train_store, tokenizer, hider)
-        self.order = BatchOrder(
-            lengths=train_store.lengths, batch_size=settings.batch_size, seed=settings.seed
-        )
         self.parallel = make_parallel(settings.parallel, self.model, processes)
-        self.steps_per_epoch = self.order.batches_per_epoch
+        self.steps_per_epoch = objective.order.batches_per_epoch
         self.total_steps = settings.max_steps or settings.epochs * self.steps_per_epoch
         self.optimizer = make_optimizer(
-            model, settings.learning_rate, settings.weight_decay, settings.optimizer_states
+            self.model,
+            settings.learning_rate,
+            settings.weight_decay,
+            settings.optimizer_states,
+            settings.optimizer,
         )
         self.micro_batches = settings.accumulation
         self.scaler = torch.amp.GradScaler(
@@ -97,20 +79,10 @@ class Trainer:
         self.record: Record | None = None
         self._told: Callable[[str], None] | None = None
 
-    def _data(self) -> dict[str, Any]:
-        keys = ("split", "source_hash", "vocabulary", "max_length")
-        stores = {"train store": self.train_store, "dev store": self.dev_store}
-        described: dict[str, Any] = {
-            name: None if store is None else {key: store.meta[key] for key in keys}
-            for name, store in stores.items()
-        }
-        described["--option-score"] = self.model.option_score
-        described["model shape"] = asdict(self.model.config)
-        return described
-
     def run(
         self,
         resume: bool = False,
+        seconds: float | None = None,
         on_step: Callable[[StepReport], None] | None = None,
         on_event: Callable[[str], None] | None = None,
     ) -> TrainResult:
@@ -118,6 +90,7 @@ class Trainer:
 
         Args:
             resume: go on from the state in the folder.
+            seconds: save the state and stop after so many.
             on_step: told after each step, on the main process.
             on_event: given sentences about evaluations and saves.
 
@@ -130,7 +103,7 @@ class Trainer:
         self._begin(resume)
         stop = StopRequest()
         tally = Tally()
-        stopped_early = False
+        stopped_early = paused = False
         self.model.train()
         try:
             with stop.listening():
@@ -148,20 +121,23 @@ class Trainer:
                         stopped_early = self._evaluate()
                         tally = Tally()
                     stopping = self.processes.any(stop.asked)
-                    if saving or stopping or stopped_early:
+                    late = seconds is not None and time.perf_counter() - started >= seconds
+                    paused = self.processes.any(late) and not stopped_early
+                    if saving or stopping or stopped_early or paused:
                         self._save_state()
                     if stopping:
                         raise self._interrupted()
-                    if stopped_early:
+                    if stopped_early or paused:
                         break
-            if self.dev_store is None or not self.dev_store.has_answers:
+            if self.progress.best_score is None and not paused:
                 self._save_weights()
         finally:
             if self.record is not None:
                 self.record.close()
         return TrainResult(
             steps=self.progress.step,
-            best_accuracy=self.progress.best_accuracy,
+            total_steps=self.total_steps,
+            best_score=self.progress.best_score,
             best_step=self.progress.best_step,
             stopped_early=stopped_early,
             seconds=time.perf_counter() - started,
@@ -178,7 +154,7 @@ class Trainer:
                 self.optimizer,
                 self.scaler,
                 self.settings,
-                self._data(),
+                self.objective.identity(),
             )
         if self.processes.is_main:
             self.record = Record(self.folder, self.progress.step if resume else None)
@@ -192,7 +168,7 @@ class Trainer:
         while self.progress.step < self.total_steps:
             epoch, first = divmod(self.progress.step, self.steps_per_epoch)
             left = self.total_steps - self.progress.step
-            for items in self.order.epoch(epoch)[first : first + left]:
+            for items in self.objective.order.epoch(epoch)[first : first + left]:
                 yield epoch, items
 
     def _due(self, every: int | None) -> bool:
@@ -227,8 +203,7 @@ class Trainer:
             self._halve(len(items))
         self._update()
         self.processes.sum(sums)
-        sums[1], sums[4] = counts[0], counts[1]
-        return sums
+        return torch.cat([sums, counts])
 
     def _halve(self, items: int) -> None:
         """Make room for the step to be taken again.
@@ -243,9 +218,9 @@ class Trainer:
         if self.micro_batches < share_of_rank:
             self.micro_batches = min(share_of_rank, 2 * self.micro_batches)
             self._say(f"out of memory: {self.micro_batches} micro-batches a step from now on")
-        elif self.model.encoder.compute.recompute != "layers":
-            compute = self.model.encoder.compute
-            self.model.encoder.compute = replace(compute, recompute="layers", join=1)
+        elif self.encoder.compute.recompute != "layers":
+            compute = self.encoder.compute
+            self.encoder.compute = replace(compute, recompute="layers", join=1)
             self._say("out of memory: layers are recomputed from now on")
         else:
             raise OutOfMemoryError(
@@ -256,28 +231,24 @@ class Trainer:
 
     def _gradients(self, items: list[int], epoch: int) -> tuple[Tensor, Tensor]:
         """Gradients of this process's share of a global batch; its sums, and the global counts."""
-        processes, settings = self.processes, self.settings
+        processes = self.processes
         shares = share(items, processes.rank, processes.world, self.micro_batches)
-        micro = [self.collate(part, epoch) for part in shares]
+        micro = [self.objective.batch(part, epoch) for part in shares]
         counts = self._counts(micro)
-        sums = torch.zeros(5, device=processes.device)
-        with self.model.encoder.unchanged():
+        sums = torch.zeros(self.objective.num_sums, device=processes.device)
+        with self.encoder.unchanged():
             for batch in micro:
-                output = self.model(batch.to(processes.device))
-                loss = output.loss_sum / counts[0]
-                sums[0] += output.loss_sum.detach()
-                sums[2] += output.num_correct
-                if output.masked_loss_sum is not None:
-                    loss = loss + settings.mask_weight * output.masked_loss_sum / counts[1]
-                    sums[3] += output.masked_loss_sum.detach()
+                loss, parts = self.objective.losses(batch.to(processes.device), counts)
+                sums += parts
                 self.scaler.scale(loss).backward()
         return sums, counts
 
-    def _counts(self, micro: list[Batch]) -> Tensor:
-        """Answered questions and hidden words of the global batch, at least 1 each."""
-        answered = sum(int((batch.answer_Q >= 0).sum()) for batch in micro)
-        hidden = sum(0 if b.masked_index_M is None else len(b.masked_index_M) for b in micro)
-        counts = torch.tensor([answered, hidden], dtype=torch.float32, device=self.processes.device)
+    def _counts(self, micro: list[Kind]) -> Tensor:
+        """What the losses of the global batch are divided by, at least 1 each."""
+        found = torch.zeros(self.objective.num_counts, dtype=torch.float32)
+        for batch in micro:
+            found += torch.tensor(self.objective.counts(batch), dtype=torch.float32)
+        counts = found.to(self.processes.device)
         self.processes.sum(counts)
         return counts.clamp(min=1)
 
@@ -309,16 +280,13 @@ class Trainer:
     def _note(self, tally: Tally) -> Tally:
         """Write the steps so far into the metrics, and begin a new tally."""
         if self.record is not None and tally.parts:
-            report, totals = self._report(tally), tally.totals()
+            report = self._report(tally)
             values = {
                 "epoch": round(report.epoch, 4),
-                "loss": round(report.loss, 5),
-                "accuracy": round(report.accuracy, 5),
+                **{name: round(value, 5) for name, value in report.figures.items()},
                 "learning_rate": self._rate(),
-                "passages_per_second": round(report.passages_per_second, 3),
+                f"{self.objective.unit}_per_second": round(report.items_per_second, 3),
             }
-            if self.collate.hider is not None:
-                values["masked_loss"] = round(totals[3] / totals[4], 5)
             self.record.metrics("train", self.progress.step, values)
         return Tally()
 
@@ -331,47 +299,36 @@ class Trainer:
             )
 
     def _report(self, tally: Tally) -> StepReport:
-        loss, answered, correct, _, _ = tally.totals()
+        totals, split = tally.totals(), self.objective.num_sums
         return StepReport(
             step=self.progress.step,
             total_steps=self.total_steps,
             epoch=self.progress.step / self.steps_per_epoch,
-            loss=loss / max(1.0, answered),
-            accuracy=correct / max(1.0, answered),
-            passages_per_second=tally.items / max(1e-9, time.perf_counter() - tally.started),
-            best_accuracy=self.progress.best_accuracy,
+            figures=self.objective.report(totals[:split], totals[split:]),
+            unit=self.objective.unit,
+            items_per_second=tally.items / max(1e-9, time.perf_counter() - tally.started),
+            best_score=self.progress.best_score,
         )
 
     def _evaluate(self) -> bool:
-        """Score the dev store, keep the weights if they are the best; whether to stop early."""
-        if self.dev_store is None or not self.dev_store.has_answers:
-            return False
+        """Evaluate, keep the weights if they are the best; whether to stop early."""
         with self.parallel.gathered():
-            scored_QK = score(self.model, self.tokenizer, self.dev_store, self.processes)
-        accuracy = self.dev_store.accuracy(scored_QK.argmax(-1))
-        assert accuracy is not None
-        answer_Q = self.dev_store.tensors["answer"].long()
-        known_Q = answer_Q >= 0
-        loss = float(-scored_QK[known_Q].gather(1, answer_Q[known_Q, None]).mean())
+            evaluation = self.objective.evaluate(self.processes)
+        if evaluation is None:
+            return False
         progress, step = self.progress, self.progress.step
-        best = progress.best_accuracy is None or accuracy > progress.best_accuracy
+        best = progress.best_score is None or evaluation.score > progress.best_score
         if best:
-            progress.best_accuracy, progress.best_step = accuracy, step
+            progress.best_score, progress.best_step = evaluation.score, step
             progress.evaluations_without_gain = 0
             self._save_weights()
         else:
             progress.evaluations_without_gain += 1
         if self.record is not None:
-            values = {
-                "epoch": round(step / self.steps_per_epoch, 4),
-                "loss": round(loss, 5),
-                "accuracy": round(accuracy, 5),
-                "questions": int(known_Q.sum()),
-                "best": best,
-            }
-            self.record.metrics("dev", step, values)
-        mark = "the best so far, saved" if best else f"best {progress.best_accuracy:.2%}"
-        self._say(f"step {step}: dev accuracy {accuracy:.2%}, loss {loss:.4f} ({mark})")
+            values = {"epoch": round(step / self.steps_per_epoch, 4), **evaluation.values}
+            self.record.metrics("dev", step, values | {"best": best})
+        mark = "the best so far, saved" if best else f"best {progress.best_score:.2%}"
+        self._say(f"step {step}: {evaluation.line} ({mark})")
         patience = self.settings.patience
         if patience is not None and progress.evaluations_without_gain >= patience:
             self._say(f"no gain in {patience} evaluations: stopped early")
@@ -381,7 +338,7 @@ class Trainer:
     def _save_weights(self) -> None:
         with self.parallel.gathered():
             if self.processes.is_main:
-                save_model(self.model, self.tokenizer, self.folder)
+                self.objective.save(self.folder)
         self.processes.wait()
 
     def _save_state(self) -> None:
@@ -392,7 +349,7 @@ class Trainer:
             self.scaler,
             self.progress,
             self.settings,
-            self._data(),
+            self.objective.identity(),
         )
 
     def _say(self, line: str) -> None:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from albert_rc.errors import UsageError
+from albert_rc.train.lamb import Lamb
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": partial(torch.optim.AdamW, fused=True),
+    "lamb": Lamb,
+    "lamb-albert": partial(Lamb, bias_correction=False),
+    "adafactor": lambda groups, lr, betas, eps: torch.optim.Adafactor(groups, lr=lr),
+}
 
 
 def make_optimizer(
-    model: nn.Module, learning_rate: float, weight_decay: float, states: str = "fp32"
+    model: nn.Module,
+    learning_rate: float,
+    weight_decay: float,
+    states: str = "fp32",
+    name: str = "adamw",
 ) -> torch.optim.Optimizer:
-    """AdamW with decay on matrices only: biases, norms and other vectors are left alone.
+    """An optimiser with decay on matrices only: biases, norms and other vectors are left alone.
 
     Betas and epsilon are those that ALBERT and BERT were fine-tuned with (0.9, 0.999, 1e-6).
 
@@ -23,10 +37,14 @@ def make_optimizer(
         weight_decay: of matrices.
         states: a key of `planner.STATES`. In 8 bits the moments are quantised by blocks of 256
             (Dettmers et al. 2022).
+        name: a key of `OPTIMIZERS`.
 
     Raises:
-        UsageError: torchao is needed and not installed.
+        UsageError: no such optimiser, or not with such moments; torchao is needed and not
+            installed.
     """
+    if name not in OPTIMIZERS:
+        raise UsageError(f"--optimizer {name}: choose from {', '.join(OPTIMIZERS)}")
     decayed = [p for p in model.parameters() if p.ndim > 1]
     kept = [p for p in model.parameters() if p.ndim <= 1]
     groups = [
@@ -35,7 +53,9 @@ def make_optimizer(
     ]
     settings: dict[str, Any] = {"lr": learning_rate, "betas": (0.9, 0.999), "eps": 1e-6}
     if states == "fp32":
-        return torch.optim.AdamW(groups, fused=True, **settings)
+        return OPTIMIZERS[name](groups, **settings)
+    if name != "adamw":
+        raise UsageError(f"--optimizer-states {states} goes with --optimizer adamw only")
     try:
         # A well-kept library's 8-bit states; its compiled step needs a C++ compiler on CPUs.
         from torchao.optim import AdamW8bit, CPUOffloadOptimizer

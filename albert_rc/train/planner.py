@@ -7,20 +7,20 @@ are the optimiser's moments kept in 8 bits, or on the processor's side.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from albert_rc.config import RECOMPUTE, EncoderConfig, TrainConfig
+from albert_rc.config import RECOMPUTE, EncoderConfig, TrainConfig, parse_size
 from albert_rc.costs import encoder_parameters, layer_matrices
+from albert_rc.data.corpus import Corpus
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes, free_memory, keep_freed_memory, limit_memory
 from albert_rc.errors import OutOfMemoryError, UsageError
+from albert_rc.model.pretraining import ROWS as HEAD_ROWS
 from albert_rc.model.products import ROWS
 from albert_rc.train.parallel import count_shards
 
 GIB = 2**30
-UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": GIB}
 STATES = {
     "fp32": "AdamW's moments in fp32",
     "8bit": "AdamW's moments in 8 bits (torchao)",
@@ -97,14 +97,15 @@ class Task:
 
 def task_of(
     config: EncoderConfig,
-    store: Store,
+    store: Store | Corpus,
     settings: TrainConfig,
     processes: Processes,
+    masked_share: float = 0.0,
 ) -> Task:
     """The task of training a model of this shape on a store."""
     items = -(-settings.batch_size // processes.world)
     # Of millions of items only the longest matter: those that could meet in one micro-batch.
-    longest = store.tokens.topk(min(items, store.num_items)).values
+    longest = store.tokens.topk(min(items, len(store.tokens))).values
     return Task(
         config=config,
         lengths=longest.tolist(),
@@ -112,22 +113,10 @@ def task_of(
         items=items,
         precision=settings.precision,
         device=processes.device.type,
-        masked_share=settings.mask_rate if store.kind == "cloze" else 0.0,
+        masked_share=masked_share,
         join=settings.join,
         shards=count_shards(settings.parallel, processes),
     )
-
-
-def parse_memory(text: str) -> int:
-    """Bytes of `8GiB`, `7.5g`, `6000 MB`.
-
-    Raises:
-        UsageError: not a size.
-    """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?i?)b?\s*", text.lower())
-    if not found or found[2] not in UNITS or not float(found[1]):
-        raise UsageError(f"--memory {text}: give a size such as 8GiB or 7500MB")
-    return int(float(found[1]) * UNITS[found[2]])
 
 
 def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[str, int]:
@@ -161,7 +150,7 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
     working = tokens * (2 * wide + 4 * hidden) * size + ROWS * wide * (size + 4)
     working += (task.join - 1) * tokens * (2 * wide + 8 * hidden) * size
     # The head: logits over the vocabulary at hidden words, gradients of the word embeddings.
-    head = 3 * 4 * config.vocab_size * int(task.masked_share * tokens)
+    head = 3 * 4 * config.vocab_size * min(int(task.masked_share * tokens), HEAD_ROWS)
     head += 3 * 4 * config.vocab_size * config.embedding_size
     prepared = matrices * size * (2 if on_cpu else task.precision != "fp32")
     # In a step the weights are whole once more, and so are the gradients until the backward pass
@@ -257,10 +246,11 @@ def make_plan(task: Task, budget: int, levers: Levers | None = None) -> Plan:
 def fit(
     settings: TrainConfig,
     config: EncoderConfig,
-    store: Store,
+    store: Store | Corpus,
     processes: Processes,
     memory: str | None,
     levers: Levers,
+    masked_share: float = 0.0,
 ) -> tuple[TrainConfig, list[str]]:
     """Settings that fit the memory at hand, and the plan as sentences.
 
@@ -271,6 +261,7 @@ def fit(
         processes: who works along.
         memory: the budget of each process as the user gave it; what is free where None.
         levers: what the user decided.
+        masked_share: share of the tokens that are asked for over the whole vocabulary.
 
     Raises:
         OutOfMemoryError: nothing fits.
@@ -284,10 +275,11 @@ def fit(
         if device.type == "cpu":
             budget //= processes.world  # all of them are on this machine, as far as we know
     else:
-        budget = parse_memory(memory)
+        budget = parse_size("--memory", memory)
         limit_memory(device, budget)
     budget = processes.least(budget)  # one plan for all: their optimisers must be alike
-    plan = make_plan(task_of(config, store, settings, processes), budget, levers)
+    task = task_of(config, store, settings, processes, masked_share)
+    plan = make_plan(task, budget, levers)
     if device.type == "cpu":
         keep_freed_memory(plan.is_tight(budget))
     fitted = replace(

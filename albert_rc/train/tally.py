@@ -16,10 +16,12 @@ class StepReport:
     step: int
     total_steps: int
     epoch: float
-    loss: float
-    accuracy: float
-    passages_per_second: float
-    best_accuracy: float | None
+    figures: dict[str, float]
+    """`loss` and `accuracy` among them."""
+    unit: str
+    """What an item is: passages, sequences."""
+    items_per_second: float
+    best_score: float | None
 
 
 @dataclass
@@ -27,7 +29,8 @@ class TrainResult:
     """How a run ended."""
 
     steps: int
-    best_accuracy: float | None
+    total_steps: int
+    best_score: float | None
     best_step: int
     stopped_early: bool
     seconds: float
@@ -42,7 +45,7 @@ class Tally:
     items: int = 0
 
     def add(self, sums: Tensor, items: int) -> None:
-        """Add a step's [loss sum, answered, correct, masked loss sum, masked words]."""
+        """Add what a step summed up."""
         self.parts.append(sums)
         self.items += items
 

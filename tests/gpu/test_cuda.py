@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from albert_rc.config import RECOMPUTE, Compute, albert_config
+from albert_rc.config import RECOMPUTE, Compute, size_config
 from albert_rc.data.batches import Collator
 from albert_rc.model.heads import ReadingModel
 
@@ -15,7 +15,7 @@ CUDA = torch.device("cuda")
 
 def model_and_batch(stores, tokenizer, items=(0, 3, 5)):
     torch.manual_seed(0)
-    config = replace(albert_config("tiny", vocab_size=1600), num_heads=4)
+    config = replace(size_config("tiny", vocab_size=1600), num_heads=4)
     return ReadingModel(config, "cloze"), Collator(stores["cloze", "train"], tokenizer)(list(items))
 
 

@@ -8,7 +8,7 @@ from conftest import SAMPLE
 from safetensors.torch import load_file, save_file
 
 from albert_rc.batch import Batch
-from albert_rc.config import albert_config
+from albert_rc.config import size_config
 from albert_rc.errors import CheckpointError
 from albert_rc.families import hub_config, hub_key
 from albert_rc.loading import hub_weights, load_model, save_model
@@ -231,7 +231,7 @@ def test_a_bare_encoder_loads(tmp_path):
 
 @pytest.mark.parametrize("size", ["base", "large", "xlarge", "xxlarge"])
 def test_published_sizes_have_exactly_their_parameters(size):
-    config = albert_config(size)
+    config = size_config(size)
     with torch.device("meta"):
         ours = ReadingModel(config, "choice")
         theirs = transformers.AlbertForMultipleChoice(

@@ -1,0 +1,97 @@
+"""`albert-rc inspect`: what models are made of, and what their layers do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from albert_rc.cli.console import example, print_json, say, table
+
+inspect = typer.Typer(
+    help="What models are made of, and what their layers do.", no_args_is_help=True
+)
+
+
+@inspect.command()
+def parameters(
+    model: Annotated[
+        list[str] | None, typer.Argument(help="Checkpoints to add: folders or hub ids.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="As JSON on stdout.")] = False,
+) -> None:
+    """Parameters and cost of BERT's and ALBERT's published sizes, and of any checkpoint."""
+    from albert_rc.analysis import parameter_table
+
+    rows = parameter_table(model or [])
+    if json:
+        print_json([vars(row) | {"total": row.total, "bytes": 4 * row.total} for row in rows])
+        return
+    table(
+        "Millions of parameters, with the pooler; in the papers' tables; fp32; at 512 tokens",
+        ("model", "embeddings", "layers", "total", "paper", "MB", "MFLOP/token"),
+        [
+            (
+                row.name,
+                f"{row.embeddings / 1e6:.1f}",
+                f"{row.layers / 1e6:.1f}",
+                f"{row.total / 1e6:.1f}",
+                "" if row.published is None else row.published,
+                f"{4 * row.total / 1e6:,.0f}",
+                f"{row.flops_per_token / 1e6:,.0f}",
+            )
+            for row in rows
+        ],
+    )
+
+
+@inspect.command()
+def layers(
+    model: Annotated[list[str], typer.Argument(help="Checkpoints: folders or hub ids.")],
+    text: Annotated[
+        Path, typer.Option(help="Text, or exam papers, that is read by the models.")
+    ] = Path("data/raw_data/dev"),
+    out: Annotated[
+        Path, typer.Option(help="The figure: OUT.png and OUT.svg, and OUT.json beside them.")
+    ] = Path("predictions/layers"),
+    json: Annotated[bool, typer.Option("--json", help="The figures as JSON on stdout.")] = False,
+) -> None:
+    """How far each layer moves the tokens: L2 distance and angle of its input and output."""
+    from albert_rc.analysis import distances_of, to_rows
+    from albert_rc.data.documents import find_sources, read_documents
+    from albert_rc.files import write_json
+    from albert_rc.plots import lines, save
+
+    sources, _ = find_sources([text])
+    texts = [document for source in sources for document in read_documents(source)]
+    found = {}
+    for name in model:
+        say(f"{name} ...")
+        found[Path(name).name] = distances_of(name, texts)
+    figure = lines(
+        {
+            label: {
+                name: ([row.layer for row in rows], [getattr(row, field) for row in rows])
+                for name, rows in found.items()
+            }
+            for label, field in (("L2 distance", "distance"), ("degrees", "degrees"))
+        },
+        "layer",
+        "Each layer's input against its output",
+    )
+    paths = save(figure, out)
+    result = {name: to_rows(rows) for name, rows in found.items()}
+    write_json(out.with_suffix(".json"), result)
+    if json:
+        print_json(result)
+    else:
+        typer.echo(", ".join(map(str, [*paths, out.with_suffix(".json")])))
+
+
+parameters.__doc__ = f"{parameters.__doc__}\n\n" + example(
+    "albert-rc inspect parameters models/run1"
+)
+layers.__doc__ = f"{layers.__doc__}\n\n" + example(
+    "albert-rc inspect layers models/run1 models/run2 --text data/raw_data/dev"
+)

@@ -1,0 +1,101 @@
+"""`albert-rc pretrain-data`: documents to sequences for pretraining."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from albert_rc.cli.console import DEFAULT_MODEL, bar, example, say
+from albert_rc.errors import UsageError
+
+
+def pretrain_data(
+    text: Annotated[
+        list[Path],
+        typer.Argument(help="Files or folders of text, or of exam papers (blanks are filled)."),
+    ],
+    model: Annotated[str, typer.Option(help="Folder or hub id of the vocabulary.")] = DEFAULT_MODEL,
+    out: Annotated[Path, typer.Option(help="Folder for train/ and dev/.")] = Path("data/corpus"),
+    max_length: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 512,
+    short: Annotated[float, typer.Option(help="Share of sequences cut shorter at random.")] = 0.1,
+    dev: Annotated[float, typer.Option(help="Share of the documents kept apart in dev/.")] = 0.01,
+    documents: Annotated[
+        str,
+        typer.Option(
+            help="files: a file of text is a document; blank-lines: blank lines part documents."
+        ),
+    ] = "files",
+    exclude: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Exam papers: sequences that share over 30% of their 5-grams with one of them are "
+            "left out. May be given several times."
+        ),
+    ] = None,
+    shard_size: Annotated[str, typer.Option(help="Text of a shard, such as 64MB.")] = "16MB",
+    part: Annotated[
+        str, typer.Option(help="2/8: make the second eighth of the shards; others do the rest.")
+    ] = "1/1",
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    seed: Annotated[int, typer.Option(help="Of cuts and of what is kept apart.")] = 0,
+) -> None:
+    """Cut documents into pairs of consecutive segments, in shards that are memory-mapped later.
+
+    Shards that are there already, made of the same text in the same way, are kept: after a stop
+    the same command goes on. Words are hidden, and segments swapped, when `pretrain` reads them.
+    """
+    from functools import partial
+
+    from albert_rc.config import parse_size
+    from albert_rc.data.cutting import Count, Cut, ShardMaker, plan_shards
+    from albert_rc.data.documents import find_sources
+    from albert_rc.data.pool import map_in_order
+    from albert_rc.loading import resolve_source
+    from albert_rc.tokenizer import cores, load_tokenizer
+
+    if documents not in ("files", "blank-lines"):
+        raise UsageError(f"--documents {documents}: choose files or blank-lines")
+    cut = Cut(
+        max_length=max_length,
+        short=short,
+        dev=dev,
+        blank_lines=documents == "blank-lines",
+        seed=seed,
+    )
+    sources, copies = find_sources(text)
+    for copy in copies:
+        say(f"note: {copy} is left out; another file has the same text")
+    folder = resolve_source(model)
+    load_tokenizer(folder)  # says what is wrong with it before the work begins
+    shards = plan_shards(sources, parse_size("--shard-size", shard_size))
+    first, step = _part(part)
+    mine = shards[first::step]
+    make = partial(ShardMaker, out, folder, cut, exclude or [])
+    train, held_out = Count(), Count()
+    with bar("shards", len(mine), True) as advance:
+        for shard, made in map_in_order(make, mine, min(workers or cores(), len(mine)) or 1):
+            train, held_out = train + made.train, held_out + made.dev
+            advance(1)
+            say(f"{shard.name}: {'was there' if made.kept else made.train.line()}")
+    if not train.sequences:
+        raise UsageError(f"{', '.join(map(str, text))}: no text to make sequences of")
+    typer.echo(f"{out / 'train'}: {train.line()}")
+    if held_out.sequences:
+        typer.echo(f"{out / 'dev'}: {held_out.line()}")
+    if step > 1:
+        typer.echo(f"part {part}: {len(mine)} of {len(shards)} shards; the rest is for the others")
+
+
+def _part(part: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)/(\d+)", part)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise UsageError(f"--part {part}: give I/N, from 1/N to N/N")
+    return int(found[1]) - 1, int(found[2])
+
+
+pretrain_data.__doc__ = f"{pretrain_data.__doc__}\n\n" + example(
+    "albert-rc pretrain-data text/ --model models/vocabulary --out data/corpus"
+)

@@ -1,0 +1,77 @@
+"""The sequences that `pretrain-data` made, mapped from their shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from albert_rc.data.cutting import Count, shard_name
+from albert_rc.errors import DataError
+from albert_rc.files import load_tensors, sha256
+
+
+class Corpus:
+    """The shards of a folder as one sequence of sequences; item i is a pair of segments.
+
+    Args:
+        folder: what `pretrain-data` wrote.
+
+    Attributes:
+        lengths: tokens of each sequence, special ones not included.
+
+    Raises:
+        DataError: no shards, not all of them, or shards that do not go together.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        paths = sorted(folder.glob("shard-*-of-*.pt"))
+        remake = "make them with `albert-rc pretrain-data`"
+        if not paths:
+            raise DataError(f"{folder}: no shards there; {remake}")
+        total = int(paths[0].stem.rpartition("-")[2])
+        wanted = {shard_name(index, total) for index in range(total)}
+        names = {path.name for path in paths}
+        if names != wanted:
+            odd = sorted(wanted ^ names)[0]
+            raise DataError(
+                f"{folder}: {len(names & wanted)} of {total} shards ({odd} is the first that is "
+                f"missing or of another corpus); {remake}"
+            )
+        loaded = [load_tensors(path) for path in paths]
+        self.meta = loaded[0][1]
+        for path, (_, meta) in zip(paths, loaded, strict=True):
+            for key in ("kind", "vocabulary", "max_length"):
+                if meta.get(key) != self.meta[key] or meta.get("kind") != "corpus":
+                    raise DataError(f"{path}: made with another {key} than {paths[0]}; {remake}")
+        self._tokens = [tensors["token"] for tensors, _ in loaded]
+        self.count = sum((Count(**meta["count"]) for _, meta in loaded), Count())
+        self.lengths = torch.cat([tensors["length"] for tensors, _ in loaded])
+        self.middles = torch.cat([tensors["middle"] for tensors, _ in loaded])
+        sizes = torch.tensor([len(tensors["length"]) for tensors, _ in loaded])
+        self.shard = torch.arange(len(sizes)).repeat_interleave(sizes)
+        self.documents = torch.cat([tensors["document"] for tensors, _ in loaded])
+        starts = [tensors["length"].long().cumsum(0) - tensors["length"] for tensors, _ in loaded]
+        self._starts = torch.cat(starts)
+        self.hash = sha256("".join(meta["made_of"] for _, meta in loaded).encode())
+
+    @property
+    def tokens(self) -> Tensor:
+        """Tokens of each sequence, special ones included."""
+        return self.lengths + 3
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def pair(self, item: int) -> tuple[Tensor, Tensor]:
+        """The ids of both segments of a sequence."""
+        start, length = int(self._starts[item]), int(self.lengths[item])
+        middle = int(self.middles[item])
+        ids = self._tokens[int(self.shard[item])][start : start + length].long()
+        return ids[:middle], ids[middle:]
+
+    def same_document(self, one: int, other: int) -> bool:
+        """Whether two sequences are of one document."""
+        shards = int(self.shard[one]), int(self.shard[other])
+        return shards[0] == shards[1] and bool(self.documents[one] == self.documents[other])

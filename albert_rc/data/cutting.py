@@ -1,0 +1,343 @@
+"""Documents to sequences for pretraining, written in shards of flat tensors.
+
+A sequence is a pair of consecutive segments of one document, as BERT and ALBERT are pretrained on:
+whole sentences, as many as fit, cut in two at the end of one of them. Sequences do not overlap,
+and a document's text is all in them. What is hidden, and which pairs are swapped, is decided when
+a batch is made (`objectives`).
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from zlib import crc32
+
+from albert_rc import __version__
+from albert_rc.data.documents import Source, read_paragraphs, sentences
+from albert_rc.data.overlap import OverlapIndex
+from albert_rc.data.readers import find_splits, read_split
+from albert_rc.data.schema import Passage
+from albert_rc.errors import DataError, UsageError
+from albert_rc.files import (
+    file_sha256,
+    load_tensors,
+    save_tensors,
+    sha256,
+    to_json,
+    write_together,
+)
+from albert_rc.seeds import mix
+from albert_rc.tensorfile import TensorStream
+from albert_rc.tokenizer import Tokenizer, load_tokenizer
+
+LEAST = 16
+"""Tokens of a sequence; what is left of a document and shorter is dropped."""
+_AT_ONCE = 2000  # sentences that are split into pieces together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """How sequences are cut. Decides, with the text and the vocabulary, what is in a shard."""
+
+    max_length: int = 512
+    """Tokens of a sequence, its three special ones included."""
+    short: float = 0.1
+    """Share of the sequences that are cut shorter, to a length drawn evenly."""
+    dev: float = 0.01
+    """Share of the documents that are kept apart."""
+    blank_lines: bool = False
+    """Blank lines part documents, not paragraphs."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_length < 2 * LEAST:
+            raise UsageError(f"--max-length {self.max_length}: at least {2 * LEAST} are needed")
+        for flag, share in (("--short", self.short), ("--dev", self.dev)):
+            if not 0 <= share <= 1:
+                raise UsageError(f"{flag} {share} must be from 0 to 1")
+
+
+@dataclass
+class Count:
+    """What went into a shard, and what did not."""
+
+    documents: int = 0
+    sequences: int = 0
+    tokens: int = 0
+    overlapping: int = 0
+    """Sequences left out because they overlap with papers that are to be kept apart."""
+    dropped: int = 0
+    """Tokens of rests that are shorter than a sequence may be."""
+
+    def __add__(self, other: Count) -> Count:
+        mine, theirs = vars(self), vars(other)
+        return Count(**{name: mine[name] + theirs[name] for name in mine})
+
+    def line(self) -> str:
+        """The numbers as a sentence."""
+        said = f"{self.documents:,} documents, {self.sequences:,} sequences, {self.tokens:,} tokens"
+        if self.overlapping:
+            said += f"; {self.overlapping:,} sequences left out that overlap with --exclude"
+        return said
+
+
+class _Columns:
+    """The tensors of a shard, on disk while they grow."""
+
+    def __init__(self, vocab_size: int, folder: Path) -> None:
+        self._wide = vocab_size > 2**15
+        self._token = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `close`
+        self.length, self._middle, self._document = array("i"), array("i"), array("i")
+        self.count = Count()
+        self.close = self._token.close
+
+    def add(self, ids: list[int], middle: int) -> None:
+        self._token.write(array("i" if self._wide else "h", ids).tobytes())
+        self.length.append(len(ids))
+        self._middle.append(middle)
+        self._document.append(self.count.documents)
+
+    def streams(self) -> dict[str, TensorStream]:
+        def blocks() -> Iterator[bytes]:
+            self._token.seek(0)
+            while block := self._token.read(2**20):
+                yield block
+
+        def column(values: array[int]) -> TensorStream:
+            return TensorStream("int32", len(values), lambda: [memoryview(values).cast("B")])
+
+        dtype = "int32" if self._wide else "int16"
+        return {
+            "token": TensorStream(dtype, sum(self.length), blocks),
+            "length": column(self.length),
+            "middle": column(self._middle),
+            "document": column(self._document),
+        }
+
+
+Sentence = tuple[str, list[int]]
+
+
+def cut_document(batches: Iterable[list[Sentence]], cut: Cut, seed: int) -> Iterator[Sequence]:
+    """Consecutive sequences of whole sentences, from sentences that come in batches.
+
+    Args:
+        batches: texts and ids.
+        cut: how long they may be.
+        seed: of the shorter lengths and of where pairs are parted.
+    """
+    draw = random.Random(seed)
+    most = cut.max_length - 3  # [CLS], [SEP] and [SEP]
+    waiting: list[Sentence] = []
+    held, room = 0, _room(draw, most, cut.short)
+    for text, ids in chain.from_iterable(batches):
+        for start in range(0, len(ids), most):  # a sentence that is too long is cut
+            piece = ids[start : start + most]
+            if held + len(piece) > room and held >= LEAST:
+                yield _sequence(waiting, draw)
+                waiting, held, room = [], 0, _room(draw, most, cut.short)
+            if held + len(piece) > most:  # of a sentence or two, shorter than a sequence may be
+                waiting, held = [], 0
+            waiting.append((text if start == 0 else "", piece))
+            held += len(piece)
+    if waiting:
+        yield _sequence(waiting, draw)
+
+
+def _room(draw: random.Random, most: int, short: float) -> int:
+    return draw.randint(LEAST, most) if draw.random() < short else most
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Two segments that follow each other."""
+
+    text: str
+    ids: list[int]
+    middle: int
+    """Tokens of the first segment."""
+
+
+def _sequence(parts: list[Sentence], draw: random.Random) -> Sequence:
+    ids = list(chain.from_iterable(ids for _, ids in parts))
+    if len(parts) == 1:
+        middle = draw.randint(1, max(1, len(ids) - 1))
+    else:
+        middle = sum(len(ids) for _, ids in parts[: draw.randint(1, len(parts) - 1)])
+    return Sequence(" ".join(text for text, _ in parts), ids, middle)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Sources whose sequences share a file in train/ and one in dev/."""
+
+    name: str
+    sources: list[Source]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What there is to say of a shard."""
+
+    train: Count
+    dev: Count
+    kept: bool
+    """It was there already, made of the same."""
+
+
+class ShardMaker:
+    """Makes shards, in whichever process.
+
+    Args:
+        out: folder for train/ and dev/.
+        vocabulary: folder of the vocabulary.
+        cut: how sequences are cut.
+        exclude: collections of exam papers that no sequence may overlap with.
+
+    Raises:
+        DataError: a collection that cannot be read.
+    """
+
+    def __init__(self, out: Path, vocabulary: Path, cut: Cut, exclude: list[Path]) -> None:
+        self.out = out
+        self.tokenizer = load_tokenizer(vocabulary, num_threads=1)
+        self.cut = cut
+        self.papers = list(exclude)
+        passages = list(chain.from_iterable(_passages(place) for place in exclude))
+        self.exclude = OverlapIndex(passages) if passages else None
+
+    def __call__(self, shard: Shard) -> Made:
+        """Cut a shard's documents into sequences; both files are written whole or not at all.
+
+        Raises:
+            DataError: a source that cannot be read.
+        """
+        made_of = self._fingerprint(shard)
+        parts = ["train", "dev"] if self.cut.dev else ["train"]
+        paths = {part: self.out / part / shard.name for part in parts}
+        there = {part: _count_of(path, made_of) for part, path in paths.items()}
+        if all(count is not None for count in there.values()):
+            return Made(there["train"] or Count(), there.get("dev") or Count(), kept=True)
+        with ExitStack() as stack:
+            columns = {}
+            for part, path in paths.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                columns[part] = stack.enter_context(
+                    closing(_Columns(self.tokenizer.size, path.parent))
+                )
+            for source in shard.sources:
+                self._add(source, columns)
+            for column in columns.values():
+                column.count.sequences = len(column.length)
+                column.count.tokens = sum(column.length)
+            write_together(
+                {path: partial(self._save, columns[part], made_of) for part, path in paths.items()}
+            )
+            counts = {part: column.count for part, column in columns.items()}
+        return Made(counts["train"], counts.get("dev", Count()), kept=False)
+
+    def _add(self, source: Source, columns: dict[str, _Columns]) -> None:
+        name = crc32(source.path.name.encode())
+        paragraphs = read_paragraphs(source, self.cut.blank_lines)
+        for number, document in enumerate(_documents(paragraphs, self.tokenizer)):
+            seed = mix(self.cut.seed, name, number)
+            chosen = columns["dev" if random.Random(seed).random() < self.cut.dev else "train"]
+            chosen.count.documents += 1
+            for sequence in cut_document(document, self.cut, seed + 1):
+                if len(sequence.ids) < LEAST:
+                    chosen.count.dropped += len(sequence.ids)
+                elif self.exclude is not None and _overlaps(sequence, self.exclude):
+                    chosen.count.overlapping += 1
+                else:
+                    chosen.add(sequence.ids, sequence.middle)
+
+    def _save(self, columns: _Columns, made_of: str, path: Path) -> None:
+        meta = {
+            "kind": "corpus",
+            "made_of": made_of,
+            "made_with": f"albert-rc {__version__}",
+            "vocabulary": self.tokenizer.fingerprint,
+            "vocab_size": self.tokenizer.size,
+            "max_length": self.cut.max_length,
+            "count": asdict(columns.count),
+        }
+        save_tensors(path, columns.streams(), meta)
+
+    def _fingerprint(self, shard: Shard) -> str:
+        """Tells whether a shard is what would be made again."""
+        files = chain.from_iterable(source.files() for source in shard.sources)
+        hashes = [file_sha256(path) for path in files]
+        papers = [sorted(map(file_sha256, _files(place))) for place in self.papers]
+        return sha256(to_json([self.tokenizer.fingerprint, asdict(self.cut), hashes, papers]))
+
+
+def _passages(place: Path) -> Iterator[Passage]:
+    for path in find_splits(place).values():
+        yield from read_split(path).passages
+
+
+def _files(place: Path) -> list[Path]:
+    return [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+
+
+def _count_of(path: Path, made_of: str) -> Count | None:
+    """What is in a shard that is there already and is made of just that; else None."""
+    if not path.is_file():
+        return None
+    try:
+        _, meta = load_tensors(path)
+    except DataError:
+        return None
+    return Count(**meta["count"]) if meta.get("made_of") == made_of else None
+
+
+def _documents(
+    paragraphs: Iterable[str | None], tokenizer: Tokenizer
+) -> Iterator[Iterator[list[Sentence]]]:
+    """Each document as batches of sentences; the one before must have been read to its end."""
+    paragraphs = iter(paragraphs)
+    done = object()
+    for first in iter(lambda: next(paragraphs, done), done):
+
+        def batches(first: object = first) -> Iterator[list[Sentence]]:
+            texts: list[str] = []
+            for paragraph in chain([first], paragraphs):
+                if isinstance(paragraph, str):
+                    texts += sentences(paragraph)
+                if texts and (paragraph is None or len(texts) >= _AT_ONCE):
+                    yield list(zip(texts, tokenizer.encode(texts), strict=True))
+                    texts = []
+                if paragraph is None:
+                    return
+
+        yield batches()
+
+
+def _overlaps(sequence: Sequence, exclude: OverlapIndex) -> bool:
+    passage = Passage(id="", text=sequence.text, questions=(), kind="cloze")
+    return exclude.best(passage) is not None
+
+
+def plan_shards(sources: list[Source], shard_bytes: int) -> list[Shard]:
+    """Sources put together, in order, until a shard has about so many bytes of text."""
+    shards: list[list[Source]] = [[]]
+    held = 0
+    for source in sources:
+        if shards[-1] and held + source.size > shard_bytes:
+            shards.append([])
+            held = 0
+        shards[-1].append(source)
+        held += source.size
+    return [Shard(shard_name(index, len(shards)), members) for index, members in enumerate(shards)]
+
+
+def shard_name(index: int, count: int) -> str:
+    """The file of a shard, counted from 1."""
+    return f"shard-{index + 1:05}-of-{count:05}.pt"

@@ -1,0 +1,187 @@
+"""Running text to learn from: files of text, and exam papers with their blanks filled."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from albert_rc.data.readers import find_splits, read_split
+from albert_rc.errors import DataError
+from albert_rc.files import file_sha256, natural_key
+
+TEXT = (".txt", ".text", ".md")
+PAPERS = (".json", ".jsonl")
+WRAPPED = 120  # characters; shorter lines, on average, were broken to fit a page
+
+# A sentence ends at a full stop, exclamation or question mark, with closing signs behind it, if a
+# capital, a digit or an opening sign follows. Where it is wrong, a segment is cut a little oddly.
+_END = re.compile(r"""(?<=[.!?])([)\]"'’”]*)\s+(?=[("'‘“\[]*[A-Z0-9])""")
+_SHORT = re.compile(
+    r"\b(?:Mr|Mrs|Ms|Dr|St|Prof|Rev|Hon|Capt|Col|Gen|Lt|Sgt|Messrs|Mme|No|vs|etc|[A-Z])\.$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where documents are: a file of text, or exam papers."""
+
+    path: Path
+    is_text: bool
+    size: int
+    """Bytes."""
+
+    def files(self) -> list[Path]:
+        """The files it is read from."""
+        return [self.path] if self.is_text else _papers(self.path)
+
+
+def _papers(place: Path) -> list[Path]:
+    if place.is_file():
+        return [place]
+    return sorted(path for path in place.rglob("*") if path.suffix.lower() in PAPERS)
+
+
+def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
+    """The files of text in folders, in natural order, and collections of exam papers.
+
+    Args:
+        places: files, or folders that are searched through. A folder of JSON is one collection.
+
+    Returns:
+        the sources, and the files of text that are left out because one like them is there.
+
+    Raises:
+        DataError: nothing there, or nothing that can be read.
+    """
+    found: list[Source] = []
+    for place in places:
+        if not place.exists():
+            raise DataError(f"{place}: no such file or folder; give the place of the text")
+        files = [place]
+        if place.is_dir():
+            inside = (path for path in place.rglob("*") if path.is_file())
+            files = sorted(inside, key=lambda path: natural_key(str(path.relative_to(place))))
+        texts = [path for path in files if path.suffix.lower() in TEXT]
+        found += [Source(path, True, path.stat().st_size) for path in texts]
+        papers = [path for path in files if path.suffix.lower() in PAPERS]
+        for path in find_splits(place).values() if papers else []:
+            size = sum(file.stat().st_size for file in _papers(path))
+            found.append(Source(path, False, size))
+        if not texts and not papers:
+            kinds = ", ".join((*TEXT, *PAPERS))
+            raise DataError(f"{place}: no text there; files end in {kinds}")
+    copies = _copies(found)
+    return [source for source in found if source.path not in copies], sorted(copies)
+
+
+def _copies(sources: list[Source]) -> set[Path]:
+    """Files of text whose every byte an earlier one has."""
+    alike = defaultdict(list)
+    for source in sources:
+        if source.is_text:
+            alike[source.size].append(source.path)
+    copies = set()
+    for paths in alike.values():
+        seen = set()
+        for path in paths if len(paths) > 1 else []:
+            digest = file_sha256(path)
+            if digest in seen:
+                copies.add(path)
+            seen.add(digest)
+    return copies
+
+
+def read_paragraphs(source: Source, blank_lines: bool = False) -> Iterator[str | None]:
+    """The paragraphs of a source, one after the other; None ends a document.
+
+    Exam papers have their blanks filled; those with a blank whose answer is unknown are left out.
+
+    Args:
+        source: where.
+        blank_lines: a file holds many documents with blank lines between them, and each line is a
+            paragraph; otherwise a file is one document and blank lines part its paragraphs.
+
+    Raises:
+        DataError: a file that is not UTF-8, or papers that cannot be read.
+    """
+    if not source.is_text:
+        yield from _paper_paragraphs(source.path)
+        return
+    block: list[str] = []
+    for line in chain(_lines(source.path), [""]):
+        if line.strip():
+            block.append(line)
+        elif block:
+            # Without blank lines every long line is a paragraph; short ones are lines of one.
+            wrapped = sum(map(len, block)) < WRAPPED * len(block)
+            yield from [" ".join(block)] if wrapped and not blank_lines else block
+            block.clear()
+            if blank_lines:
+                yield None
+    if not blank_lines:
+        yield None
+
+
+def _paper_paragraphs(path: Path) -> Iterator[str | None]:
+    papers = read_split(path)
+    if papers.errors:
+        raise DataError(
+            f"{papers.errors[0]} ({len(papers.errors)} errors in all; "
+            f"`albert-rc doctor {path}` lists them)"
+        )
+    for passage in papers.passages:
+        if any(question.answer is None for question in passage.questions if passage.blanks):
+            continue  # a blank that nobody can fill is no text to learn from
+        yield from (line for line in passage.filled().splitlines() if line.strip())
+        yield None
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Lines of a text, never more of them in memory than one (and a buffer)."""
+    number = 0
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):  # noqa: B007 - the error wants the last one
+                yield line.replace("\0", " ")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: byte 0x{error.object[error.start]:02x} behind line {number} is not UTF-8; "
+            "save the file as UTF-8"
+        ) from None
+
+
+def read_documents(source: Source, blank_lines: bool = False) -> Iterator[str]:
+    """The documents of a source, each as one text."""
+    paragraphs: list[str] = []
+    for paragraph in read_paragraphs(source, blank_lines):
+        if paragraph is not None:
+            paragraphs.append(paragraph)
+        elif paragraphs:
+            yield "\n".join(paragraphs)
+            paragraphs = []
+
+
+def sentences(paragraph: str) -> list[str]:
+    """The sentences of a paragraph, their signs included."""
+    parts: list[str] = []
+    for part in _split(" ".join(paragraph.split())):
+        if parts and _SHORT.search(parts[-1]):
+            parts[-1] += f" {part}"
+        else:
+            parts.append(part)
+    return parts
+
+
+def _split(text: str) -> Iterator[str]:
+    start = 0
+    for end in _END.finditer(text):
+        yield text[start : end.end(1)]
+        start = end.end()
+    if start < len(text):
+        yield text[start:]

@@ -1,0 +1,74 @@
+"""Figures, in one style. Needs matplotlib: `pip install 'albert-rc[plots]'`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from albert_rc.errors import UsageError
+from albert_rc.files import write_together
+
+# Okabe and Ito's colours, which the colour-blind can tell apart; markers for those who print.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "osD^vPX"
+
+
+def lines(
+    panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]],
+    x_label: str,
+    title: str,
+) -> Any:
+    """A figure with a panel per quantity and a line per system.
+
+    Args:
+        panels: label of the y axis -> name of a line -> its x and y.
+        x_label: of the x axis.
+        title: above all panels.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    try:
+        # The object interface: pyplot would pick a backend and keep every figure in memory.
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UsageError("figures need matplotlib: pip install 'albert-rc[plots]'") from None
+    figure = Figure(figsize=(4.8 * len(panels), 3.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (y_label, found) in zip(axes, panels.items(), strict=True):
+        for number, (name, (x, y)) in enumerate(found.items()):
+            axis.plot(
+                x,
+                y,
+                label=name,
+                color=COLOURS[number % len(COLOURS)],
+                marker=MARKERS[number % len(MARKERS)],
+                markersize=4,
+                linewidth=1.5,
+            )
+        axis.set_xlabel(x_label)
+        axis.set_ylabel(y_label)
+        axis.grid(alpha=0.3, linewidth=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    axes[0].legend(frameon=False, fontsize="small")
+    figure.suptitle(title, fontsize="medium")
+    return figure
+
+
+def save(figure: Any, out: Path) -> list[Path]:
+    """Write a figure as PNG and as SVG beside each other; both whole, or neither."""
+    paths = [out.with_suffix(suffix) for suffix in (".png", ".svg")]
+    writers: dict[Path, Callable[[Path], None]] = {
+        path: partial(_write, figure, path.suffix[1:]) for path in paths
+    }
+    write_together(writers)
+    return paths
+
+
+def _write(figure: Any, kind: str, path: Path) -> None:
+    # Without a date the same figure is the same file.
+    metadata = {"Date": None} if kind == "svg" else {}
+    figure.savefig(path, format=kind, dpi=160, metadata=metadata)

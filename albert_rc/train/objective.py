@@ -1,0 +1,86 @@
+"""What a run learns: where its batches come from, what they lose, and how good the weights are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from albert_rc.batch import Tokens
+from albert_rc.data.batches import BatchOrder
+from albert_rc.devices import Processes
+from albert_rc.model.encoder import Encoder
+
+Kind = TypeVar("Kind", bound=Tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How good the weights are on held-out data."""
+
+    score: float
+    """Higher is better: decides which weights are kept."""
+    values: dict[str, Any]
+    """For metrics.jsonl."""
+    line: str
+    """For people."""
+
+
+class Objective(ABC, Generic[Kind]):
+    """What the loop asks of a kind of training.
+
+    Losses are sums. The loop adds up, over micro-batches and processes, what `counts` says and
+    then what `losses` gives, so that both change nothing but rounding.
+    """
+
+    model: nn.Module
+    encoder: Encoder
+    order: BatchOrder
+    """Which items make up each batch."""
+    unit: str = "passages"
+    """What an item is, for people."""
+    num_sums: int
+    """Length of what `losses` sums up."""
+    num_counts: int
+    """Length of what `counts` gives."""
+
+    def begin(self, device: torch.device) -> None:
+        """The model is on its device; called once, before anything else."""
+
+    @abstractmethod
+    def batch(self, items: Sequence[int], epoch: int) -> Kind:
+        """The batch of these items."""
+
+    @abstractmethod
+    def counts(self, batch: Kind) -> list[int]:
+        """What the sums of the losses will be divided by, over the global batch."""
+
+    @abstractmethod
+    def losses(self, batch: Kind, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss to descend, and sums to report, [N].
+
+        Args:
+            batch: on the model's device.
+            counts: those of the global batch, each at least 1.
+        """
+
+    @abstractmethod
+    def report(self, sums: Sequence[float], counts: Sequence[float]) -> dict[str, float]:
+        """Figures of some steps, `loss` and `accuracy` among them."""
+
+    @abstractmethod
+    def evaluate(self, processes: Processes) -> Evaluation | None:
+        """How good the weights are; None where there is nothing to tell it by."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write the model, to be opened by `load_model`."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """What a run must not change when it is resumed, by what it is called."""

@@ -1,0 +1,123 @@
+"""Fine-tuning: questions about passages, and words hidden beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albert_rc.batch import Batch
+from albert_rc.config import TrainConfig
+from albert_rc.data.batches import BatchOrder, Collator
+from albert_rc.data.masking import WordHider
+from albert_rc.data.shards import Store
+from albert_rc.devices import Processes
+from albert_rc.loading import save_model
+from albert_rc.model.heads import ClozeHead, ReadingModel
+from albert_rc.predict import score
+from albert_rc.tokenizer import Tokenizer
+from albert_rc.train.objective import Evaluation, Objective
+
+
+class Reading(Objective[Batch]):
+    """Learns to answer the questions of a store.
+
+    Args:
+        model: the encoder and its head.
+        tokenizer: its vocabulary.
+        train_store: what is learned from.
+        dev_store: what decides which weights are best; without one the last are kept.
+        settings: the recipe.
+    """
+
+    num_sums = 3
+    num_counts = 2
+
+    def __init__(
+        self,
+        model: ReadingModel,
+        tokenizer: Tokenizer,
+        train_store: Store,
+        dev_store: Store | None,
+        settings: TrainConfig,
+    ) -> None:
+        self.model: ReadingModel = model
+        self.encoder = model.encoder
+        self.tokenizer = tokenizer
+        self.train_store = train_store
+        self.dev_store = dev_store if dev_store is not None and dev_store.has_answers else None
+        self.described_dev = dev_store
+        self.mask_weight = settings.mask_weight
+        self.hider = None
+        if settings.mask_rate and train_store.kind == "cloze":
+            self.hider = WordHider(tokenizer, settings.mask_rate, settings.seed)
+        self.collate = Collator(train_store, tokenizer, self.hider)
+        self.order = BatchOrder(
+            lengths=train_store.lengths, batch_size=settings.batch_size, seed=settings.seed
+        )
+
+    def begin(self, device: torch.device) -> None:
+        if self.hider is not None and isinstance(self.model.head, ClozeHead):
+            words = self.train_store.tensors["token"].long()
+            count_V = torch.bincount(words, minlength=self.model.config.vocab_size)
+            self.model.head.set_prior(count_V)
+
+    def batch(self, items: Sequence[int], epoch: int) -> Batch:
+        return self.collate(items, epoch)
+
+    def counts(self, batch: Batch) -> list[int]:
+        hidden = 0 if batch.masked_index_M is None else len(batch.masked_index_M)
+        return [int((batch.answer_Q >= 0).sum()), hidden]
+
+    def losses(self, batch: Batch, counts: Tensor) -> tuple[Tensor, Tensor]:
+        output = self.model(batch)
+        loss = output.loss_sum / counts[0]
+        sums = [output.loss_sum.detach(), output.num_correct.float(), loss.new_zeros(())]
+        if output.masked_loss_sum is not None:
+            loss = loss + self.mask_weight * output.masked_loss_sum / counts[1]
+            sums[2] = output.masked_loss_sum.detach()
+        return loss, torch.stack(sums)
+
+    def report(self, sums: Sequence[float], counts: Sequence[float]) -> dict[str, float]:
+        answered = max(1.0, counts[0])
+        figures = {"loss": sums[0] / answered, "accuracy": sums[1] / answered}
+        if self.hider is not None:
+            figures["masked_loss"] = sums[2] / max(1.0, counts[1])
+        return figures
+
+    def evaluate(self, processes: Processes) -> Evaluation | None:
+        if self.dev_store is None:
+            return None
+        scored_QK = score(self.model, self.tokenizer, self.dev_store, processes)
+        accuracy = self.dev_store.accuracy(scored_QK.argmax(-1))
+        assert accuracy is not None
+        answer_Q = self.dev_store.tensors["answer"].long()
+        known_Q = answer_Q >= 0
+        loss = float(-scored_QK[known_Q].gather(1, answer_Q[known_Q, None]).mean())
+        return Evaluation(
+            score=accuracy,
+            values={
+                "loss": round(loss, 5),
+                "accuracy": round(accuracy, 5),
+                "questions": int(known_Q.sum()),
+            },
+            line=f"dev accuracy {accuracy:.2%}, loss {loss:.4f}",
+        )
+
+    def save(self, folder: Path) -> None:
+        save_model(self.model, self.tokenizer, folder)
+
+    def identity(self) -> dict[str, Any]:
+        keys = ("split", "source_hash", "vocabulary", "max_length")
+        stores = {"train store": self.train_store, "dev store": self.described_dev}
+        described: dict[str, Any] = {
+            name: None if store is None else {key: store.meta[key] for key in keys}
+            for name, store in stores.items()
+        }
+        described["--option-score"] = self.model.option_score
+        described["model shape"] = asdict(self.model.config)
+        return described

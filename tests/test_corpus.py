@@ -1,0 +1,227 @@
+"""From documents to sequences: nothing is lost, nothing crosses a document, shards go together."""
+
+import json
+
+import pytest
+
+from albert_rc.data.corpus import Corpus
+from albert_rc.data.cutting import LEAST, Cut, ShardMaker, plan_shards
+from albert_rc.data.documents import find_sources, read_paragraphs, sentences
+from albert_rc.errors import DataError, UsageError
+
+STORY = (
+    "Mr. Brown met Dr. A. Lee at the gate. 'Are you well?' he asked. \"Very,\" said she! "
+    "They walked on... The dog followed them (it always did). Nobody spoke."
+)
+
+
+@pytest.fixture
+def text(tmp_path):
+    """Twelve stories of one file each, and twelve in one file with blank lines between them."""
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for number in range(12):
+        lines = [f"Story {number} begins here. {STORY}"] * (number + 1)
+        (folder / f"story{number}.txt").write_bytes("\r\n\r\n".join(lines).encode("utf-8-sig"))
+    return folder
+
+
+@pytest.fixture
+def make(sample, tmp_path):
+    def make(sources, out="corpus", exclude=(), **cut):
+        maker = ShardMaker(
+            tmp_path / out, sample / "vocabulary", Cut(**({"dev": 0.0} | cut)), list(exclude)
+        )
+        return [maker(shard) for shard in plan_shards(sources, 4000)]
+
+    return make
+
+
+def test_sentences_end_where_they_do():
+    assert sentences(STORY) == [
+        "Mr. Brown met Dr. A. Lee at the gate.",
+        "'Are you well?' he asked.",
+        '"Very," said she!',
+        "They walked on...",
+        "The dog followed them (it always did).",
+        "Nobody spoke.",
+    ]
+    assert sentences("   ") == []
+    assert sentences("no end") == ["no end"]
+
+
+def test_documents_are_read_as_they_are_laid_out(tmp_path):
+    wrapped = tmp_path / "wrapped.txt"
+    wrapped.write_text("A line that was broken\nto fit the page.\n\n\nAnother paragraph.\n")
+    (source,), _ = find_sources([wrapped])
+    assert [p and " ".join(p.split()) for p in read_paragraphs(source)] == [
+        "A line that was broken to fit the page.",
+        "Another paragraph.",
+        None,
+    ]
+    lines = [p and p.strip() for p in read_paragraphs(source, blank_lines=True)]
+    assert lines == [
+        "A line that was broken",
+        "to fit the page.",
+        None,
+        "Another paragraph.",
+        None,
+    ]
+
+
+def test_exam_papers_are_documents_with_their_blanks_filled(tmp_path):
+    paper = {"article": "He was _ to see us.", "options": [["glad", "sad"]], "answers": ["A"]}
+    (tmp_path / "p1.json").write_text(json.dumps(paper))
+    (source,), _ = find_sources([tmp_path])
+    assert list(read_paragraphs(source)) == ["He was glad to see us.", None]
+
+
+def test_text_that_stands_twice_is_read_once(text):
+    (text / "sub").mkdir()
+    copy = text / "sub" / "again.txt"
+    copy.write_bytes((text / "story3.txt").read_bytes())
+    sources, copies = find_sources([text])
+    assert copies == [copy]
+    assert len(sources) == 12
+
+
+@pytest.mark.parametrize("short", [0.0, 0.3])
+def test_sequences_hold_all_text_in_order(text, make, tmp_path, tokenizer, short):
+    sources, _ = find_sources([text])
+    made = make(sources, max_length=64, short=short)
+    corpus = Corpus(tmp_path / "corpus" / "train")
+    assert corpus.count.documents == 12
+    assert len(made) > 2  # so shards do go together
+    dropped = sum(part.train.dropped for part in made)
+    assert len(corpus) == sum(part.train.sequences for part in made)
+    assert corpus.lengths.max() + 3 <= 64
+    assert corpus.lengths.min() >= LEAST
+    read = [torch_list(corpus, item) for item in range(len(corpus))]
+    whole = []
+    for source in sources:
+        paragraphs = [p for p in read_paragraphs(source) if p]
+        parts = [sentence for paragraph in paragraphs for sentence in sentences(paragraph)]
+        whole += [i for ids in tokenizer.encode(parts) for i in ids]
+    assert sum(map(len, read)) == len(whole) - dropped
+    if not dropped:
+        assert [i for ids in read for i in ids] == whole
+    full = sum(length + 3 > 40 for length in map(len, read)) / len(read)
+    assert (full > 0.8) == (short == 0.0)
+
+
+def torch_list(corpus, item):
+    first, second = corpus.pair(item)
+    assert len(first)
+    assert len(second)
+    return first.tolist() + second.tolist()
+
+
+def test_no_sequence_crosses_a_document(text, make, tmp_path):
+    sources, _ = find_sources([text])
+    make(sources, max_length=64)
+    corpus = Corpus(tmp_path / "corpus" / "train")
+    groups = [
+        [item for item in range(len(corpus)) if corpus.same_document(item, first)]
+        for first in range(len(corpus))
+    ]
+    assert len({tuple(group) for group in groups}) == 12
+
+
+def test_the_same_shards_whoever_makes_them(text, make, tmp_path):
+    sources, _ = find_sources([text])
+    make(sources, "one")
+    make(sources, "two")
+    for path in (tmp_path / "one" / "train").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / "train" / path.name).read_bytes()
+
+
+def test_what_is_there_is_kept_and_what_changed_is_made_anew(text, make, tmp_path):
+    sources, _ = find_sources([text])
+    assert not any(part.kept for part in make(sources, dev=0.3))
+    assert all(part.kept for part in make(sources, dev=0.3))
+    assert not any(part.kept for part in make(sources, dev=0.3, max_length=64))
+    torn = next(iter((tmp_path / "corpus" / "train").iterdir()))
+    torn.write_bytes(torn.read_bytes()[:100])
+    assert sum(not part.kept for part in make(sources, dev=0.3, max_length=64)) == 1
+    before = make(sources, dev=0.3, max_length=64)
+    (text / "story0.txt").write_text("Another story. It is short. But it is long enough to count.")
+    sources, _ = find_sources([text])
+    after = make(sources, dev=0.3, max_length=64)
+    assert [part.kept for part in after] == [False, *[True] * (len(before) - 1)]
+
+
+def test_some_documents_are_kept_apart(text, make, tmp_path):
+    sources, _ = find_sources([text])
+    make(sources, dev=0.3)
+    train, dev = (Corpus(tmp_path / "corpus" / part) for part in ("train", "dev"))
+    assert train.count.documents + dev.count.documents == 12
+    assert train.count.documents > dev.count.documents > 0
+
+
+def test_what_overlaps_with_exam_papers_is_left_out(text, make, tmp_path):
+    paper = {"article": f"{STORY} _ .", "options": [["Yes", "No"]]}
+    (tmp_path / "exam").mkdir()
+    (tmp_path / "exam" / "p.json").write_text(json.dumps(paper))
+    (text / "other.txt").write_text("A tale of the sea and of ships that sailed far away. " * 9)
+    sources, _ = find_sources([text])
+    made = make(sources, exclude=[tmp_path / "exam"])
+    assert sum(part.train.overlapping for part in made) > 12
+    corpus = Corpus(tmp_path / "corpus" / "train")
+    assert len(corpus) >= 1
+    kept = sum(part.train.sequences + part.train.overlapping for part in made)
+    assert kept == sum(part.train.sequences for part in make(sources, "all"))
+
+
+def test_corpora_that_are_not_whole_are_refused(text, make, tmp_path):
+    folder = tmp_path / "corpus" / "train"
+    with pytest.raises(DataError, match="no shards there; make them with `albert-rc pretrain-data"):
+        Corpus(folder)
+    sources, _ = find_sources([text])
+    make(sources)
+    paths = sorted(folder.iterdir())
+    content = paths[1].read_bytes()
+    paths[1].unlink()
+    with pytest.raises(DataError, match=r"of \d+ shards \(shard-00002"):
+        Corpus(folder)
+    make(sources, "longer", max_length=256)
+    paths[1].write_bytes((tmp_path / "longer" / "train" / paths[1].name).read_bytes())
+    with pytest.raises(DataError, match="made with another max_length"):
+        Corpus(folder)
+    paths[1].write_bytes(content)
+    Corpus(folder)
+
+
+def test_what_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(DataError, match="no such file or folder"):
+        find_sources([tmp_path / "nowhere"])
+    (tmp_path / "picture.png").write_bytes(b"x")
+    with pytest.raises(DataError, match=r"no text there; files end in \.txt"):
+        find_sources([tmp_path])
+    (tmp_path / "latin.txt").write_bytes(b"One line.\nIt\x92s another.\n")
+    (source,), _ = find_sources([tmp_path / "latin.txt"])
+    with pytest.raises(DataError, match=r"latin\.txt: byte 0x92 .* is not UTF-8"):
+        list(read_paragraphs(source))
+    for wrong in ({"max_length": 10}, {"short": 1.5}, {"dev": -0.1}):
+        with pytest.raises(UsageError):
+            Cut(**wrong)
+
+
+def test_the_command_makes_a_corpus_in_parts(text, cli, tmp_path, sample):
+    def run(*more):
+        done = cli(
+            "pretrain-data", text, "--model", sample / "vocabulary", "--out", tmp_path / "c",
+            "--shard-size", "2kB", "--dev", 0.2, *more,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done
+
+    run("--part", "1/2", "--workers", 1)
+    with pytest.raises(DataError, match="shards"):
+        Corpus(tmp_path / "c" / "train")
+    assert "documents" in run("--part", "2/2", "--workers", 2).stdout
+    assert run().stderr.count("was there") == len(list((tmp_path / "c" / "train").iterdir()))
+    Corpus(tmp_path / "c" / "train")
+    Corpus(tmp_path / "c" / "dev")
+    for wrong in ("0/2", "3/2", "half"):
+        done = cli("pretrain-data", text, "--model", sample / "vocabulary", "--part", wrong)
+        assert done.returncode == 2
