@@ -1,0 +1,206 @@
+"""The model that ships, from raw text to `albert_rc/pretrained`, in slices that stop and go on.
+
+    python experiments/ship.py prepare SOURCES WORK        # vocabulary, corpora, stores (once)
+    python experiments/ship.py slice WORK --minutes 9      # again and again, until it says "done"
+    python experiments/ship.py publish WORK                # bf16 weights into the package
+
+SOURCES holds novels/, onestop/, ele/ and dream/dream-train.json as named in `TEXT`. Everything a
+slice needs is in WORK/inputs, everything it changes in WORK/runs.
+
+The phases: words hidden in short sequences, where a step is cheap; then in long ones, which the
+places behind the first 128 need; then the exam papers, with the blanks' own question.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from albert_rc.errors import DataError
+from albert_rc.files import atomic_path, parse_json, write_json
+from albert_rc.loading import load_model, save_model
+
+TEXT = ("novels", "onestop", "ele/train", "ele/train", "dream/train.json")
+"""What is read; the exam passages twice, for they are few and what it is all for."""
+APART = ("ele/dev", "ele/test", "dream/dev.json")
+"""Papers that no training text may overlap with."""
+IN_VOCABULARY = {"ele/train": 6, "dream/train.json": 2}
+"""How often a text counts in the choice of pieces: exams speak of computers, novels do not."""
+VOCABULARY_SIZE = 12288
+SHAPE = {
+    "--scratch": "tiny", "--hidden-size": 384, "--num-layers": 4, "--num-heads": 6,
+    "--embedding-size": 128,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One command that trains, from the weights of the phase before."""
+
+    name: str
+    command: str
+    data: str
+    options: dict[str, object]
+
+
+def phases(scale: float) -> list[Phase]:
+    """What is done one after the other.
+
+    Args:
+        scale: steps in multiples of what two cores do in two hours and a half.
+    """
+    return [
+        Phase(
+            "short", "pretrain", "corpus128",
+            {**SHAPE, "--pair": "none", "--mask-rate": 0.2, "--learning-rate": 1.5e-3,
+             "--batch-size": 64, "--max-steps": round(7000 * scale), "--warmup": 0.03,
+             "--eval-steps": 500, "--save-steps": 500},
+        ),
+        Phase(
+            "long", "pretrain", "corpus512",
+            {"--pair": "none", "--mask-rate": 0.2, "--learning-rate": 7e-4, "--batch-size": 16,
+             "--max-steps": round(600 * scale), "--warmup": 0.05, "--eval-steps": 200,
+             "--save-steps": 200},
+        ),
+        Phase(
+            "papers", "train", "ele",
+            {"--epochs": 4, "--learning-rate": 5e-4, "--batch-size": 16, "--mask-rate": 0.2,
+             "--warmup": 0.05, "--option-score": "salience", "--eval-steps": 144},
+        ),
+    ]  # fmt: skip
+
+
+def command(*arguments: object) -> str:
+    """Run albert-rc, its progress shown; what it printed as a result."""
+    full = [sys.executable, "-m", "albert_rc", *map(str, arguments)]
+    print("$", " ".join(full[2:]), flush=True)
+    done = subprocess.run(full, stdout=subprocess.PIPE, text=True, check=True)
+    print(done.stdout, end="", flush=True)
+    return done.stdout
+
+
+def prepare(sources: Path, work: Path) -> None:
+    """Make the vocabulary, a corpus for each length, and the stores of the papers."""
+    inputs = work / "inputs"
+    by_place = {place: _readable(sources / place, work / "text") for place in TEXT}
+    if not (inputs / "vocabulary" / "spiece.model").is_file():
+        text = [p for place, p in by_place.items() for _ in range(IN_VOCABULARY.get(place, 1))]
+        command("vocabulary", *text, "--size", VOCABULARY_SIZE, "--out", inputs / "vocabulary")
+    exclude = [part for place in APART for part in ("--exclude", sources / place)]
+    for length in (128, 512):
+        command(
+            "pretrain-data", *(by_place[place] for place in TEXT), "--model",
+            inputs / "vocabulary", "--out", inputs / f"corpus{length}", "--max-length", length,
+            "--dev", 0.01, *exclude,
+        )  # fmt: skip
+    command(
+        "preprocess", sources / "ele", "--model", inputs / "vocabulary", "--out", inputs / "ele"
+    )
+
+
+def _readable(place: Path, folder: Path) -> Path:
+    """The place itself, or a copy in UTF-8 where one of its texts is in Windows' code."""
+    if not place.exists():
+        raise DataError(f"{place}: no such file or folder")
+    texts = sorted(place.rglob("*.txt")) if place.is_dir() else []
+    odd = [path for path in texts if not _is_utf8(path)]
+    if not odd:
+        return place
+    copy = folder / place.name
+    shutil.copytree(place, copy, dirs_exist_ok=True)
+    for path in odd:
+        print(f"{path} is read as Windows-1252")
+        target = copy / path.relative_to(place)
+        target.chmod(0o644)
+        target.write_text(path.read_text("cp1252"), "utf-8")
+    return copy
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        path.read_text("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def slice_(work: Path, minutes: float, scale: float) -> bool:
+    """Go on with the first phase that is not done; whether all are."""
+    ends = time.monotonic() + 60 * minutes
+    before: Path | None = None
+    for phase in phases(scale):
+        run, mark = work / "runs" / phase.name, work / "runs" / f"{phase.name}.done"
+        if not mark.is_file():
+            left = (ends - time.monotonic()) / 60
+            if left < 0.3:
+                return False
+            if phase.command == "train":
+                _tune(work, phase, run, before)
+            elif not _pretrain(work, phase, run, before, left):
+                return False
+            with atomic_path(mark) as temporary:
+                temporary.write_text("done\n")
+        before = run
+    print("done")
+    return True
+
+
+def _pretrain(work: Path, phase: Phase, run: Path, before: Path | None, minutes: float) -> bool:
+    resume = ["--resume"] if (run / "resume.pt").is_file() else []
+    options = [part for option in phase.options.items() for part in option]
+    said = command(
+        phase.command, "--data", work / "inputs" / phase.data, "--model",
+        before or work / "inputs" / "vocabulary", "--out", run, *options, "--minutes", minutes,
+        *resume,
+    )  # fmt: skip
+    return "paused" not in said
+
+
+def _tune(work: Path, phase: Phase, run: Path, before: Path | None) -> None:
+    resume = ["--resume"] if (run / "resume.pt").is_file() else []
+    options = [part for option in phase.options.items() for part in option]
+    command(
+        phase.command, "--data", work / "inputs" / phase.data, "--model", before, "--out", run,
+        *options, *resume,
+    )  # fmt: skip
+
+
+def publish(work: Path) -> None:
+    """Write the weights in bf16 into the package."""
+    package = Path(__file__).parents[1] / "albert_rc" / "pretrained"
+    for name, run in (("albert-rc-tiny", "papers"), ("albert-rc-tiny-pretrained", "long")):
+        loaded = load_model(work / "runs" / run, "cloze")
+        save_model(loaded.model, loaded.tokenizer, package / name, precision="bf16")
+        size = sum(path.stat().st_size for path in (package / name).iterdir())
+        print(f"{package / name}: {size / 1e6:.1f} MB")
+
+
+def main() -> None:
+    """Do a stage."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("stage", choices=("prepare", "slice", "publish"))
+    parser.add_argument("places", type=Path, nargs="+")
+    parser.add_argument("--minutes", type=float, default=9.0)
+    parser.add_argument("--scale", type=float, default=1.0)
+    arguments = parser.parse_args()
+    if arguments.stage == "prepare":
+        sources, work = arguments.places
+        prepare(sources, work)
+    elif arguments.stage == "slice":
+        (work,) = arguments.places
+        settings = work / "scale.json"
+        if not settings.is_file():
+            write_json(settings, arguments.scale)
+        slice_(work, arguments.minutes, parse_json(settings.read_bytes()))
+    else:
+        (work,) = arguments.places
+        publish(work)
+
+
+if __name__ == "__main__":
+    main()
