@@ -1,6 +1,7 @@
 """The model that ships, from raw text to `albert_rc/pretrained`, in slices that stop and go on.
 
     python experiments/ship.py prepare SOURCES WORK        # vocabulary, corpora, stores (once)
+    python experiments/ship.py prove SOURCES WORK          # nothing of dev or test is in there
     python experiments/ship.py slice WORK --minutes 9      # again and again, until it says "done"
     python experiments/ship.py publish WORK                # bf16 weights into the package
 
@@ -21,9 +22,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
+from albert_rc.data.corpus import Corpus
+from albert_rc.data.overlap import OverlapIndex
+from albert_rc.data.readers import find_splits, read_split
 from albert_rc.errors import DataError
 from albert_rc.files import atomic_path, parse_json, write_json
 from albert_rc.loading import load_model, save_model
+from albert_rc.tokenizer import load_tokenizer
 
 TEXT = ("novels", "onestop", "ele/train", "ele/train", "dream/train.json")
 """What is read; the exam passages twice, for they are few and what it is all for."""
@@ -57,13 +64,13 @@ def phases(scale: float) -> list[Phase]:
     return [
         Phase(
             "short", "pretrain", "corpus128",
-            {**SHAPE, "--pair": "none", "--mask-rate": 0.2, "--learning-rate": 1.5e-3,
+            {**SHAPE, "--pair": "none", "--mask-rate": 0.2, "--learning-rate": 8e-4,
              "--batch-size": 64, "--max-steps": round(7000 * scale), "--warmup": 0.03,
              "--eval-steps": 500, "--save-steps": 500},
         ),
         Phase(
             "long", "pretrain", "corpus512",
-            {"--pair": "none", "--mask-rate": 0.2, "--learning-rate": 7e-4, "--batch-size": 16,
+            {"--pair": "none", "--mask-rate": 0.2, "--learning-rate": 5e-4, "--batch-size": 16,
              "--max-steps": round(600 * scale), "--warmup": 0.05, "--eval-steps": 200,
              "--save-steps": 200},
         ),
@@ -98,9 +105,51 @@ def prepare(sources: Path, work: Path) -> None:
             inputs / "vocabulary", "--out", inputs / f"corpus{length}", "--max-length", length,
             "--dev", 0.01, *exclude,
         )  # fmt: skip
-    command(
-        "preprocess", sources / "ele", "--model", inputs / "vocabulary", "--out", inputs / "ele"
-    )
+    papers = _papers_apart(sources, work / "text" / "ele")
+    command("preprocess", papers, "--model", inputs / "vocabulary", "--out", inputs / "ele")
+
+
+def _kept_apart(sources: Path) -> OverlapIndex:
+    splits = [path for place in APART for path in find_splits(sources / place).values()]
+    return OverlapIndex([passage for path in splits for passage in read_split(path).passages])
+
+
+def _papers_apart(sources: Path, folder: Path) -> Path:
+    """ELE without the training papers that overlap with a dev or test paper."""
+    apart = _kept_apart(sources)
+    for split in ("train", "dev", "test"):
+        target = folder / split
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        left_out = 0
+        for passage in read_split(sources / "ele" / split).passages:
+            if split == "train" and apart.touches(passage.filled()):
+                left_out += 1
+            else:
+                shutil.copyfile(sources / "ele" / split / passage.id, target / passage.id)
+        print(f"ele/{split}: {left_out} papers left out")
+    return folder
+
+
+def prove(sources: Path, work: Path) -> None:
+    """Look at everything that is trained on, as the model will read it.
+
+    Raises:
+        DataError: some of it overlaps with a dev or test paper.
+    """
+    apart = _kept_apart(sources)
+    tokenizer = load_tokenizer(work / "inputs" / "vocabulary")
+    papers = read_split(work / "text" / "ele" / "train").passages
+    found = [passage.id for passage in papers if apart.touches(passage.filled())]
+    print(f"{len(papers):,} training papers, {len(found)} overlap")
+    for length in (128, 512):
+        corpus = Corpus(work / "inputs" / f"corpus{length}" / "train")
+        texts = (tokenizer.to_text(torch.cat(corpus.pair(i)).tolist()) for i in range(len(corpus)))
+        odd = [text[:80] for text in texts if apart.touches(text)]
+        print(f"corpus{length}: {len(corpus):,} sequences, {len(odd)} overlap")
+        found += odd
+    if found:
+        raise DataError(f"{len(found)} overlap with dev or test papers; the first: {found[0]}")
 
 
 def _readable(place: Path, folder: Path) -> Path:
@@ -183,14 +232,14 @@ def publish(work: Path) -> None:
 def main() -> None:
     """Do a stage."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stage", choices=("prepare", "slice", "publish"))
+    parser.add_argument("stage", choices=("prepare", "prove", "slice", "publish"))
     parser.add_argument("places", type=Path, nargs="+")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--scale", type=float, default=1.0)
     arguments = parser.parse_args()
-    if arguments.stage == "prepare":
+    if arguments.stage in ("prepare", "prove"):
         sources, work = arguments.places
-        prepare(sources, work)
+        {"prepare": prepare, "prove": prove}[arguments.stage](sources, work)
     elif arguments.stage == "slice":
         (work,) = arguments.places
         settings = work / "scale.json"

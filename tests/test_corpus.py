@@ -172,6 +172,20 @@ def test_what_overlaps_with_exam_papers_is_left_out(text, make, tmp_path):
     assert kept == sum(part.train.sequences for part in make(sources, "all"))
 
 
+def test_papers_that_overlap_are_left_out_as_a_whole(make, tmp_path):
+    """Also the part of them that stands in no other paper, which sequences alone would keep."""
+    far = "Ships sailed to the south. Birds sat on the masts and looked at the grey water below. "
+    for folder, article in (("exam", f"{STORY} _ ."), ("papers", f"{far * 8}\n{STORY} He _ .")):
+        (tmp_path / folder).mkdir()
+        paper = {"article": article, "options": [["slept", "ran"]], "answers": ["A"]}
+        (tmp_path / folder / "p.json").write_text(json.dumps(paper))
+    paper = {"article": f"{far} They _ .", "options": [["slept", "ran"]], "answers": ["A"]}
+    (tmp_path / "papers" / "other.json").write_text(json.dumps(paper))
+    sources, _ = find_sources([tmp_path / "papers"])
+    (made,) = make(sources, exclude=[tmp_path / "exam"], max_length=64)
+    assert (made.train.overlapping_papers, made.train.documents) == (1, 1)
+
+
 def test_corpora_that_are_not_whole_are_refused(text, make, tmp_path):
     folder = tmp_path / "corpus" / "train"
     with pytest.raises(DataError, match="no shards there; make them with `albert-rc pretrain-data"):

@@ -36,3 +36,24 @@ def test_encoders_without_a_projection_are_left_alone():
     config = EncoderConfig(family="bert", vocab_size=50, embedding_size=768, num_groups=12)
     with torch.device("meta"):
         start_with_neighbours(Encoder(config))
+
+
+@pytest.mark.parametrize("common", ["nothing", "ffn"])
+def test_deep_encoders_speak_more_softly_in_each_layer(common):
+    """What shared layers pass on again and again must not drown the words: half as much at 3."""
+
+    def spread(layers):
+        config = EncoderConfig(
+            vocab_size=50, hidden_size=64, embedding_size=32, num_heads=4, num_layers=layers,
+            num_groups=layers, common=common, ffn_size=128,
+        )  # fmt: skip
+        torch.manual_seed(0)
+        encoder = Encoder(config)
+        initialise(encoder, config.init_range)
+        start_with_neighbours(encoder)
+        return [float(part.weight.std()) for x in encoder.layers for part in (x.output, x.down)]
+
+    shallow, deep = spread(2), spread(3)
+    for index in (0, 1):
+        assert deep[index] == pytest.approx(shallow[index] / 2, rel=0.1)
+    assert deep[:2] == pytest.approx(deep[-2:], rel=0.1)

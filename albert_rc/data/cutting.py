@@ -73,6 +73,8 @@ class Count:
     tokens: int = 0
     overlapping: int = 0
     """Sequences left out because they overlap with papers that are to be kept apart."""
+    overlapping_papers: int = 0
+    """Papers left out as a whole for the same reason."""
     dropped: int = 0
     """Tokens of rests that are shorter than a sequence may be."""
 
@@ -83,8 +85,11 @@ class Count:
     def line(self) -> str:
         """The numbers as a sentence."""
         said = f"{self.documents:,} documents, {self.sequences:,} sequences, {self.tokens:,} tokens"
-        if self.overlapping:
-            said += f"; {self.overlapping:,} sequences left out that overlap with --exclude"
+        if self.overlapping or self.overlapping_papers:
+            said += (
+                f"; left out, for they overlap with --exclude: {self.overlapping_papers:,} papers "
+                f"and {self.overlapping:,} sequences"
+            )
         return said
 
 
@@ -246,6 +251,9 @@ class ShardMaker:
     def _add(self, source: Source, columns: dict[str, _Columns]) -> None:
         name = crc32(source.path.name.encode())
         paragraphs = read_paragraphs(source, self.cut.blank_lines)
+        if not source.is_text and self.exclude is not None:
+            # Papers are short: one that overlaps is left out as a whole, not only where it does.
+            paragraphs = _apart(paragraphs, self.exclude, columns["train"].count)
         for number, document in enumerate(_documents(paragraphs, self.tokenizer)):
             seed = mix(self.cut.seed, name, number)
             chosen = columns["dev" if random.Random(seed).random() < self.cut.dev else "train"]
@@ -253,7 +261,7 @@ class ShardMaker:
             for sequence in cut_document(document, self.cut, seed + 1):
                 if len(sequence.ids) < LEAST:
                     chosen.count.dropped += len(sequence.ids)
-                elif self.exclude is not None and _overlaps(sequence, self.exclude):
+                elif self.exclude is not None and self.exclude.touches(sequence.text):
                     chosen.count.overlapping += 1
                 else:
                     chosen.add(sequence.ids, sequence.middle)
@@ -320,9 +328,21 @@ def _documents(
         yield batches()
 
 
-def _overlaps(sequence: Sequence, exclude: OverlapIndex) -> bool:
-    passage = Passage(id="", text=sequence.text, questions=(), kind="cloze")
-    return exclude.best(passage) is not None
+def _apart(
+    paragraphs: Iterable[str | None], exclude: OverlapIndex, count: Count
+) -> Iterator[str | None]:
+    """The documents that do not overlap with any of the papers."""
+    held: list[str] = []
+    for paragraph in paragraphs:
+        if paragraph is not None:
+            held.append(paragraph)
+            continue
+        if exclude.touches("\n".join(held)):
+            count.overlapping_papers += 1
+        else:
+            yield from held
+            yield None
+        held = []
 
 
 def plan_shards(sources: list[Source], shard_bytes: int) -> list[Shard]:

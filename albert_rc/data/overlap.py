@@ -41,9 +41,11 @@ class OverlapIndex:
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.ids = [passage.id for passage in passages]
+        self._sizes = np.zeros(len(passages))
         self._words: dict[str, int] = {}
         grams = [self._grams(passage.filled()) for passage in passages]
         owners = [np.full(len(g), i, dtype=np.int32) for i, g in enumerate(grams)]
+        self._sizes[:] = [len(g) for g in grams]
         flat = np.concatenate(grams) if grams else np.zeros(0, dtype=np.uint64)
         order = np.argsort(flat, kind="stable")
         self._sorted: Grams = flat[order]
@@ -73,6 +75,25 @@ class OverlapIndex:
             skip: index of a reference passage that does not count (itself).
         """
         grams = self._grams(passage.text)
+        shared = self._shared(grams)
+        if shared is None:
+            return None
+        if skip is not None:
+            shared[skip] = 0
+        other = int(shared.argmax())
+        share = float(shared[other] / len(grams))
+        return Overlap(passage.id, self.ids[other], share) if share > SHARE else None
+
+    def touches(self, text: str) -> bool:
+        """Whether a text and a reference passage share over 30% of the 5-grams of either."""
+        grams = self._grams(text)
+        shared = self._shared(grams)
+        if shared is None:
+            return False
+        return bool((shared > SHARE * np.minimum(len(grams), self._sizes)).any())
+
+    def _shared(self, grams: Grams) -> NDArray[np.intp] | None:
+        """5-grams in common with each reference passage; None if there are none at all."""
         if not len(grams) or not len(self._sorted):
             return None
         left = np.searchsorted(self._sorted, grams, "left")
@@ -80,12 +101,7 @@ class OverlapIndex:
         owners = [self._owner[a:b] for a, b in zip(left, right, strict=True) if b > a]
         if not owners:
             return None
-        shared = np.bincount(np.concatenate(owners), minlength=len(self.ids))
-        if skip is not None:
-            shared[skip] = 0
-        other = int(shared.argmax())
-        share = float(shared[other] / len(grams))
-        return Overlap(passage.id, self.ids[other], share) if share > SHARE else None
+        return np.bincount(np.concatenate(owners), minlength=len(self.ids))
 
     def all(self, passages: Sequence[Passage], within: bool = False) -> dict[str, Overlap]:
         """The overlapping passages by id; `within` looks for twins inside the reference itself."""

@@ -54,6 +54,8 @@ def start_with_neighbours(encoder: Encoder) -> None:
     amplitude = (0.54 * sinusoids + (1 - sinusoids)) ** -0.5
     gain = (SHARPNESS * head_size**0.5 / (count * amplitude**2)) ** 0.5
     read_ED = torch.linalg.pinv(projection_DE)
+    # Each layer blurs what the one before passed on, so many of them must speak more softly.
+    repeats = max(1, encoder.config.num_layers * encoder.config.inner_layers - 1)
     for layer in encoder.layers:
         assert isinstance(layer.query, nn.Linear)
         assert isinstance(layer.key, nn.Linear)
@@ -63,12 +65,16 @@ def start_with_neighbours(encoder: Encoder) -> None:
         words_ED = read_ED[2 * count :]
         mixing_DE = torch.randn(encoder.config.hidden_size, len(words_ED)) * len(words_ED) ** -0.5
         layer.value.weight.copy_(mixing_DE @ words_ED)
-        nn.init.normal_(layer.output.weight, std=LOUDNESS * encoder.config.hidden_size**-0.5)
+        loudness = LOUDNESS / repeats * encoder.config.hidden_size**-0.5
+        nn.init.normal_(layer.output.weight, std=loudness)
         for head in range(encoder.config.num_heads):
             rows = slice(head * head_size, head * head_size + 2 * count)
             offset = OFFSETS[head % len(OFFSETS)]
             layer.query.weight[rows] = gain * read_ED[: 2 * count]
             layer.key.weight[rows] = gain * _turn(read_ED[: 2 * count], rate_F * offset)
+    for down in {layer.down for layer in encoder.layers}:  # all layers may have one in common
+        assert isinstance(down, nn.Linear)
+        down.weight /= repeats
 
 
 def _turn(sinusoid_FD: Tensor, angle_F: Tensor) -> Tensor:
