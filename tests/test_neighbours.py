@@ -51,7 +51,9 @@ def test_deep_encoders_speak_more_softly_in_each_layer(common):
         encoder = Encoder(config)
         initialise(encoder, config.init_range)
         start_with_neighbours(encoder)
-        return [float(part.weight.std()) for x in encoder.layers for part in (x.output, x.down)]
+        return [
+            float(part.weight.detach().std()) for x in encoder.layers for part in (x.output, x.down)
+        ]
 
     shallow, deep = spread(2), spread(3)
     for index in (0, 1):
