@@ -261,11 +261,15 @@ def load_pretraining(
 
 def _deepened(config: EncoderConfig, shape: dict[str, Any]) -> EncoderConfig:
     layers = shape.pop("num_layers", config.num_layers)
+    sharing = shape.pop("sharing", None)
+    if sharing is not None:
+        shape |= sharing_shape(sharing, config.num_layers, shape.get("num_groups"))
+    flags = {"num_groups": "--groups", "common": "--sharing"}
     for name, value in shape.items():
         if value != getattr(config, name):
-            flag = name.replace("_", "-")
+            flag = flags.get(name, "--" + name.replace("_", "-"))
             raise UsageError(
-                f"--{flag} {value}: the checkpoint has {getattr(config, name)}; only --num-layers "
+                f"{flag} {value}: the checkpoint has {getattr(config, name)}; only --num-layers "
                 "may differ, or start from nothing with --scratch SIZE"
             )
     if layers == config.num_layers:

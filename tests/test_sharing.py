@@ -143,6 +143,9 @@ def test_a_deeper_run_starts_from_a_shallower_one(sample, tmp_path):
     )
     with pytest.raises(UsageError, match="--hidden-size 64: the checkpoint has 32"):
         load_pretraining(tmp_path, shape={"hidden_size": 64})
+    load_pretraining(tmp_path, shape={"sharing": "all"})
+    with pytest.raises(UsageError, match="--sharing ffn: the checkpoint has nothing"):
+        load_pretraining(tmp_path, shape={"sharing": "ffn", "num_groups": 1})
     unshared = load_pretraining(
         sample / "vocabulary", scratch="tiny", shape=shape | {"sharing": "none"}
     )

@@ -1,4 +1,4 @@
-"""Hugging Face's ALBERT on the same passages: as users write it, and at its best."""
+"""Hugging Face's ALBERT or BERT on the same passages: as users write it, and at its best."""
 
 # B sequences, L tokens of the longest, V vocabulary, D hidden
 
@@ -9,8 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AlbertConfig as TheirConfig
-from transformers import AlbertForMaskedLM
+from transformers import AutoConfig, AutoModelForMaskedLM
 
 from albert_rc.bench.jobs import Job
 from albert_rc.config import size_config
@@ -38,7 +37,10 @@ class Transformers:
         torch.manual_seed(job.seed)
         config = size_config(job.size, vocab_size=store.meta["vocab_size"])
         with torch.device(device):
-            self.model = AlbertForMaskedLM(TheirConfig(**hub_config(config, "cloze")))
+            self.model = AutoModelForMaskedLM.from_config(
+                AutoConfig.for_model(**hub_config(config, "cloze"))
+            )
+        self.head = self.model.predictions if config.family == "albert" else self.model.cls
         self.config, self.store, self.device = config, store, device
         self.training, self.best = job.work == "train", job.who == "transformers-best"
         self.model.train(self.training)
@@ -100,6 +102,6 @@ class Transformers:
         if not self.best:
             everywhere_BLV: Tensor = self.model(token_BL, attention_mask=mask_BL).logits
             return everywhere_BLV[at_blank_BL]
-        hidden_BLD = self.model.albert(token_BL, attention_mask=mask_BL).last_hidden_state
-        logits_QV: Tensor = self.model.predictions(hidden_BLD[at_blank_BL])
+        hidden_BLD = self.model.base_model(token_BL, attention_mask=mask_BL).last_hidden_state
+        logits_QV: Tensor = self.head(hidden_BLD[at_blank_BL])
         return logits_QV

@@ -13,7 +13,8 @@ from albert_rc.cli.console import example, say
 def bench(
     work: Annotated[str, typer.Argument(help="train or predict.")] = "train",
     size: Annotated[
-        str, typer.Option(help="tiny, base, large, xlarge or xxlarge, with random weights.")
+        str,
+        typer.Option(help="tiny, base, large, xlarge, xxlarge, bert-base, ...; random weights."),
     ] = "base",
     precision: Annotated[
         str | None, typer.Option(help="Ours: fp32, bf16, fp16 or int8; as for `train`.")

@@ -121,8 +121,8 @@ class Trainer(Generic[Kind]):
                         stopped_early = self._evaluate()
                         tally = Tally()
                     stopping = self.processes.any(stop.asked)
-                    late = seconds is not None and time.perf_counter() - started >= seconds
-                    paused = self.processes.any(late) and not stopped_early
+                    if seconds is not None and not stopped_early:
+                        paused = self.processes.any(time.perf_counter() - started >= seconds)
                     if saving or stopping or stopped_early or paused:
                         self._save_state()
                     if stopping:
