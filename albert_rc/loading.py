@@ -29,6 +29,7 @@ from albert_rc.model.products import DTYPES
 from albert_rc.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
 
 TASKS = ("cloze", "choice")
+SHIPPED = Path(__file__).parent / "pretrained"
 
 
 @dataclass
@@ -54,17 +55,29 @@ class LoadReport:
         return said
 
 
+def shipped_models() -> dict[str, Path]:
+    """The models that come with the package, by name."""
+    folders = sorted(SHIPPED.iterdir()) if SHIPPED.is_dir() else []
+    return {folder.name: folder for folder in folders if (folder / "config.json").is_file()}
+
+
 def resolve_source(source: str | Path) -> Path:
-    """The folder behind `--model`: itself, or a download of the hub's.
+    """The folder behind `--model`: itself, a model of the package, or a download of the hub's.
 
     Raises:
-        UsageError: neither a folder nor something the hub has.
+        UsageError: none of these.
     """
     path = Path(source)
     if path.is_dir():
         return path
+    shipped = shipped_models()
+    if str(source) in shipped:
+        return shipped[str(source)]
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)):
-        raise UsageError(f"--model {source}: no such folder (nor a hub id, which has one slash)")
+        others = f", nor {' or '.join(shipped)}" if shipped else ""
+        raise UsageError(
+            f"--model {source}: no such folder (nor a hub id, which has one slash{others})"
+        )
     from huggingface_hub import snapshot_download
 
     patterns = ["config.json", "*.safetensors", *VOCABULARY_FILES]
