@@ -3,10 +3,11 @@
     python experiments/ship.py prepare SOURCES WORK        # vocabulary, corpora, stores (once)
     python experiments/ship.py prove SOURCES WORK          # nothing of dev or test is in there
     python experiments/ship.py slice WORK --minutes 9      # again and again, until it says "done"
+    python experiments/ship.py pack SOURCES WORK OUT.tar.xz    # what another machine needs
     python experiments/ship.py publish WORK                # bf16 weights into the package
 
-SOURCES holds novels/, onestop/, ele/ and dream/dream-train.json as named in `TEXT`. Everything a
-slice needs is in WORK/inputs, everything it changes in WORK/runs.
+SOURCES holds what `TEXT` and `APART` name. Everything a slice needs is in WORK/inputs, everything
+it changes in WORK/runs. On another machine unpack OUT.tar.xz, and `prepare` its sources/ and work/.
 
 The phases: words hidden in short sequences, where a step is cheap; then in long ones, which the
 places behind the first 128 need; then the exam papers, with the blanks' own question.
@@ -18,6 +19,7 @@ import argparse
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,6 +180,17 @@ def _is_utf8(path: Path) -> bool:
     return True
 
 
+def pack(sources: Path, work: Path, out: Path) -> None:
+    """Sources, vocabulary and the state of all runs in one file: text packs better than corpora."""
+    with atomic_path(out) as temporary, tarfile.open(temporary, "w:xz") as archive:
+        for place in dict.fromkeys((*TEXT, *APART)):
+            archive.add(sources / place, f"sources/{place}")
+        for place in ("inputs/vocabulary", "runs", "scale.json"):
+            if (work / place).exists():
+                archive.add(work / place, f"work/{place}")
+    print(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
+
+
 def slice_(work: Path, minutes: float, scale: float) -> bool:
     """Go on with the first phase that is not done; whether all are."""
     ends = time.monotonic() + 60 * minutes
@@ -232,7 +245,7 @@ def publish(work: Path) -> None:
 def main() -> None:
     """Do a stage."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stage", choices=("prepare", "prove", "slice", "publish"))
+    parser.add_argument("stage", choices=("prepare", "prove", "pack", "slice", "publish"))
     parser.add_argument("places", type=Path, nargs="+")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--scale", type=float, default=1.0)
@@ -240,6 +253,8 @@ def main() -> None:
     if arguments.stage in ("prepare", "prove"):
         sources, work = arguments.places
         {"prepare": prepare, "prove": prove}[arguments.stage](sources, work)
+    elif arguments.stage == "pack":
+        pack(*arguments.places)
     elif arguments.stage == "slice":
         (work,) = arguments.places
         settings = work / "scale.json"
