@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -51,7 +51,7 @@ class Made:
         return self.embeddings + self.layers + self.pooler
 
 
-def made_of(name: str, config: EncoderConfig) -> Made:
+def made_of(name: str, config: EncoderConfig, published: int | None = None) -> Made:
     """Parameters and cost of an encoder, from its shape alone."""
     layers = layer_parameters(config)
     length = min(512, config.max_length)
@@ -61,7 +61,7 @@ def made_of(name: str, config: EncoderConfig) -> Made:
         layers=layers,
         pooler=config.hidden_size * (config.hidden_size + 1),
         flops_per_token=forward_flops(config, [length]) / length,
-        published=PUBLISHED.get(name.removeprefix("albert-")),
+        published=published,
     )
 
 
@@ -72,7 +72,7 @@ def parameter_table(sources: Sequence[str] = ()) -> list[Made]:
         UsageError: no such checkpoint.
         CheckpointError: it has no usable config.json.
     """
-    rows = [made_of(_full_name(size), size_config(size)) for size in PUBLISHED]
+    rows = [made_of(_full_name(size), size_config(size), n) for size, n in PUBLISHED.items()]
     return rows + [made_of(str(s), read_config(resolve_source(s))[0]) for s in sources]
 
 
@@ -108,15 +108,13 @@ def layer_distances(
         DataError: no text.
     """
     longest = encoder.config.max_length
-    totals: list[list[float]] = []
-    calls: list[int] = []
+    # Layers may be one module, called several times: only their order tells them apart.
+    order = cycle(range(encoder.config.num_layers))
+    totals = [[0.0, 0.0] for _ in range(encoder.config.num_layers)]
 
     def note(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         before_TD, after_TD = inputs[0].float(), output.float()
-        index = calls[-1]
-        calls[-1] += 1
-        if index == len(totals):
-            totals.append([0.0, 0.0])
+        index = next(order)
         cosine_T = nn.functional.cosine_similarity(before_TD, after_TD, dim=-1)
         totals[index][0] += float((after_TD - before_TD).norm(dim=-1).sum())
         totals[index][1] += float(cosine_T.clamp(-1, 1).acos().rad2deg().sum())
@@ -132,7 +130,6 @@ def layer_distances(
                 if not ids:
                     continue
                 token_T = torch.tensor([tokenizer.cls_id, *ids, tokenizer.sep_id])
-                calls.append(0)
                 encoder(token_T, torch.arange(len(token_T)), (len(token_T),))
                 seen += len(token_T)
                 if seen >= max_tokens:
@@ -153,8 +150,3 @@ def distances_of(source: str | Path, texts: Sequence[str]) -> list[LayerDistance
     """`layer_distances` of a checkpoint."""
     loaded = load_model(source, "cloze")
     return layer_distances(loaded.model.encoder, loaded.tokenizer, texts)
-
-
-def to_rows(distances: Sequence[LayerDistance]) -> list[dict[str, Any]]:
-    """For JSON."""
-    return [vars(distance) for distance in distances]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,11 +22,13 @@ from albert_rc.config import EncoderConfig, sharing_shape, size_config
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.families import FAMILIES, Family, encoder_config, hub_config, hub_key
 from albert_rc.files import atomic_path, parse_json, write_bytes, write_json
-from albert_rc.model.heads import OPTION_SCORES, ReadingModel
+from albert_rc.model.heads import OPTION_SCORES, HeadedModel, ReadingModel
 from albert_rc.model.neighbours import start_with_neighbours
 from albert_rc.model.pretraining import PretrainingModel
 from albert_rc.model.products import DTYPES
 from albert_rc.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
+
+Model = TypeVar("Model", bound=HeadedModel)
 
 TASKS = ("cloze", "choice")
 SHIPPED = Path(__file__).parent / "pretrained"
@@ -184,9 +186,16 @@ def _todays_names(keys: Iterable[str], family: Family) -> dict[str, str]:
     return renamed
 
 
-def load_weights(
-    model: ReadingModel | PretrainingModel, folder: Path, precision: str = "fp32"
-) -> LoadReport:
+def _tied_names(model: HeadedModel) -> set[str]:
+    """Other names of parameters: layers may have parts in common.
+
+    Hugging Face's classes want those once per layer; here they are one parameter.
+    """
+    alone = {name for name, _ in model.named_parameters()}
+    return {name for name, _ in model.named_parameters(remove_duplicate=False)} - alone
+
+
+def load_weights(model: HeadedModel, folder: Path, precision: str = "fp32") -> LoadReport:
     """Fill a model from a folder's weights.
 
     Args:
@@ -202,9 +211,7 @@ def load_weights(
     missing: list[str] = []
     wrong: list[str] = []
     unused = dict(weights.keys)
-    # Hugging Face's classes want the common parts once per layer; here they are one parameter.
-    alone = {name for name, _ in model.named_parameters()}
-    tied = {name for name, _ in model.named_parameters(remove_duplicate=False)} - alone
+    tied = _tied_names(model)
     for name, target in list(model.named_parameters(remove_duplicate=False)):
         key = hub_key(name, model.config)
         there = unused.pop(key, None)
@@ -234,81 +241,11 @@ def load_weights(
     return report
 
 
-def load_pretraining(
-    source: str | Path,
-    *,
-    scratch: str | None = None,
-    shape: Mapping[str, Any] | None = None,
-    with_pairs: bool = True,
-    seed: int = 0,
-) -> LoadedPretraining:
-    """A model to pretrain, with its vocabulary, on the CPU.
-
-    Args:
-        source: a folder or a hub id.
-        scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
-        shape: settings that differ from that size's; with a checkpoint, `num_layers` alone: its
-            layers, or those of its groups, are stacked as often as it takes.
-        with_pairs: also tell the order of segments.
-        seed: of the random weights.
-
-    Raises:
-        UsageError: no such source or size, or a shape that the checkpoint does not have.
-        CheckpointError: unusable weights or vocabulary.
-    """
-    folder = resolve_source(source)
-    tokenizer = load_tokenizer(folder)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        if scratch is not None:
-            config = _scratch_config(scratch, tokenizer, shape)
-            model = PretrainingModel(config, with_pairs)
-            start_with_neighbours(model.encoder)
-            return LoadedPretraining(model, tokenizer, LoadReport(str(source), scratch=True))
-        config, _ = _checked_config(folder, tokenizer)
-        config = _deepened(config, dict(shape or {}))
-        model = PretrainingModel(config, with_pairs, empty=True)
-        report = load_weights(model, folder)
-    return LoadedPretraining(model, tokenizer, report)
-
-
-def _deepened(config: EncoderConfig, shape: dict[str, Any]) -> EncoderConfig:
-    layers = shape.pop("num_layers", config.num_layers)
-    sharing = shape.pop("sharing", None)
-    if sharing is not None:
-        shape |= sharing_shape(sharing, config.num_layers, shape.get("num_groups"))
-    flags = {"num_groups": "--groups", "common": "--sharing"}
-    for name, value in shape.items():
-        if value != getattr(config, name):
-            flag = flags.get(name, "--" + name.replace("_", "-"))
-            raise UsageError(
-                f"{flag} {value}: the checkpoint has {getattr(config, name)}; only --num-layers "
-                "may differ, or start from nothing with --scratch SIZE"
-            )
-    if layers == config.num_layers:
-        return config
-    if config.num_groups == 1:
-        return replace(config, num_layers=layers)
-    raise UsageError(
-        f"--num-layers {layers}: the checkpoint's {config.num_groups} groups of layers do not "
-        "share their weights; only a checkpoint whose layers are all shared can be deepened"
-    )
-
-
 @dataclass
-class LoadedPretraining:
-    """A model to pretrain, its vocabulary, and what there is to say about them."""
-
-    model: PretrainingModel
-    tokenizer: Tokenizer
-    report: LoadReport
-
-
-@dataclass
-class Loaded:
+class Loaded(Generic[Model]):
     """A model, its vocabulary, and what there is to say about them."""
 
-    model: ReadingModel
+    model: Model
     tokenizer: Tokenizer
     report: LoadReport
 
@@ -322,7 +259,7 @@ def load_model(
     option_score: str | None = None,
     precision: str = "fp32",
     seed: int = 0,
-) -> Loaded:
+) -> Loaded[ReadingModel]:
     """Load a model with its vocabulary, on the CPU.
 
     Args:
@@ -342,25 +279,95 @@ def load_model(
         raise UsageError(f"task {task}: choose from {', '.join(TASKS)}")
     if option_score is not None and option_score not in OPTION_SCORES:
         raise UsageError(f"--option-score {option_score}: choose from {', '.join(OPTION_SCORES)}")
+
+    def make(config: EncoderConfig, raw: Mapping[str, Any] | None) -> ReadingModel:
+        score = option_score
+        if score is None:
+            ours = (raw or {}).get("albert_rc", {})
+            score = ours.get("option_score", "mean") if task == "cloze" else "mean"
+        if score not in OPTION_SCORES:
+            raise CheckpointError(f"{source}/config.json: option_score {score!r} is unknown")
+        return ReadingModel(config, task, score, empty=raw is not None)
+
+    return _load(source, make, scratch=scratch, shape=scratch_shape, precision=precision, seed=seed)
+
+
+def load_pretraining(
+    source: str | Path,
+    *,
+    scratch: str | None = None,
+    shape: Mapping[str, Any] | None = None,
+    with_pairs: bool = True,
+    seed: int = 0,
+) -> Loaded[PretrainingModel]:
+    """A model to pretrain, with its vocabulary, on the CPU.
+
+    Args:
+        source: a folder or a hub id.
+        scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
+        shape: settings that differ from that size's. With a checkpoint only `num_layers` may, and
+            only if all its layers share their weights, which are then gone through more often.
+        with_pairs: also tell the order of segments.
+        seed: of the random weights.
+
+    Raises:
+        UsageError: no such source or size, or a shape that the checkpoint does not have.
+        CheckpointError: unusable weights or vocabulary.
+    """
+
+    def make(config: EncoderConfig, raw: Mapping[str, Any] | None) -> PretrainingModel:
+        if raw is not None:
+            config = _deepened(config, dict(shape or {}))
+        return PretrainingModel(config, with_pairs, empty=raw is not None)
+
+    return _load(source, make, scratch=scratch, shape=shape, seed=seed)
+
+
+def _load(
+    source: str | Path,
+    make: Callable[[EncoderConfig, Mapping[str, Any] | None], Model],
+    *,
+    scratch: str | None,
+    shape: Mapping[str, Any] | None,
+    precision: str = "fp32",
+    seed: int,
+) -> Loaded[Model]:
+    """What loading has in common; `make` takes the shape, and config.json unless from scratch."""
     folder = resolve_source(source)
     tokenizer = load_tokenizer(folder)
     # A generator of our own would not reach nn.init; the global one is put back afterwards.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if scratch is not None:
-            config = _scratch_config(scratch, tokenizer, scratch_shape)
-            model = ReadingModel(config, task, option_score or "mean")
+            model = make(_scratch_config(scratch, tokenizer, shape), None)
             start_with_neighbours(model.encoder)
             return Loaded(model, tokenizer, LoadReport(str(source), scratch=True))
         config, raw = _checked_config(folder, tokenizer)
-        ours = raw.get("albert_rc", {})
-        if option_score is None:
-            option_score = ours.get("option_score", "mean") if task == "cloze" else "mean"
-        if option_score not in OPTION_SCORES:
-            raise CheckpointError(f"{folder}/config.json: option_score {option_score!r} is unknown")
-        model = ReadingModel(config, task, option_score, empty=True)
-        report = load_weights(model, folder, precision)
-    return Loaded(model, tokenizer, report)
+        model = make(config, raw)
+        return Loaded(model, tokenizer, load_weights(model, folder, precision))
+
+
+def _deepened(config: EncoderConfig, shape: dict[str, Any]) -> EncoderConfig:
+    layers = shape.pop("num_layers", config.num_layers)
+    sharing = shape.pop("sharing", None)
+    if sharing is not None:
+        shape |= sharing_shape(sharing, config.num_layers, shape.get("num_groups"))
+    flags = {"num_groups": "--num-groups", "common": "--sharing"}
+    for name, value in shape.items():
+        if value != getattr(config, name):
+            flag = flags.get(name, "--" + name.replace("_", "-"))
+            raise UsageError(
+                f"{flag} {value}: the checkpoint has {getattr(config, name)}; only --num-layers "
+                "may differ, or start from nothing with --scratch SIZE"
+            )
+    if layers == config.num_layers:
+        return config
+    if config.num_groups == 1:
+        return replace(config, num_layers=layers)
+    raise UsageError(
+        f"--num-layers {layers}: the checkpoint's {config.num_groups} groups of layers do not "
+        "share their weights; only a checkpoint whose layers are all shared can be deepened"
+    )
 
 
 def _scratch_config(
@@ -386,20 +393,18 @@ def _checked_config(folder: Path, tokenizer: Tokenizer) -> tuple[EncoderConfig, 
     return config, raw
 
 
-def hub_weights(
-    model: ReadingModel | PretrainingModel, precision: str = "fp32"
-) -> dict[str, Tensor]:
+def hub_weights(model: HeadedModel, precision: str = "fp32") -> dict[str, Tensor]:
     """The model's weights on the CPU under Hugging Face's names."""
-    alone = {name for name, _ in model.named_parameters()}
+    tied = _tied_names(model)
     weights = {}
     for name, value in model.named_parameters(remove_duplicate=False):
         tensor = value.detach().cpu().to(DTYPES[precision]).contiguous()
-        weights[hub_key(name, model.config)] = tensor if name in alone else tensor.clone()
+        weights[hub_key(name, model.config)] = tensor.clone() if name in tied else tensor
     return weights
 
 
 def save_model(
-    model: ReadingModel | PretrainingModel,
+    model: HeadedModel,
     tokenizer: Tokenizer,
     folder: Path,
     precision: str = "fp32",

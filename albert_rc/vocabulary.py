@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -49,7 +48,7 @@ def make_vocabulary(
         raise UsageError(f"--size {size}: too few pieces; 8000 suit a hundred megabytes of text")
     cleaned = (clean_text(text, lower, keep_accents) for text in texts)
     with tempfile.TemporaryDirectory() as name:
-        prefix = os.path.join(name, "spiece")  # noqa: PTH118 - the library wants a string
+        prefix = f"{name}/spiece"
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=(text for text in cleaned if text),

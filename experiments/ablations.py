@@ -88,12 +88,11 @@ VARIANTS = [
 
 
 class Part:
-    """The first sequences of a corpus."""
+    """A share of a corpus, spread evenly over it so that all kinds of text are in it."""
 
     def __init__(self, corpus: Corpus, share: float) -> None:
         self._corpus = corpus
         count = int(share * len(corpus))
-        # Every so-many-th, so that all kinds of text are in it.
         self.items = torch.linspace(0, len(corpus) - 1, count).long()
         self.lengths = corpus.lengths[self.items]
         self.hash = f"{corpus.hash} x {share}"

@@ -28,7 +28,7 @@ import torch
 
 from albert_rc.data.corpus import Corpus
 from albert_rc.data.overlap import OverlapIndex
-from albert_rc.data.readers import find_splits, read_split
+from albert_rc.data.readers import read_collection, read_split
 from albert_rc.errors import DataError
 from albert_rc.files import atomic_path, parse_json, write_json
 from albert_rc.loading import load_model, save_model
@@ -112,8 +112,8 @@ def prepare(sources: Path, work: Path) -> None:
 
 
 def _kept_apart(sources: Path) -> OverlapIndex:
-    splits = [path for place in APART for path in find_splits(sources / place).values()]
-    return OverlapIndex([passage for path in splits for passage in read_split(path).passages])
+    papers = [split for place in APART for split in read_collection(sources / place)]
+    return OverlapIndex([passage for split in papers for passage in split.passages])
 
 
 def _papers_apart(sources: Path, folder: Path) -> Path:
@@ -191,44 +191,30 @@ def pack(sources: Path, work: Path, out: Path) -> None:
     print(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
 
 
-def slice_(work: Path, minutes: float, scale: float) -> bool:
-    """Go on with the first phase that is not done; whether all are."""
+def slice_(work: Path, minutes: float, scale: float) -> None:
+    """Go on with the first phase that is not done, and with the next, while there is time."""
     ends = time.monotonic() + 60 * minutes
-    before: Path | None = None
+    start = work / "inputs" / "vocabulary"
     for phase in phases(scale):
         run, mark = work / "runs" / phase.name, work / "runs" / f"{phase.name}.done"
         if not mark.is_file():
             left = (ends - time.monotonic()) / 60
-            if left < 0.3:
-                return False
-            if phase.command == "train":
-                _tune(work, phase, run, before)
-            elif not _pretrain(work, phase, run, before, left):
-                return False
+            if left < 0.3 or "paused" in _go_on(
+                work / "inputs" / phase.data, phase, start, run, left
+            ):
+                return
             with atomic_path(mark) as temporary:
                 temporary.write_text("done\n")
-        before = run
+        start = run
     print("done")
-    return True
 
 
-def _pretrain(work: Path, phase: Phase, run: Path, before: Path | None, minutes: float) -> bool:
+def _go_on(data: Path, phase: Phase, start: Path, run: Path, minutes: float) -> str:
     resume = ["--resume"] if (run / "resume.pt").is_file() else []
     options = [part for option in phase.options.items() for part in option]
-    said = command(
-        phase.command, "--data", work / "inputs" / phase.data, "--model",
-        before or work / "inputs" / "vocabulary", "--out", run, *options, "--minutes", minutes,
-        *resume,
-    )  # fmt: skip
-    return "paused" not in said
-
-
-def _tune(work: Path, phase: Phase, run: Path, before: Path | None) -> None:
-    resume = ["--resume"] if (run / "resume.pt").is_file() else []
-    options = [part for option in phase.options.items() for part in option]
-    command(
-        phase.command, "--data", work / "inputs" / phase.data, "--model", before, "--out", run,
-        *options, *resume,
+    return command(
+        phase.command, "--data", data, "--model", start, "--out", run, *options,
+        "--minutes", minutes, *resume,
     )  # fmt: skip
 
 

@@ -62,6 +62,20 @@ def run_cli(*arguments: object, cwd: Path | None = None, env: dict[str, str] | N
     )
 
 
+def run_until_power_cut(run, step):
+    """Run a trainer until it has done so many steps; nothing is saved then that was not before."""
+    take_step = run._step
+
+    def interrupted(items, epoch):
+        if run.progress.step == step:
+            raise RuntimeError("power cut")
+        return take_step(items, epoch)
+
+    run._step = interrupted
+    with pytest.raises(RuntimeError, match="power cut"):
+        run.run()
+
+
 @pytest.fixture
 def trainer(sample, tokenizer, stores):
     """Makes trainers of encoders too small to take time."""

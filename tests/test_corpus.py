@@ -5,7 +5,7 @@ import json
 import pytest
 
 from albert_rc.data.corpus import Corpus
-from albert_rc.data.cutting import LEAST, Cut, ShardMaker, plan_shards
+from albert_rc.data.cutting import LEAST, Cut, ShardMaker, cut_document, plan_shards
 from albert_rc.data.documents import find_sources, read_paragraphs, sentences
 from albert_rc.errors import DataError, UsageError
 
@@ -109,6 +109,12 @@ def test_sequences_hold_all_text_in_order(text, make, tmp_path, tokenizer, short
     assert (full > 0.8) == (short == 0.0)
 
 
+def test_what_is_too_short_for_a_sequence_is_not_lost_unseen():
+    sentences = [("a", [1] * 10), ("b", [2] * 60), ("c", [3] * 5)]
+    parts = list(cut_document(sentences, Cut(max_length=64, short=0.0), seed=0))
+    assert [part.ids for part in parts] == [[1] * 10, [2] * 60, [3] * 5]
+
+
 def torch_list(corpus, item):
     first, second = corpus.pair(item)
     assert len(first)
@@ -140,6 +146,7 @@ def test_what_is_there_is_kept_and_what_changed_is_made_anew(text, make, tmp_pat
     assert not any(part.kept for part in make(sources, dev=0.3))
     assert all(part.kept for part in make(sources, dev=0.3))
     assert not any(part.kept for part in make(sources, dev=0.3, max_length=64))
+    assert all(part.kept for part in make(sources, dev=0.3, max_length=64))
     torn = next(iter((tmp_path / "corpus" / "train").iterdir()))
     torn.write_bytes(torn.read_bytes()[:100])
     assert sum(not part.kept for part in make(sources, dev=0.3, max_length=64)) == 1

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import run_until_power_cut
 from safetensors.torch import load_file
 
 from albert_rc.config import TrainConfig, size_config
@@ -65,20 +66,6 @@ def trainer(folder, data, group, **settings):
     return Trainer(objective, config, folder, group)
 
 
-def stopped_halfway(run):
-    """Run as far as the state that is saved at `HALF` steps."""
-    step = run._step
-
-    def interrupted(items, epoch):
-        if run.progress.step == HALF:
-            raise RuntimeError("power cut")
-        return step(items, epoch)
-
-    run._step = interrupted
-    with pytest.raises(RuntimeError, match="power cut"):
-        run.run()
-
-
 def starved(run):
     """The second process runs out of memory in one step, in the middle of the backward passes."""
     gradients = run._gradients
@@ -115,9 +102,9 @@ def work(folder):
         run.run()
         held["micro_batches"] = run.micro_batches
         make("dropout", shape=DROPOUT, mask_rate=0.2).run()
-        stopped_halfway(make("dropout_broken", shape=DROPOUT, mask_rate=0.2))
+        run_until_power_cut(make("dropout_broken", shape=DROPOUT, mask_rate=0.2), HALF)
         make("dropout_broken", shape=DROPOUT, mask_rate=0.2).run(resume=True)
-        stopped_halfway(make("half"))
+        run_until_power_cut(make("half"), HALF)
         make("begun_by_one").run(resume=True)
         (folder / f"held{group.rank}.json").write_text(json.dumps(held))
 
@@ -144,7 +131,7 @@ def folder(tmp_path_factory, stores, alone):
     stores["cloze", "train"].save(folder / "cloze.pt")
     stores["cloze", "dev"].save(folder / "dev.pt")
     stores["race", "train"].save(folder / "race.pt")
-    stopped_halfway(trainer(folder / "two" / "begun_by_one", folder, alone))
+    run_until_power_cut(trainer(folder / "two" / "begun_by_one", folder, alone), HALF)
     torchrun(__file__, folder)
     for name, settings in CASES.items():
         trainer(folder / "one" / name, folder, alone, **settings).run()

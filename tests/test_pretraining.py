@@ -13,7 +13,7 @@ from albert_rc.data.objectives import PretrainCollator
 from albert_rc.devices import Processes
 from albert_rc.errors import UsageError
 from albert_rc.loading import load_model, load_pretraining, save_model
-from albert_rc.model import pretraining as model_module
+from albert_rc.model import heads
 from albert_rc.tokenizer import load_tokenizer
 from albert_rc.train.loop import Trainer
 from albert_rc.train.pretraining import Pretraining
@@ -96,7 +96,7 @@ def test_logits_in_pieces_change_nothing(pretrainer, tmp_path, monkeypatch):
     batch = run.objective.batch([0, 1, 2], 0)
     found = []
     for rows in (10_000, 7):
-        monkeypatch.setattr(model_module, "ROWS", rows)
+        monkeypatch.setattr(heads, "ROWS", rows)
         run.model.zero_grad()
         output = run.model(batch)
         output.masked_loss_sum.backward()

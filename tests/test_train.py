@@ -9,6 +9,7 @@ import time
 
 import pytest
 import torch
+from conftest import run_until_power_cut
 from safetensors.torch import load_file
 
 from albert_rc.config import TrainConfig
@@ -69,16 +70,7 @@ def test_a_resumed_run_ends_bit_for_bit_as_an_unbroken_one(trainer, tmp_path, st
     one = trainer(whole, **settings)
     one.run()
     two = trainer(broken, **settings)
-    steps = two._step
-
-    def interrupted(items, epoch):
-        if two.progress.step == stop_at:
-            raise RuntimeError("power cut")
-        return steps(items, epoch)
-
-    two._step = interrupted
-    with pytest.raises(RuntimeError, match="power cut"):
-        two.run()
+    run_until_power_cut(two, stop_at)
     three = trainer(broken, **settings)
     three.run(resume=True)
     for a, b in zip(one.model.parameters(), three.model.parameters(), strict=True):

@@ -47,7 +47,8 @@ class Ours:
             compute = replace(compute, recompute=self.plan.recompute)
             self.optimizer = make_optimizer(self.model, 1e-5, 0.01, self.plan.states)
         else:
-            keep_freed_memory()
+            if job.keep_freed:
+                keep_freed_memory()
             self.model.requires_grad_(False)
             # As `predict` loads it.
             for layer in self.model.encoder.layers:

@@ -58,7 +58,7 @@ def layers(
     json: Annotated[bool, typer.Option("--json", help="The figures as JSON on stdout.")] = False,
 ) -> None:
     """How far each layer moves the tokens: L2 distance and angle of its input and output."""
-    from albert_rc.analysis import distances_of, to_rows
+    from albert_rc.analysis import distances_of
     from albert_rc.data.documents import find_sources, read_documents
     from albert_rc.files import write_json
     from albert_rc.plots import lines, save
@@ -66,9 +66,10 @@ def layers(
     sources, _ = find_sources([text])
     texts = [document for source in sources for document in read_documents(source)]
     found = {}
-    for name in model:
+    short = [Path(name).name for name in model]
+    for name, label in zip(model, short, strict=True):
         say(f"{name} ...")
-        found[Path(name).name] = distances_of(name, texts)
+        found[label if short.count(label) == 1 else name] = distances_of(name, texts)
     figure = lines(
         {
             label: {
@@ -81,7 +82,7 @@ def layers(
         "Each layer's input against its output",
     )
     paths = save(figure, out)
-    result = {name: to_rows(rows) for name, rows in found.items()}
+    result = {name: [vars(row) for row in rows] for name, rows in found.items()}
     write_json(out.with_suffix(".json"), result)
     if json:
         print_json(result)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from albert_rc.data.shards import Store
     from albert_rc.devices import Processes
     from albert_rc.loading import Loaded
+    from albert_rc.model.heads import ReadingModel
 
 
 def predict(
@@ -89,7 +90,7 @@ def predict(
             )
 
 
-def _pass_gate(loaded: Loaded, dev: Path, tolerance: float, group: Processes) -> None:
+def _pass_gate(loaded: Loaded[ReadingModel], dev: Path, tolerance: float, group: Processes) -> None:
     """Go on in int8 only if it costs little on dev papers."""
     from albert_rc.data.shards import check_store, load_store
     from albert_rc.devices import choose_precision
@@ -130,7 +131,9 @@ def _read(data: Path, format_name: str | None) -> PaperSet:
     return papers
 
 
-def _ready(data: Path, source: Store | PaperSet, loaded: Loaded, max_length: int | None) -> Store:
+def _ready(
+    data: Path, source: Store | PaperSet, loaded: Loaded[ReadingModel], max_length: int | None
+) -> Store:
     """The store to answer: as it was made, or made now of raw papers."""
     from albert_rc.data.schema import PaperSet
     from albert_rc.data.shards import check_store, make_store

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from albert_rc.cli.console import DEFAULT_MODEL, example, say
+from albert_rc.cli.console import DEFAULT_MODEL, example, say, vocabulary_folder
 from albert_rc.errors import Interrupted
 
 
@@ -50,7 +50,7 @@ def preprocess(
     # What is wrong with the options is said before the papers are read.
     require_good([], on_error)
     places = find_splits(raw)
-    tokenizer = load_tokenizer(_vocabulary(model), num_threads=workers or 0)
+    tokenizer = load_tokenizer(vocabulary_folder(model), num_threads=workers or 0)
     with prepare_collection(
         places,
         tokenizer,
@@ -85,16 +85,6 @@ def preprocess(
         rejected = sum(split.num_rejected for split in papers)
         if rejected:
             typer.echo(f"{rejected} paper(s) skipped; {left_out} names them and what is wrong")
-
-
-def _vocabulary(model: str) -> Path:
-    folder = Path(model)
-    if folder.is_dir():
-        return folder
-    # The door brings torch along, which takes longer than a thousand papers.
-    from albert_rc.loading import resolve_source
-
-    return resolve_source(model)
 
 
 def _leave_cleanly() -> None:

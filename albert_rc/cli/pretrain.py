@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from albert_rc.cli import options
 from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
 
 
@@ -17,14 +18,8 @@ def pretrain(
     model: Annotated[
         str, typer.Option(help="Folder or hub id to go on from, or of the vocabulary.")
     ] = DEFAULT_MODEL,
-    scratch: Annotated[
-        str | None,
-        typer.Option(
-            help="Start from random weights of this size (tiny, base, large, xlarge, xxlarge), "
-            "with the vocabulary of --model."
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("models/pretrained"),
+    scratch: options.Scratch = None,
+    out: options.RunFolder = Path("models/pretrained"),
     recipe: Annotated[
         str,
         typer.Option(
@@ -36,7 +31,7 @@ def pretrain(
         str | None,
         typer.Option(help="With --scratch: what the layers share: all, attention, ffn or none."),
     ] = None,
-    groups: Annotated[
+    num_groups: Annotated[
         int | None, typer.Option(help="With --scratch: groups of layers; each shares by itself.")
     ] = None,
     num_layers: Annotated[
@@ -69,38 +64,20 @@ def pretrain(
         int | None, typer.Option(help="Times through the corpus, instead of --max-steps.")
     ] = None,
     warmup: Annotated[float | None, typer.Option(help="Share of the steps.")] = None,
-    weight_decay: Annotated[float, typer.Option(help="On matrices only.")] = 0.01,
-    clip: Annotated[float, typer.Option(help="Largest gradient norm; 0 for none.")] = 1.0,
-    accumulation: Annotated[
-        int | None,
-        typer.Option(help="Cut each batch into so many pieces; as memory asks for by default."),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(help="What a step may use, such as 8GiB; what is free by default."),
-    ] = None,
-    recompute: Annotated[
-        str | None, typer.Option(help="nothing, activations or layers; as for `train`.")
-    ] = None,
-    optimizer_states: Annotated[
-        str | None, typer.Option(help="fp32, 8bit or cpu; as for `train`.")
-    ] = None,
-    eval_steps: Annotated[
-        int | None, typer.Option(help="Evaluate every N steps; each epoch by default.")
-    ] = None,
-    save_steps: Annotated[
-        int | None, typer.Option(help="Save the state every N steps; each epoch by default.")
-    ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(help="Save and stop after so long; --resume goes on.")
-    ] = None,
+    weight_decay: options.WeightDecay = 0.01,
+    clip: options.Clip = 1.0,
+    accumulation: options.Accumulation = None,
+    memory: options.Memory = None,
+    recompute: options.Recompute = None,
+    optimizer_states: options.OptimizerStates = None,
+    eval_steps: options.EvalSteps = None,
+    save_steps: options.SaveSteps = None,
+    minutes: options.Minutes = None,
     seed: Annotated[int, typer.Option(help="Of weights, order and what is hidden.")] = 0,
-    precision: Annotated[
-        str | None, typer.Option(help="fp32, bf16 or fp16; bf16 where the hardware has it.")
-    ] = None,
-    parallel: Annotated[str, typer.Option(help="ddp or fsdp; as for `train`.")] = "ddp",
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on from the state in --out.")] = False,
+    precision: options.Precision = None,
+    parallel: options.Parallel = "ddp",
+    device: options.Device = None,
+    resume: options.Resume = False,
 ) -> None:
     """Pretrain on hidden n-grams and the order of segments; `train --model OUT` starts from it.
 
@@ -109,9 +86,9 @@ def pretrain(
     from dataclasses import asdict
 
     from albert_rc.config import MaskConfig, TrainConfig
-    from albert_rc.data.corpus import Corpus
+    from albert_rc.data.corpus import Corpus, check_corpus
     from albert_rc.devices import choose_precision, processes
-    from albert_rc.errors import DataError, UsageError
+    from albert_rc.errors import UsageError
     from albert_rc.files import write_json
     from albert_rc.loading import load_pretraining
     from albert_rc.train.loop import Trainer
@@ -124,15 +101,15 @@ def pretrain(
         "optimizer": optimizer,
         "learning_rate": learning_rate,
         "batch_size": batch_size,
-        "max_steps": None if epochs else max_steps,
+        "max_steps": None if epochs is not None else max_steps,
         "warmup": warmup,
     }
     chosen: dict[str, Any] = RECIPES[recipe] | {k: v for k, v in given.items() if v is not None}
-    if epochs:
+    if epochs is not None:
         chosen |= {"epochs": epochs, "max_steps": None}
     shape = {
         "num_layers": num_layers,
-        "num_groups": groups,
+        "num_groups": num_groups,
         "sharing": sharing,
         "hidden_size": hidden_size,
         "embedding_size": embedding_size,
@@ -162,17 +139,10 @@ def pretrain(
             with_pairs=pair != "none",
             seed=seed,
         )
+        longest = loaded.model.config.max_length
         for part in (corpus, dev):
-            if part is not None and part.meta["vocabulary"] != loaded.tokenizer.fingerprint:
-                raise DataError(
-                    f"{data}: made with another vocabulary than that of {model}; make it again "
-                    "with `albert-rc pretrain-data`"
-                )
-        if corpus.meta["max_length"] > loaded.model.config.max_length:
-            raise DataError(
-                f"{data}: sequences of {corpus.meta['max_length']} tokens, but the model takes "
-                f"{loaded.model.config.max_length}; make it again with --max-length"
-            )
+            if part is not None:
+                check_corpus(part, loaded.tokenizer, longest)
         settings, plan_lines = fit(
             settings,
             loaded.model.config,
@@ -183,14 +153,14 @@ def pretrain(
             masked_share=masking.rate,
         )
         if group.is_main:
-            count = sum(p.numel() for p in loaded.model.parameters())
-            said = (
-                f"{count:,} parameters, {settings.precision}, {group.device}, {group.world} ranks"
+            options.announce(
+                loaded,
+                settings,
+                group,
+                plan_lines,
+                corpus.count.line(),
+                dev.count.line() if dev else None,
             )
-            for line in (*loaded.report.lines(), f"{said}, {parallel}", *plan_lines):
-                say(line)
-            say(f"train: {corpus.count.line()}")
-            say(f"dev: {dev.count.line() if dev else 'none; the last weights are kept'}")
             if not resume:
                 used = {"model": model, "scratch": scratch, "data": str(data), "pair": pair}
                 shapes = {"masking": asdict(masking), "shape": asdict(loaded.model.config)}
@@ -204,10 +174,7 @@ def pretrain(
             result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)
         if group.is_main:
             best = "" if result.best_score is None else f", dev words {result.best_score:.2%}"
-            rest = "" if result.steps == result.total_steps else f" of {result.total_steps:,}"
-            typer.echo(f"{out}: {result.steps:,}{rest} steps in {result.seconds:.0f} s{best}")
-            if rest:
-                typer.echo("paused; the same command with --resume goes on from there")
+            options.conclude(out, result, best)
 
 
 pretrain.__doc__ = f"{pretrain.__doc__}\n\n" + example(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from albert_rc.cli import options
 from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
 
 if TYPE_CHECKING:
@@ -18,61 +19,35 @@ def train(
     model: Annotated[
         str, typer.Option(help="Folder or hub id to start from: ALBERT, BERT or RoBERTa.")
     ] = DEFAULT_MODEL,
-    scratch: Annotated[
-        str | None,
-        typer.Option(
-            help="Start from random weights of this size instead (tiny, base, large, xlarge, "
-            "xxlarge), with the vocabulary of --model."
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("models"),
+    scratch: options.Scratch = None,
+    out: options.RunFolder = Path("models"),
     epochs: Annotated[int, typer.Option(help="Times through the papers.")] = 4,
     batch_size: Annotated[
         int, typer.Option(help="Passages of an optimiser step, over all processes.")
     ] = 2,
-    accumulation: Annotated[
-        int | None,
-        typer.Option(help="Cut each batch into so many pieces; as memory asks for by default."),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(help="What a step may use, such as 8GiB; what is free by default."),
-    ] = None,
-    optimizer_states: Annotated[
-        str | None,
-        typer.Option(help="fp32, 8bit or cpu; as memory asks for by default."),
-    ] = None,
+    accumulation: options.Accumulation = None,
+    memory: options.Memory = None,
+    optimizer_states: options.OptimizerStates = None,
     learning_rate: Annotated[float, typer.Option(help="Its peak.")] = 1e-5,
     warmup: Annotated[float, typer.Option(help="Share of the steps that it rises.")] = 0.1,
-    weight_decay: Annotated[float, typer.Option(help="On matrices only.")] = 0.01,
-    clip: Annotated[float, typer.Option(help="Largest gradient norm; 0 for none.")] = 1.0,
+    weight_decay: options.WeightDecay = 0.01,
+    clip: options.Clip = 1.0,
     max_steps: Annotated[
         int | None, typer.Option(help="Optimiser steps instead of epochs.")
     ] = None,
-    eval_steps: Annotated[
-        int | None, typer.Option(help="Evaluate every N steps; each epoch by default.")
-    ] = None,
-    save_steps: Annotated[
-        int | None, typer.Option(help="Save the state every N steps; each epoch by default.")
-    ] = None,
+    eval_steps: options.EvalSteps = None,
+    save_steps: options.SaveSteps = None,
+    minutes: options.Minutes = None,
     patience: Annotated[
         int | None, typer.Option(help="Stop after N evaluations without a better one.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of weights, data order and dropout.")] = 0,
-    precision: Annotated[
-        str | None, typer.Option(help="fp32, bf16 or fp16; bf16 where the hardware has it.")
-    ] = None,
+    precision: options.Precision = None,
     attention: Annotated[str, typer.Option(help="Attention backend: dense.")] = "dense",
     max_length: Annotated[
         int | None, typer.Option(help="Refuse stores with longer windows than this.")
     ] = None,
-    recompute: Annotated[
-        str | None,
-        typer.Option(
-            help="Compute again in the backward pass instead of keeping it: nothing, activations "
-            "or layers; as memory asks for by default."
-        ),
-    ] = None,
+    recompute: options.Recompute = None,
     option_score: Annotated[
         str | None,
         typer.Option(help="Options of several pieces: mean, first or salience (learned weights)."),
@@ -81,15 +56,9 @@ def train(
         float, typer.Option(help="Also hide and ask for this share of the other words (cloze).")
     ] = 0.0,
     mask_weight: Annotated[float, typer.Option(help="Weight of their loss.")] = 1.0,
-    parallel: Annotated[
-        str,
-        typer.Option(
-            help="What each of several processes holds: ddp, the whole model; fsdp, a part of "
-            "its weights and moments (less memory, more messages)."
-        ),
-    ] = "ddp",
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on from the state in --out.")] = False,
+    parallel: options.Parallel = "ddp",
+    device: options.Device = None,
+    resume: options.Resume = False,
 ) -> None:
     """Fine-tune on DATA/train.pt; the weights that are best on DATA/dev.pt stay in OUT.
 
@@ -149,17 +118,14 @@ def train(
             masked_share=mask_rate if train_store.kind == "cloze" else 0.0,
         )
         if group.is_main:
-            count = sum(p.numel() for p in loaded.model.parameters())
-            for line in loaded.report.lines():
-                say(line)
-            say(
-                f"{count:,} parameters, {settings.precision}, {group.device}, {group.world} ranks, "
-                f"{parallel}"
+            options.announce(
+                loaded,
+                settings,
+                group,
+                plan_lines,
+                train_store.summary(),
+                dev_store.summary() if dev_store else None,
             )
-            for line in plan_lines:
-                say(line)
-            say(f"train: {train_store.summary()}")
-            say(f"dev: {dev_store.summary() if dev_store else 'none; the last weights are kept'}")
             if not resume:
                 given = {"model": model, "scratch": scratch, "data": str(data)}
                 used = {
@@ -171,14 +137,17 @@ def train(
         objective = Reading(loaded.model, loaded.tokenizer, train_store, dev_store, settings)
         trainer = Trainer(objective, settings, out, group)
         with TrainBar(group.is_main) as shown:
-            result = trainer.run(resume, on_step=shown.step, on_event=say)
+            result = trainer.run(
+                resume,
+                None if minutes is None else 60 * minutes,
+                on_step=shown.step,
+                on_event=say,
+            )
         if group.is_main:
-            best = "not measured (no dev answers)"
+            best = "not measured" if result.paused else "not measured (no dev answers)"
             if result.best_score is not None:
                 best = f"{result.best_score:.2%} at step {result.best_step}"
-            typer.echo(
-                f"{out}: {result.steps} steps in {result.seconds:.0f} s, dev accuracy {best}"
-            )
+            options.conclude(out, result, f", dev accuracy {best}")
 
 
 def _load_stores(data: Path) -> tuple[Store, Store | None]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from albert_rc.data.cutting import Count, shard_name
 from albert_rc.errors import DataError
 from albert_rc.files import load_tensors, sha256
+from albert_rc.tokenizer import Tokenizer
 
 
 class Corpus:
@@ -39,6 +40,7 @@ class Corpus:
                 f"{folder}: {len(names & wanted)} of {total} shards ({odd} is the first that is "
                 f"missing or of another corpus); {remake}"
             )
+        self.folder = folder
         loaded = [load_tensors(path) for path in paths]
         self.meta = loaded[0][1]
         for path, (_, meta) in zip(paths, loaded, strict=True):
@@ -75,3 +77,20 @@ class Corpus:
         """Whether two sequences are of one document."""
         shards = int(self.shard[one]), int(self.shard[other])
         return shards[0] == shards[1] and bool(self.documents[one] == self.documents[other])
+
+
+def check_corpus(corpus: Corpus, tokenizer: Tokenizer, max_length: int) -> None:
+    """Refuse a corpus of another vocabulary, or of longer sequences than the model takes.
+
+    Raises:
+        DataError: says how to remake it.
+    """
+    remake = f"make it again: albert-rc pretrain-data TEXT --model {tokenizer.folder}"
+    if corpus.meta["vocabulary"] != tokenizer.fingerprint:
+        raise DataError(f"{corpus.folder}: made with another vocabulary than the model's; {remake}")
+    longest = corpus.meta["max_length"]
+    if longest > max_length:
+        raise DataError(
+            f"{corpus.folder}: sequences of {longest} tokens, but the model takes {max_length}; "
+            f"{remake} --max-length {max_length}"
+        )

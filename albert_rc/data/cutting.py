@@ -15,15 +15,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from zlib import crc32
 
 from albert_rc import __version__
-from albert_rc.data.documents import Source, read_paragraphs, sentences
+from albert_rc.data.documents import Source, grouped, read_paragraphs, sentences
 from albert_rc.data.overlap import OverlapIndex
-from albert_rc.data.readers import find_splits, read_split
-from albert_rc.data.schema import Passage
+from albert_rc.data.readers import read_collection
 from albert_rc.errors import DataError, UsageError
 from albert_rc.files import (
     file_sha256,
@@ -130,11 +129,11 @@ class _Columns:
 Sentence = tuple[str, list[int]]
 
 
-def cut_document(batches: Iterable[list[Sentence]], cut: Cut, seed: int) -> Iterator[Sequence]:
-    """Consecutive sequences of whole sentences, from sentences that come in batches.
+def cut_document(sentences: Iterable[Sentence], cut: Cut, seed: int) -> Iterator[Sequence]:
+    """Consecutive sequences of whole sentences; those shorter than `LEAST` are rests.
 
     Args:
-        batches: texts and ids.
+        sentences: texts and ids.
         cut: how long they may be.
         seed: of the shorter lengths and of where pairs are parted.
     """
@@ -142,13 +141,14 @@ def cut_document(batches: Iterable[list[Sentence]], cut: Cut, seed: int) -> Iter
     most = cut.max_length - 3  # [CLS], [SEP] and [SEP]
     waiting: list[Sentence] = []
     held, room = 0, _room(draw, most, cut.short)
-    for text, ids in chain.from_iterable(batches):
+    for text, ids in sentences:
         for start in range(0, len(ids), most):  # a sentence that is too long is cut
             piece = ids[start : start + most]
             if held + len(piece) > room and held >= LEAST:
                 yield _sequence(waiting, draw)
                 waiting, held, room = [], 0, _room(draw, most, cut.short)
             if held + len(piece) > most:  # of a sentence or two, shorter than a sequence may be
+                yield _sequence(waiting, draw)
                 waiting, held = [], 0
             waiting.append((text if start == 0 else "", piece))
             held += len(piece)
@@ -172,7 +172,9 @@ class Sequence:
 
 def _sequence(parts: list[Sentence], draw: random.Random) -> Sequence:
     ids = list(chain.from_iterable(ids for _, ids in parts))
-    if len(parts) == 1:
+    if len(ids) < LEAST:
+        middle = len(ids)  # a rest, which nobody learns from
+    elif len(parts) == 1:
         middle = draw.randint(1, max(1, len(ids) - 1))
     else:
         middle = sum(len(ids) for _, ids in parts[: draw.randint(1, len(parts) - 1)])
@@ -214,8 +216,9 @@ class ShardMaker:
         self.out = out
         self.tokenizer = load_tokenizer(vocabulary, num_threads=1)
         self.cut = cut
-        self.papers = list(exclude)
-        passages = list(chain.from_iterable(_passages(place) for place in exclude))
+        papers = [split for place in exclude for split in read_collection(place)]
+        self._papers = sorted(split.source_hash for split in papers)
+        passages = [passage for split in papers for passage in split.passages]
         self.exclude = OverlapIndex(passages) if passages else None
 
     def __call__(self, shard: Shard) -> Made:
@@ -254,11 +257,11 @@ class ShardMaker:
         if not source.is_text and self.exclude is not None:
             # Papers are short: one that overlaps is left out as a whole, not only where it does.
             paragraphs = _apart(paragraphs, self.exclude, columns["train"].count)
-        for number, document in enumerate(_documents(paragraphs, self.tokenizer)):
+        for number, document in enumerate(_documents(paragraphs)):
             seed = mix(self.cut.seed, name, number)
             chosen = columns["dev" if random.Random(seed).random() < self.cut.dev else "train"]
             chosen.count.documents += 1
-            for sequence in cut_document(document, self.cut, seed + 1):
+            for sequence in cut_document(_sentences(document, self.tokenizer), self.cut, seed + 1):
                 if len(sequence.ids) < LEAST:
                     chosen.count.dropped += len(sequence.ids)
                 elif self.exclude is not None and self.exclude.touches(sequence.text):
@@ -280,19 +283,9 @@ class ShardMaker:
 
     def _fingerprint(self, shard: Shard) -> str:
         """Tells whether a shard is what would be made again."""
-        files = chain.from_iterable(source.files() for source in shard.sources)
-        hashes = [file_sha256(path) for path in files]
-        papers = [sorted(map(file_sha256, _files(place))) for place in self.papers]
-        return sha256(to_json([self.tokenizer.fingerprint, asdict(self.cut), hashes, papers]))
-
-
-def _passages(place: Path) -> Iterator[Passage]:
-    for path in find_splits(place).values():
-        yield from read_split(path).passages
-
-
-def _files(place: Path) -> list[Path]:
-    return [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+        # The name, too, decides how a source is cut.
+        read = [(s.path.name, [file_sha256(p) for p in s.files()]) for s in shard.sources]
+        return sha256(to_json([self.tokenizer.fingerprint, asdict(self.cut), read, self._papers]))
 
 
 def _count_of(path: Path, made_of: str) -> Count | None:
@@ -306,43 +299,37 @@ def _count_of(path: Path, made_of: str) -> Count | None:
     return Count(**meta["count"]) if meta.get("made_of") == made_of else None
 
 
-def _documents(
-    paragraphs: Iterable[str | None], tokenizer: Tokenizer
-) -> Iterator[Iterator[list[Sentence]]]:
-    """Each document as batches of sentences; the one before must have been read to its end."""
+def _documents(paragraphs: Iterable[str | None]) -> Iterator[Iterator[str]]:
+    """The paragraphs of each document; the one before must have been read to its end."""
     paragraphs = iter(paragraphs)
-    done = object()
-    for first in iter(lambda: next(paragraphs, done), done):
+    for first in paragraphs:
+        yield _until_none(chain([first], paragraphs))
 
-        def batches(first: object = first) -> Iterator[list[Sentence]]:
-            texts: list[str] = []
-            for paragraph in chain([first], paragraphs):
-                if isinstance(paragraph, str):
-                    texts += sentences(paragraph)
-                if texts and (paragraph is None or len(texts) >= _AT_ONCE):
-                    yield list(zip(texts, tokenizer.encode(texts), strict=True))
-                    texts = []
-                if paragraph is None:
-                    return
 
-        yield batches()
+def _until_none(paragraphs: Iterable[str | None]) -> Iterator[str]:
+    for paragraph in paragraphs:
+        if paragraph is None:
+            return
+        yield paragraph
+
+
+def _sentences(paragraphs: Iterable[str], tokenizer: Tokenizer) -> Iterator[Sentence]:
+    """The sentences of a document with their ids; many are split into pieces together."""
+    texts = chain.from_iterable(map(sentences, paragraphs))
+    while some := list(islice(texts, _AT_ONCE)):
+        yield from zip(some, tokenizer.encode(some), strict=True)
 
 
 def _apart(
     paragraphs: Iterable[str | None], exclude: OverlapIndex, count: Count
 ) -> Iterator[str | None]:
     """The documents that do not overlap with any of the papers."""
-    held: list[str] = []
-    for paragraph in paragraphs:
-        if paragraph is not None:
-            held.append(paragraph)
-            continue
-        if exclude.touches("\n".join(held)):
+    for document in grouped(paragraphs):
+        if exclude.touches("\n".join(document)):
             count.overlapping_papers += 1
         else:
-            yield from held
+            yield from document
             yield None
-        held = []
 
 
 def plan_shards(sources: list[Source], shard_bytes: int) -> list[Shard]:

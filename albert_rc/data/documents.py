@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -156,15 +156,20 @@ def _lines(path: Path) -> Iterator[str]:
         ) from None
 
 
-def read_documents(source: Source, blank_lines: bool = False) -> Iterator[str]:
-    """The documents of a source, each as one text."""
-    paragraphs: list[str] = []
-    for paragraph in read_paragraphs(source, blank_lines):
+def grouped(paragraphs: Iterable[str | None]) -> Iterator[list[str]]:
+    """The paragraphs of each document together, where None ends a document."""
+    held: list[str] = []
+    for paragraph in paragraphs:
         if paragraph is not None:
-            paragraphs.append(paragraph)
-        elif paragraphs:
-            yield "\n".join(paragraphs)
-            paragraphs = []
+            held.append(paragraph)
+        elif held:
+            yield held
+            held = []
+
+
+def read_documents(source: Source) -> Iterator[str]:
+    """The documents of a source, each as one text."""
+    return map("\n".join, grouped(read_paragraphs(source)))
 
 
 def sentences(paragraph: str) -> list[str]:

@@ -41,11 +41,10 @@ class OverlapIndex:
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.ids = [passage.id for passage in passages]
-        self._sizes = np.zeros(len(passages))
         self._words: dict[str, int] = {}
         grams = [self._grams(passage.filled()) for passage in passages]
         owners = [np.full(len(g), i, dtype=np.int32) for i, g in enumerate(grams)]
-        self._sizes[:] = [len(g) for g in grams]
+        self._sizes = np.array([len(g) for g in grams])
         flat = np.concatenate(grams) if grams else np.zeros(0, dtype=np.uint64)
         order = np.argsort(flat, kind="stable")
         self._sorted: Grams = flat[order]

@@ -16,10 +16,14 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from albert_rc.batch import Batch
+from albert_rc.batch import Batch, Tokens
 from albert_rc.config import EncoderConfig
 from albert_rc.model.encoder import Encoder, activation, initialise
+
+ROWS = 4096
+"""Hidden words whose logits over the vocabulary stand in memory at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,19 +109,44 @@ class ClozeHead(nn.Module):
         smoothed_V = count_V.float() + 0.1
         self.log_prior_V = (smoothed_V / smoothed_V.sum()).log().to(self.bias.device)
 
-    def masked_loss(self, hidden_SD: Tensor, batch: Batch, word_VE: Tensor) -> Tensor:
-        """Masked-LM cross-entropy over the whole vocabulary at the hidden words, summed.
+    def word_loss(
+        self, hidden_MD: Tensor, token_M: Tensor, word_VE: Tensor, count_correct: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Masked-LM cross-entropy over the whole vocabulary at hidden words, summed, in nats.
 
-        The logits are adjusted by the pieces' log frequency (Menon et al. 2021, section 4): the
-        head then learns how much likelier a word is here than anywhere. That is what tells the
-        options of a blank apart, for the right one is not the most frequent word.
+        After `set_prior` the logits are adjusted by the pieces' log frequency (Menon et al. 2021,
+        section 4): the head then learns how much likelier a word is here than anywhere. That is
+        what tells the options of a blank apart, for the right one is not the most frequent word.
+
+        Args:
+            hidden_MD: hidden states of the words.
+            token_M: what the words are.
+            word_VE: the embeddings.
+            count_correct: also look which piece is likeliest, which takes time.
+
+        Returns:
+            the loss, and how often the likeliest piece is the right one (0 if not counted).
         """
-        assert batch.masked_index_M is not None
-        assert batch.masked_token_M is not None
-        hidden_ME = self.transform(hidden_SD[batch.masked_index_M])
+        sums = hidden_MD.new_zeros(2, dtype=torch.float32)
+        pieces = list(zip(hidden_MD.split(ROWS), token_M.split(ROWS), strict=True))
+        for rows in pieces:
+            given = (*rows, word_VE, count_correct)
+            if len(pieces) > 1 and torch.is_grad_enabled():
+                sums = sums + checkpoint(self._word_sums, *given, use_reentrant=False)
+            else:
+                sums = sums + self._word_sums(*given)
+        return sums[0], sums[1].detach()
+
+    def _word_sums(
+        self, hidden_MD: Tensor, token_M: Tensor, word_VE: Tensor, count_correct: bool
+    ) -> Tensor:
         offset_V = self.bias if self.log_prior_V is None else self.bias + self.log_prior_V
-        logits_MV = F.linear(hidden_ME, word_VE, offset_V)
-        return F.cross_entropy(logits_MV.float(), batch.masked_token_M, reduction="sum")
+        logits_MV = F.linear(self.transform(hidden_MD), word_VE, offset_V).float()
+        loss = F.cross_entropy(logits_MV, token_M, reduction="sum")
+        correct = loss.new_zeros(())
+        if count_correct:
+            correct = (logits_MV.detach().argmax(-1) == token_M).sum().float()
+        return torch.stack([loss, correct])
 
 
 class ChoiceHead(nn.Module):
@@ -136,37 +165,56 @@ class ChoiceHead(nn.Module):
         return logit_O
 
 
-class ReadingModel(nn.Module):
-    """An encoder and the head for one kind of question. `model(batch)` gives an `Output`."""
+class HeadedModel(nn.Module):
+    """An encoder, to which a subclass adds the `head` that reads its hidden states.
 
-    def __init__(
-        self, config: EncoderConfig, task: str, option_score: str = "mean", empty: bool = False
-    ) -> None:
+    Args:
+        config: the encoder's shape.
+        task: what the head is for, as `families` calls it.
+        option_score: a key of `OPTION_SCORES`.
+        empty: leave the encoder's weights to be loaded.
+    """
+
+    def __init__(self, config: EncoderConfig, task: str, option_score: str, empty: bool) -> None:
         super().__init__()
         # What is about to be loaded need not be made up first, nor take its memory twice.
         with torch.device("meta") if empty else nullcontext():
             self.encoder = Encoder(config)
-        self.head: ClozeHead | ChoiceHead
-        self.head = ClozeHead(config, option_score) if task == "cloze" else ChoiceHead(config)
         self.task = task
         self.option_score = option_score
-        initialise(self, config.init_range)
 
     @property
     def config(self) -> EncoderConfig:
         """The encoder's shape."""
         return self.encoder.config
 
+    @property
+    def words(self) -> Tensor:
+        """The embeddings of the pieces, which the head reads its words with, [V, E]."""
+        return self.encoder.embeddings.word.weight
+
+    def hidden(self, batch: Tokens) -> Tensor:
+        """The hidden states of the tokens that the head reads, [S, D]."""
+        states_SD: Tensor = self.encoder(
+            batch.token_T, batch.place_T, batch.lengths, batch.segment_T, batch.read_S, batch.reads
+        )
+        return states_SD.float()
+
+
+class ReadingModel(HeadedModel):
+    """An encoder and the head for one kind of question. `model(batch)` gives an `Output`."""
+
+    def __init__(
+        self, config: EncoderConfig, task: str, option_score: str = "mean", empty: bool = False
+    ) -> None:
+        super().__init__(config, task, option_score, empty)
+        self.head: ClozeHead | ChoiceHead
+        self.head = ClozeHead(config, option_score) if task == "cloze" else ChoiceHead(config)
+        initialise(self, config.init_range)
+
     def forward(self, batch: Batch) -> Output:
-        hidden_SD = self.encoder(
-            batch.token_T,
-            batch.place_T,
-            batch.lengths,
-            batch.segment_T,
-            batch.read_S,
-            batch.reads,
-        ).float()
-        word_VE = self.encoder.embeddings.word.weight
+        hidden_SD = self.hidden(batch)
+        word_VE = self.words
         logit_O = self.head.option_logits(hidden_SD, batch, word_VE)
         logits = logit_O.new_full((batch.num_questions * batch.num_options,), float("-inf"))
         logits_QK = logits.index_copy(0, batch.option_slot_O, logit_O).view(
@@ -175,8 +223,10 @@ class ReadingModel(nn.Module):
         known_Q = batch.answer_Q >= 0
         loss_Q = F.cross_entropy(logits_QK, batch.answer_Q, ignore_index=-1, reduction="none")
         masked = None
-        if batch.masked_index_M is not None and isinstance(self.head, ClozeHead):
-            masked = self.head.masked_loss(hidden_SD, batch, word_VE)
+        if isinstance(self.head, ClozeHead) and batch.masked_index_M is not None:
+            assert batch.masked_token_M is not None
+            hidden_MD = hidden_SD[batch.masked_index_M]
+            masked, _ = self.head.word_loss(hidden_MD, batch.masked_token_M, word_VE)
         return Output(
             logits_QK=logits_QK,
             loss_sum=loss_Q.sum(),

@@ -72,15 +72,14 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-        scale = [1.0] * len(parameters)
         root = torch._foreach_sqrt(second)
+        steps = [float(self.state[p]["step"]) for p in parameters]
         if group["bias_correction"]:
-            steps = [float(self.state[p]["step"]) for p in parameters]
             torch._foreach_div_(root, [(1 - beta2**t) ** 0.5 for t in steps])
-            scale = [1 - beta1**t for t in steps]
         torch._foreach_add_(root, group["eps"])
         update = torch._foreach_div(first, root)
-        torch._foreach_div_(update, scale)
+        if group["bias_correction"]:
+            torch._foreach_div_(update, [1 - beta1**t for t in steps])
         if group["weight_decay"]:
             torch._foreach_add_(update, parameters, alpha=group["weight_decay"])
             lengths = torch._foreach_norm(parameters)

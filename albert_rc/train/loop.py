@@ -51,7 +51,7 @@ class Trainer(Generic[Kind]):
         self.objective = objective
         self.encoder = objective.encoder
         self.model = objective.model.to(processes.device)
-        objective.begin(processes.device)
+        objective.begin()
         self.encoder.compute = Compute(
             precision=settings.precision,
             recompute=settings.recompute,
@@ -140,6 +140,7 @@ class Trainer(Generic[Kind]):
             best_score=self.progress.best_score,
             best_step=self.progress.best_step,
             stopped_early=stopped_early,
+            paused=paused,
             seconds=time.perf_counter() - started,
         )
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from albert_rc.batch import Tokens
 from albert_rc.data.batches import BatchOrder
 from albert_rc.devices import Processes
 from albert_rc.model.encoder import Encoder
+from albert_rc.model.heads import HeadedModel
 
 Kind = TypeVar("Kind", bound=Tokens)
 
@@ -34,12 +34,11 @@ class Evaluation:
 class Objective(ABC, Generic[Kind]):
     """What the loop asks of a kind of training.
 
-    Losses are sums. The loop adds up, over micro-batches and processes, what `counts` says and
-    then what `losses` gives, so that both change nothing but rounding.
+    Losses are sums, divided by what `counts` says of the whole global batch: so micro-batches and
+    processes, over which the loop adds up both, change nothing but rounding.
     """
 
-    model: nn.Module
-    encoder: Encoder
+    model: HeadedModel
     order: BatchOrder
     """Which items make up each batch."""
     unit: str = "passages"
@@ -49,7 +48,12 @@ class Objective(ABC, Generic[Kind]):
     num_counts: int
     """Length of what `counts` gives."""
 
-    def begin(self, device: torch.device) -> None:
+    @property
+    def encoder(self) -> Encoder:
+        """The model's."""
+        return self.model.encoder
+
+    def begin(self) -> None:
         """The model is on its device; called once, before anything else."""
 
     @abstractmethod

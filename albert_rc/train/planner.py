@@ -16,7 +16,7 @@ from albert_rc.data.corpus import Corpus
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes, free_memory, keep_freed_memory, limit_memory
 from albert_rc.errors import OutOfMemoryError, UsageError
-from albert_rc.model.pretraining import ROWS as HEAD_ROWS
+from albert_rc.model.heads import ROWS as HEAD_ROWS
 from albert_rc.model.products import ROWS
 from albert_rc.train.parallel import count_shards
 
@@ -34,8 +34,6 @@ RUNTIME = {"cpu": 400 * 2**20, "cuda": 600 * 2**20}
 COMPILER = 300 * 2**20
 # Freed blocks of other lengths that the allocator holds back: measured, see docs/experiments.md.
 SLACK = {"cpu": 1.15, "cuda": 1.08}
-
-
 COMFORT = 0.8
 """Share of a budget that a plan may fill before freed memory is handed back."""
 

@@ -76,7 +76,6 @@ class Pretraining(Objective[PretrainBatch]):
         if pair not in PAIRS:
             raise UsageError(f"--pair {pair}: choose from {', '.join(PAIRS)}")
         self.model: PretrainingModel = model
-        self.encoder = model.encoder
         self.tokenizer = tokenizer
         self.corpus, self.dev = corpus, dev
         self.masking, self.pair = masking, pair

@@ -46,11 +46,9 @@ class Reading(Objective[Batch]):
         settings: TrainConfig,
     ) -> None:
         self.model: ReadingModel = model
-        self.encoder = model.encoder
         self.tokenizer = tokenizer
         self.train_store = train_store
-        self.dev_store = dev_store if dev_store is not None and dev_store.has_answers else None
-        self.described_dev = dev_store
+        self.dev_store = dev_store
         self.mask_weight = settings.mask_weight
         self.hider = None
         if settings.mask_rate and train_store.kind == "cloze":
@@ -60,7 +58,7 @@ class Reading(Objective[Batch]):
             lengths=train_store.lengths, batch_size=settings.batch_size, seed=settings.seed
         )
 
-    def begin(self, device: torch.device) -> None:
+    def begin(self) -> None:
         if self.hider is not None and isinstance(self.model.head, ClozeHead):
             words = self.train_store.tensors["token"].long()
             count_V = torch.bincount(words, minlength=self.model.config.vocab_size)
@@ -90,7 +88,7 @@ class Reading(Objective[Batch]):
         return figures
 
     def evaluate(self, processes: Processes) -> Evaluation | None:
-        if self.dev_store is None:
+        if self.dev_store is None or not self.dev_store.has_answers:
             return None
         scored_QK = score(self.model, self.tokenizer, self.dev_store, processes)
         accuracy = self.dev_store.accuracy(scored_QK.argmax(-1))
@@ -113,7 +111,7 @@ class Reading(Objective[Batch]):
 
     def identity(self) -> dict[str, Any]:
         keys = ("split", "source_hash", "vocabulary", "max_length")
-        stores = {"train store": self.train_store, "dev store": self.described_dev}
+        stores = {"train store": self.train_store, "dev store": self.dev_store}
         described: dict[str, Any] = {
             name: None if store is None else {key: store.meta[key] for key in keys}
             for name, store in stores.items()

@@ -33,6 +33,9 @@ class TrainResult:
     best_score: float | None
     best_step: int
     stopped_early: bool
+    """No gain for as long as the recipe has patience."""
+    paused: bool
+    """Its time was up; the state is saved."""
     seconds: float
 
 

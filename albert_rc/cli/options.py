@@ -1,0 +1,103 @@
+"""Options that `train` and `pretrain` have in common, and what both say before they begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from albert_rc.cli.console import say
+
+if TYPE_CHECKING:
+    from albert_rc.config import TrainConfig
+    from albert_rc.devices import Processes
+    from albert_rc.loading import Loaded
+    from albert_rc.train.tally import TrainResult
+
+Accumulation = Annotated[
+    int | None,
+    typer.Option(help="Cut each batch into so many pieces; as memory asks for by default."),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(help="What a step may use, such as 8GiB; what is free by default."),
+]
+Recompute = Annotated[
+    str | None,
+    typer.Option(
+        help="Compute again in the backward pass instead of keeping it: nothing, activations "
+        "or layers; as memory asks for by default."
+    ),
+]
+OptimizerStates = Annotated[
+    str | None, typer.Option(help="fp32, 8bit or cpu; as memory asks for by default.")
+]
+WeightDecay = Annotated[float, typer.Option(help="On matrices only.")]
+Clip = Annotated[float, typer.Option(help="Largest gradient norm; 0 for none.")]
+EvalSteps = Annotated[
+    int | None, typer.Option(help="Evaluate every N steps; each epoch by default.")
+]
+SaveSteps = Annotated[
+    int | None, typer.Option(help="Save the state every N steps; each epoch by default.")
+]
+Minutes = Annotated[
+    float | None, typer.Option(help="Save and stop after so long; --resume goes on.")
+]
+Precision = Annotated[
+    str | None, typer.Option(help="fp32, bf16 or fp16; bf16 where the hardware has it.")
+]
+Parallel = Annotated[
+    str,
+    typer.Option(
+        help="What each of several processes holds: ddp, the whole model; fsdp, a part of "
+        "its weights and moments (less memory, more messages)."
+    ),
+]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda.")]
+Resume = Annotated[bool, typer.Option(help="Go on from the state in --out.")]
+Scratch = Annotated[
+    str | None,
+    typer.Option(
+        help="Start from random weights of this size instead (tiny, base, large, xlarge, "
+        "xxlarge), with the vocabulary of --model."
+    ),
+]
+RunFolder = Annotated[Path, typer.Option(help="The run's folder.")]
+
+
+def announce(
+    loaded: Loaded[Any],
+    settings: TrainConfig,
+    group: Processes,
+    plan: list[str],
+    train: str,
+    dev: str | None,
+) -> None:
+    """Say what is about to be learned, by what, and from what.
+
+    Args:
+        loaded: the model.
+        settings: the recipe.
+        group: who works along.
+        plan: what the memory planner says.
+        train: what is learned from.
+        dev: what decides which weights are kept, if anything.
+    """
+    count = sum(p.numel() for p in loaded.model.parameters())
+    for line in loaded.report.lines():
+        say(line)
+    ranks = f"{group.world} ranks, {settings.parallel}"
+    say(f"{count:,} parameters, {settings.precision}, {group.device}, {ranks}")
+    for line in plan:
+        say(line)
+    say(f"train: {train}")
+    say(f"dev: {dev or 'none; the last weights are kept'}")
+
+
+def conclude(out: Path, result: TrainResult, best: str) -> None:
+    """Say what came out: a run's folder, how far it got, and how good it is."""
+    of_all = f" of {result.total_steps:,}" if result.paused else ""
+    typer.echo(f"{out}: {result.steps:,}{of_all} steps in {result.seconds:.0f} s{best}")
+    if result.paused:
+        typer.echo("paused; the same command with --resume goes on from there")
