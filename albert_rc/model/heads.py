@@ -16,14 +16,11 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from albert_rc.batch import Batch, Tokens
 from albert_rc.config import EncoderConfig
 from albert_rc.model.encoder import Encoder, activation, initialise
-
-ROWS = 4096
-"""Hidden words whose logits over the vocabulary stand in memory at a time."""
+from albert_rc.model.word_loss import word_loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,26 +124,8 @@ class ClozeHead(nn.Module):
         Returns:
             the loss, and how often the likeliest piece is the right one (0 if not counted).
         """
-        sums = hidden_MD.new_zeros(2, dtype=torch.float32)
-        pieces = list(zip(hidden_MD.split(ROWS), token_M.split(ROWS), strict=True))
-        for rows in pieces:
-            given = (*rows, word_VE, count_correct)
-            if len(pieces) > 1 and torch.is_grad_enabled():
-                sums = sums + checkpoint(self._word_sums, *given, use_reentrant=False)
-            else:
-                sums = sums + self._word_sums(*given)
-        return sums[0], sums[1].detach()
-
-    def _word_sums(
-        self, hidden_MD: Tensor, token_M: Tensor, word_VE: Tensor, count_correct: bool
-    ) -> Tensor:
         offset_V = self.bias if self.log_prior_V is None else self.bias + self.log_prior_V
-        logits_MV = F.linear(self.transform(hidden_MD), word_VE, offset_V).float()
-        loss = F.cross_entropy(logits_MV, token_M, reduction="sum")
-        correct = loss.new_zeros(())
-        if count_correct:
-            correct = (logits_MV.detach().argmax(-1) == token_M).sum().float()
-        return torch.stack([loss, correct])
+        return word_loss(self.transform(hidden_MD), word_VE, offset_V, token_M, count_correct)
 
 
 class ChoiceHead(nn.Module):

@@ -16,8 +16,8 @@ from albert_rc.data.corpus import Corpus
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes, free_memory, keep_freed_memory, limit_memory
 from albert_rc.errors import OutOfMemoryError, UsageError
-from albert_rc.model.heads import ROWS as HEAD_ROWS
 from albert_rc.model.products import ROWS
+from albert_rc.model.word_loss import block_rows
 from albert_rc.train.parallel import count_shards
 
 GIB = 2**30
@@ -148,7 +148,8 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
     working = tokens * (2 * wide + 4 * hidden) * size + ROWS * wide * (size + 4)
     working += (task.join - 1) * tokens * (2 * wide + 8 * hidden) * size
     # The head: logits over the vocabulary at hidden words, gradients of the word embeddings.
-    head = 3 * 4 * config.vocab_size * min(int(task.masked_share * tokens), HEAD_ROWS)
+    rows = block_rows(config.vocab_size, task.device)
+    head = 2 * 4 * config.vocab_size * min(int(task.masked_share * tokens), rows)
     head += 3 * 4 * config.vocab_size * config.embedding_size
     prepared = matrices * size * (2 if on_cpu else task.precision != "fp32")
     # In a step the weights are whole once more, and so are the gradients until the backward pass

@@ -1,0 +1,63 @@
+"""The loss over the vocabulary: torch's own, with and without blocks."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from albert_rc.model import word_loss as module
+from albert_rc.model.word_loss import block_rows, word_loss
+
+
+@pytest.fixture(params=[1, 7, 1000])
+def rows(request, monkeypatch):
+    """Words of a block, of 50 pieces each."""
+    monkeypatch.setitem(module.BLOCK_BYTES, "cpu", request.param * 50 * 4)
+    assert block_rows(50, "cpu") == request.param
+
+
+def inputs(words=23):
+    draw = torch.Generator().manual_seed(0)
+    shapes = [(words, 8), (50, 8), (50,)]
+    tensors = [torch.randn(shape, generator=draw).requires_grad_() for shape in shapes]
+    return *tensors, torch.randint(50, (words,), generator=draw)
+
+
+def test_it_is_cross_entropy_and_so_are_its_gradients(rows):
+    vector, word, offset, token = inputs()
+    loss, correct = word_loss(vector, word, offset, token, count_correct=True)
+    (3 * loss).backward()
+    found = [tensor.grad for tensor in (vector, word, offset)]
+    others = inputs()
+    logits = others[0] @ others[1].T + others[2]
+    expected = functional.cross_entropy(logits, token, reduction="sum")
+    (3 * expected).backward()
+    torch.testing.assert_close(loss, expected)
+    assert correct == (logits.argmax(-1) == token).sum()
+    for one, other in zip(found, others, strict=False):
+        torch.testing.assert_close(one, other.grad, atol=1e-5, rtol=1e-5)
+
+
+def test_it_is_the_same_where_nothing_is_learned(rows):
+    vector, word, offset, token = inputs()
+    with torch.inference_mode():
+        loss, correct = word_loss(vector, word, offset, token)
+    torch.testing.assert_close(loss, word_loss(vector, word, offset, token)[0].detach())
+    assert correct == 0
+
+
+def test_nothing_hidden_is_no_loss(rows):
+    vector, word, offset, token = inputs(words=0)
+    loss, _ = word_loss(vector, word, offset, token)
+    loss.backward()
+    assert loss == 0
+    assert not word.grad.any()
+
+
+def test_an_impossible_word_costs_much_and_not_infinity(rows):
+    vector, word, offset, token = inputs(words=2)
+    with torch.no_grad():
+        offset[token] = -1e4
+    loss, _ = word_loss(vector, word, offset, token)
+    loss.backward()
+    assert 1e4 < loss < 1e5
+    assert word.grad.isfinite().all()
