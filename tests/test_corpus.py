@@ -179,6 +179,16 @@ def test_what_overlaps_with_exam_papers_is_left_out(text, make, tmp_path):
     assert kept == sum(part.train.sequences for part in make(sources, "all"))
 
 
+def test_papers_that_cannot_be_read_cannot_be_kept_apart(text, make, tmp_path):
+    (tmp_path / "exam").mkdir()
+    (tmp_path / "exam" / "good.json").write_text(
+        json.dumps({"article": "A _", "options": [["b", "c"]]})
+    )
+    (tmp_path / "exam" / "bad.json").write_text("{torn")
+    with pytest.raises(DataError, match=r"bad\.json.*1 errors in all; `albert-rc doctor"):
+        make(find_sources([text])[0], exclude=[tmp_path / "exam"])
+
+
 def test_papers_that_overlap_are_left_out_as_a_whole(make, tmp_path):
     """Also the part of them that stands in no other paper, which sequences alone would keep."""
     far = "Ships sailed to the south. Birds sat on the masts and looked at the grey water below. "

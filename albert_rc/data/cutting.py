@@ -20,7 +20,7 @@ from pathlib import Path
 from zlib import crc32
 
 from albert_rc import __version__
-from albert_rc.data.documents import Source, grouped, read_paragraphs, sentences
+from albert_rc.data.documents import Source, grouped, read_paragraphs, require_whole, sentences
 from albert_rc.data.overlap import OverlapIndex
 from albert_rc.data.readers import read_collection
 from albert_rc.errors import DataError, UsageError
@@ -209,14 +209,18 @@ class ShardMaker:
         exclude: collections of exam papers that no sequence may overlap with.
 
     Raises:
-        DataError: a collection that cannot be read.
+        DataError: a collection that cannot be read, every paper of it.
     """
 
     def __init__(self, out: Path, vocabulary: Path, cut: Cut, exclude: list[Path]) -> None:
         self.out = out
         self.tokenizer = load_tokenizer(vocabulary, num_threads=1)
         self.cut = cut
-        papers = [split for place in exclude for split in read_collection(place)]
+        papers = []
+        for place in exclude:
+            for split in read_collection(place):
+                require_whole(split, place)  # what cannot be read cannot be kept apart
+                papers.append(split)
         self._papers = sorted(split.source_hash for split in papers)
         passages = [passage for split in papers for passage in split.passages]
         self.exclude = OverlapIndex(passages) if passages else None

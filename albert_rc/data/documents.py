@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from albert_rc.data.readers import find_splits, read_split
+from albert_rc.data.schema import PaperSet
 from albert_rc.errors import DataError
 from albert_rc.files import file_sha256, natural_key
 
@@ -128,16 +129,25 @@ def read_paragraphs(source: Source, blank_lines: bool = False) -> Iterator[str |
 
 def _paper_paragraphs(path: Path) -> Iterator[str | None]:
     papers = read_split(path)
-    if papers.errors:
-        raise DataError(
-            f"{papers.errors[0]} ({len(papers.errors)} errors in all; "
-            f"`albert-rc doctor {path}` lists them)"
-        )
+    require_whole(papers, path)
     for passage in papers.passages:
         if any(question.answer is None for question in passage.questions if passage.blanks):
             continue  # a blank that nobody can fill is no text to learn from
         yield from (line for line in passage.filled().splitlines() if line.strip())
         yield None
+
+
+def require_whole(papers: PaperSet, place: Path) -> None:
+    """Go on only if every paper could be read.
+
+    Raises:
+        DataError: names the first that could not.
+    """
+    if papers.errors:
+        raise DataError(
+            f"{papers.errors[0]} ({len(papers.errors)} errors in all; "
+            f"`albert-rc doctor {place}` lists them)"
+        )
 
 
 def _lines(path: Path) -> Iterator[str]:
