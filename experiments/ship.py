@@ -4,7 +4,7 @@
     python experiments/ship.py prove SOURCES WORK          # nothing of dev or test is in there
     python experiments/ship.py slice WORK --minutes 9      # again and again, until it says "done"
     python experiments/ship.py pack SOURCES WORK OUT.tar.xz    # what another machine needs
-    python experiments/ship.py publish WORK                # bf16 weights into the package
+    python experiments/ship.py publish SOURCES WORK        # bf16 weights into the package
 
 SOURCES holds what `TEXT` and `APART` name. Everything a slice needs is in WORK/inputs, everything
 it changes in WORK/runs. On another machine unpack OUT.tar.xz, and `prepare` its sources/ and work/.
@@ -23,6 +23,8 @@ import tarfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
+from typing import Any
 
 import torch
 
@@ -30,7 +32,7 @@ from albert_rc.data.corpus import Corpus
 from albert_rc.data.overlap import OverlapIndex
 from albert_rc.data.readers import read_collection, read_split
 from albert_rc.errors import DataError
-from albert_rc.files import atomic_path, parse_json, write_json
+from albert_rc.files import atomic_path, parse_json, write_bytes, write_json
 from albert_rc.loading import load_model, save_model
 from albert_rc.tokenizer import load_tokenizer
 
@@ -45,6 +47,14 @@ SHAPE = {
     "--scratch": "tiny", "--hidden-size": 384, "--num-layers": 4, "--num-heads": 6,
     "--embedding-size": 128,
 }  # fmt: skip
+PACKAGE = Path(__file__).parents[1] / "albert_rc" / "pretrained"
+CARDS = Path(__file__).parent / "cards"
+RESULTS = Path(__file__).parent / "results"
+MODELS = (
+    ("albert-rc-tiny-pretrained", "long", "It only predicts hidden words; fine-tune it.", 2),
+    ("albert-rc-tiny", "papers", "It is fine-tuned on cloze exam papers.", 3),
+)
+"""Names in the package; their runs, what they are for, and how many phases they had."""
 
 
 @dataclass(frozen=True)
@@ -218,14 +228,79 @@ def _go_on(data: Path, phase: Phase, start: Path, run: Path, minutes: float) -> 
     )  # fmt: skip
 
 
-def publish(work: Path) -> None:
-    """Write the weights in bf16 into the package."""
-    package = Path(__file__).parents[1] / "albert_rc" / "pretrained"
-    for name, run in (("albert-rc-tiny", "papers"), ("albert-rc-tiny-pretrained", "long")):
+def publish(sources: Path, work: Path) -> None:
+    """Write the weights in bf16 into the package, measure them there, and say so in their cards."""
+    done = [_history(work / "runs" / phase.name, phase) for phase in phases(1)]
+    results: dict[str, Any] = {"phases": done}
+    for name, run, what, last in MODELS:
         loaded = load_model(work / "runs" / run, "cloze")
-        save_model(loaded.model, loaded.tokenizer, package / name, precision="bf16")
-        size = sum(path.stat().st_size for path in (package / name).iterdir())
-        print(f"{package / name}: {size / 1e6:.1f} MB")
+        folder = PACKAGE / name
+        save_model(loaded.model, loaded.tokenizer, folder, precision="bf16")
+        answers = work / f"{name}.json"
+        command(
+            "predict", "--data", work / "inputs/ele/dev.pt", "--model", folder, "--out", answers
+        )
+        found = parse_json(command("evaluate", answers, sources / "ele/dev", "--json").encode())
+        results[name] = found
+        config = loaded.model.config
+        size = sum(path.stat().st_size for path in folder.iterdir() if path.suffix != ".md")
+        card = Template((CARDS / "albert-rc-tiny.md").read_text("utf-8")).substitute(
+            name=name,
+            what=what,
+            parameters=f"{sum(p.numel() for p in loaded.model.parameters()) / 1e6:.1f} million",
+            layers=config.num_layers,
+            hidden=config.hidden_size,
+            embedding=config.embedding_size,
+            pieces=f"{config.vocab_size:,}",
+            megabytes=f"{size / 1e6:.1f}",
+            architecture="AlbertForMaskedLM",
+            phases=_table(done[:last]),
+            figures=_figures(found),
+        )
+        write_bytes(folder / "README.md", card.encode())
+        print(f"{folder}: {size / 1e6:.1f} MB")
+    write_json(RESULTS / "ship.json", results)
+
+
+def _history(run: Path, phase: Phase) -> dict[str, Any]:
+    """What a phase did, by its own records."""
+    name = "train.json" if phase.command == "train" else "pretrain.json"
+    settings = parse_json((run / name).read_bytes())
+    lines = [parse_json(line) for line in (run / "metrics.jsonl").read_bytes().splitlines()]
+    dev = [line for line in lines if line["kind"] == "dev"]
+    best = max(dev, key=lambda line: line["accuracy"])
+    return {
+        "phase": phase.name,
+        "steps": lines[-1]["step"],
+        "batch": settings["batch_size"],
+        "learning_rate": settings["learning_rate"],
+        "epochs": lines[-1]["epoch"],
+        "dev": {key: best[key] for key in ("step", "loss", "accuracy")},
+    }
+
+
+def _table(done: list[dict[str, Any]]) -> str:
+    said = {
+        "short": "hidden n-grams (20%), sequences of 128 tokens",
+        "long": "the same, sequences of 512 tokens",
+        "papers": "the blanks of the ELE training papers, and 20% of their other words",
+    }
+    rows = [
+        f"| {said[row['phase']]} | {row['steps']:,} of {row['batch']} | {row['learning_rate']:g} "
+        f"| {row['epochs']:.1f} | {row['dev']['accuracy']:.1%} |"
+        for row in done
+    ]
+    head = "| phase | steps | learning rate | epochs | dev: words, or blanks, right |"
+    return "\n".join([head, "|---|---|---|---|---|", *rows])
+
+
+def _figures(found: dict[str, Any]) -> str:
+    return (
+        f"ELE dev, {found['total']:,} blanks in 400 papers: **{found['accuracy']:.2%}** "
+        f"[{found['low']:.2%}, {found['high']:.2%}] (95%, bootstrap over papers); chance is "
+        f"{found['chance']:.0%}, and the option most often right in training "
+        f"{found['no_reading']['accuracy']:.2%}."
+    )
 
 
 def main() -> None:
@@ -236,20 +311,18 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--scale", type=float, default=1.0)
     arguments = parser.parse_args()
-    if arguments.stage in ("prepare", "prove"):
+    stages = {"prepare": prepare, "prove": prove, "publish": publish}
+    if arguments.stage in stages:
         sources, work = arguments.places
-        {"prepare": prepare, "prove": prove}[arguments.stage](sources, work)
+        stages[arguments.stage](sources, work)
     elif arguments.stage == "pack":
         pack(*arguments.places)
-    elif arguments.stage == "slice":
+    else:
         (work,) = arguments.places
         settings = work / "scale.json"
         if not settings.is_file():
             write_json(settings, arguments.scale)
         slice_(work, arguments.minutes, parse_json(settings.read_bytes()))
-    else:
-        (work,) = arguments.places
-        publish(work)
 
 
 if __name__ == "__main__":
