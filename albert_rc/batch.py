@@ -9,6 +9,7 @@ options in a row, M masked positions, B sequences.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -34,12 +35,19 @@ class Tokens:
 
     def to(self, device: torch.device) -> Self:
         """The same on `device`, copied without waiting where the memory is pinned."""
-        moved: dict[str, Any] = {
-            field.name: value.to(device, non_blocking=True)
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Self:
+        """The same in memory that a GPU copies from without waiting."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        changed: dict[str, Any] = {
+            field.name: change(value)
             for field in fields(self)
             if isinstance(value := getattr(self, field.name), Tensor)
         }
-        return replace(self, **moved)
+        return replace(self, **changed)
 
 
 @dataclass(frozen=True, kw_only=True)

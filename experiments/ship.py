@@ -4,6 +4,8 @@
     python experiments/ship.py prove SOURCES WORK          # nothing of dev or test is in there
     python experiments/ship.py slice WORK --minutes 9      # again and again, until it says "done"
     python experiments/ship.py pack SOURCES WORK OUT.tar.xz    # what another machine needs
+    python experiments/ship.py collect WORK FOLDER         # the runs so far, as files under 16 MB
+    python experiments/ship.py restore WORK FOLDER         # and back, on another machine
     python experiments/ship.py publish SOURCES WORK        # bf16 weights into the package
 
 SOURCES holds what `TEXT` and `APART` name. Everything a slice needs is in WORK/inputs, everything
@@ -20,8 +22,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -43,6 +48,7 @@ APART = ("ele/dev", "ele/test", "dream/dev.json")
 IN_VOCABULARY = {"ele/train": 6, "dream/train.json": 2}
 """How often a text counts in the choice of pieces: exams speak of computers, novels do not."""
 VOCABULARY_SIZE = 12288
+PART_BYTES = 15 * 2**20
 SHAPE = {
     "--scratch": "tiny", "--hidden-size": 384, "--num-layers": 4, "--num-heads": 6,
     "--embedding-size": 128,
@@ -201,6 +207,33 @@ def pack(sources: Path, work: Path, out: Path) -> None:
     print(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
 
 
+def collect(work: Path, folder: Path) -> None:
+    """What the runs need to go on, in files small enough for any courier."""
+    with tempfile.TemporaryFile() as whole:
+        with tarfile.open(fileobj=whole, mode="w:xz", preset=1) as archive:
+            for path in sorted((work / "runs").rglob("*")):
+                if path.is_file() and not path.name.startswith("events."):
+                    archive.add(path, str(path.relative_to(work)))
+        whole.seek(0)
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in count():
+            part = whole.read(PART_BYTES)
+            if not part:
+                break
+            write_bytes(folder / f"runs.{number:03}", part)
+    print(f"{folder}: {number} files")
+
+
+def restore(work: Path, folder: Path) -> None:
+    """Put `collect`'s files where the runs were."""
+    with tempfile.TemporaryFile() as whole:
+        for part in sorted(folder.glob("runs.*")):
+            whole.write(part.read_bytes())
+        whole.seek(0)
+        with tarfile.open(fileobj=whole, mode="r:xz") as archive:
+            archive.extractall(work, filter="data")
+
+
 def slice_(work: Path, minutes: float, scale: float) -> None:
     """Go on with the first phase that is not done, and with the next, while there is time."""
     ends = time.monotonic() + 60 * minutes
@@ -306,15 +339,19 @@ def _figures(found: dict[str, Any]) -> str:
 def main() -> None:
     """Do a stage."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stage", choices=("prepare", "prove", "pack", "slice", "publish"))
+    parser.add_argument(
+        "stage", choices=("prepare", "prove", "pack", "slice", "collect", "restore", "publish")
+    )
     parser.add_argument("places", type=Path, nargs="+")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--scale", type=float, default=1.0)
     arguments = parser.parse_args()
-    stages = {"prepare": prepare, "prove": prove, "publish": publish}
+    stages: dict[str, Callable[[Path, Path], None]] = {
+        "prepare": prepare, "prove": prove, "collect": collect, "restore": restore,
+        "publish": publish,
+    }  # fmt: skip
     if arguments.stage in stages:
-        sources, work = arguments.places
-        stages[arguments.stage](sources, work)
+        stages[arguments.stage](*arguments.places)
     elif arguments.stage == "pack":
         pack(*arguments.places)
     else:

@@ -55,6 +55,10 @@ Parallel = Annotated[
     ),
 ]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(help="Processes that make batches ahead of time; none for a CPU by default."),
+]
 Resume = Annotated[bool, typer.Option(help="Go on from the state in --out.")]
 Scratch = Annotated[
     str | None,
@@ -64,6 +68,19 @@ Scratch = Annotated[
     ),
 ]
 RunFolder = Annotated[Path, typer.Option(help="The run's folder.")]
+
+
+def batch_workers(workers: int | None, group: Processes) -> int:
+    """What `--workers` comes to: by default, a GPU is fed by up to 8 of its share of the cores."""
+    from albert_rc.errors import UsageError
+    from albert_rc.tokenizer import cores
+
+    if workers is None:
+        of_rank = cores() // group.world
+        return 0 if group.device.type == "cpu" else max(0, min(8, of_rank - 1))
+    if workers < 0:
+        raise UsageError(f"--workers {workers} must be at least 0")
+    return workers
 
 
 def announce(

@@ -77,6 +77,7 @@ def pretrain(
     precision: options.Precision = None,
     parallel: options.Parallel = "ddp",
     device: options.Device = None,
+    workers: options.Workers = None,
     resume: options.Resume = False,
 ) -> None:
     """Pretrain on hidden n-grams and the order of segments; `train --model OUT` starts from it.
@@ -168,7 +169,7 @@ def pretrain(
         objective = Pretraining(
             loaded.model, loaded.tokenizer, corpus, dev, settings, masking, pair
         )
-        trainer = Trainer(objective, settings, out, group)
+        trainer = Trainer(objective, settings, out, group, options.batch_workers(workers, group))
         seconds = None if minutes is None else 60 * minutes
         with TrainBar(group.is_main) as shown:
             result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)

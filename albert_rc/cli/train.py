@@ -58,6 +58,7 @@ def train(
     mask_weight: Annotated[float, typer.Option(help="Weight of their loss.")] = 1.0,
     parallel: options.Parallel = "ddp",
     device: options.Device = None,
+    workers: options.Workers = None,
     resume: options.Resume = False,
 ) -> None:
     """Fine-tune on DATA/train.pt; the weights that are best on DATA/dev.pt stay in OUT.
@@ -135,7 +136,7 @@ def train(
                 }
                 write_json(out / "train.json", given | used | asdict(settings))
         objective = Reading(loaded.model, loaded.tokenizer, train_store, dev_store, settings)
-        trainer = Trainer(objective, settings, out, group)
+        trainer = Trainer(objective, settings, out, group, options.batch_workers(workers, group))
         with TrainBar(group.is_main) as shown:
             result = trainer.run(
                 resume,

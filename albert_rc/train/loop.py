@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from albert_rc.config import Compute, TrainConfig
-from albert_rc.data.batches import share
 from albert_rc.devices import Processes, is_out_of_memory
 from albert_rc.errors import Interrupted, OutOfMemoryError, UsageError
 from albert_rc.seeds import mix
 from albert_rc.train.checkpoint import STATE, Progress, load_state, save_state
+from albert_rc.train.feed import Feed, micro_batches
 from albert_rc.train.objective import Kind, Objective
 from albert_rc.train.optim import linear_rate, make_optimizer, set_rate
 from albert_rc.train.parallel import make_parallel
@@ -39,6 +39,7 @@ class Trainer(Generic[Kind]):
         settings: the recipe.
         folder: where weights, state and records go.
         processes: who works along.
+        workers: processes that make batches ahead of time; with none, the loop makes its own.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Trainer(Generic[Kind]):
         settings: TrainConfig,
         folder: Path,
         processes: Processes,
+        workers: int = 0,
     ) -> None:
         self.objective = objective
         self.encoder = objective.encoder
@@ -72,6 +74,8 @@ class Trainer(Generic[Kind]):
             settings.optimizer,
         )
         self.micro_batches = settings.accumulation
+        self.workers = workers
+        self._feed: Feed[Kind] | None = None
         self.scaler = torch.amp.GradScaler(
             processes.device.type, enabled=settings.precision == "fp16"
         )
@@ -132,6 +136,7 @@ class Trainer(Generic[Kind]):
             if self.progress.best_score is None and not paused:
                 self._save_weights()
         finally:
+            self._feed = None
             if self.record is not None:
                 self.record.close()
         return TrainResult(
@@ -213,6 +218,7 @@ class Trainer(Generic[Kind]):
             OutOfMemoryError: nothing is left to cut.
         """
         self.model.zero_grad(set_to_none=True)
+        self._feed = None
         if self.processes.device.type == "cuda":
             torch.cuda.empty_cache()
         share_of_rank = -(-items // self.processes.world)
@@ -233,8 +239,7 @@ class Trainer(Generic[Kind]):
     def _gradients(self, items: list[int], epoch: int) -> tuple[Tensor, Tensor]:
         """Gradients of this process's share of a global batch; its sums, and the global counts."""
         processes = self.processes
-        shares = share(items, processes.rank, processes.world, self.micro_batches)
-        micro = [self.objective.batch(part, epoch) for part in shares]
+        micro = self._micro_batches(items, epoch)
         counts = self._counts(micro)
         sums = torch.zeros(self.objective.num_sums, device=processes.device)
         with self.encoder.unchanged():
@@ -243,6 +248,23 @@ class Trainer(Generic[Kind]):
                 sums += parts
                 self.scaler.scale(loss).backward()
         return sums, counts
+
+    def _micro_batches(self, items: list[int], epoch: int) -> list[Kind]:
+        rank, world, pieces = self.processes.rank, self.processes.world, self.micro_batches
+        if not self.workers:
+            return micro_batches(self.objective, items, epoch, rank, world, pieces)
+        if self._feed is None:
+            self._feed = Feed(
+                self.objective,
+                first=self.progress.step,
+                last=self.total_steps,
+                rank=rank,
+                world=world,
+                pieces=pieces,
+                workers=self.workers,
+                pinned=self.processes.device.type == "cuda",
+            )
+        return next(self._feed)
 
     def _counts(self, micro: list[Kind]) -> Tensor:
         """What the losses of the global batch are divided by, at least 1 each."""
