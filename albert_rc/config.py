@@ -166,13 +166,54 @@ PARALLEL = {
 }
 
 
+HASHES = ("rotations", "projections")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LshConfig:
+    """Attention by locality-sensitive hashing; see `model.lsh`."""
+
+    shared: bool = False
+    """Reformer's form: queries serve as keys, and see their own bucket only."""
+    chunk: int = 64
+    """Tokens that are looked at together."""
+    rounds: int = 4
+    probes: int = 1
+    """Buckets that a query looks into in each round (multi-probe), the nearest first."""
+    hash: str = "projections"
+    """`rotations`: nearest vertex of a turned cross-polytope; `projections`: place on a line."""
+    local: bool = True
+    """The first round looks at a token's neighbours in the text instead. Never in `shared`."""
+    landmarks: tuple[int, ...] = ()
+    """Ids of tokens that see all and are seen by all."""
+    buckets: int | None = None
+    """As many as 2 L / chunk by default."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for flag, value in (
+            ("--lsh-chunk", self.chunk),
+            ("--lsh-rounds", self.rounds),
+            ("--lsh-probes", self.probes),
+        ):
+            if value < 1:
+                raise UsageError(f"{flag} {value} must be at least 1")
+        if self.hash not in HASHES:
+            raise UsageError(f"--lsh-hash {self.hash}: choose from {', '.join(HASHES)}")
+        if self.probes > 1 and self.hash != "rotations" and not self.shared:
+            raise UsageError("--lsh-probes: only buckets of --lsh-hash rotations can be probed")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """How the encoder computes. None of it changes the mathematics, but for the precision."""
+    """How the encoder computes. Only precision and attention change the mathematics."""
 
     precision: str = "fp32"
     """fp32, bf16, fp16, or int8 (prediction only)."""
     attention: str = "dense"
+    """A key of `model.attention.ATTENTION`."""
+    lsh: LshConfig = LshConfig()
+    """Of `--attention lsh`."""
     recompute: str = "nothing"
     """What is computed again in the backward pass instead of kept: a key of `RECOMPUTE`."""
     join: int = 1

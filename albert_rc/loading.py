@@ -7,30 +7,32 @@ which of their keys is which of ours.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from albert_rc import __version__
-from albert_rc.config import EncoderConfig, sharing_shape, size_config
+from albert_rc.config import Compute, EncoderConfig, LshConfig, sharing_shape, size_config
 from albert_rc.errors import CheckpointError, UsageError
-from albert_rc.families import FAMILIES, Family, encoder_config, hub_config, hub_key
+from albert_rc.families import FAMILIES, encoder_config, hub_config, hub_key
 from albert_rc.files import atomic_path, parse_json, write_bytes, write_json
+from albert_rc.model.attention import ATTENTION
 from albert_rc.model.heads import OPTION_SCORES, HeadedModel, ReadingModel
 from albert_rc.model.neighbours import start_with_neighbours
 from albert_rc.model.pretraining import PretrainingModel
 from albert_rc.model.products import DTYPES
 from albert_rc.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
+from albert_rc.weightfile import open_weights
 
 Model = TypeVar("Model", bound=HeadedModel)
 
 TASKS = ("cloze", "choice")
+POSITIONS = "encoder.embeddings.position.weight"
 SHIPPED = Path(__file__).parent / "pretrained"
 
 
@@ -44,17 +46,19 @@ class LoadReport:
     unused: list[str] = field(default_factory=list)
     """Keys of the checkpoint that this task has no use for."""
     scratch: bool = False
+    notes: list[str] = field(default_factory=list)
+    """What else was done to the weights."""
 
     def lines(self) -> list[str]:
         """Sentences for the user."""
         if self.scratch:
-            return [f"random weights, vocabulary of {self.source}"]
+            return [f"random weights, vocabulary of {self.source}", *self.notes]
         said = [f"weights of {self.source}"]
         if self.new:
             said.append(f"new and untrained, to be learned: {', '.join(self.new)}")
         if self.unused:
             said.append(f"not used for this task: {', '.join(self.unused)}")
-        return said
+        return said + self.notes
 
 
 def shipped_models() -> dict[str, Path]:
@@ -118,74 +122,6 @@ def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:
     return encoder_config(raw, path), raw
 
 
-@dataclass(frozen=True)
-class _Weights:
-    """The tensors of a file, read one at a time: a file may be larger than the memory at hand."""
-
-    path: Path
-    read: Callable[[str], Tensor]
-    keys: dict[str, str]
-    """Names as we call them to names in the file."""
-
-
-def _safetensors(path: Path) -> _Weights:
-    def read(key: str) -> Tensor:
-        # Opened anew each time: pages of a mapped file count as ours as long as it is open.
-        with safe_open(path, "pt") as file:
-            tensor: Tensor = file.get_tensor(key)
-            return tensor.clone()
-
-    with safe_open(path, "pt") as file:
-        return _Weights(path, read, {key: key for key in file.keys()})  # noqa: SIM118
-
-
-def _pickled(path: Path) -> _Weights:
-    tensors = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(tensors, dict) or not all(map(torch.is_tensor, tensors.values())):
-        raise CheckpointError(f"{path}: not a table of tensors")
-    return _Weights(path, tensors.__getitem__, {key: key for key in tensors})
-
-
-def _open_weights(folder: Path, family: Family) -> _Weights:
-    """The tensors of a folder; pickled code is never run."""
-    for name, open_ in {"model.safetensors": _safetensors, "pytorch_model.bin": _pickled}.items():
-        path = folder / name
-        if not path.is_file():
-            continue
-        try:
-            found = open_(path)
-        except CheckpointError:
-            raise
-        except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
-            reason = str(error).partition("\n")[0]
-            raise CheckpointError(f"{path}: torn or no weights ({reason[:120]})") from None
-        except Exception as error:  # the unpickler refuses classes with a type of its own
-            raise CheckpointError(
-                f"{path}: holds more than tensors and is not opened "
-                f"({type(error).__name__}); convert it to safetensors"
-            ) from None
-        return replace(found, keys=_todays_names(found.keys, family))
-    if (folder / "model.safetensors.index.json").is_file():
-        raise CheckpointError(f"{folder}: weights in several files; join them into one safetensors")
-    raise CheckpointError(
-        f"{folder}: no model.safetensors (nor pytorch_model.bin); "
-        f"to start from random weights with this vocabulary give --scratch SIZE"
-    )
-
-
-def _todays_names(keys: Iterable[str], family: Family) -> dict[str, str]:
-    """Keys as today's: old BERTs say gamma and beta, bare encoders leave out the prefix."""
-    renamed = {}
-    bare = not any(key.startswith(f"{family.prefix}.") for key in keys)
-    for key in keys:
-        name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", key)
-        name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
-        if bare and re.match(r"(embeddings|encoder|pooler)\.", name):
-            name = f"{family.prefix}.{name}"
-        renamed[name] = key
-    return renamed
-
-
 def _tied_names(model: HeadedModel) -> set[str]:
     """Other names of parameters: layers may have parts in common.
 
@@ -193,6 +129,23 @@ def _tied_names(model: HeadedModel) -> set[str]:
     """
     alone = {name for name, _ in model.named_parameters()}
     return {name for name, _ in model.named_parameters(remove_duplicate=False)} - alone
+
+
+def _repeated(table_PE: Tensor, rows: int, first: int) -> Tensor:
+    """A longer table of positions: the places that were learned, again and again.
+
+    So neighbours stay neighbours everywhere but at the seams, as in Longformer (Beltagy et al.
+    2020, section 5), and what was learned about them holds.
+    """
+    places = torch.arange(rows - first) % (len(table_PE) - first)
+    return torch.cat([table_PE[:first], table_PE[first:][places]])
+
+
+def _more_places(before: int, now: int, config: EncoderConfig) -> str:
+    learned = before - config.position_offset
+    return (
+        f"{now - before:,} more positions begin as repetitions of the {learned:,} that were learned"
+    )
 
 
 def load_weights(model: HeadedModel, folder: Path, precision: str = "fp32") -> LoadReport:
@@ -206,7 +159,7 @@ def load_weights(model: HeadedModel, folder: Path, precision: str = "fp32") -> L
     Raises:
         CheckpointError: encoder weights are missing or of another shape, or a file is torn.
     """
-    weights = _open_weights(folder, FAMILIES[model.config.family])
+    weights = open_weights(folder, FAMILIES[model.config.family])
     report = LoadReport(str(folder))
     missing: list[str] = []
     wrong: list[str] = []
@@ -219,6 +172,9 @@ def load_weights(model: HeadedModel, folder: Path, precision: str = "fp32") -> L
             (report.new if name.startswith("head.") else missing).append(key)
             continue
         value = weights.read(there)
+        if name == POSITIONS and len(value) < len(target):
+            report.notes.append(_more_places(len(value), len(target), model.config))
+            value = _repeated(value, len(target), model.config.position_offset)
         if value.shape != target.shape:
             wrong.append(f"{key} is {list(value.shape)}, expected {list(target.shape)}")
             continue
@@ -257,6 +213,9 @@ def load_model(
     scratch: str | None = None,
     scratch_shape: Mapping[str, Any] | None = None,
     option_score: str | None = None,
+    attention: str | None = None,
+    lsh: Mapping[str, Any] | None = None,
+    max_length: int | None = None,
     precision: str = "fp32",
     seed: int = 0,
 ) -> Loaded[ReadingModel]:
@@ -268,6 +227,9 @@ def load_model(
         scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
         scratch_shape: settings that differ from that size's.
         option_score: a key of `OPTION_SCORES`; by default the checkpoint's own, else `mean`.
+        attention: a key of `ATTENTION`; by default the checkpoint's own, else `dense`.
+        lsh: settings of `LshConfig` that differ from the checkpoint's, or from the defaults.
+        max_length: tokens of a sequence, where the model is to take more than it does.
         precision: of the layers' matrices. Training wants fp32; prediction, what it computes in.
         seed: of the random weights.
 
@@ -289,7 +251,17 @@ def load_model(
             raise CheckpointError(f"{source}/config.json: option_score {score!r} is unknown")
         return ReadingModel(config, task, score, empty=raw is not None)
 
-    return _load(source, make, scratch=scratch, shape=scratch_shape, precision=precision, seed=seed)
+    return _load(
+        source,
+        make,
+        scratch=scratch,
+        shape=scratch_shape,
+        attention=attention,
+        lsh=lsh,
+        max_length=max_length,
+        precision=precision,
+        seed=seed,
+    )
 
 
 def load_pretraining(
@@ -329,22 +301,63 @@ def _load(
     *,
     scratch: str | None,
     shape: Mapping[str, Any] | None,
+    attention: str | None = None,
+    lsh: Mapping[str, Any] | None = None,
+    max_length: int | None = None,
     precision: str = "fp32",
     seed: int,
 ) -> Loaded[Model]:
     """What loading has in common; `make` takes the shape, and config.json unless from scratch."""
     folder = resolve_source(source)
     tokenizer = load_tokenizer(folder)
+    raw: dict[str, Any] = {}
     # A generator of our own would not reach nn.init; the global one is put back afterwards.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if scratch is not None:
-            model = make(_scratch_config(scratch, tokenizer, shape), None)
+            config = _with_places(_scratch_config(scratch, tokenizer, shape), max_length)
+            model = make(config, None)
             start_with_neighbours(model.encoder)
-            return Loaded(model, tokenizer, LoadReport(str(source), scratch=True))
-        config, raw = _checked_config(folder, tokenizer)
-        model = make(config, raw)
-        return Loaded(model, tokenizer, load_weights(model, folder, precision))
+            report = LoadReport(str(source), scratch=True)
+        else:
+            config, raw = _checked_config(folder, tokenizer)
+            model = make(_with_places(config, max_length), raw)
+            report = load_weights(model, folder, precision)
+    saved = raw.get("albert_rc", {})
+    model.encoder.compute = _attending(saved, attention, lsh or {}, tokenizer, seed, folder)
+    return Loaded(model, tokenizer, report)
+
+
+def _with_places(config: EncoderConfig, max_length: int | None) -> EncoderConfig:
+    """With a table of positions for sequences of `max_length`, if that is more."""
+    if max_length is None or max_length <= config.max_length:
+        return config
+    return replace(config, max_positions=max_length + config.position_offset)
+
+
+def _attending(
+    saved: Mapping[str, Any],
+    attention: str | None,
+    lsh: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    seed: int,
+    folder: Path,
+) -> Compute:
+    """How the model attends: as asked for, else as the checkpoint says."""
+    name = attention or saved.get("attention", "dense")
+    if name not in ATTENTION:
+        raise UsageError(f"--attention {name}: choose from {', '.join(ATTENTION)}")
+    if name == "dense":
+        return Compute()
+    special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+    settings = {"landmarks": special, "seed": seed, **saved.get("lsh", {}), **lsh}
+    if "shared" in lsh and "hash" not in lsh:
+        settings.pop("hash", None)
+    settings["landmarks"] = tuple(settings["landmarks"])
+    try:
+        return Compute(attention=name, lsh=LshConfig(**settings))
+    except TypeError:
+        raise CheckpointError(f"{folder}/config.json: unknown settings of attention") from None
 
 
 def _deepened(config: EncoderConfig, shape: dict[str, Any]) -> EncoderConfig:
@@ -428,6 +441,9 @@ def save_model(
             write_bytes(target, source.read_bytes())
     raw = hub_config(model.config, model.task)
     raw["albert_rc"] = {"option_score": model.option_score, "version": __version__}
+    compute = model.encoder.compute
+    if compute.attention != "dense":
+        raw["albert_rc"] |= {"attention": compute.attention, "lsh": asdict(compute.lsh)}
     if model.config.common != "nothing":
         raw["albert_rc"]["common"] = model.config.common
     write_json(folder / "config.json", raw)

@@ -94,6 +94,7 @@ def trainer(sample, tokenizer, stores):
             scratch="tiny",
             scratch_shape=SHAPE | (shape or {}),
             option_score=settings.pop("option_score", None),
+            **settings.pop("how", {}),
         )
         defaults = {"learning_rate": 1e-3, "batch_size": 6, "max_steps": 12, "eval_steps": 5}
         config = TrainConfig(**(defaults | settings))

@@ -70,6 +70,54 @@ Scratch = Annotated[
 RunFolder = Annotated[Path, typer.Option(help="The run's folder.")]
 
 
+Attention = Annotated[
+    str | None,
+    typer.Option(help="dense or lsh (hashing); the checkpoint's own by default."),
+]
+LshForm = Annotated[
+    str | None,
+    typer.Option(
+        help="With lsh: ours, which takes pretrained weights as they are, or faithful, Reformer's."
+    ),
+]
+LshChunk = Annotated[int | None, typer.Option(help="With lsh: tokens of a chunk (64).")]
+LshRounds = Annotated[int | None, typer.Option(help="With lsh: rounds of hashing (4).")]
+LshProbes = Annotated[
+    int | None, typer.Option(help="With lsh: buckets that a query looks into in each round (1).")
+]
+LshHash = Annotated[str | None, typer.Option(help="With lsh, our form: projections or rotations.")]
+LshLandmarks = Annotated[
+    bool | None,
+    typer.Option(help="With lsh, our form: whether [CLS], [SEP] and [MASK] see all (yes)."),
+]
+
+
+def lsh_settings(
+    form: str | None,
+    chunk: int | None,
+    rounds: int | None,
+    probes: int | None,
+    hash_: str | None,
+    landmarks: bool | None,
+) -> dict[str, Any]:
+    """What of `LshConfig` the options set.
+
+    Raises:
+        UsageError: no such form.
+    """
+    from albert_rc.errors import UsageError
+
+    if form not in (None, "ours", "faithful"):
+        raise UsageError(f"--lsh-form {form}: choose ours or faithful")
+    given = {"chunk": chunk, "rounds": rounds, "probes": probes, "hash": hash_}
+    settings: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
+    if form is not None:
+        settings["shared"] = form == "faithful"
+    if landmarks is False:
+        settings["landmarks"] = ()
+    return settings
+
+
 def batch_workers(workers: int | None, group: Processes) -> int:
     """What `--workers` comes to: by default, a GPU is fed by up to 8 of its share of the cores."""
     from albert_rc.errors import UsageError

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from albert_rc.cli import options
 from albert_rc.cli.console import bar, example, say
 
 if TYPE_CHECKING:
@@ -47,10 +48,18 @@ def predict(
         float, typer.Option(help="With int8: accuracy points that may be lost on that store.")
     ] = 0.5,
     token_budget: Annotated[int, typer.Option(help="Tokens of a batch.")] = 4096,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    attention: options.Attention = None,
+    lsh_form: options.LshForm = None,
+    lsh_chunk: options.LshChunk = None,
+    lsh_rounds: options.LshRounds = None,
+    lsh_probes: options.LshProbes = None,
+    lsh_hash: options.LshHash = None,
+    lsh_landmarks: options.LshLandmarks = None,
+    device: options.Device = None,
 ) -> None:
     """Answer every question, in the papers' natural order, or refuse: never a part of them."""
-    from albert_rc.config import Compute
+    from dataclasses import replace
+
     from albert_rc.data.shards import load_store
     from albert_rc.devices import choose_precision, keep_freed_memory, processes
     from albert_rc.errors import UsageError
@@ -63,7 +72,15 @@ def predict(
     with processes(device) as group:
         source = load_store(data) if data.suffix == ".pt" else _read(data, format_)
         chosen = choose_precision(precision, group.device)
-        loaded = load_model(model, source.kind, precision=chosen)
+        loaded = load_model(
+            model,
+            source.kind,
+            attention=attention,
+            lsh=options.lsh_settings(
+                lsh_form, lsh_chunk, lsh_rounds, lsh_probes, lsh_hash, lsh_landmarks
+            ),
+            precision=chosen,
+        )
         store = _ready(data, source, loaded, max_length)
         if group.is_main:
             for line in loaded.report.lines():
@@ -71,7 +88,8 @@ def predict(
             if loaded.report.new:
                 say("warning: an untrained head guesses; fine-tune it with `albert-rc train` first")
         loaded.model.to(group.device)
-        loaded.model.encoder.compute = Compute(precision=chosen)
+        compute = loaded.model.encoder.compute
+        loaded.model.encoder.compute = replace(compute, precision=chosen)
         if chosen == "int8":
             _pass_gate(loaded, gate or data.with_name("dev.pt"), tolerance, group)
         with bar("answering", store.num_questions, group.is_main) as advance:

@@ -43,9 +43,19 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of weights, data order and dropout.")] = 0,
     precision: options.Precision = None,
-    attention: Annotated[str, typer.Option(help="Attention backend: dense.")] = "dense",
+    attention: options.Attention = None,
+    lsh_form: options.LshForm = None,
+    lsh_chunk: options.LshChunk = None,
+    lsh_rounds: options.LshRounds = None,
+    lsh_probes: options.LshProbes = None,
+    lsh_hash: options.LshHash = None,
+    lsh_landmarks: options.LshLandmarks = None,
     max_length: Annotated[
-        int | None, typer.Option(help="Refuse stores with longer windows than this.")
+        int | None,
+        typer.Option(
+            help="Tokens of a window at most: longer stores are refused, and a model that takes "
+            "fewer gets more positions."
+        ),
     ] = None,
     recompute: options.Recompute = None,
     option_score: Annotated[
@@ -71,16 +81,12 @@ def train(
     from albert_rc.config import TrainConfig
     from albert_rc.data.shards import check_store
     from albert_rc.devices import choose_precision, processes
-    from albert_rc.errors import UsageError
     from albert_rc.files import write_json
     from albert_rc.loading import load_model
-    from albert_rc.model.attention import ATTENTION
     from albert_rc.train.loop import Trainer
     from albert_rc.train.planner import Levers, fit
     from albert_rc.train.reading import Reading
 
-    if attention not in ATTENTION:
-        raise UsageError(f"--attention {attention}: choose from {', '.join(ATTENTION)}")
     with processes(device) as group:
         settings = TrainConfig(
             epochs=epochs,
@@ -101,7 +107,16 @@ def train(
         )
         train_store, dev_store = _load_stores(data)
         loaded = load_model(
-            model, train_store.kind, scratch=scratch, option_score=option_score, seed=seed
+            model,
+            train_store.kind,
+            scratch=scratch,
+            option_score=option_score,
+            attention=attention,
+            lsh=options.lsh_settings(
+                lsh_form, lsh_chunk, lsh_rounds, lsh_probes, lsh_hash, lsh_landmarks
+            ),
+            max_length=max_length,
+            seed=seed,
         )
         longest = loaded.model.config.max_length
         if max_length is not None:
@@ -117,6 +132,7 @@ def train(
             memory,
             Levers(accumulation, recompute, optimizer_states),
             masked_share=mask_rate if train_store.kind == "cloze" else 0.0,
+            attention=loaded.model.encoder.compute.attention,
         )
         if group.is_main:
             options.announce(
@@ -132,6 +148,8 @@ def train(
                 used = {
                     "task": train_store.kind,
                     "option_score": loaded.model.option_score,
+                    "attention": loaded.model.encoder.compute.attention,
+                    "lsh": asdict(loaded.model.encoder.compute.lsh),
                     "world": group.world,
                 }
                 write_json(out / "train.json", given | used | asdict(settings))

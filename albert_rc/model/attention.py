@@ -13,6 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from albert_rc.config import LshConfig
+from albert_rc.model.lsh import lsh_attention
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -135,6 +138,30 @@ def dense_attention(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: flo
     return _dense_on_gpu(q_SNH, kv_T2NH, layout, dropout)
 
 
-Attention = Callable[[Tensor, Tensor, Layout, float], Tensor]
+@dataclass(frozen=True)
+class Hashing:
+    """What hashing backends want to know besides."""
 
-ATTENTION: dict[str, Attention] = {"dense": dense_attention}
+    settings: LshConfig
+    layer: int
+    """Which application of a layer this is."""
+    landmark_T: Tensor | None = None
+    """Tokens that see all and are seen by all."""
+
+
+def _dense(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, _: Hashing) -> Tensor:
+    return dense_attention(q_SNH, kv_T2NH, layout, dropout)
+
+
+def _lsh(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, how: Hashing) -> Tensor:
+    return lsh_attention(
+        q_SNH, kv_T2NH, layout.keys, how.settings, how.layer, dropout, how.landmark_T
+    )
+
+
+Attention = Callable[[Tensor, Tensor, Layout, float, Hashing], Tensor]
+
+ATTENTION: dict[str, Attention] = {"dense": _dense, "lsh": _lsh}
+"""Backends by name."""
+ASKED_ANYWHERE = ("dense",)
+"""Those that can be asked at some tokens only; the others sort all of them."""

@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 from albert_rc.config import Compute, EncoderConfig
 from albert_rc.errors import CheckpointError, UsageError
-from albert_rc.model.attention import ATTENTION, Layout
+from albert_rc.model.attention import ASKED_ANYWHERE, ATTENTION, Hashing, Layout
 from albert_rc.model.products import DTYPES, Gradients, Prepared, linear
 from albert_rc.model.sharing import schedule, tie
 
@@ -93,6 +93,8 @@ class Pass:
     read_S: Tensor | None = None
     """Where the last layer's result is wanted; None for everywhere."""
     read_layout: Layout | None = None
+    landmark_T: Tensor | None = None
+    """See `attention.Hashing`."""
 
 
 class Layer(nn.Module):
@@ -131,6 +133,7 @@ class Layer(nn.Module):
         prepared: dict[str, Prepared],
         shared: Pass,
         first: Collection[str],
+        step: int,
         last: bool,
     ) -> Tensor:
         """Apply the layer.
@@ -140,6 +143,7 @@ class Layer(nn.Module):
             prepared: this layer's matrices.
             shared: what goes for all layers.
             first: the matrices that no layer before has applied.
+            step: how many layers came before.
             last: this is the last layer of all, whose result is wanted at `shared.read_S` only.
 
         Returns:
@@ -147,9 +151,12 @@ class Layer(nn.Module):
         """
         gradients = shared.gradients
         heads = (self.num_heads, -1)
-        layout, asked_SD = shared.layout, x_TD
+        layout, asked_SD, late_S = shared.layout, x_TD, None
         if last and shared.read_S is not None and shared.read_layout is not None:
-            layout, asked_SD = shared.read_layout, x_TD[shared.read_S]
+            if shared.compute.attention in ASKED_ANYWHERE:
+                layout, asked_SD = shared.read_layout, x_TD[shared.read_S]
+            else:
+                late_S = shared.read_S
         q_SNH = linear(asked_SD, prepared["query"], gradients, "query" in first).unflatten(
             -1, heads
         )
@@ -157,7 +164,10 @@ class Layer(nn.Module):
         kv_T2NH = kv_TD.unflatten(-1, (2, *heads))
         dropout = self.attention_dropout if self.training else 0.0
         attend = ATTENTION[shared.compute.attention]
-        mixed_SD = attend(q_SNH, kv_T2NH, layout, dropout).flatten(1)
+        how = Hashing(shared.compute.lsh, step, shared.landmark_T)
+        mixed_SD = attend(q_SNH, kv_T2NH, layout, dropout, how).flatten(1)
+        if late_S is not None:
+            mixed_SD, asked_SD = mixed_SD[late_S], asked_SD[late_S]
         mixed_SD = linear(mixed_SD, prepared["output"], gradients, "output" in first)
         x_SD = _normed(asked_SD + self.dropout(mixed_SD), self.attention_norm)
         name = quick_activation(self.activation, x_SD.dtype, x_SD.device)
@@ -278,6 +288,9 @@ class Encoder(nn.Module):
             read_S=read_S,
             read_layout=None if read_S is None else Layout(reads, lengths),
         )
+        if compute.attention == "lsh" and compute.lsh.landmarks:
+            ids = torch.tensor(compute.lsh.landmarks, device=token_T.device)
+            shared.landmark_T = torch.isin(token_T, ids)
         x_TD: Tensor = self.embeddings(token_T, place_T, segment_T)
         if self.projection is not None:
             x_TD = self.projection(x_TD)
@@ -288,7 +301,7 @@ class Encoder(nn.Module):
             layer, last = self.layers[index], step == len(steps) - 1
             first = {name for name, matrix in prepared[index].items() if matrix not in seen}
             seen.update(prepared[index].values())
-            given = (x_TD, prepared[index], shared, first, last)
+            given = (x_TD, prepared[index], shared, first, step, last)
             if compute.recompute == "layers" and learning:
                 x_TD = checkpoint(layer, *given, use_reentrant=False)
             else:

@@ -15,7 +15,7 @@ from typing import Generic
 import torch
 from torch import Tensor, nn
 
-from albert_rc.config import Compute, TrainConfig
+from albert_rc.config import TrainConfig
 from albert_rc.devices import Processes, is_out_of_memory
 from albert_rc.errors import Interrupted, OutOfMemoryError, UsageError
 from albert_rc.seeds import mix
@@ -54,7 +54,8 @@ class Trainer(Generic[Kind]):
         self.encoder = objective.encoder
         self.model = objective.model.to(processes.device)
         objective.begin()
-        self.encoder.compute = Compute(
+        self.encoder.compute = replace(
+            self.encoder.compute,
             precision=settings.precision,
             recompute=settings.recompute,
             join=settings.join,

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 
 from albert_rc.batch import Tokens
+from albert_rc.config import Compute
 from albert_rc.data.batches import BatchOrder
 from albert_rc.devices import Processes
 from albert_rc.model.encoder import Encoder
@@ -29,6 +30,11 @@ class Evaluation:
     """For metrics.jsonl."""
     line: str
     """For people."""
+
+
+def attention_of(compute: Compute) -> str:
+    """Attention and its settings, for `identity`."""
+    return "dense" if compute.attention == "dense" else f"{compute.attention} {compute.lsh}"
 
 
 class Objective(ABC, Generic[Kind]):

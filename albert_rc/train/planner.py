@@ -89,6 +89,7 @@ class Task:
     masked_share: float = 0.0
     """Share of the words that the auxiliary loss asks for."""
     join: int = 1
+    attention: str = "dense"
     shards: int = 1
     """Processes that the weights and the optimiser's moments are divided among."""
 
@@ -99,6 +100,7 @@ def task_of(
     settings: TrainConfig,
     processes: Processes,
     masked_share: float = 0.0,
+    attention: str = "dense",
 ) -> Task:
     """The task of training a model of this shape on a store."""
     items = -(-settings.batch_size // processes.world)
@@ -113,6 +115,7 @@ def task_of(
         device=processes.device.type,
         masked_share=masked_share,
         join=settings.join,
+        attention=attention,
         shards=count_shards(settings.parallel, processes),
     )
 
@@ -135,7 +138,10 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
     # feed-forward's input, then the feed-forward's inside before and after the activation. On
     # CPUs attention's weights come on top; GPUs compute them again.
     one_layer = tokens * (8 * hidden + wide) * size
-    if on_cpu:
+    if task.attention != "dense":
+        # What is hashed, sorted and mixed in fp32, and the block of logits that is at work.
+        one_layer += tokens * 3 * 4 * hidden
+    elif on_cpu:
         one_layer += tokens * task.longest * config.num_heads * size
     layers = config.num_layers * config.inner_layers
     kept = {
@@ -250,6 +256,7 @@ def fit(
     memory: str | None,
     levers: Levers,
     masked_share: float = 0.0,
+    attention: str = "dense",
 ) -> tuple[TrainConfig, list[str]]:
     """Settings that fit the memory at hand, and the plan as sentences.
 
@@ -261,6 +268,7 @@ def fit(
         memory: the budget of each process as the user gave it; what is free where None.
         levers: what the user decided.
         masked_share: share of the tokens that are asked for over the whole vocabulary.
+        attention: a key of `ATTENTION`.
 
     Raises:
         OutOfMemoryError: nothing fits.
@@ -277,7 +285,7 @@ def fit(
         budget = parse_size("--memory", memory)
         limit_memory(device, budget)
     budget = processes.least(budget)  # one plan for all: their optimisers must be alike
-    task = task_of(config, store, settings, processes, masked_share)
+    task = task_of(config, store, settings, processes, masked_share, attention)
     plan = make_plan(task, budget, levers)
     if device.type == "cpu":
         keep_freed_memory(plan.is_tight(budget))

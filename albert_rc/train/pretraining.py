@@ -20,7 +20,7 @@ from albert_rc.errors import UsageError
 from albert_rc.loading import save_model
 from albert_rc.model.pretraining import PretrainingModel
 from albert_rc.tokenizer import Tokenizer
-from albert_rc.train.objective import Evaluation, Objective
+from albert_rc.train.objective import Evaluation, Objective, attention_of
 
 TOKEN_BUDGET = 8192
 RECIPES: dict[str, dict[str, Any]] = {
@@ -145,5 +145,6 @@ class Pretraining(Objective[PretrainBatch]):
             "dev corpus": None if self.dev is None else self.dev.hash,
             "masking": asdict(self.masking),
             "--pair": self.pair,
+            "--attention": attention_of(self.encoder.compute),
             "model shape": asdict(self.model.config),
         }

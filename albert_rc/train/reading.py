@@ -20,7 +20,7 @@ from albert_rc.loading import save_model
 from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.predict import score
 from albert_rc.tokenizer import Tokenizer
-from albert_rc.train.objective import Evaluation, Objective
+from albert_rc.train.objective import Evaluation, Objective, attention_of
 
 
 class Reading(Objective[Batch]):
@@ -116,6 +116,7 @@ class Reading(Objective[Batch]):
             name: None if store is None else {key: store.meta[key] for key in keys}
             for name, store in stores.items()
         }
+        described["--attention"] = attention_of(self.encoder.compute)
         described["--option-score"] = self.model.option_score
         described["model shape"] = asdict(self.model.config)
         return described

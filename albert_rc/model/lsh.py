@@ -1,0 +1,496 @@
+"""Attention by locality-sensitive hashing: a query sees the keys that hash to where it does.
+
+Two forms. The *shared* one is Reformer's (Kitaev et al. 2020, sections 2 and 3): one projection
+serves as queries and as keys, a token sees its own bucket, in its own chunk and the one before.
+In *ours* queries and keys keep their pretrained projections and are hashed alike, so that a
+pretrained encoder works as it is; a chunk sees its neighbours on both sides, for an encoder reads
+in both directions.
+
+Each round sorts the tokens by their hash and cuts them into chunks. The rounds of a token are one
+softmax over all the keys that any of them shows: a pair that several show counts in the first.
+"""
+
+# X pairs of a sequence and a head, L tokens of a sequence (filled up to whole chunks), H head
+# size, A size of what is hashed, R rounds, C chunks, M tokens of a chunk, W keys that it sees
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from albert_rc.config import LshConfig
+from albert_rc.seeds import mix
+
+HIDDEN = -1e9
+"""Logit of a pair that must not be seen."""
+LAST_RESORT = -1e5
+"""Logit of a token and itself in the shared form: it counts only where nothing else does."""
+BLOCK = {"cpu": 2**21, "cuda": 2**26}
+"""Logits that stand in memory at a time."""
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    """What is added up in."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """One round: where each token stands when all are sorted by their hashes."""
+
+    query_at_XL: Tensor
+    """The query in each place."""
+    key_at_XL: Tensor
+    query_place_XL: Tensor
+    """The place of each query."""
+    key_place_XL: Tensor
+    query_bucket_XL: Tensor | None = None
+    """Where a query must not see the keys of other buckets."""
+    key_bucket_XL: Tensor | None = None
+
+    def block(self, rows: slice) -> Sorting:
+        """The same of some of the rows."""
+        cut: dict[str, Any] = {
+            name: value if value is None else value[rows] for name, value in vars(self).items()
+        }
+        return Sorting(**cut)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who may see whom."""
+
+    rounds: list[Sorting]
+    chunk: int
+    """M."""
+    before: int
+    """Chunks before its own that a chunk sees."""
+    width: int
+    """Chunks that it sees in all."""
+    shared: bool
+    valid_XL: Tensor
+    """Which tokens are keys."""
+
+    @property
+    def chunks(self) -> int:
+        """C."""
+        return self.valid_XL.shape[1] // self.chunk
+
+    def block(self, rows: slice) -> Plan:
+        """The same of some of the rows."""
+        rounds = [sorting.block(rows) for sorting in self.rounds]
+        valid_XL = self.valid_XL[rows]
+        return Plan(rounds, self.chunk, self.before, self.width, self.shared, valid_XL)
+
+
+@lru_cache(maxsize=256)
+def _drawn(seed: int, layer: int, number: int, rows: int, columns: int) -> Tensor:
+    """Normal numbers of a round; a table with more rows begins with those of one with fewer."""
+    generator = torch.Generator().manual_seed(mix(seed, layer, number))
+    return torch.randn(rows, columns, generator=generator)
+
+
+def angular(q_XLH: Tensor, k_XLH: Tensor, valid_XL: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors of one length whose angles order a query's keys as its inner products do.
+
+    A softmax stays as it is if one vector is taken from all keys, and the order of the keys if
+    the query is stretched. So keys are centred, divided by the longest, and filled up to length 1
+    in one more dimension, where queries, of length 1, are 0 (Neyshabur and Srebro 2015).
+
+    Args:
+        q_XLH: queries.
+        k_XLH: keys.
+        valid_XL: which tokens are keys.
+
+    Returns:
+        both, in H + 1 dimensions.
+    """
+    keep_XL1 = valid_XL[..., None]
+    total_X1H = (k_XLH * keep_XL1).sum(1, keepdim=True)
+    k_XLH = (k_XLH - total_X1H / keep_XL1.sum(1, keepdim=True).clamp(min=1)) * keep_XL1
+    longest_X11 = k_XLH.norm(dim=-1, keepdim=True).amax(1, keepdim=True)
+    k_XLH = k_XLH / longest_X11.clamp(min=1e-6)
+    rest_XL1 = (1 - k_XLH.square().sum(-1, keepdim=True)).clamp(min=0).sqrt()
+    return F.pad(F.normalize(q_XLH, dim=-1), (0, 1)), torch.cat([k_XLH, rest_XL1], -1)
+
+
+def _rotated(x_XLA: Tensor, rotation_AU: Tensor) -> Tensor:
+    """Inner products with the vertices +r_1 ... -r_1 ...: the nearest is the bucket."""
+    turned_XLU = x_XLA @ rotation_AU
+    return torch.cat([turned_XLU, -turned_XLU], -1)
+
+
+def make_plan(
+    q_XLH: Tensor, k_XLH: Tensor, valid_XL: Tensor, settings: LshConfig, layer: int, heads: int
+) -> Plan:
+    """Hash and sort.
+
+    Args:
+        q_XLH: queries; L is a multiple of the chunk.
+        k_XLH: keys.
+        valid_XL: which tokens are keys. The others, as queries too, are sorted to the end.
+        settings: how.
+        layer: each draws numbers of its own,
+        heads: and so does each head; X counts the heads of a sequence, then the next sequence's.
+    """
+    length = q_XLH.shape[1]
+    chunks = length // settings.chunk
+    reach = (1, 0) if settings.shared else (1, 1)
+    width = min(chunks, sum(reach) + 1)
+    # Where a chunk sees all there is, one round says it all.
+    wanted = settings.rounds if settings.shared or width < chunks else 1
+    with torch.no_grad():
+        q_XLA, k_XLA = q_XLH.to(_wide(q_XLH)), k_XLH.to(_wide(k_XLH))
+        if not settings.shared:
+            q_XLA, k_XLA = angular(q_XLA, k_XLA, valid_XL)
+        rounds: list[Sorting] = []
+        if settings.local and not settings.shared:
+            place_XL = torch.arange(length, device=q_XLH.device).expand(valid_XL.shape)
+            rounds.append(_sorted(place_XL, place_XL, valid_XL))
+        for number in range(len(rounds), wanted):
+            if settings.hash == "projections" and not settings.shared:
+                rounds.append(_by_projection(q_XLA, k_XLA, valid_XL, settings, layer, number))
+            else:
+                rounds += _by_rotation(q_XLA, k_XLA, valid_XL, settings, layer, number, heads)
+    return Plan(rounds, settings.chunk, min(reach[0], width - 1), width, settings.shared, valid_XL)
+
+
+def _by_projection(
+    q_XLA: Tensor, k_XLA: Tensor, valid_XL: Tensor, settings: LshConfig, layer: int, number: int
+) -> Sorting:
+    """Sorted along a line, queries and keys apart, chunk against chunk (Daras et al. 2020).
+
+    Lines run where the queries vary: each is a random sum of them.
+    """
+    length = q_XLA.shape[1]
+    weight_L1 = _drawn(settings.seed, layer, number, length, 1).to(q_XLA)
+    line_XA1 = ((q_XLA * valid_XL[..., None]).transpose(1, 2)) @ weight_L1
+    # Queries with one vector in common vary around it.
+    mean_XA1 = (q_XLA * valid_XL[..., None]).sum(1)[..., None] / (
+        valid_XL.sum(1)[:, None, None].clamp(min=1)
+    )
+    line_XA1 = line_XA1 - mean_XA1 * (valid_XL.to(q_XLA) @ weight_L1)[..., None]
+    return _sorted((q_XLA @ line_XA1)[..., 0], (k_XLA @ line_XA1)[..., 0], valid_XL)
+
+
+def _by_rotation(
+    q_XLA: Tensor,
+    k_XLA: Tensor,
+    valid_XL: Tensor,
+    settings: LshConfig,
+    layer: int,
+    number: int,
+    heads: int,
+) -> list[Sorting]:
+    """Sorted by buckets, and by place within them (Reformer, section 2)."""
+    length, size = q_XLA.shape[1:]
+    count = max(2, settings.buckets or 2 * (length // settings.chunk))
+    half = count // 2
+    table_NUA = _drawn(settings.seed, layer, number, half, heads * size).view(half, heads, size)
+    rotation_NAU = table_NUA.permute(1, 2, 0).to(q_XLA)
+    place_L = torch.arange(length, device=q_XLA.device)
+    rows = max(1, BLOCK[q_XLA.device.type] // (length * count))
+    found: list[list[Tensor]] = []
+    for start in range(0, len(q_XLA), rows):
+        block = slice(start, min(len(q_XLA), start + rows))
+        rotation_XAU = rotation_NAU[torch.arange(block.start, block.stop) % heads]
+        key_XL = _rotated(k_XLA[block], rotation_XAU).argmax(-1)
+        nearest = _rotated(q_XLA[block], rotation_XAU).topk(min(settings.probes, count), -1)
+        found.append([key_XL, *nearest.indices.unbind(-1)])
+    key_XL, *queries = (torch.cat(parts) for parts in zip(*found, strict=True))
+    made = []
+    for query_XL in queries:
+        sorting = _sorted(query_XL * length + place_L, key_XL * length + place_L, valid_XL)
+        if settings.shared:
+            sorting = replace(sorting, query_bucket_XL=query_XL, key_bucket_XL=key_XL)
+        made.append(sorting)
+    return made
+
+
+def _sorted(query_XL: Tensor, key_XL: Tensor, valid_XL: Tensor) -> Sorting:
+    """Queries and keys in the order of their values; what is no key comes last."""
+    last = torch.inf if query_XL.is_floating_point() else torch.iinfo(query_XL.dtype).max
+    place_XL = torch.arange(query_XL.shape[1], device=query_XL.device).expand_as(query_XL)
+    at, places = [], []
+    for value_XL in (query_XL, key_XL):
+        at_XL = value_XL.masked_fill(~valid_XL, last).argsort(dim=-1, stable=True)
+        at.append(at_XL)
+        places.append(torch.empty_like(at_XL).scatter_(-1, at_XL, place_XL))
+    return Sorting(*at, *places)
+
+
+class _Hashed(torch.autograd.Function):
+    """Softmax over the keys that the rounds show; logits are made again in the backward pass.
+
+    Gives the mixed values and the logarithm of the softmax's denominator, both differentiable.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, q_XLH: Tensor, k_XLH: Tensor, v_XLH: Tensor, plan: Plan, scale: float,
+        dropout: float, seed: int,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        out_XLH = torch.empty_like(q_XLH, dtype=_wide(q_XLH))
+        norm_XL = out_XLH.new_empty(q_XLH.shape[:2])
+        for rows in _blocks(plan):
+            part, q, k, v = plan.block(rows), q_XLH[rows], k_XLH[rows], v_XLH[rows]
+            mixed = torch.zeros_like(q, dtype=out_XLH.dtype)
+            norm = mixed.new_full(mixed.shape[:2], -torch.inf)
+            for number in range(len(part.rounds)):
+                found = _Round(part, number, q, k, scale)
+                norm_XCM = found.logit_XCMW.logsumexp(-1)
+                weight_XCMW = (found.logit_XCMW - norm_XCM[..., None]).exp_()
+                if dropout:
+                    weight_XCMW *= found.kept(dropout, seed, rows.start)
+                here = found.by_token(weight_XCMW.to(v.dtype) @ found.windows(v))
+                norm_here = found.by_token(norm_XCM[..., None])[..., 0]
+                both = torch.logaddexp(norm, norm_here)
+                mixed *= (norm - both).exp_()[..., None]
+                mixed += here * (norm_here - both).exp_()[..., None]
+                norm = both
+            out_XLH[rows], norm_XL[rows] = mixed, norm
+        ctx.save_for_backward(q_XLH, k_XLH, v_XLH, out_XLH, norm_XL)
+        ctx.plan, ctx.scale, ctx.dropout, ctx.seed = plan, scale, dropout, seed
+        return out_XLH, norm_XL
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        do_XLH, dnorm_XL = upstream
+        q_XLH, k_XLH, v_XLH, out_XLH, norm_XL = ctx.saved_tensors
+        plan: Plan = ctx.plan
+        dq_XLH = torch.zeros_like(q_XLH, dtype=_wide(q_XLH))
+        dk_XLH, dv_XLH = torch.zeros_like(dq_XLH), torch.zeros_like(dq_XLH)
+        common_XL = (do_XLH * out_XLH).sum(-1) - dnorm_XL
+        for rows in _blocks(plan):
+            part, q, k, v = plan.block(rows), q_XLH[rows], k_XLH[rows], v_XLH[rows]
+            for number in range(len(part.rounds)):
+                found = _Round(part, number, q, k, ctx.scale)
+                norm_XCM1 = found.by_place(norm_XL[rows][..., None])
+                weight_XCMW = found.logit_XCMW.sub_(norm_XCM1).exp_()
+                do_XCMH = found.by_place(do_XLH[rows].to(v.dtype))
+                dweight_XCMW = (do_XCMH @ found.windows(v).mT).to(do_XLH.dtype)
+                dropped_XCMW = weight_XCMW
+                if ctx.dropout:
+                    kept_XCMW = found.kept(ctx.dropout, ctx.seed, rows.start)
+                    dropped_XCMW = weight_XCMW * kept_XCMW
+                    dweight_XCMW *= kept_XCMW
+                dv_XCWH = dropped_XCMW.to(v.dtype).mT @ do_XCMH
+                dweight_XCMW -= found.by_place(common_XL[rows][..., None])
+                dlogit_XCMW = dweight_XCMW.mul_(weight_XCMW).mul_(ctx.scale).to(q.dtype)
+                dq_XLH[rows] += found.by_token(dlogit_XCMW @ found.windows(k))
+                dk_XLH[rows] += found.of_windows(dlogit_XCMW.mT @ found.by_place(q))
+                dv_XLH[rows] += found.of_windows(dv_XCWH)
+        grads = (
+            g.to(x.dtype)
+            for g, x in zip((dq_XLH, dk_XLH, dv_XLH), (q_XLH, k_XLH, v_XLH), strict=True)
+        )
+        return (*grads, None, None, None, None)
+
+
+def _blocks(plan: Plan) -> Iterator[slice]:
+    """Rows of X whose logits fit into memory together."""
+    count, length = plan.valid_XL.shape
+    logits = length * plan.width * plan.chunk
+    rows = max(1, BLOCK[plan.valid_XL.device.type] // logits)
+    for start in range(0, count, rows):
+        yield slice(start, min(count, start + rows))
+
+
+class _Round:
+    """One round of a block: its logits, and the ways between tokens and places."""
+
+    def __init__(self, plan: Plan, number: int, q_XLH: Tensor, k_XLH: Tensor, scale: float) -> None:
+        self.plan, self.number, self.sorting = plan, number, plan.rounds[number]
+        logit_XCMW = (self.by_place(q_XLH) @ self.windows(k_XLH).mT).to(_wide(q_XLH))
+        if scale != 1:
+            logit_XCMW *= scale
+        seen_XCMW = self._of_keys(plan.valid_XL)
+        for earlier in plan.rounds[:number]:
+            seen_XCMW = seen_XCMW & ~self._shown(earlier)
+        alike_XCMW = self._alike(self.sorting)
+        if alike_XCMW is not None:
+            seen_XCMW = seen_XCMW & alike_XCMW
+        logit_XCMW.masked_fill_(~seen_XCMW, HIDDEN)
+        if plan.shared:
+            token_XL = torch.arange(q_XLH.shape[1], device=q_XLH.device).expand(q_XLH.shape[:2])
+            itself_XCMW = self._of_queries(token_XL) == self._of_keys(token_XL)
+            logit_XCMW.masked_fill_(itself_XCMW & seen_XCMW, LAST_RESORT)
+        self.logit_XCMW = logit_XCMW
+
+    def _shown(self, sorting: Sorting) -> Tensor:
+        """Which of this round's pairs another round shows."""
+        plan, chunks = self.plan, self.plan.chunks
+        key_XL = (sorting.key_place_XL // plan.chunk + plan.before).short()
+        query_XL = (sorting.query_place_XL // plan.chunk).short()
+        apart_XCMW = self._of_keys(key_XL) - self._of_queries(query_XL)
+        shown_XCMW = apart_XCMW.remainder_(chunks) < plan.width
+        alike_XCMW = self._alike(sorting)
+        return shown_XCMW if alike_XCMW is None else shown_XCMW & alike_XCMW
+
+    def _alike(self, sorting: Sorting) -> Tensor | None:
+        if sorting.query_bucket_XL is None or sorting.key_bucket_XL is None:
+            return None
+        return self._of_queries(sorting.query_bucket_XL) == self._of_keys(sorting.key_bucket_XL)
+
+    def _of_keys(self, value_XL: Tensor) -> Tensor:
+        """A value of each key that a chunk sees, [X, C, 1, W]."""
+        return self._around(value_XL.gather(1, self.sorting.key_at_XL))[:, :, None, :]
+
+    def _of_queries(self, value_XL: Tensor) -> Tensor:
+        """A value of each query of a chunk, [X, C, M, 1]."""
+        return self._in_chunks(value_XL.gather(1, self.sorting.query_at_XL))[..., None]
+
+    def _in_chunks(self, x: Tensor) -> Tensor:
+        cut: Tensor = x.unflatten(1, (self.plan.chunks, self.plan.chunk))
+        return cut
+
+    def _around(self, x: Tensor) -> Tensor:
+        """What stands in places to what the chunks see."""
+        x, before = self._in_chunks(x), self.plan.before
+        parts = [x.roll(before - j, 1) if before != j else x for j in range(self.plan.width)]
+        return torch.cat(parts, 2)
+
+    def windows(self, x_XLH: Tensor) -> Tensor:
+        """What each chunk sees, [X, C, W, H]."""
+        return self._around(_taken(x_XLH, self.sorting.key_at_XL))
+
+    def by_place(self, x_XLH: Tensor) -> Tensor:
+        """Sorted as the queries are, [X, C, M, H]."""
+        return self._in_chunks(_taken(x_XLH, self.sorting.query_at_XL))
+
+    def by_token(self, x_XCMH: Tensor) -> Tensor:
+        """What each query got, in the order of the tokens, [X, L, H]."""
+        return _taken(x_XCMH.flatten(1, 2), self.sorting.query_place_XL)
+
+    def of_windows(self, x_XCWH: Tensor) -> Tensor:
+        """What each key got from all the chunks that see it, [X, L, H]."""
+        before, parts = self.plan.before, x_XCWH.split(self.plan.chunk, 2)
+        total_XCMH = sum(part.roll(j - before, 1) for j, part in enumerate(parts))
+        assert isinstance(total_XCMH, Tensor)
+        return _taken(total_XCMH.flatten(1, 2), self.sorting.key_place_XL)
+
+    def kept(self, dropout: float, seed: int, row: int) -> Tensor:
+        """What dropout leaves of the weights, the same each time it is asked."""
+        generator = torch.Generator(self.logit_XCMW.device)
+        generator.manual_seed(mix(seed, self.number, row))
+        drawn_XCMW = torch.rand(
+            self.logit_XCMW.shape, generator=generator, device=self.logit_XCMW.device
+        )
+        return (drawn_XCMW >= dropout).to(drawn_XCMW.dtype) / (1 - dropout)
+
+
+def _taken(x_XLH: Tensor, index_XV: Tensor) -> Tensor:
+    """Rows by number. Whole rows are copied, which `gather` does number by number."""
+    first_X1 = torch.arange(len(x_XLH), device=x_XLH.device)[:, None] * x_XLH.shape[1]
+    rows = x_XLH.flatten(0, 1).index_select(0, (index_XV + first_X1).flatten())
+    return rows.view(*index_XV.shape, x_XLH.shape[-1])
+
+
+def _rows(x_TNH: Tensor, spans: list[slice], length: int) -> Tensor:
+    """Some sequences filled up to one length, head by head: [X, L, H]."""
+    parts = [
+        F.pad(x_TNH[span], (0, 0, 0, 0, 0, length - (span.stop - span.start))) for span in spans
+    ]
+    return torch.stack(parts).transpose(1, 2).flatten(0, 1)
+
+
+def _masks(flag_T: Tensor | None, spans: list[slice], length: int, heads: int) -> Tensor:
+    """[X, L]: the flags of some sequences' tokens (all True without flags), False behind them."""
+    rows = []
+    for span in spans:
+        size = span.stop - span.start
+        flag = torch.ones(size, dtype=torch.bool) if flag_T is None else flag_T[span]
+        rows.append(F.pad(flag, (0, length - size)))
+    return torch.stack(rows).repeat_interleave(heads, 0)
+
+
+def _with_landmarks(
+    q_XLH: Tensor, k_XLH: Tensor, v_XLH: Tensor, valid_XL: Tensor, landmark_XL: Tensor,
+    hashed: tuple[Tensor, Tensor], scale: float,
+) -> Tensor:  # fmt: skip
+    """Add the keys that all see to what the hashed ones gave, and let them see all themselves."""
+    mixed_XLH, norm_XL = hashed
+    most = int(landmark_XL.sum(1).max())
+    # The landmarks of each row, then other tokens up to the number of the row that has most.
+    at_XG = landmark_XL.byte().argsort(dim=-1, descending=True, stable=True)[:, :most]
+    is_XG = landmark_XL.gather(1, at_XG)
+    k_XGH, v_XGH = _taken(k_XLH, at_XG), _taken(v_XLH, at_XG)
+    logit_XLG = ((q_XLH @ k_XGH.mT).to(norm_XL.dtype) * scale).masked_fill(
+        ~is_XG[:, None, :], HIDDEN
+    )
+    norm_of_them_XL = logit_XLG.logsumexp(-1)
+    both_XL = torch.logaddexp(norm_XL, norm_of_them_XL)
+    weight_XLG = (logit_XLG - both_XL[..., None]).exp()
+    mixed_XLH = mixed_XLH * (norm_XL - both_XL).exp()[..., None]
+    mixed_XLH = mixed_XLH + (weight_XLG.to(v_XGH.dtype) @ v_XGH).to(norm_XL.dtype)
+    logit_XGL = ((_taken(q_XLH, at_XG) @ k_XLH.mT).to(norm_XL.dtype) * scale).masked_fill(
+        ~valid_XL[:, None, :], HIDDEN
+    )
+    own_XGH = (logit_XGL.softmax(-1).to(v_XLH.dtype) @ v_XLH).to(norm_XL.dtype)
+    own_XGH = torch.where(is_XG[..., None], own_XGH, _taken(mixed_XLH, at_XG))
+    return mixed_XLH.scatter(1, at_XG[..., None].expand_as(own_XGH), own_XGH)
+
+
+def lsh_attention(
+    q_TNH: Tensor,
+    kv_T2NH: Tensor,
+    lengths: tuple[int, ...],
+    settings: LshConfig,
+    layer: int = 0,
+    dropout: float = 0.0,
+    landmark_T: Tensor | None = None,
+) -> Tensor:
+    """Attention to the keys that hash to where a query does, within each sequence.
+
+    A sequence's result does not depend on the others of the batch: those that come to the same
+    number of chunks are computed together.
+
+    Args:
+        q_TNH: queries of all tokens.
+        kv_T2NH: keys and values; the shared form takes the queries, at length 1, for keys.
+        lengths: tokens of each sequence.
+        settings: how.
+        layer: which application of a layer this is; each draws hashes of its own.
+        dropout: probability of dropping an attention weight.
+        landmark_T: tokens that see all and are seen by all (not in the shared form).
+
+    Returns:
+        Values mixed by attention, [T, N, H].
+    """
+    heads, size = q_TNH.shape[1:]
+    k_TNH, v_TNH = kv_T2NH.unbind(1)
+    scale = size**-0.5
+    if settings.shared:
+        # Reformer's own code divides by the root of H once, in making keys of unit length.
+        k_TNH, scale = F.normalize(q_TNH.to(_wide(q_TNH)), dim=-1).to(q_TNH.dtype), 1.0
+    groups: dict[int, list[slice]] = {}
+    start = 0
+    for length in lengths:
+        chunks = -(-length // settings.chunk)
+        groups.setdefault(chunks * settings.chunk, []).append(slice(start, start + length))
+        start += length
+    seed = int(torch.randint(2**31, ())) if dropout else 0
+    parts: dict[int, Tensor] = {}
+    for length, spans in groups.items():
+        q, k, v = (_rows(x, spans, length) for x in (q_TNH, k_TNH, v_TNH))
+        valid = _masks(None, spans, length, heads).to(q.device)
+        landmark = torch.zeros_like(valid)
+        if landmark_T is not None and not settings.shared:
+            landmark = _masks(landmark_T, spans, length, heads)
+        plan = make_plan(q, k, valid & ~landmark, settings, layer, heads)
+        found: tuple[Tensor, Tensor] = _Hashed.apply(  # type: ignore[no-untyped-call]
+            q, k, v, plan, scale, dropout, seed
+        )
+        mixed = found[0]
+        if bool(landmark.any()):
+            mixed = _with_landmarks(q, k, v, valid, landmark, found, scale)
+        rows = mixed.to(q_TNH.dtype).unflatten(0, (len(spans), heads)).transpose(1, 2)
+        for span, row in zip(spans, rows.unbind(0), strict=True):
+            parts[span.start] = row[: span.stop - span.start]
+    return torch.cat([parts[begin] for begin in sorted(parts)])
