@@ -5,7 +5,6 @@ file is also what it runs.
 """
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -110,9 +109,10 @@ def work(folder):
 
 
 def torchrun(*arguments):
+    # Standalone: it looks for a free port itself.
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-        "--master-port", str(31600 + os.getpid() % 2000), *map(str, arguments),
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+        *map(str, arguments),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-5000:]

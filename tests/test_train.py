@@ -256,7 +256,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(trainer, tmp_path):
 def torchrun(count, *arguments):
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(count),
-        "--master-port", str(29500 + os.getpid() % 2000), "-m", "albert_rc",
+        "--standalone", "-m", "albert_rc",
     ]  # fmt: skip
     done = subprocess.run(
         [*command, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False
