@@ -80,6 +80,8 @@ class Batch(Tokens):
     """question * K + option: where each option's logit goes in the Q x K table."""
     num_options: int
     """K."""
+    value_Q: Tensor | None = None
+    """The right number, where a number is asked for; NaN where it is not known."""
     blank_index_Q: Tensor | None = None
     """Index into S of each blank."""
     piece_P: Tensor | None = None

@@ -36,6 +36,7 @@ _EMBEDDINGS = {
     "encoder.embeddings.segment": "{prefix}.embeddings.token_type_embeddings",
     "encoder.embeddings.norm": "{prefix}.embeddings.LayerNorm",
     "head.classifier": "classifier",
+    "head.label": "classifier",
     "head.pair": "albert_rc.pair",  # ours alone where a family was pretrained without pairs
 }
 _BERT_PARTS = {
@@ -69,11 +70,13 @@ FAMILIES = {
             "head.norm": "predictions.LayerNorm",
             "head.bias": "predictions.bias",
             "head.pooler": "albert.pooler",
+            "head.pool": "albert.pooler",
             "head.pair": "sop_classifier.classifier",
         },
         architectures={
             "cloze": "AlbertForMaskedLM",
             "choice": "AlbertForMultipleChoice",
+            "label": "AlbertForSequenceClassification",
             "pretraining": "AlbertForPreTraining",
         },
     ),
@@ -87,11 +90,13 @@ FAMILIES = {
             "head.norm": "cls.predictions.transform.LayerNorm",
             "head.bias": "cls.predictions.bias",
             "head.pooler": "bert.pooler.dense",
+            "head.pool": "bert.pooler.dense",
             "head.pair": "cls.seq_relationship",
         },
         architectures={
             "cloze": "BertForMaskedLM",
             "choice": "BertForMultipleChoice",
+            "label": "BertForSequenceClassification",
             "pretraining": "BertForPreTraining",
         },
     ),
@@ -105,10 +110,13 @@ FAMILIES = {
             "head.norm": "lm_head.layer_norm",
             "head.bias": "lm_head.bias",
             "head.pooler": "roberta.pooler.dense",
+            "head.pool": "classifier.dense",
+            "head.label": "classifier.out_proj",
         },
         architectures={
             "cloze": "RobertaForMaskedLM",
             "choice": "RobertaForMultipleChoice",
+            "label": "RobertaForSequenceClassification",
             "pretraining": "RobertaForMaskedLM",
         },
     ),

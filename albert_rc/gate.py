@@ -11,6 +11,7 @@ from albert_rc.errors import CheckpointError
 from albert_rc.files import file_sha256, parse_json, write_json
 from albert_rc.model.heads import ReadingModel
 from albert_rc.predict import score
+from albert_rc.quality import quality
 from albert_rc.tokenizer import Tokenizer
 
 RECORD = "int8.json"
@@ -68,16 +69,19 @@ def measure_cost(
         processes: who works along.
         precision: what to compare with.
     """
-    chosen = []
+    scored = []
     for name in (precision, "int8"):
         model.encoder.compute = replace(model.encoder.compute, precision=name)
-        chosen.append(score(model, tokenizer, store, processes).argmax(-1))
-    exact_Q, quick_Q = chosen
+        scored.append(score(model, tokenizer, store, processes))
+    exact_Q, quick_Q = (scored_QK.argmax(-1) for scored_QK in scored)
+    before, after = (
+        quality(store, scored_QK).score if store.has_answers else None for scored_QK in scored
+    )
     return Cost(
         questions=len(exact_Q),
         changed=int((exact_Q != quick_Q).sum()),
-        before=store.accuracy(exact_Q),
-        after=store.accuracy(quick_Q),
+        before=before,
+        after=after,
     )
 
 

@@ -7,7 +7,7 @@ which of their keys is which of ours.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -31,7 +31,7 @@ from albert_rc.weightfile import open_weights
 
 Model = TypeVar("Model", bound=HeadedModel)
 
-TASKS = ("cloze", "choice")
+TASKS = ("cloze", "choice", "label")
 POSITIONS = "encoder.embeddings.position.weight"
 SHIPPED = Path(__file__).parent / "pretrained"
 
@@ -213,6 +213,7 @@ def load_model(
     scratch: str | None = None,
     scratch_shape: Mapping[str, Any] | None = None,
     option_score: str | None = None,
+    labels: Sequence[str] | None = None,
     attention: str | None = None,
     lsh: Mapping[str, Any] | None = None,
     max_length: int | None = None,
@@ -223,10 +224,11 @@ def load_model(
 
     Args:
         source: a folder or a hub id.
-        task: `cloze` or `choice`.
+        task: `cloze`, `choice` or `label`.
         scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
         scratch_shape: settings that differ from that size's.
         option_score: a key of `OPTION_SCORES`; by default the checkpoint's own, else `mean`.
+        labels: of `label`, what a row may be (none: a number); by default the checkpoint's own.
         attention: a key of `ATTENTION`; by default the checkpoint's own, else `dense`.
         lsh: settings of `LshConfig` that differ from the checkpoint's, or from the defaults.
         max_length: tokens of a sequence, where the model is to take more than it does.
@@ -249,7 +251,7 @@ def load_model(
             score = ours.get("option_score", "mean") if task == "cloze" else "mean"
         if score not in OPTION_SCORES:
             raise CheckpointError(f"{source}/config.json: option_score {score!r} is unknown")
-        return ReadingModel(config, task, score, empty=raw is not None)
+        return ReadingModel(config, task, score, _labels(labels, task, raw), raw is not None)
 
     return _load(
         source,
@@ -262,6 +264,18 @@ def load_model(
         precision=precision,
         seed=seed,
     )
+
+
+def _labels(
+    labels: Sequence[str] | None, task: str, raw: Mapping[str, Any] | None
+) -> tuple[str, ...]:
+    """The labels asked for, else those that config.json names."""
+    if task != "label" or labels is not None:
+        return tuple(labels or ())
+    names = (raw or {}).get("id2label", {})
+    if (raw or {}).get("problem_type") == "regression" or not isinstance(names, Mapping):
+        return ()
+    return tuple(str(names[key]) for key in sorted(names, key=int))
 
 
 def load_pretraining(
@@ -441,6 +455,11 @@ def save_model(
             write_bytes(target, source.read_bytes())
     raw = hub_config(model.config, model.task)
     raw["albert_rc"] = {"option_score": model.option_score, "version": __version__}
+    if isinstance(model, ReadingModel) and model.task == "label":
+        names = model.labels or ("value",)
+        raw["id2label"] = {str(number): name for number, name in enumerate(names)}
+        raw["label2id"] = {name: number for number, name in enumerate(names)}
+        raw["problem_type"] = "single_label_classification" if model.labels else "regression"
     compute = model.encoder.compute
     if compute.attention != "dense":
         raw["albert_rc"] |= {"attention": compute.attention, "lsh": asdict(compute.lsh)}

@@ -21,7 +21,7 @@ from albert_rc.tokenizer import Tokenizer
 TOKEN_BUDGET = 4096
 ITEMS_BUDGET = 64
 
-Answers = dict[str, list[str] | str]
+Answers = dict[str, list[str] | str | float]
 
 
 def score(
@@ -33,7 +33,7 @@ def score(
     token_budget: int = TOKEN_BUDGET,
     progress: Callable[[int], None] | None = None,
 ) -> Tensor:
-    """Log-probabilities of every option of every question of a store.
+    """Log-probabilities of every option of every question of a store; or the numbers asked for.
 
     Args:
         model: on the processes' device; `model.encoder.compute` says in which precision.
@@ -52,7 +52,7 @@ def score(
         RuntimeError: some question was not scored exactly once (a bug, never to be passed over).
     """
     num_options = store.num_options
-    rows = 1 if store.kind == "cloze" else num_options
+    rows = num_options if store.kind == "choice" else 1
     batches = list(batches_by_length(store.lengths * rows, token_budget, ITEMS_BUDGET))
     width = int(num_options.max())
     scored_QK = torch.zeros(store.num_questions, width)
@@ -65,7 +65,9 @@ def score(
             batch = collate(items)
             output = model(batch.to(processes.device))
             logits_QK = output.logits_QK.float().cpu()
-            scored_QK[batch.question_Q, : batch.num_options] = logits_QK.log_softmax(-1)
+            if not store.is_numeric:
+                logits_QK = logits_QK.log_softmax(-1)
+            scored_QK[batch.question_Q, : batch.num_options] = logits_QK
             times_Q[batch.question_Q] += 1
             if progress is not None:
                 progress(batch.num_questions)
@@ -85,10 +87,17 @@ def score(
 def answers_of(store: Store, scored_QK: Tensor) -> Answers:
     """The answers in the competition's form.
 
-    Cloze: paper id to a list of letters. Multiple choice: question id to a letter.
+    Cloze: paper id to a list of letters. Multiple choice: question id to a letter. A table: row to
+    a label or a number.
     """
+    if store.is_numeric:
+        values = [round(value, 4) for value in scored_QK[:, 0].tolist()]
+        return dict(zip(store.meta["ids"], values, strict=True))
     # numpy's argmax takes the first of equals, whatever the machine.
-    letters = [letter(int(i)) for i in scored_QK.numpy().argmax(-1)]
+    best = [int(i) for i in scored_QK.numpy().argmax(-1)]
+    if store.kind == "label":
+        return dict(zip(store.meta["ids"], (store.labels[i] for i in best), strict=True))
+    letters = [letter(i) for i in best]
     if store.kind == "choice":
         return dict(zip(store.meta["question_keys"], letters, strict=True))
     answers: Answers = {paper_id: [] for paper_id in store.meta["ids"]}
@@ -107,15 +116,15 @@ def score_lines(store: Store, scored_QK: Tensor) -> list[dict[str, Any]]:
     best = scored_QK.numpy().argmax(-1)
     for question, passage in enumerate(store.passage_of_question.tolist()):
         numbers[passage] = numbers.get(passage, 0) + 1
+        line = {"paper": store.meta["ids"][passage], "number": numbers[passage]}
         chances = scored_QK[question, : options[question]].exp().tolist()
-        lines.append(
-            {
-                "paper": store.meta["ids"][passage],
-                "number": numbers[passage],
-                "answer": letter(int(best[question])),
-                "probabilities": [round(chance, 6) for chance in chances],
-            }
-        )
+        if store.is_numeric:
+            line["answer"] = round(float(scored_QK[question, 0]), 6)
+        else:
+            chosen = int(best[question])
+            line["answer"] = store.labels[chosen] if store.labels else letter(chosen)
+            line["probabilities"] = [round(chance, 6) for chance in chances]
+        lines.append(line)
     return lines
 
 

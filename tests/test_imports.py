@@ -10,7 +10,7 @@ from conftest import ROOT
 PACKAGE = ROOT / "albert_rc"
 FLOOR = {
     "errors", "config", "files", "tensorfile", "tokenizer", "batch", "metrics", "seeds", "devices",
-    "families", "costs", "weightfile",
+    "families", "costs", "weightfile", "scores",
 }  # fmt: skip
 WORK = FLOOR | {"data", "model", "loading"}
 ALLOWED = {
@@ -20,9 +20,10 @@ ALLOWED = {
     "model": FLOOR | {"model"},
     "loading": FLOOR | {"model"},
     "predict": WORK,
-    "train": WORK | {"predict", "train"},
-    "gate": WORK | {"predict"},
-    "bench": WORK | {"predict", "train", "bench"},
+    "quality": FLOOR | {"data"},
+    "train": WORK | {"predict", "quality", "train"},
+    "gate": WORK | {"predict", "quality"},
+    "bench": WORK | {"predict", "quality", "train", "bench"},
     "evaluation": FLOOR | {"data"},
     "vocabulary": FLOOR,
     "analysis": WORK,

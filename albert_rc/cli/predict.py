@@ -62,7 +62,7 @@ def predict(
 
     from albert_rc.data.shards import load_store
     from albert_rc.devices import choose_precision, keep_freed_memory, processes
-    from albert_rc.errors import UsageError
+    from albert_rc.errors import DataError, UsageError
     from albert_rc.loading import load_model
     from albert_rc.predict import score, write_predictions
 
@@ -82,6 +82,11 @@ def predict(
             precision=chosen,
         )
         store = _ready(data, source, loaded, max_length)
+        if store.kind == "label" and store.labels != loaded.model.labels:
+            raise DataError(
+                f"{data}: its labels are {', '.join(store.labels) or 'numbers'}, but the model "
+                f"knows {', '.join(loaded.model.labels) or 'numbers'}; fine-tune it on this task"
+            )
         if group.is_main:
             for line in loaded.report.lines():
                 say(line)

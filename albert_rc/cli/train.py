@@ -111,6 +111,7 @@ def train(
             train_store.kind,
             scratch=scratch,
             option_score=option_score,
+            labels=train_store.labels,
             attention=attention,
             lsh=options.lsh_settings(
                 lsh_form, lsh_chunk, lsh_rounds, lsh_probes, lsh_hash, lsh_landmarks
@@ -181,6 +182,8 @@ def _load_stores(data: Path) -> tuple[Store, Store | None]:
     dev_store = load_store(dev_path) if dev_path.is_file() else None
     if dev_store is not None and dev_store.kind != train_store.kind:
         raise DataError(f"{dev_path}: holds {dev_store.kind}, but train {train_store.kind}")
+    if dev_store is not None and dev_store.labels != train_store.labels:
+        raise DataError(f"{dev_path}: has other labels than train; make both of the same task")
     return train_store, dev_store
 
 

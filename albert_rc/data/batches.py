@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from albert_rc.batch import Batch
+from albert_rc.data.encode import VALUE_STEPS
 from albert_rc.data.masking import WordHider
 from albert_rc.data.shards import Store
 from albert_rc.seeds import mix
@@ -110,7 +111,7 @@ class Collator:
         index = torch.tensor(items, dtype=torch.int64)
         if self.store.kind == "cloze":
             return self._cloze(index, epoch)
-        return self._choice(index)
+        return self._choice(index) if self.store.kind == "choice" else self._label(index)
 
     def _options(self, question_Q: Tensor) -> tuple[Tensor, Tensor, int]:
         """Indices of the questions' options, their slots in the Q x K table, and K."""
@@ -203,4 +204,29 @@ class Collator:
             option_slot_O=slot_O,
             num_options=num_options,
             segment_T=(place_T >= second_O[row_T]).long(),
+        )
+
+    def _label(self, question_Q: Tensor) -> Batch:
+        tensors = self.store.tensors
+        start_Q = tensors["token_offset"][question_Q]
+        length_Q = (tensors["token_offset"][question_Q + 1] - start_Q).long()
+        source, row_T, place_T = ragged(start_Q, length_Q)
+        count = len(question_Q)
+        num_options = max(1, len(self.store.labels))
+        answer_Q = tensors["answer"][question_Q].long()
+        value_Q = None
+        if not self.store.labels:
+            value_Q = torch.where(answer_Q < 0, torch.nan, answer_Q / VALUE_STEPS)
+        return Batch(
+            token_T=tensors["token"][source].long(),
+            place_T=place_T,
+            lengths=tuple(length_Q.tolist()),
+            read_S=length_Q.cumsum(0) - length_Q,
+            reads=(1,) * count,
+            segment_T=(place_T >= tensors["second"][question_Q][row_T]).long(),
+            question_Q=question_Q,
+            answer_Q=answer_Q,
+            value_Q=value_Q,
+            option_slot_O=torch.arange(count * num_options),
+            num_options=num_options,
         )

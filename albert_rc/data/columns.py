@@ -219,6 +219,8 @@ def store_meta(
         "ids": split.ids,
         "levels": split.levels,
     }
+    if split.kind == "label":
+        meta |= {"labels": list(split.labels), "metrics": list(split.metrics)}
     if split.kind == "choice":
         counts = selection.each("question").tolist()
         keys = map(question_keys, split.ids, counts)
@@ -241,6 +243,10 @@ def store_summary(
     """
     things = "blanks" if kind == "cloze" else "questions"
     line = f"{num_papers:,} papers, {num_questions:,} {things}"
+    if kind == "label":
+        return (
+            f"{num_papers:,} rows, {cuts['num_cut']:,} of them cut ({cuts['tokens_cut']:,} tokens)"
+        )
     if kind == "cloze":
         return f"{line}, {num_items:,} windows ({cuts['num_long']} papers need several)"
     share = cuts["tokens_cut"] / max(1, cuts["tokens_before"])

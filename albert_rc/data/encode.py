@@ -195,3 +195,59 @@ def check_max_length(max_length: int) -> None:
     """
     if max_length < 8:
         raise UsageError(f"--max-length {max_length}: at least 8 tokens are needed")
+
+
+@dataclass
+class EncodedLabels:
+    """One sentence or two in a row each, for a label or a number."""
+
+    tokens: list[list[int]] = field(default_factory=list)
+    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
+    seconds: list[int] = field(default_factory=list)
+    """Where the second sentence begins; the length where there is none."""
+    cut: list[int] = field(default_factory=list)
+    """Tokens that did not fit."""
+    answers: list[int] = field(default_factory=list)
+    """Index of the label, or the number in steps of 1 / `VALUE_STEPS`; -1 where not known."""
+
+
+VALUE_STEPS = 1000  # STS-B's scores have three decimals
+
+
+def encode_labels(
+    passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int
+) -> EncodedLabels:
+    """Encode sentences and pairs of them. What does not fit is cut from the longer one's end."""
+    check_max_length(max_length)
+    out = EncodedLabels()
+    questions = [question for passage in passages for question in passage.questions]
+    firsts = tokenizer.encode([passage.text for passage in passages for _ in passage.questions])
+    seconds = tokenizer.encode([question.text for question in questions])
+    between = [tokenizer.sep_id] * tokenizer.separators_in_pair
+    for question, first, second in zip(questions, firsts, seconds, strict=True):
+        room = max_length - 2 - (len(between) if question.text else 0)
+        kept = _longest_first(len(first), len(second), room)
+        row = [tokenizer.cls_id, *first[: kept[0]]]
+        if question.text:
+            row += between
+        out.seconds.append(len(row) if question.text else len(row) + 1)
+        row += [*second[: kept[1]], tokenizer.sep_id]
+        out.tokens.append(row)
+        out.cut.append(len(first) + len(second) - sum(kept))
+        answer = -1 if question.answer is None else question.answer
+        if question.value is not None:
+            answer = round(VALUE_STEPS * question.value)
+        out.answers.append(answer)
+    return out
+
+
+def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """How much of two sentences is kept, where the longer one is cut first (BERT's way)."""
+    if first + second <= room:
+        return first, second
+    half = room // 2
+    if first <= half:
+        return first, room - first
+    if second <= half:
+        return room - second, second
+    return room - half, half

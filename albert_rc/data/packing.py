@@ -7,11 +7,11 @@ papers can be dropped and put into another order afterwards (`columns`).
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from albert_rc.data.encode import encode_choice, encode_cloze
+from albert_rc.data.encode import encode_choice, encode_cloze, encode_labels
 from albert_rc.data.schema import Kind, Passage
 from albert_rc.tokenizer import Tokenizer
 
@@ -36,6 +36,7 @@ class Column:
 MEASURES: dict[Kind, tuple[str, ...]] = {
     "cloze": ("window", "token", "question", "option", "piece", "long"),
     "choice": ("paper", "token", "question", "option", "piece", "kept", "cut", "token_cut"),
+    "label": ("token", "question", "kept", "cut", "token_cut"),
 }
 _QUESTIONS = {
     "answer": Column(per="question", dtype="int16"),
@@ -58,6 +59,12 @@ COLUMNS: dict[Kind, dict[str, Column]] = {
         "question_passage": Column(per="question", owner=True),
         "kept": Column(per="question"),
         **_QUESTIONS,
+    },
+    "label": {
+        "token": Column(per="token", dtype="id"),
+        "token_offset": Column(per="question", counts="token"),
+        "second": Column(per="question", dtype="int16"),
+        "answer": Column(per="question", dtype="int16"),
     },
 }
 
@@ -91,8 +98,7 @@ def pack(kind: Kind, passages: Sequence[Passage], tokenizer: Tokenizer, max_leng
     Raises:
         DataError: a multiple-choice question that is longer than the window by itself.
     """
-    encode = _encoded_cloze if kind == "cloze" else _encoded_choice
-    rows, values = encode(passages, tokenizer, max_length)
+    rows, values = ENCODERS[kind](passages, tokenizer, max_length)
     columns = {
         name: array(TYPECODES[dtype_of(COLUMNS[kind][name], tokenizer.size)], content)
         for name, content in values.items()
@@ -100,9 +106,11 @@ def pack(kind: Kind, passages: Sequence[Passage], tokenizer: Tokenizer, max_leng
     return Packed(array("i", chain.from_iterable(rows)), columns)
 
 
-def _encoded_cloze(
-    passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int
-) -> tuple[Iterable[Sequence[int]], dict[str, Iterable[int]]]:
+Rows = tuple[Iterable[Sequence[int]], dict[str, Iterable[int]]]
+"""Measures of each paper, and the columns' values."""
+
+
+def _encoded_cloze(passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int) -> Rows:
     encoded = encode_cloze(passages, tokenizer, max_length)
     windows, tokens = [0] * len(passages), [0] * len(passages)
     for number, window in zip(encoded.window_passage, encoded.window_tokens, strict=True):
@@ -121,9 +129,7 @@ def _encoded_cloze(
     }
 
 
-def _encoded_choice(
-    passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int
-) -> tuple[Iterable[Sequence[int]], dict[str, Iterable[int]]]:
+def _encoded_choice(passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int) -> Rows:
     encoded = encode_choice(passages, tokenizer, max_length)
     sums = [[0, 0, 0] for _ in passages]
     for number, kept in zip(encoded.question_passage, encoded.question_kept, strict=True):
@@ -140,6 +146,28 @@ def _encoded_choice(
         "kept": encoded.question_kept,
         **_question_columns(encoded.answers, encoded.tails),
     }
+
+
+def _encoded_labels(passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int) -> Rows:
+    encoded = encode_labels(passages, tokenizer, max_length)
+    # Each line of a table is a paper with one question.
+    rows = (
+        (len(tokens), 1, len(tokens), cut > 0, cut)
+        for tokens, cut in zip(encoded.tokens, encoded.cut, strict=True)
+    )
+    return rows, {
+        "token": chain.from_iterable(encoded.tokens),
+        "token_offset": map(len, encoded.tokens),
+        "second": encoded.seconds,
+        "answer": encoded.answers,
+    }
+
+
+ENCODERS: dict[Kind, Callable[[Sequence[Passage], Tokenizer, int], Rows]] = {
+    "cloze": _encoded_cloze,
+    "choice": _encoded_choice,
+    "label": _encoded_labels,
+}
 
 
 def _question_measures(

@@ -114,8 +114,8 @@ class PreparedSplit:
         self.name = name
         self._sources, self.format = open_sources(path, format_name)
         reader = READERS[self.format]
-        self.kind = reader.kind
-        self._list_of_papers = reader.file_is_list
+        self.kind, self.labels, self.metrics = reader.kind, reader.labels, reader.metrics
+        self._reader = reader
         self._encoder = encoder
         self._register = Register(self._sources, reader.suffixes)
         self._columns = Columns(self.kind, encoder.tokenizer.size, open_file)
@@ -125,7 +125,7 @@ class PreparedSplit:
 
     def tasks(self, number: int) -> Iterator[Task]:
         """What is to be encoded; `number` is the split's own."""
-        for chunk in self._sources.chunks(self._list_of_papers):
+        for chunk in self._sources.chunks(self._reader.file_is_list, self._reader.is_table):
             yield Task(number, self.format, chunk)
 
     def add(self, chunk: Chunk, encoded: Encoded) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from albert_rc.data.glue import GLUE, parse_glue, recognised_task
 from albert_rc.data.parse import Report, parse_cloze, parse_dream, parse_race
 from albert_rc.data.register import Record, Register
 from albert_rc.data.schema import Checked, Kind, PaperSet, Passage
@@ -17,9 +19,11 @@ from albert_rc.errors import DataError, UsageError
 from albert_rc.files import to_json
 
 SPLITS = {
-    "train": ("train", "training"),
-    "dev": ("dev", "valid", "validation", "val"),
-    "test": ("test",),
+    "train": ("train", "training", "msr_paraphrase_train"),
+    "dev": ("dev", "valid", "validation", "val", "dev_matched"),
+    "dev_mismatched": ("dev_mismatched",),
+    "test": ("test", "test_matched", "msr_paraphrase_test"),
+    "test_mismatched": ("test_mismatched",),
 }
 LEVELS = ("middle", "high")
 
@@ -35,6 +39,16 @@ class Reader:
     """Whether the JSON value of a paper looks like this format."""
     file_is_list: bool = False
     """Whether a .json file is a list of papers, each with its id inside."""
+    is_table: bool = False
+    """Whether a file is a table with tabs between the columns, a paper in each line."""
+    labels: tuple[str, ...] = ()
+    """What a paper may be, where all may be the same."""
+    metrics: tuple[str, ...] = ("accuracy",)
+    """What answers are measured by."""
+
+
+def _is_of_task(task: str, row: Any) -> bool:
+    return recognised_task(row) == task
 
 
 READERS: dict[str, Reader] = {
@@ -59,6 +73,18 @@ READERS: dict[str, Reader] = {
         recognises=lambda raw: isinstance(raw, list) and bool(raw) and isinstance(raw[0], list),
         file_is_list=True,
     ),
+    **{
+        name: Reader(
+            kind="label",
+            suffixes=(".tsv", ".txt"),
+            parse=partial(parse_glue, name),
+            recognises=partial(_is_of_task, name),
+            is_table=True,
+            labels=task.labels,
+            metrics=task.metrics,
+        )
+        for name, task in GLUE.items()
+    },
 }
 
 
@@ -77,9 +103,11 @@ def find_splits(raw: Path) -> dict[str, Path]:
         known = {name for names in SPLITS.values() for name in names}
         inside = sorted(raw.iterdir())
         files = [f for f in inside if f.suffix in (".json", ".jsonl")]
+        tables = [f for f in inside if f.suffix in (".tsv", ".txt") and f.stem in known]
         # A paper that happens to be called test.json among others makes no collection.
         children = [child for child in inside if child.is_dir()]
         children += files if all(f.stem in known for f in files) else []
+        children += tables if not files else []
         for split, names in SPLITS.items():
             for child in children:
                 name = child.name if child.is_dir() else child.stem
@@ -128,6 +156,9 @@ def _level(place: str, paper_id: str) -> str | None:
 
 
 def _paper_id(raw: Any, place: str, number: int, level: str | None) -> str:
+    if PurePosixPath(place).suffix == ".tsv" or (number and place.endswith(".txt")):
+        # A line of a table: columns called ids are not unique in MRPC, nor there at all in CoLA.
+        return str(number)
     if isinstance(raw, list) and len(raw) > 2 and isinstance(raw[2], str):  # DREAM
         return raw[2]
     # The competition names a cloze paper by its file.
@@ -184,7 +215,7 @@ def read_split(path: Path, name: str | None = None, format_name: str | None = No
     reader = READERS[format_name]
     register = Register(sources, reader.suffixes)
     passages = []
-    for chunk in sources.chunks(reader.file_is_list):
+    for chunk in sources.chunks(reader.file_is_list, reader.is_table):
         for record, passage in check_chunk(chunk, format_name):
             if register.add(chunk, record) and passage is not None:
                 passages.append(passage)
@@ -196,6 +227,8 @@ def read_split(path: Path, name: str | None = None, format_name: str | None = No
         problems=register.problems,
         num_rejected=register.num_rejected,
         source_hash=sources.hash,
+        labels=reader.labels,
+        metrics=reader.metrics,
     )
 
 

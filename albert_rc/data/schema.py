@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-Kind = Literal["cloze", "choice"]
+Kind = Literal["cloze", "choice", "label"]
+"""Blanks with options; questions with options; sentences to be sorted or valued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,9 @@ class Question:
     answer: int | None = None
     """Index of the right option; None in a test paper."""
     text: str = ""
-    """The question's words; empty for a blank."""
+    """The question's words, or a second sentence; empty for a blank."""
+    value: float | None = None
+    """The right number, where a number is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,10 @@ class PaperSet:
     """Papers left out because of an error."""
     source_hash: str = ""
     """SHA-256 over the names and bytes of the files read."""
+    labels: tuple[str, ...] = ()
+    """What a paper may be, where all may be the same."""
+    metrics: tuple[str, ...] = ("accuracy",)
+    """What answers are measured by."""
 
     @property
     def errors(self) -> list[Problem]:
@@ -125,6 +132,10 @@ class Checked(Protocol):
     def num_rejected(self) -> int: ...
     @property
     def source_hash(self) -> str: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def metrics(self) -> tuple[str, ...]: ...
 
 
 def question_keys(paper_id: str, count: int) -> list[str]:

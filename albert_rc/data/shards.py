@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from albert_rc.data.columns import Columns, store_meta, store_summary
-from albert_rc.data.packing import pack
+from albert_rc.data.packing import COLUMNS, pack
 from albert_rc.data.schema import Kind, PaperSet
 from albert_rc.errors import DataError
 from albert_rc.files import load_tensors, save_tensors
@@ -36,6 +36,8 @@ class Store:
     Of a choice store (N passages, Q questions, O options):
         token, token_offset [N + 1], question_passage [Q], kept [Q], piece (the tails),
         piece_offset [O + 1], option_offset [Q + 1], answer [Q].
+    Of a label store (Q rows of a table):
+        token, token_offset [Q + 1], second [Q], answer [Q].
     """
 
     tensors: dict[str, Tensor]
@@ -59,14 +61,31 @@ class Store:
 
     @property
     def num_options(self) -> Tensor:
-        """[Q] options of each question."""
+        """[Q] options of each question; 1 where a number is asked for."""
+        if self.kind == "label":
+            return torch.full((self.num_questions,), max(1, len(self.labels)))
         return self.tensors["option_offset"].diff()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each item may be, where all may be the same; empty where a number is asked for."""
+        return tuple(self.meta.get("labels", ()))
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether numbers are asked for, not options."""
+        return self.kind == "label" and not self.labels
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What answers are measured by."""
+        return tuple(self.meta.get("metrics", ("accuracy",)))
 
     @property
     def lengths(self) -> Tensor:
         """Tokens of each item's (longest) sequence, special tokens included."""
         tensors = self.tensors
-        if self.kind == "cloze":
+        if self.kind != "choice":
             width: Tensor = tensors["token_offset"].diff()
             return width
         tail = torch.segment_reduce(
@@ -80,13 +99,15 @@ class Store:
     @property
     def tokens(self) -> Tensor:
         """Tokens of each item, all its sequences together, at most."""
-        return self.lengths if self.kind == "cloze" else self.lengths * self.num_options
+        return self.lengths * self.num_options if self.kind == "choice" else self.lengths
 
     @property
     def passage_of_question(self) -> Tensor:
         """[Q] index of each question's passage in `meta["ids"]`."""
         if self.kind == "choice":
             return self.tensors["question_passage"]
+        if self.kind == "label":
+            return torch.arange(self.num_questions)
         counts = self.tensors["blank_offset"].diff().long()
         return self.tensors["window_passage"].repeat_interleave(counts)
 
@@ -94,18 +115,6 @@ class Store:
     def has_answers(self) -> bool:
         """Whether any answer is known."""
         return bool((self.tensors["answer"] >= 0).any())
-
-    def accuracy(self, chosen_Q: Tensor) -> float | None:
-        """Share of the questions with a known answer that are answered rightly; None if none is.
-
-        Args:
-            chosen_Q: index of the option chosen for each question.
-        """
-        answer_Q = self.tensors["answer"].long()
-        known_Q = answer_Q >= 0
-        if not bool(known_Q.any()):
-            return None
-        return float((chosen_Q == answer_Q)[known_Q].double().mean())
 
     def save(self, path: Path) -> None:
         """Write to `path`; wrap it in `atomic_path` or `write_together`."""
@@ -151,8 +160,8 @@ def load_store(path: Path) -> Store:
         DataError: missing, torn, or not a store.
     """
     tensors, meta = load_tensors(path)
-    expected = {"token", "token_offset", "piece", "piece_offset", "option_offset", "answer"}
-    if not expected <= tensors.keys() or "kind" not in meta:
+    kind = meta.get("kind")
+    if kind not in COLUMNS or not COLUMNS[kind].keys() <= tensors.keys():
         raise DataError(f"{path}: parts are missing; make it again with `albert-rc preprocess`")
     return Store(tensors, meta)
 

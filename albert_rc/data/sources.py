@@ -24,11 +24,13 @@ class Raw:
     place: str
     """The file's: the path from the split's folder on."""
     content: bytes
-    form: Literal["file", "lines", "items", "fault"] = "file"
-    """All of a .json or .txt file; lines of a .jsonl; items of a list, marshalled; or in place of
-    the content, what kept it from being read."""
+    form: Literal["file", "lines", "rows", "items", "fault"] = "file"
+    """All of a .json or .txt file; lines of a .jsonl; rows of a table; items of a list,
+    marshalled; or in place of the content, what kept it from being read."""
     first: int = 1
     """Number of the first line or item."""
+    header: tuple[str, ...] = ()
+    """A table's column names, if its first line has them."""
 
     def records(self, list_of_papers: bool) -> Iterator[tuple[int, Any]]:
         """The papers: number of the line or item (0: the file is one paper) and JSON value.
@@ -44,6 +46,10 @@ class Raw:
             for number, line in enumerate(self.content.split(b"\n"), self.first):
                 if line.strip():
                     yield number, _parsed(line)
+        elif self.form == "rows":
+            for number, line in enumerate(self.content.split(b"\n"), self.first):
+                if line.strip():
+                    yield number, _row(line, self.header)
         elif self.form == "items":
             yield from enumerate(marshal.loads(self.content), self.first)
         else:
@@ -64,7 +70,7 @@ def paper_place(file_place: str, number: int) -> str:
     """Where a paper stands: its file, and the line or item where there are several."""
     if not number:
         return file_place
-    lines = PurePosixPath(file_place).suffix == ".jsonl"
+    lines = PurePosixPath(file_place).suffix in LINE_BY_LINE
     return f"{file_place}:{number}" if lines else f"{file_place}[{number}]"
 
 
@@ -118,8 +124,13 @@ class Sources:
             try:
                 content = _first_line(file) if file.suffix == ".jsonl" else file.read_bytes()
                 value = parse_json(content)
-            except (OSError, ValueError):
+            except OSError:
                 continue
+            except ValueError:
+                row = _first_row(content)
+                if row is None:
+                    continue
+                value = row
             listed = isinstance(value, list) and value and isinstance(value[0], dict)
             yield value[0] if listed else value
 
@@ -131,15 +142,16 @@ class Sources:
     def _file(self, inside: str) -> Path:
         return self.path / inside if self._is_folder else self.path
 
-    def chunks(self, list_of_papers: bool) -> Iterator[Chunk]:
+    def chunks(self, list_of_papers: bool, tables: bool = False) -> Iterator[Chunk]:
         """All papers in natural order of the files, about `CHUNK_BYTES` at a time.
 
         Args:
             list_of_papers: as in `Raw.records`.
+            tables: the files are tables with tabs between the columns.
         """
         chunk: list[Raw] = []
         size = 0
-        for raw in self._raws(list_of_papers):
+        for raw in self._raws(list_of_papers, tables):
             chunk.append(raw)
             size += max(_LEAST_BYTES, len(raw.content))
             if size >= CHUNK_BYTES:
@@ -148,7 +160,7 @@ class Sources:
         if chunk:
             yield chunk
 
-    def _raws(self, list_of_papers: bool) -> Iterator[Raw]:
+    def _raws(self, list_of_papers: bool, tables: bool) -> Iterator[Raw]:
         prefix = f"{self.path.resolve().name}/" if self._is_folder else ""
         for inside in self._inside:
             place, file = prefix + inside, self._file(inside)
@@ -159,8 +171,8 @@ class Sources:
                 yield from self._misnamed(file, shown.decode())
                 continue
             try:
-                if file.suffix == ".jsonl":
-                    yield from self._lines(file, place)
+                if tables or file.suffix == ".jsonl":
+                    yield from self._lines(file, place, "rows" if tables else "lines")
                     continue
                 content = file.read_bytes()
             except OSError as error:
@@ -180,15 +192,68 @@ class Sources:
         else:
             yield Raw(shown, b"the file's name is not UTF-8; rename it", "fault")
 
-    def _lines(self, file: Path, place: str) -> Iterator[Raw]:
+    def _lines(self, file: Path, place: str, form: Literal["rows", "lines"]) -> Iterator[Raw]:
         with file.open("rb") as opened:
             self._digest.update(place.encode() + b"\0")
             number = 1
+            header: tuple[str, ...] = ()
             while lines := opened.readlines(CHUNK_BYTES):
                 content = b"".join(lines)
                 self._digest.update(content)
-                yield Raw(place, content, "lines", number)
-                number += len(lines)
+                count = len(lines)
+                if form == "rows" and number == 1:
+                    header = _header(lines[0])
+                    if header:
+                        # An empty line in its place: the numbers stay those of the file.
+                        content = b"\n" + b"".join(lines[1:])
+                yield Raw(place, content, form, number, header)
+                number += count
+
+
+LINE_BY_LINE = (".jsonl", ".tsv")
+COLUMN_NAMES = {
+    "sentence", "sentence1", "sentence2", "question", "question1", "question2", "label", "score",
+    "gold_label", "is_duplicate", "Quality", "#1 String", "#2 String", "index",
+}  # fmt: skip
+"""A first line with one of these, and a tab, is a header."""
+
+
+def _columns(line: bytes) -> list[str]:
+    """GLUE's tables know no quotes: a quotation mark is one."""
+    return line.decode("utf-8-sig").rstrip("\r\n").split("\t")
+
+
+def _header(line: bytes) -> tuple[str, ...]:
+    try:
+        names = tuple(_columns(line))
+    except UnicodeDecodeError:
+        return ()
+    return names if len(names) > 1 and COLUMN_NAMES & set(names) else ()
+
+
+def _row(line: bytes, header: tuple[str, ...]) -> Any:
+    """Texts by column, a list of them without a header, or what is wrong with the line."""
+    try:
+        values = _columns(line)
+    except UnicodeDecodeError as error:
+        return ValueError(f"byte {error.start + 1} of the line is not UTF-8; save it as UTF-8")
+    if not header:
+        return values
+    if len(values) < len(header):
+        return ValueError(f"{len(values)} columns, but the header has {len(header)}")
+    # Some of MRPC's and MNLI's lines have more: annotators' labels behind the named columns.
+    return dict(zip(header, values, strict=False))
+
+
+def _first_row(content: bytes) -> Any:
+    """The first row of a table, or None if it is no table."""
+    lines = content.split(b"\n", 2)
+    if b"\t" not in lines[0]:
+        return None
+    header = _header(lines[0])
+    first = lines[1] if header and len(lines) > 1 else lines[0]
+    row = _row(first, header)
+    return None if isinstance(row, ValueError) else row
 
 
 def _listed(folder: Path) -> list[str]:
@@ -203,7 +268,7 @@ def _listed(folder: Path) -> list[str]:
         found += [
             prefix + name
             for name in files
-            if name.endswith((".json", ".jsonl", ".txt")) and not name.startswith(".")
+            if name.endswith((".json", ".jsonl", ".txt", ".tsv")) and not name.startswith(".")
         ]
     name = folder.resolve().name
     return sorted(found, key=lambda inside: natural_key(f"{name}/{inside}"))

@@ -9,7 +9,7 @@ options only; the choice head is a pooled [CLS] and one linear unit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -22,6 +22,9 @@ from albert_rc.config import EncoderConfig
 from albert_rc.model.encoder import Encoder, activation, initialise
 from albert_rc.model.word_loss import word_loss
 
+NEAR = 0.5
+"""A number this near to the right one counts as right, in the share that a run shows."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
@@ -30,7 +33,8 @@ class Output:
     logits_QK: Tensor
     """-inf where a question has fewer than K options."""
     loss_sum: Tensor
-    """Cross-entropy summed over the questions whose answer is known, in nats."""
+    """Cross-entropy (of numbers, the squared error) summed over the questions whose answer is
+    known, in nats."""
     num_answered: Tensor
     num_correct: Tensor
     masked_loss_sum: Tensor | None = None
@@ -144,6 +148,22 @@ class ChoiceHead(nn.Module):
         return logit_O
 
 
+class LabelHead(nn.Module):
+    """Pooled [CLS] of each row, and a logit for each label; of one output, a number."""
+
+    def __init__(self, config: EncoderConfig, num_labels: int) -> None:
+        super().__init__()
+        self.pool = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.label = nn.Linear(config.hidden_size, num_labels)
+
+    def option_logits(self, hidden_SD: Tensor, batch: Batch, word_VE: Tensor) -> Tensor:
+        """A logit per row and label, [O]."""
+        pooled_QD = self.dropout(torch.tanh(self.pool(hidden_SD)))
+        logit_QK: Tensor = self.label(pooled_QD).float()
+        return logit_QK.flatten()
+
+
 class HeadedModel(nn.Module):
     """An encoder, to which a subclass adds the `head` that reads its hidden states.
 
@@ -181,14 +201,33 @@ class HeadedModel(nn.Module):
 
 
 class ReadingModel(HeadedModel):
-    """An encoder and the head for one kind of question. `model(batch)` gives an `Output`."""
+    """An encoder and the head for one kind of question. `model(batch)` gives an `Output`.
+
+    Args:
+        config: the encoder's shape.
+        task: `cloze`, `choice` or `label`.
+        option_score: a key of `OPTION_SCORES`, of cloze.
+        labels: what a row may be, of `label`; none where a number is asked for.
+        empty: leave the encoder's weights to be loaded.
+    """
 
     def __init__(
-        self, config: EncoderConfig, task: str, option_score: str = "mean", empty: bool = False
+        self,
+        config: EncoderConfig,
+        task: str,
+        option_score: str = "mean",
+        labels: Sequence[str] = (),
+        empty: bool = False,
     ) -> None:
         super().__init__(config, task, option_score, empty)
-        self.head: ClozeHead | ChoiceHead
-        self.head = ClozeHead(config, option_score) if task == "cloze" else ChoiceHead(config)
+        self.labels = tuple(labels)
+        self.head: ClozeHead | ChoiceHead | LabelHead
+        if task == "cloze":
+            self.head = ClozeHead(config, option_score)
+        elif task == "choice":
+            self.head = ChoiceHead(config)
+        else:
+            self.head = LabelHead(config, max(1, len(self.labels)))
         initialise(self, config.init_range)
 
     def forward(self, batch: Batch) -> Output:
@@ -200,7 +239,12 @@ class ReadingModel(HeadedModel):
             batch.num_questions, batch.num_options
         )
         known_Q = batch.answer_Q >= 0
-        loss_Q = F.cross_entropy(logits_QK, batch.answer_Q, ignore_index=-1, reduction="none")
+        if batch.value_Q is None:
+            loss_Q = F.cross_entropy(logits_QK, batch.answer_Q, ignore_index=-1, reduction="none")
+            right_Q = logits_QK.argmax(-1) == batch.answer_Q
+        else:
+            right_Q = (logits_QK[:, 0] - batch.value_Q).abs() < NEAR
+            loss_Q = (logits_QK[:, 0] - batch.value_Q)[known_Q].square()
         masked = None
         if isinstance(self.head, ClozeHead) and batch.masked_index_M is not None:
             assert batch.masked_token_M is not None
@@ -210,6 +254,6 @@ class ReadingModel(HeadedModel):
             logits_QK=logits_QK,
             loss_sum=loss_Q.sum(),
             num_answered=known_Q.sum(),
-            num_correct=((logits_QK.argmax(-1) == batch.answer_Q) & known_Q).sum(),
+            num_correct=(right_Q & known_Q).sum(),
             masked_loss_sum=masked,
         )

@@ -19,6 +19,7 @@ from albert_rc.devices import Processes
 from albert_rc.loading import save_model
 from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.predict import score
+from albert_rc.quality import quality
 from albert_rc.tokenizer import Tokenizer
 from albert_rc.train.objective import Evaluation, Objective, attention_of
 
@@ -91,19 +92,13 @@ class Reading(Objective[Batch]):
         if self.dev_store is None or not self.dev_store.has_answers:
             return None
         scored_QK = score(self.model, self.tokenizer, self.dev_store, processes)
-        accuracy = self.dev_store.accuracy(scored_QK.argmax(-1))
-        assert accuracy is not None
-        answer_Q = self.dev_store.tensors["answer"].long()
-        known_Q = answer_Q >= 0
-        loss = float(-scored_QK[known_Q].gather(1, answer_Q[known_Q, None]).mean())
+        found = quality(self.dev_store, scored_QK)
+        said = ", ".join(f"{name} {value:.2%}" for name, value in found.metrics.items())
+        metrics = {name: round(value, 5) for name, value in found.metrics.items()}
         return Evaluation(
-            score=accuracy,
-            values={
-                "loss": round(loss, 5),
-                "accuracy": round(accuracy, 5),
-                "questions": int(known_Q.sum()),
-            },
-            line=f"dev accuracy {accuracy:.2%}, loss {loss:.4f}",
+            score=found.score,
+            values={"loss": round(found.loss, 5), **metrics, "questions": found.questions},
+            line=f"dev {said}, loss {found.loss:.4f}",
         )
 
     def save(self, folder: Path) -> None:
