@@ -64,6 +64,18 @@ class PretrainBatch(Tokens):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpanBatch(Tokens):
+    """Windows with a question each. What is read of a window: [CLS], then its passage."""
+
+    window_B: Tensor
+    """Index of each window in the store."""
+    first_B: Tensor
+    """Place, among what is read of the window, of the answer's first token; 0 where there is no
+    answer in it, -1 where that is not known."""
+    last_B: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
 class Batch(Tokens):
     """What the model needs to answer some questions.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -45,6 +46,14 @@ class Processes:
                 group, torch.split(flat, [t.numel() for t in group]), strict=True
             ):
                 tensor.copy_(part.view_as(tensor))
+
+    def gather(self, parts: list[Any]) -> list[Any]:
+        """The parts of all processes, one behind the other."""
+        if self.world == 1:
+            return parts
+        found: list[Any] = [None] * self.world
+        dist.all_gather_object(found, parts)
+        return [part for one in found for part in one]
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is set in any process."""

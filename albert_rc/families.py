@@ -37,6 +37,7 @@ _EMBEDDINGS = {
     "encoder.embeddings.norm": "{prefix}.embeddings.LayerNorm",
     "head.classifier": "classifier",
     "head.label": "classifier",
+    "head.span": "qa_outputs",
     "head.pair": "albert_rc.pair",  # ours alone where a family was pretrained without pairs
 }
 _BERT_PARTS = {
@@ -77,6 +78,7 @@ FAMILIES = {
             "cloze": "AlbertForMaskedLM",
             "choice": "AlbertForMultipleChoice",
             "label": "AlbertForSequenceClassification",
+            "span": "AlbertForQuestionAnswering",
             "pretraining": "AlbertForPreTraining",
         },
     ),
@@ -97,6 +99,7 @@ FAMILIES = {
             "cloze": "BertForMaskedLM",
             "choice": "BertForMultipleChoice",
             "label": "BertForSequenceClassification",
+            "span": "BertForQuestionAnswering",
             "pretraining": "BertForPreTraining",
         },
     ),
@@ -117,6 +120,7 @@ FAMILIES = {
             "cloze": "RobertaForMaskedLM",
             "choice": "RobertaForMultipleChoice",
             "label": "RobertaForSequenceClassification",
+            "span": "RobertaForQuestionAnswering",
             "pretraining": "RobertaForMaskedLM",
         },
     ),

@@ -26,6 +26,7 @@ from albert_rc.model.heads import OPTION_SCORES, HeadedModel, ReadingModel
 from albert_rc.model.neighbours import start_with_neighbours
 from albert_rc.model.pretraining import PretrainingModel
 from albert_rc.model.products import DTYPES
+from albert_rc.model.spans import SpanModel
 from albert_rc.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
 from albert_rc.weightfile import open_weights
 
@@ -266,6 +267,26 @@ def load_model(
     )
 
 
+def load_spans(source: str | Path, **how: Any) -> Loaded[SpanModel]:
+    """Load a model that marks answers in passages, with its vocabulary, on the CPU.
+
+    Args:
+        source: a folder or a hub id.
+        how: what else `load_model` takes, but for what only other tasks have.
+
+    Raises:
+        UsageError: no such source or size.
+        CheckpointError: unusable weights or vocabulary.
+    """
+
+    def make(config: EncoderConfig, raw: Mapping[str, Any] | None) -> SpanModel:
+        threshold = (raw or {}).get("albert_rc", {}).get("null_threshold")
+        return SpanModel(config, threshold, empty=raw is not None)
+
+    shape, seed = how.pop("scratch_shape", None), how.pop("seed", 0)
+    return _load(source, make, scratch=how.pop("scratch", None), shape=shape, seed=seed, **how)
+
+
 def _labels(
     labels: Sequence[str] | None, task: str, raw: Mapping[str, Any] | None
 ) -> tuple[str, ...]:
@@ -460,6 +481,8 @@ def save_model(
         raw["id2label"] = {str(number): name for number, name in enumerate(names)}
         raw["label2id"] = {name: number for number, name in enumerate(names)}
         raw["problem_type"] = "single_label_classification" if model.labels else "regression"
+    if isinstance(model, SpanModel):
+        raw["albert_rc"]["null_threshold"] = model.null_threshold
     compute = model.encoder.compute
     if compute.attention != "dense":
         raw["albert_rc"] |= {"attention": compute.attention, "lsh": asdict(compute.lsh)}

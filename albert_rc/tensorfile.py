@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 STORAGES = {
+    "uint8": (b"ByteStorage", 1),
     "int16": (b"ShortStorage", 2),
     "int32": (b"IntStorage", 4),
     "int64": (b"LongStorage", 8),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from albert_rc.data.shards import Store
     from albert_rc.devices import Processes
     from albert_rc.loading import Loaded
-    from albert_rc.model.heads import ReadingModel
 
 
 def predict(
@@ -48,6 +47,13 @@ def predict(
         float, typer.Option(help="With int8: accuracy points that may be lost on that store.")
     ] = 0.5,
     token_budget: Annotated[int, typer.Option(help="Tokens of a batch.")] = 4096,
+    null_threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="SQuAD 2.0: no answer where that is better than the best one by more than this; "
+            "as tuned in training by default."
+        ),
+    ] = None,
     attention: options.Attention = None,
     lsh_form: options.LshForm = None,
     lsh_chunk: options.LshChunk = None,
@@ -62,31 +68,27 @@ def predict(
 
     from albert_rc.data.shards import load_store
     from albert_rc.devices import choose_precision, keep_freed_memory, processes
-    from albert_rc.errors import DataError, UsageError
-    from albert_rc.loading import load_model
+    from albert_rc.errors import UsageError
+    from albert_rc.loading import load_model, load_spans
     from albert_rc.predict import score, write_predictions
+    from albert_rc.spans import find_spans, write_spans
 
     if token_budget < 1:
         raise UsageError(f"--token-budget {token_budget} must be at least 1")
     keep_freed_memory()
+    how: dict[str, Any] = {
+        "attention": attention,
+        "lsh": options.lsh_settings(
+            lsh_form, lsh_chunk, lsh_rounds, lsh_probes, lsh_hash, lsh_landmarks
+        ),
+    }
     with processes(device) as group:
         source = load_store(data) if data.suffix == ".pt" else _read(data, format_)
-        chosen = choose_precision(precision, group.device)
-        loaded = load_model(
-            model,
-            source.kind,
-            attention=attention,
-            lsh=options.lsh_settings(
-                lsh_form, lsh_chunk, lsh_rounds, lsh_probes, lsh_hash, lsh_landmarks
-            ),
-            precision=chosen,
-        )
+        how["precision"] = chosen = choose_precision(precision, group.device)
+        spans = source.kind == "span"
+        loaded: Loaded[Any]
+        loaded = load_spans(model, **how) if spans else load_model(model, source.kind, **how)
         store = _ready(data, source, loaded, max_length)
-        if store.kind == "label" and store.labels != loaded.model.labels:
-            raise DataError(
-                f"{data}: its labels are {', '.join(store.labels) or 'numbers'}, but the model "
-                f"knows {', '.join(loaded.model.labels) or 'numbers'}; fine-tune it on this task"
-            )
         if group.is_main:
             for line in loaded.report.lines():
                 say(line)
@@ -97,8 +99,10 @@ def predict(
         loaded.model.encoder.compute = replace(compute, precision=chosen)
         if chosen == "int8":
             _pass_gate(loaded, gate or data.with_name("dev.pt"), tolerance, group)
-        with bar("answering", store.num_questions, group.is_main) as advance:
-            scored_QK = score(
+        total = store.num_items if spans else store.num_questions
+        answer: Any = find_spans if spans else score
+        with bar("answering", total, group.is_main) as advance:
+            found = answer(
                 loaded.model,
                 loaded.tokenizer,
                 store,
@@ -107,13 +111,17 @@ def predict(
                 progress=lambda done: advance(done * group.world),
             )
         if group.is_main:
-            write_predictions(store, scored_QK, out, scores)
+            if spans:
+                tuned: Any = loaded.model.null_threshold
+                write_spans(found, tuned if null_threshold is None else null_threshold, out, scores)
+            else:
+                write_predictions(store, found, out, scores)
             typer.echo(
                 f"{out}: {store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
             )
 
 
-def _pass_gate(loaded: Loaded[ReadingModel], dev: Path, tolerance: float, group: Processes) -> None:
+def _pass_gate(loaded: Loaded[Any], dev: Path, tolerance: float, group: Processes) -> None:
     """Go on in int8 only if it costs little on dev papers."""
     from albert_rc.data.shards import check_store, load_store
     from albert_rc.devices import choose_precision
@@ -155,14 +163,19 @@ def _read(data: Path, format_name: str | None) -> PaperSet:
 
 
 def _ready(
-    data: Path, source: Store | PaperSet, loaded: Loaded[ReadingModel], max_length: int | None
+    data: Path, source: Store | PaperSet, loaded: Loaded[Any], max_length: int | None
 ) -> Store:
     """The store to answer: as it was made, or made now of raw papers."""
     from albert_rc.data.schema import PaperSet
     from albert_rc.data.shards import check_store, make_store
-    from albert_rc.errors import UsageError
+    from albert_rc.errors import DataError, UsageError
 
     longest = loaded.model.config.max_length
+    if source.kind == "label" and tuple(source.labels) != loaded.model.labels:
+        raise DataError(
+            f"{data}: its labels are {', '.join(source.labels) or 'numbers'}, but the model knows "
+            f"{', '.join(loaded.model.labels) or 'numbers'}; fine-tune it on this task first"
+        )
     if isinstance(source, PaperSet):
         if max_length is not None and max_length > longest:
             raise UsageError(f"--max-length {max_length}: the model takes {longest} tokens at most")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
 
 if TYPE_CHECKING:
     from albert_rc.data.shards import Store
+    from albert_rc.loading import Loaded
 
 
 def train(
@@ -82,10 +83,10 @@ def train(
     from albert_rc.data.shards import check_store
     from albert_rc.devices import choose_precision, processes
     from albert_rc.files import write_json
-    from albert_rc.loading import load_model
     from albert_rc.train.loop import Trainer
     from albert_rc.train.planner import Levers, fit
     from albert_rc.train.reading import Reading
+    from albert_rc.train.spans import Spans
 
     with processes(device) as group:
         settings = TrainConfig(
@@ -106,19 +107,16 @@ def train(
             seed=seed,
         )
         train_store, dev_store = _load_stores(data)
-        loaded = load_model(
-            model,
-            train_store.kind,
-            scratch=scratch,
-            option_score=option_score,
-            labels=train_store.labels,
-            attention=attention,
-            lsh=options.lsh_settings(
+        how: dict[str, Any] = {
+            "scratch": scratch,
+            "attention": attention,
+            "lsh": options.lsh_settings(
                 lsh_form, lsh_chunk, lsh_rounds, lsh_probes, lsh_hash, lsh_landmarks
             ),
-            max_length=max_length,
-            seed=seed,
-        )
+            "max_length": max_length,
+            "seed": seed,
+        }
+        task, loaded = train_store.kind, _load(model, train_store, option_score, how)
         longest = loaded.model.config.max_length
         if max_length is not None:
             longest = min(max_length, longest)
@@ -132,7 +130,7 @@ def train(
             group,
             memory,
             Levers(accumulation, recompute, optimizer_states),
-            masked_share=mask_rate if train_store.kind == "cloze" else 0.0,
+            masked_share=mask_rate if task == "cloze" else 0.0,
             attention=loaded.model.encoder.compute.attention,
         )
         if group.is_main:
@@ -147,14 +145,15 @@ def train(
             if not resume:
                 given = {"model": model, "scratch": scratch, "data": str(data)}
                 used = {
-                    "task": train_store.kind,
+                    "task": task,
                     "option_score": loaded.model.option_score,
                     "attention": loaded.model.encoder.compute.attention,
                     "lsh": asdict(loaded.model.encoder.compute.lsh),
                     "world": group.world,
                 }
                 write_json(out / "train.json", given | used | asdict(settings))
-        objective = Reading(loaded.model, loaded.tokenizer, train_store, dev_store, settings)
+        kind: Any = Spans if task == "span" else Reading
+        objective = kind(loaded.model, loaded.tokenizer, train_store, dev_store, settings)
         trainer = Trainer(objective, settings, out, group, options.batch_workers(workers, group))
         with TrainBar(group.is_main) as shown:
             result = trainer.run(
@@ -168,6 +167,15 @@ def train(
             if result.best_score is not None:
                 best = f"{result.best_score:.2%} at step {result.best_step}"
             options.conclude(out, result, f", dev accuracy {best}")
+
+
+def _load(model: str, store: Store, option_score: str | None, how: dict[str, Any]) -> Loaded[Any]:
+    """The model for a store's kind of questions."""
+    from albert_rc.loading import load_model, load_spans
+
+    if store.kind == "span":
+        return load_spans(model, **how)
+    return load_model(model, store.kind, option_score=option_score, labels=store.labels, **how)
 
 
 def _load_stores(data: Path) -> tuple[Store, Store | None]:

@@ -131,11 +131,11 @@ class Selection:
     @property
     def num_items(self) -> int:
         """Windows, or questions."""
-        return self.total("window" if self._columns.kind == "cloze" else "question")
+        return self.total("window" if self._columns.kind in ("cloze", "span") else "question")
 
     def cuts(self) -> dict[str, int]:
         """How much did not fit into the window, as the store's metadata has it."""
-        if self._columns.kind == "cloze":
+        if self._columns.kind in ("cloze", "span"):
             return {"num_long": self.total("long")}
         cut = self.total("token_cut")
         return {
@@ -221,10 +221,11 @@ def store_meta(
     }
     if split.kind == "label":
         meta |= {"labels": list(split.labels), "metrics": list(split.metrics)}
+    if split.kind in ("choice", "span"):
+        meta["num_specials"] = 2 + tokenizer.separators_in_pair
     if split.kind == "choice":
         counts = selection.each("question").tolist()
         keys = map(question_keys, split.ids, counts)
-        meta["num_specials"] = 2 + tokenizer.separators_in_pair
         return meta | selection.cuts() | {"question_keys": list(chain.from_iterable(keys))}
     return meta | selection.cuts()
 
@@ -247,8 +248,9 @@ def store_summary(
         return (
             f"{num_papers:,} rows, {cuts['num_cut']:,} of them cut ({cuts['tokens_cut']:,} tokens)"
         )
-    if kind == "cloze":
-        return f"{line}, {num_items:,} windows ({cuts['num_long']} papers need several)"
+    if kind in ("cloze", "span"):
+        needing = "papers" if kind == "cloze" else "questions"
+        return f"{line}, {num_items:,} windows ({cuts['num_long']:,} {needing} need several)"
     share = cuts["tokens_cut"] / max(1, cuts["tokens_before"])
     return (
         f"{line}; {cuts['num_cut']:,} questions see a cut passage "

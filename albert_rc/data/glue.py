@@ -118,7 +118,7 @@ def parse_glue(
     if report.failed:
         return None
     first, second, *_ = (*(text or "" for text in texts), "")
-    question = Question(layout.labels, answer, second.strip(), value)
+    question = Question(layout.labels, answer, second.strip(), value=value)
     return Passage(paper_id, first.strip(), (question,), "label", (), level)
 
 

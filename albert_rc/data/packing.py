@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from albert_rc.data.encode import encode_choice, encode_cloze, encode_labels
+from albert_rc.data.encode_spans import encode_spans
 from albert_rc.data.schema import Kind, Passage
 from albert_rc.tokenizer import Tokenizer
 
-TYPECODES = {"int16": "h", "int32": "i"}
+TYPECODES = {"uint8": "B", "int16": "h", "int32": "i"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,7 @@ class Column:
     per: str
     """It has one value for each of these, a name of `MEASURES`."""
     dtype: str = "int32"
-    """int16, int32, or `id`: either, by the size of the vocabulary."""
+    """uint8, int16, int32, or `id`: one of these two, by the size of the vocabulary."""
     counts: str = ""
     """Offsets: running sums of how many of these there are."""
     owner: bool = False
@@ -37,6 +38,7 @@ MEASURES: dict[Kind, tuple[str, ...]] = {
     "cloze": ("window", "token", "question", "option", "piece", "long"),
     "choice": ("paper", "token", "question", "option", "piece", "kept", "cut", "token_cut"),
     "label": ("token", "question", "kept", "cut", "token_cut"),
+    "span": ("paper", "token", "byte", "question", "key_byte", "piece", "window", "gold", "long"),
 }
 _QUESTIONS = {
     "answer": Column(per="question", dtype="int16"),
@@ -64,6 +66,28 @@ COLUMNS: dict[Kind, dict[str, Column]] = {
         "token": Column(per="token", dtype="id"),
         "token_offset": Column(per="question", counts="token"),
         "second": Column(per="question", dtype="int16"),
+        "answer": Column(per="question", dtype="int16"),
+    },
+    "span": {
+        "token": Column(per="token", dtype="id"),
+        "begin": Column(per="token"),
+        "end": Column(per="token"),
+        "token_offset": Column(per="paper", counts="token"),
+        "text": Column(per="byte", dtype="uint8"),
+        "text_offset": Column(per="paper", counts="byte"),
+        "question_passage": Column(per="question", owner=True),
+        "key": Column(per="key_byte", dtype="uint8"),
+        "key_offset": Column(per="question", counts="key_byte"),
+        "piece": Column(per="piece", dtype="id"),
+        "piece_offset": Column(per="question", counts="piece"),
+        "window_start": Column(per="window"),
+        "window_length": Column(per="window"),
+        "window_offset": Column(per="question", counts="window"),
+        "gold_begin": Column(per="gold"),
+        "gold_end": Column(per="gold"),
+        "gold_offset": Column(per="question", counts="gold"),
+        "first": Column(per="question"),
+        "last": Column(per="question"),
         "answer": Column(per="question", dtype="int16"),
     },
 }
@@ -163,10 +187,50 @@ def _encoded_labels(passages: Sequence[Passage], tokenizer: Tokenizer, max_lengt
     }
 
 
+def _encoded_spans(passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int) -> Rows:
+    encoded = encode_spans(passages, tokenizer, max_length)
+    texts = [passage.text.encode() for passage in passages]
+    keys = [question.id.encode() for passage in passages for question in passage.questions]
+    measures = []
+    start = 0
+    for number, passage in enumerate(passages):
+        own = slice(start, start + len(passage.questions))
+        start = own.stop
+        parts = (keys, encoded.questions, encoded.windows, encoded.golds)
+        counts = [sum(map(len, part[own])) for part in parts]
+        several = sum(len(windows) > 1 for windows in encoded.windows[own])
+        tokens = len(encoded.passage_tokens[number])
+        measures.append((1, tokens, len(texts[number]), len(passage.questions), *counts, several))
+    windows = list(chain.from_iterable(encoded.windows))
+    golds = list(chain.from_iterable(encoded.golds))
+    return measures, {
+        "token": chain.from_iterable(encoded.passage_tokens),
+        "begin": chain.from_iterable(encoded.begins),
+        "end": chain.from_iterable(encoded.ends),
+        "token_offset": map(len, encoded.passage_tokens),
+        "text": chain.from_iterable(texts),
+        "text_offset": map(len, texts),
+        "key": chain.from_iterable(keys),
+        "key_offset": map(len, keys),
+        "piece": chain.from_iterable(encoded.questions),
+        "piece_offset": map(len, encoded.questions),
+        "window_start": (first for first, _ in windows),
+        "window_length": (length for _, length in windows),
+        "window_offset": map(len, encoded.windows),
+        "gold_begin": (begin for begin, _ in golds),
+        "gold_end": (end for _, end in golds),
+        "gold_offset": map(len, encoded.golds),
+        "first": (first for first, _ in encoded.targets),
+        "last": (last for _, last in encoded.targets),
+        "answer": encoded.answers,
+    }
+
+
 ENCODERS: dict[Kind, Callable[[Sequence[Passage], Tokenizer, int], Rows]] = {
     "cloze": _encoded_cloze,
     "choice": _encoded_choice,
     "label": _encoded_labels,
+    "span": _encoded_spans,
 }
 
 

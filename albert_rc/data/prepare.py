@@ -115,7 +115,7 @@ class PreparedSplit:
         self._sources, self.format = open_sources(path, format_name)
         reader = READERS[self.format]
         self.kind, self.labels, self.metrics = reader.kind, reader.labels, reader.metrics
-        self._reader = reader
+        self._layout = reader.layout
         self._encoder = encoder
         self._register = Register(self._sources, reader.suffixes)
         self._columns = Columns(self.kind, encoder.tokenizer.size, open_file)
@@ -125,7 +125,7 @@ class PreparedSplit:
 
     def tasks(self, number: int) -> Iterator[Task]:
         """What is to be encoded; `number` is the split's own."""
-        for chunk in self._sources.chunks(self._reader.file_is_list, self._reader.is_table):
+        for chunk in self._sources.chunks(self._layout):
             yield Task(number, self.format, chunk)
 
     def add(self, chunk: Chunk, encoded: Encoded) -> None:

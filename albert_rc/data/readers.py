@@ -14,13 +14,14 @@ from albert_rc.data.glue import GLUE, parse_glue, recognised_task
 from albert_rc.data.parse import Report, parse_cloze, parse_dream, parse_race
 from albert_rc.data.register import Record, Register
 from albert_rc.data.schema import Checked, Kind, PaperSet, Passage
-from albert_rc.data.sources import Chunk, Sources, paper_place
+from albert_rc.data.sources import Chunk, Layout, Sources, paper_place
+from albert_rc.data.squad import parse_squad
 from albert_rc.errors import DataError, UsageError
 from albert_rc.files import to_json
 
 SPLITS = {
-    "train": ("train", "training", "msr_paraphrase_train"),
-    "dev": ("dev", "valid", "validation", "val", "dev_matched"),
+    "train": ("train", "training", "msr_paraphrase_train", "train-v1.1", "train-v2.0"),
+    "dev": ("dev", "valid", "validation", "val", "dev_matched", "dev-v1.1", "dev-v2.0"),
     "dev_mismatched": ("dev_mismatched",),
     "test": ("test", "test_matched", "msr_paraphrase_test"),
     "test_mismatched": ("test_mismatched",),
@@ -37,10 +38,7 @@ class Reader:
     parse: Callable[[Any, str, str | None, Report], Passage | None]
     recognises: Callable[[Any], bool]
     """Whether the JSON value of a paper looks like this format."""
-    file_is_list: bool = False
-    """Whether a .json file is a list of papers, each with its id inside."""
-    is_table: bool = False
-    """Whether a file is a table with tabs between the columns, a paper in each line."""
+    layout: Layout = "paper"
     labels: tuple[str, ...] = ()
     """What a paper may be, where all may be the same."""
     metrics: tuple[str, ...] = ("accuracy",)
@@ -71,7 +69,15 @@ READERS: dict[str, Reader] = {
         suffixes=(".json",),
         parse=parse_dream,
         recognises=lambda raw: isinstance(raw, list) and bool(raw) and isinstance(raw[0], list),
-        file_is_list=True,
+        layout="list",
+    ),
+    "squad": Reader(
+        kind="span",
+        suffixes=(".json",),
+        parse=parse_squad,
+        recognises=lambda raw: isinstance(raw, dict) and isinstance(raw.get("data"), list),
+        layout="squad",
+        metrics=("f1",),
     ),
     **{
         name: Reader(
@@ -79,7 +85,7 @@ READERS: dict[str, Reader] = {
             suffixes=(".tsv", ".txt"),
             parse=partial(parse_glue, name),
             recognises=partial(_is_of_task, name),
-            is_table=True,
+            layout="table",
             labels=task.labels,
             metrics=task.metrics,
         )
@@ -159,6 +165,8 @@ def _paper_id(raw: Any, place: str, number: int, level: str | None) -> str:
     if PurePosixPath(place).suffix == ".tsv" or (number and place.endswith(".txt")):
         # A line of a table: columns called ids are not unique in MRPC, nor there at all in CoLA.
         return str(number)
+    if isinstance(raw, dict) and "qas" in raw:  # SQuAD
+        return f"{raw.get('title', '')}#{raw.get('number', number)}"
     if isinstance(raw, list) and len(raw) > 2 and isinstance(raw[2], str):  # DREAM
         return raw[2]
     # The competition names a cloze paper by its file.
@@ -180,7 +188,7 @@ def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[Record, Passag
     """
     reader = READERS[format_name]
     for index, raw in enumerate(chunk):
-        for number, value in raw.records(reader.file_is_list):
+        for number, value in raw.records(reader.layout):
             report = Report(paper_place(raw.place, number))
             passage = paper_id = level = None
             if isinstance(value, ValueError):
@@ -215,7 +223,7 @@ def read_split(path: Path, name: str | None = None, format_name: str | None = No
     reader = READERS[format_name]
     register = Register(sources, reader.suffixes)
     passages = []
-    for chunk in sources.chunks(reader.file_is_list, reader.is_table):
+    for chunk in sources.chunks(reader.layout):
         for record, passage in check_chunk(chunk, format_name):
             if register.add(chunk, record) and passage is not None:
                 passages.append(passage)

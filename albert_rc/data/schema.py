@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-Kind = Literal["cloze", "choice", "label"]
-"""Blanks with options; questions with options; sentences to be sorted or valued."""
+Kind = Literal["cloze", "choice", "label", "span"]
+"""Blanks with options; questions with options; sentences to be sorted or valued; questions whose
+answers stand in the passage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class Question:
     """Index of the right option; None in a test paper."""
     text: str = ""
     """The question's words, or a second sentence; empty for a blank."""
+    id: str = ""
+    """Of a question about a span."""
+    spans: tuple[tuple[int, int], ...] = ()
+    """Where right answers stand in the passage: first character, and the one after the last.
+    `answer` is 1 if there is one, 0 if there is none, None if that is not known."""
     value: float | None = None
     """The right number, where a number is asked for."""
 

@@ -38,6 +38,11 @@ class Store:
         piece_offset [O + 1], option_offset [Q + 1], answer [Q].
     Of a label store (Q rows of a table):
         token, token_offset [Q + 1], second [Q], answer [Q].
+    Of a span store (N passages of T tokens, Q questions, W windows, G right answers):
+        token, begin, end [T], token_offset [N + 1], text (UTF-8), text_offset [N + 1],
+        question_passage [Q], key (UTF-8), key_offset [Q + 1], piece, piece_offset [Q + 1],
+        window_start, window_length [W], window_offset [Q + 1], gold_begin, gold_end [G],
+        gold_offset [Q + 1], first, last, answer [Q].
     """
 
     tensors: dict[str, Tensor]
@@ -85,6 +90,10 @@ class Store:
     def lengths(self) -> Tensor:
         """Tokens of each item's (longest) sequence, special tokens included."""
         tensors = self.tensors
+        if self.kind == "span":
+            asked_W = tensors["piece_offset"].diff()[self.question_of_window]
+            whole: Tensor = tensors["window_length"] + asked_W + self.meta["num_specials"]
+            return whole
         if self.kind != "choice":
             width: Tensor = tensors["token_offset"].diff()
             return width
@@ -104,12 +113,18 @@ class Store:
     @property
     def passage_of_question(self) -> Tensor:
         """[Q] index of each question's passage in `meta["ids"]`."""
-        if self.kind == "choice":
+        if self.kind in ("choice", "span"):
             return self.tensors["question_passage"]
         if self.kind == "label":
             return torch.arange(self.num_questions)
         counts = self.tensors["blank_offset"].diff().long()
         return self.tensors["window_passage"].repeat_interleave(counts)
+
+    @property
+    def question_of_window(self) -> Tensor:
+        """[W] index of the question that each window of a span store is about."""
+        counts = self.tensors["window_offset"].diff().long()
+        return torch.arange(self.num_questions).repeat_interleave(counts)
 
     @property
     def has_answers(self) -> bool:

@@ -14,6 +14,9 @@ from albert_rc.errors import DataError
 from albert_rc.files import natural_key, parse_json
 
 CHUNK_BYTES = 2**19  # some 200 cloze papers: a tenth of a second's work
+Layout = Literal["paper", "list", "table", "squad"]
+"""A file is a paper (or a list of objects that are), always a list of papers, a table with tabs
+between the columns and a paper in each line, or SQuAD's articles with their paragraphs."""
 _LEAST_BYTES = 256  # what a paper counts at least, so that empty files make no endless chunk
 
 
@@ -32,13 +35,13 @@ class Raw:
     header: tuple[str, ...] = ()
     """A table's column names, if its first line has them."""
 
-    def records(self, list_of_papers: bool) -> Iterator[tuple[int, Any]]:
+    def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
         """The papers: number of the line or item (0: the file is one paper) and JSON value.
 
         What is no JSON comes as a ValueError that says so.
 
         Args:
-            list_of_papers: every list is one of papers, whatever its items are.
+            layout: how papers lie in the files.
         """
         if self.form == "fault":
             yield 0, ValueError(self.content.decode())
@@ -54,12 +57,13 @@ class Raw:
             yield from enumerate(marshal.loads(self.content), self.first)
         else:
             value = _parsed(self.content)
-            if not _holds_papers(value, list_of_papers):
+            papers = _papers_in(value, layout)
+            if papers is None:
                 yield 0, value
-            elif not value:
+            elif not papers:
                 yield 0, ValueError("an empty list; there is no paper in it")
             else:
-                yield from enumerate(value, 1)
+                yield from enumerate(papers, 1)
 
 
 Chunk = Sequence[Raw]
@@ -81,10 +85,26 @@ def _parsed(content: bytes) -> Any:
         return error
 
 
-def _holds_papers(value: Any, list_of_papers: bool) -> bool:
+def _papers_in(value: Any, layout: Layout) -> list[Any] | None:
+    """The papers of a file, or None if the file is one."""
+    if layout == "squad":
+        return _paragraphs(value)
     if not isinstance(value, list):
-        return False
-    return not value or list_of_papers or isinstance(value[0], dict)
+        return None
+    several = not value or layout == "list" or isinstance(value[0], dict)
+    return value if several else None
+
+
+def _paragraphs(value: Any) -> list[Any] | None:
+    """SQuAD's paragraphs, each with its article's title and its number there."""
+    try:
+        return [
+            {**paragraph, "title": article.get("title", ""), "number": number}
+            for article in value["data"]
+            for number, paragraph in enumerate(article["paragraphs"], 1)
+        ]
+    except (TypeError, KeyError, AttributeError):
+        return None  # the parser says what is wrong with it
 
 
 class Sources:
@@ -142,16 +162,15 @@ class Sources:
     def _file(self, inside: str) -> Path:
         return self.path / inside if self._is_folder else self.path
 
-    def chunks(self, list_of_papers: bool, tables: bool = False) -> Iterator[Chunk]:
+    def chunks(self, layout: Layout) -> Iterator[Chunk]:
         """All papers in natural order of the files, about `CHUNK_BYTES` at a time.
 
         Args:
-            list_of_papers: as in `Raw.records`.
-            tables: the files are tables with tabs between the columns.
+            layout: how papers lie in the files.
         """
         chunk: list[Raw] = []
         size = 0
-        for raw in self._raws(list_of_papers, tables):
+        for raw in self._raws(layout):
             chunk.append(raw)
             size += max(_LEAST_BYTES, len(raw.content))
             if size >= CHUNK_BYTES:
@@ -160,7 +179,7 @@ class Sources:
         if chunk:
             yield chunk
 
-    def _raws(self, list_of_papers: bool, tables: bool) -> Iterator[Raw]:
+    def _raws(self, layout: Layout) -> Iterator[Raw]:
         prefix = f"{self.path.resolve().name}/" if self._is_folder else ""
         for inside in self._inside:
             place, file = prefix + inside, self._file(inside)
@@ -171,8 +190,9 @@ class Sources:
                 yield from self._misnamed(file, shown.decode())
                 continue
             try:
-                if tables or file.suffix == ".jsonl":
-                    yield from self._lines(file, place, "rows" if tables else "lines")
+                if layout == "table" or file.suffix == ".jsonl":
+                    form: Literal["rows", "lines"] = "rows" if layout == "table" else "lines"
+                    yield from self._lines(file, place, form)
                     continue
                 content = file.read_bytes()
             except OSError as error:
@@ -182,7 +202,7 @@ class Sources:
             if len(content) <= CHUNK_BYTES:
                 yield Raw(place, content)
             else:
-                yield from _slices(Raw(place, content), list_of_papers)
+                yield from _slices(Raw(place, content), layout)
 
     def _misnamed(self, file: Path, shown: str) -> Iterator[Raw]:
         try:
@@ -284,14 +304,14 @@ def _unreadable(place: str, error: OSError) -> Raw:
     return Raw(place, said.encode(), "fault")
 
 
-def _slices(raw: Raw, list_of_papers: bool) -> Iterable[Raw]:
+def _slices(raw: Raw, layout: Layout) -> Iterable[Raw]:
     """A large list of papers in parts, so that it is not one process that encodes them all."""
-    value = _parsed(raw.content)
-    if not value or not _holds_papers(value, list_of_papers):
+    papers = _papers_in(_parsed(raw.content), layout)
+    if not papers:
         return [raw]
-    step = max(1, len(value) * CHUNK_BYTES // len(raw.content))
+    step = max(1, len(papers) * CHUNK_BYTES // len(raw.content))
     # marshal, as JSON would refuse what is nested too deeply to be a paper before it is checked.
     return (
-        Raw(raw.place, marshal.dumps(value[i : i + step]), "items", i + 1)
-        for i in range(0, len(value), step)
+        Raw(raw.place, marshal.dumps(papers[i : i + step]), "items", i + 1)
+        for i in range(0, len(papers), step)
     )

@@ -1,0 +1,74 @@
+"""SQuAD's paragraphs, 1.1 and 2.0 (Rajpurkar et al. 2016, 2018)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from albert_rc.data.parse import Report
+from albert_rc.data.schema import Passage, Question
+
+
+def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
+    """`{"context", "qas": [{"id", "question", "answers": [{"text", "answer_start"}]}]}`.
+
+    Without the field `answers` a question is a test question; with `is_impossible` true, or an
+    empty list, the passage has no answer to it.
+    """
+    if not isinstance(raw, dict) or "context" not in raw:
+        report.error('no articles with paragraphs; SQuAD\'s files hold {"data": [...]}')
+        return None
+    context, asked = raw.get("context"), raw.get("qas")
+    if not isinstance(context, str) or not context.strip():
+        report.error('"context" is missing, empty or no text')
+    if not isinstance(asked, list) or not asked:
+        report.error('"qas" is missing, empty or no list; a paragraph needs a question')
+    if report.failed or not isinstance(context, str) or not isinstance(asked, list):
+        return None
+    questions = []
+    for number, item in enumerate(asked, 1):
+        question = _question(item, f"question {number}", context, report)
+        if question is not None:
+            questions.append(question)
+    return None if report.failed else Passage(paper_id, context, tuple(questions), "span")
+
+
+def _question(item: Any, where: str, context: str, report: Report) -> Question | None:
+    if not isinstance(item, dict):
+        report.error(f"{where} is no object")
+        return None
+    key, text, given = item.get("id"), item.get("question"), item.get("answers")
+    if not isinstance(key, str) or not key:
+        report.error(f'{where}: "id" is missing or no text')
+        return None
+    if not isinstance(text, str) or not text.strip():
+        report.error(f'{where} ({key}): "question" is missing, empty or no text')
+        return None
+    if given is not None and not isinstance(given, list):
+        report.error(f'{where} ({key}): "answers" must be a list')
+        return None
+    spans: dict[tuple[int, int], None] = {}
+    for answer in given or []:
+        span = _span(answer, context)
+        if span is None:
+            report.error(f"{where} ({key}): the answer {answer!r} does not stand where it says")
+            return None
+        spans[span] = None
+    known = given is not None
+    impossible = known and (bool(item.get("is_impossible")) or not spans)
+    return Question(
+        options=(),
+        answer=(0 if impossible else 1) if known else None,
+        text=text.strip(),
+        id=key,
+        spans=() if impossible else tuple(spans),
+    )
+
+
+def _span(answer: Any, context: str) -> tuple[int, int] | None:
+    if not isinstance(answer, dict):
+        return None
+    text, start = answer.get("text"), answer.get("answer_start")
+    if not isinstance(text, str) or not text or not isinstance(start, int) or start < 0:
+        return None
+    end = start + len(text)
+    return (start, end) if context[start:end] == text else None

@@ -1,0 +1,105 @@
+"""Fine-tuning on questions whose answers stand in the passage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albert_rc.batch import SpanBatch
+from albert_rc.config import TrainConfig
+from albert_rc.data.batches import BatchOrder
+from albert_rc.data.shards import Store
+from albert_rc.data.span_batches import SpanCollator
+from albert_rc.devices import Processes
+from albert_rc.loading import save_model
+from albert_rc.model.spans import SpanModel
+from albert_rc.quality import span_quality
+from albert_rc.spans import find_spans
+from albert_rc.tokenizer import Tokenizer
+from albert_rc.train.objective import Evaluation, Objective, attention_of
+
+
+class Spans(Objective[SpanBatch]):
+    """Learns to mark the answers of a span store.
+
+    Where some training questions have no answer, the threshold of giving none is tuned on the dev
+    store and saved with the weights.
+
+    Args:
+        model: the encoder and its head.
+        tokenizer: its vocabulary.
+        train_store: what is learned from.
+        dev_store: what decides which weights are best; without one the last are kept.
+        settings: the recipe.
+    """
+
+    unit = "windows"
+    num_sums = 2
+    num_counts = 1
+
+    def __init__(
+        self,
+        model: SpanModel,
+        tokenizer: Tokenizer,
+        train_store: Store,
+        dev_store: Store | None,
+        settings: TrainConfig,
+    ) -> None:
+        self.model: SpanModel = model
+        self.tokenizer = tokenizer
+        self.train_store, self.dev_store = train_store, dev_store
+        self.collate = SpanCollator(train_store, tokenizer)
+        self.order = BatchOrder(
+            lengths=train_store.lengths, batch_size=settings.batch_size, seed=settings.seed
+        )
+        if bool((train_store.tensors["answer"] == 0).any()) and model.null_threshold is None:
+            model.null_threshold = 0.0
+
+    def batch(self, items: Sequence[int], epoch: int) -> SpanBatch:
+        return self.collate(items, epoch)
+
+    def counts(self, batch: SpanBatch) -> list[int]:
+        return [int((batch.first_B >= 0).sum())]
+
+    def losses(self, batch: SpanBatch, counts: Tensor) -> tuple[Tensor, Tensor]:
+        output = self.model(batch)
+        sums = [output.loss_sum.detach(), output.num_correct.float()]
+        return output.loss_sum / counts[0], torch.stack(sums)
+
+    def report(self, sums: Sequence[float], counts: Sequence[float]) -> dict[str, float]:
+        windows = max(1.0, counts[0])
+        return {"loss": sums[0] / windows, "accuracy": sums[1] / windows}
+
+    def evaluate(self, processes: Processes) -> Evaluation | None:
+        if self.dev_store is None or not self.dev_store.has_answers:
+            return None
+        found = find_spans(self.model, self.tokenizer, self.dev_store, processes)
+        quality = span_quality(self.dev_store, found, tuned=self.model.null_threshold is not None)
+        line = f"dev F1 {quality.f1:.2%}, exact {quality.exact:.2%}"
+        if quality.null_threshold is not None:
+            self.model.null_threshold = quality.null_threshold
+            line += f", no answer above {quality.null_threshold:.2f}"
+        return Evaluation(
+            score=quality.f1,
+            values={name: round(value, 5) for name, value in quality.figures().items()},
+            line=line,
+        )
+
+    def save(self, folder: Path) -> None:
+        save_model(self.model, self.tokenizer, folder)
+
+    def identity(self) -> dict[str, Any]:
+        keys = ("split", "source_hash", "vocabulary", "max_length")
+        stores = {"train store": self.train_store, "dev store": self.dev_store}
+        described: dict[str, Any] = {
+            name: None if store is None else {key: store.meta[key] for key in keys}
+            for name, store in stores.items()
+        }
+        described["--attention"] = attention_of(self.encoder.compute)
+        described["model shape"] = asdict(self.model.config)
+        return described
