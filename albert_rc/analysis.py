@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from albert_rc.config import EncoderConfig, size_config
 from albert_rc.costs import encoder_parameters, forward_flops, layer_parameters
 from albert_rc.errors import DataError
-from albert_rc.loading import load_model, read_config, resolve_source
+from albert_rc.hub import resolve_source
+from albert_rc.loading import load_model, read_config
 from albert_rc.model.encoder import Encoder
 from albert_rc.tokenizer import Tokenizer
 

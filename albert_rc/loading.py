@@ -21,6 +21,7 @@ from albert_rc.config import Compute, EncoderConfig, LshConfig, sharing_shape, s
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.families import FAMILIES, encoder_config, hub_config, hub_key
 from albert_rc.files import atomic_path, parse_json, write_bytes, write_json
+from albert_rc.hub import resolve_source
 from albert_rc.model.attention import ATTENTION
 from albert_rc.model.heads import OPTION_SCORES, HeadedModel, ReadingModel
 from albert_rc.model.neighbours import start_with_neighbours
@@ -34,7 +35,6 @@ Model = TypeVar("Model", bound=HeadedModel)
 
 TASKS = ("cloze", "choice", "label")
 POSITIONS = "encoder.embeddings.position.weight"
-SHIPPED = Path(__file__).parent / "pretrained"
 
 
 @dataclass
@@ -60,51 +60,6 @@ class LoadReport:
         if self.unused:
             said.append(f"not used for this task: {', '.join(self.unused)}")
         return said + self.notes
-
-
-def shipped_models() -> dict[str, Path]:
-    """The models that come with the package, by name."""
-    folders = sorted(SHIPPED.iterdir()) if SHIPPED.is_dir() else []
-    return {folder.name: folder for folder in folders if (folder / "config.json").is_file()}
-
-
-def resolve_source(source: str | Path) -> Path:
-    """The folder behind `--model`: itself, a model of the package, or a download of the hub's.
-
-    Raises:
-        UsageError: none of these.
-    """
-    path = Path(source)
-    if path.is_dir():
-        return path
-    shipped = shipped_models()
-    if str(source) in shipped:
-        return shipped[str(source)]
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)):
-        others = f", nor {' or '.join(shipped)}" if shipped else ""
-        raise UsageError(
-            f"--model {source}: no such folder (nor a hub id, which has one slash{others})"
-        )
-    from huggingface_hub import snapshot_download
-
-    patterns = ["config.json", "*.safetensors", *VOCABULARY_FILES]
-    try:
-        try:
-            folder = Path(snapshot_download(str(source), allow_patterns=patterns))
-        except OSError:
-            # No network is no obstacle where an earlier download lies in the cache.
-            folder = Path(
-                snapshot_download(str(source), allow_patterns=patterns, local_files_only=True)
-            )
-        if not any(folder.glob("*.safetensors")):
-            snapshot_download(str(source), allow_patterns=["pytorch_model.bin"])
-    except Exception as error:  # the hub's client raises many types
-        reason = str(error).partition("\n")[0][:160]
-        raise UsageError(
-            f"--model {source}: no such folder, and the hub did not give it ({reason}); "
-            f"put the model's files into a folder and name that"
-        ) from None
-    return folder
 
 
 def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:

@@ -8,12 +8,12 @@ starts a word, or is *glued* to what stands before it (as the full stop is in `[
 from __future__ import annotations
 
 import os
-import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from albert_rc.cleaning import Span, clean_aligned, clean_text, fold_aligned, with_marks
 from albert_rc.errors import AlbertRcError, CheckpointError, UsageError
 from albert_rc.files import parse_json, sha256, to_json
 
@@ -58,24 +58,25 @@ class Tokenizer(ABC):
         """
 
     @abstractmethod
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[Span]]]:
+        """Ids of each text as `encode` gives them, and where each piece stands in the text.
+
+        Args:
+            texts: running text, as somebody wrote it.
+
+        Returns:
+            The ids, and per id the first and past-last character in the text as it was given. The
+            spans are in order and have no white space at their ends; that of a piece which is a
+            word start and nothing else is empty. Pieces of one character share its span.
+        """
+
+    @abstractmethod
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces behind the ids."""
 
     def to_text(self, ids: Sequence[int]) -> str:
         """Readable text of ids, special tokens included; for messages and tests."""
         return "".join(self.pieces(ids)).replace("▁", " ").replace("Ġ", " ").strip()
-
-
-def clean_text(text: str, lower: bool = True, keep_accents: bool = False) -> str:
-    """Text as ALBERT hands it to SentencePiece (google-research/albert, `preprocess_text`).
-
-    White space is folded; then NFKD, combining marks dropped, lower case.
-    """
-    text = " ".join(text.split())
-    if not text.isascii() and not keep_accents:
-        decomposed = unicodedata.normalize("NFKD", text)
-        text = "".join(c for c in decomposed if not unicodedata.combining(c))
-    return text.lower() if lower else text
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -124,6 +125,44 @@ class SentencePieceTokenizer(Tokenizer):
         ids: list[list[int]] = processor.encode(normalized, num_threads=self.num_threads or cores())
         return ids
 
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[Span]]]:
+        result: list[tuple[list[int], list[Span]]] = []
+        for text, ids in zip(texts, self.encode(texts), strict=True):
+            aligned = clean_aligned(text, self._lower, self._keep_accents)
+            spans = [
+                aligned.source(first, last, self._is_blank)
+                for first, last in self._spans_in_cleaned(aligned.text, ids)
+            ]
+            result.append((ids, with_marks(text, spans)))
+        return result
+
+    def _spans_in_cleaned(self, cleaned: str, ids: list[int]) -> list[Span]:
+        # SentencePiece's own spans end too early where a piece ends inside of a character that
+        # its normalization spells out (the "off" of "oﬃce"); so we walk through what it makes of
+        # the text, of which it tells where each character comes from.
+        spelt, origins = self._word_start.normalize(cleaned, with_offsets=True)
+        ends = origins[1:]
+        for i in reversed(range(len(spelt) - 1)):
+            if ends[i] == origins[i] and spelt[i] != "▁":
+                ends[i] = ends[i + 1]
+        spans: list[Span] = []
+        start = 0
+        for index, piece in zip(ids, self._word_start.encode(cleaned, out_type=str), strict=True):
+            size = len(piece)
+            if self._word_start.is_byte(index):
+                # "<0xE2>": the bytes of an unknown character share its place.
+                if 0x80 <= int(piece[3:5], 16) < 0xC0:
+                    spans.append(spans[-1])
+                    continue
+                size = 1
+            spans.append((origins[start], ends[start + size - 1]))
+            start += size
+        return spans
+
+    def _is_blank(self, character: str) -> bool:
+        # SentencePiece has a wider notion than Python: U+200B is a space, control characters go.
+        return not character.isalnum() and not self._glued.normalize(character).strip("▁ ")
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._word_start.id_to_piece(int(i)) for i in ids]
 
@@ -163,14 +202,24 @@ class HuggingFaceTokenizer(Tokenizer):
         raise CheckpointError(f"{self.folder}: the vocabulary lacks {' or '.join(names)}")
 
     def encode(self, texts: Sequence[str], glued: bool = False) -> list[list[int]]:
-        # A word that starts after another word begins with its space in byte-level vocabularies.
-        prefix = "" if glued else " "
-        folded = [" ".join(text.split()) for text in texts]
-        safe = [self._defuse(prefix + text) if text else "" for text in folded]
+        safe = [self._defuse(" ".join(text.split()), glued) for text in texts]
         encoded = self._backend.encode_batch_fast(safe, add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 
-    def _defuse(self, text: str) -> str:
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[Span]]]:
+        folded = [fold_aligned(text) for text in texts]
+        safe = [aligned.spaced(self._defuse(aligned.text)) for aligned in folded]
+        encoded = self._backend.encode_batch([a.text for a in safe], add_special_tokens=False)
+        result: list[tuple[list[int], list[Span]]] = []
+        for text, aligned, encoding in zip(texts, safe, encoded, strict=True):
+            spans = [aligned.source(first, last) for first, last in encoding.offsets]
+            result.append((encoding.ids, with_marks(text, spans)))
+        return result
+
+    def _defuse(self, text: str, glued: bool = False) -> str:
+        # A word that starts after another word begins with its space in byte-level vocabularies.
+        if text and not glued:
+            text = f" {text}"
         # "[MASK]" written in a paper is text; read as a special token it would be a blank more.
         for special in self._special:
             if special in text:

@@ -3,14 +3,15 @@
 import pytest
 import torch
 
-from albert_rc import loading
+from albert_rc import hub
 from albert_rc.errors import UsageError
-from albert_rc.loading import load_model, resolve_source, save_model, shipped_models
+from albert_rc.hub import resolve_source, shipped_models
+from albert_rc.loading import load_model, save_model
 
 
 @pytest.fixture
 def shelf(sample, tmp_path, monkeypatch):
-    monkeypatch.setattr(loading, "SHIPPED", tmp_path / "pretrained")
+    monkeypatch.setattr(hub, "SHIPPED", tmp_path / "pretrained")
     made = load_model(sample / "vocabulary", "cloze", scratch="tiny", option_score="salience")
     folder = tmp_path / "pretrained" / "some-model"
     save_model(made.model, made.tokenizer, folder, precision="bf16")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -36,17 +35,6 @@ def example(command: str) -> str:
 def say(line: str) -> None:
     """A line on stderr, as it is: brackets in it are no markup."""
     err.print(line, markup=False)
-
-
-def vocabulary_folder(model: str) -> Path:
-    """The folder of a model's vocabulary, found without torch where that is possible."""
-    folder = Path(model)
-    if folder.is_dir():
-        return folder
-    # The door brings torch along, which takes longer than a thousand papers.
-    from albert_rc.loading import resolve_source
-
-    return resolve_source(model)
 
 
 def print_json(value: Any) -> None:

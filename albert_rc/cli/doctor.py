@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from albert_rc.cli.console import example, out, print_json, table, vocabulary_folder
+from albert_rc.cli.console import example, out, print_json, table
 
 if TYPE_CHECKING:
     from albert_rc.checkup import SplitCheck
@@ -33,10 +33,11 @@ def doctor(
     from albert_rc.checkup import check_collection
     from albert_rc.data.readers import read_collection
     from albert_rc.errors import DataError
+    from albert_rc.hub import resolve_source
     from albert_rc.tokenizer import load_tokenizer
 
     splits = read_collection(raw, format_)
-    tokenizer = None if model is None else load_tokenizer(vocabulary_folder(model))
+    tokenizer = None if model is None else load_tokenizer(resolve_source(model))
     checks = check_collection(splits, tokenizer, max_length)
     if json:
         print_json({check.name: check.as_json() for check in checks})

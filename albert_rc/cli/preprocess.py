@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from albert_rc.cli.console import DEFAULT_MODEL, example, say, vocabulary_folder
+from albert_rc.cli.console import DEFAULT_MODEL, example, say
 from albert_rc.errors import Interrupted
 
 
@@ -41,6 +41,7 @@ def preprocess(
     from albert_rc.data.prepare import prepare_collection
     from albert_rc.data.readers import find_splits, rejects, require_good
     from albert_rc.files import existing_folder, write_together
+    from albert_rc.hub import resolve_source
     from albert_rc.tokenizer import load_tokenizer
 
     # Millions of small strings and lists are made and none dies: looking for garbage among them
@@ -50,7 +51,7 @@ def preprocess(
     # What is wrong with the options is said before the papers are read.
     require_good([], on_error)
     places = find_splits(raw)
-    tokenizer = load_tokenizer(vocabulary_folder(model), num_threads=workers or 0)
+    tokenizer = load_tokenizer(resolve_source(model), num_threads=workers or 0)
     with prepare_collection(
         places,
         tokenizer,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from albert_rc.cli.console import DEFAULT_MODEL, bar, example, say, vocabulary_folder
+from albert_rc.cli.console import DEFAULT_MODEL, bar, example, say
 from albert_rc.errors import UsageError
 
 
@@ -53,6 +53,7 @@ def pretrain_data(
     from albert_rc.data.cutting import Count, Cut, ShardMaker, plan_shards
     from albert_rc.data.documents import find_sources
     from albert_rc.data.pool import map_in_order
+    from albert_rc.hub import resolve_source
     from albert_rc.tokenizer import cores, load_tokenizer
 
     if documents not in ("files", "blank-lines"):
@@ -67,7 +68,7 @@ def pretrain_data(
     sources, copies = find_sources(text)
     for copy in copies:
         say(f"note: {copy} is left out; another file has the same text")
-    folder = vocabulary_folder(model)
+    folder = resolve_source(model)
     load_tokenizer(folder)  # says what is wrong with it before the work begins
     shards = plan_shards(sources, parse_size("--shard-size", shard_size))
     first, step = _part(part)
