@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from albert_rc.data.baseline import no_reading_answers
 from albert_rc.data.overlap import OverlapIndex
-from albert_rc.data.schema import Passage, letter, letter_index, question_keys
+from albert_rc.data.schema import PaperSet, Passage, letter, letter_index, question_keys
 from albert_rc.errors import DataError
 from albert_rc.files import natural_key, read_json
 from albert_rc.metrics import Accuracy, accuracy, by_group
+from albert_rc.scores import METRICS, interval, mean, squad1_match, squad2_match
 
 LENGTHS = (150, 250, 350, 500)  # words
 
@@ -161,3 +164,98 @@ def evaluate(
         no_reading=no_reading,
         unanswered_gold=len(gold) - len(known),
     )
+
+
+@dataclass
+class Measured:
+    """A metric with its 95% interval, over items."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        said = f"{self.value:.2%}"
+        return said if np.isnan(self.low) else f"{said} [{self.low:.2%}, {self.high:.2%}]"
+
+
+def read_given(path: Path, ids: Sequence[str], kind: type) -> list[Any]:
+    """What an answer file gives to each of these ids.
+
+    Args:
+        path: an object of answers by id.
+        ids: of the questions or rows.
+        kind: what an answer must be: `str` or `float`.
+
+    Raises:
+        DataError: answers are missing, too many, or of another kind.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise DataError(f'{path}: must be an object such as {{"id": answer, ...}}')
+    kinds = (int, float) if kind is float else (kind,)
+    problems = [f"{key}: no answer" for key in ids if key not in content]
+    problems += [f"{key}: answered, but it is not asked" for key in content.keys() - set(ids)]
+    problems += [
+        f"{key}: the answer {content[key]!r} is no {'number' if kind is float else 'text'}"
+        for key in ids
+        if key in content and not isinstance(content[key], kinds)
+    ]
+    if problems:
+        shown = "".join(f"\n  {problem}" for problem in problems[:20])
+        raise DataError(f"{path}: {len(problems)} problem(s):{shown}\nmake it again with predict")
+    return [content[key] for key in ids]
+
+
+def evaluate_rows(path: Path, papers: PaperSet) -> list[Measured]:
+    """GLUE's metrics of an answer file.
+
+    Raises:
+        DataError: it does not belong to these papers, or they have no labels.
+    """
+    given = read_given(path, papers.ids, float if not papers.labels else str)
+    questions = [passage.questions[0] for passage in papers.passages]
+    right: list[Any] = [
+        q.value if not papers.labels else q.answer if q.answer is None else papers.labels[q.answer]
+        for q in questions
+    ]
+    known = [i for i, value in enumerate(right) if value is not None]
+    if not known:
+        raise DataError("the papers give no right answers; evaluate on papers that do")
+    columns = [[values[i] for i in known] for values in (right, given)]
+    if papers.labels:
+        unknown = sorted(set(columns[1]) - set(papers.labels))
+        if unknown:
+            raise DataError(f"{path}: {unknown[0]!r} is not one of {', '.join(papers.labels)}")
+        columns = [[papers.labels.index(value) for value in column] for column in columns]
+    return [
+        Measured(name, float(METRICS[name](*columns)), *interval(METRICS[name], *columns))
+        for name in papers.metrics
+    ]
+
+
+def evaluate_spans(path: Path, papers: PaperSet) -> list[Measured]:
+    """SQuAD's metrics of an answer file: 2.0's if some question has no answer, else 1.1's.
+
+    Raises:
+        DataError: it does not belong to these papers, or they have no answers.
+    """
+    asked = [(p, q) for p in papers.passages for q in p.questions]
+    given = read_given(path, [q.id for _, q in asked], str)
+    known = [i for i, (_, q) in enumerate(asked) if q.answer is not None]
+    if not known:
+        raise DataError("the papers give no right answers; evaluate on papers that do")
+    golds = [[asked[i][0].text[a:b] for a, b in asked[i][1].spans] for i in known]
+    match = squad1_match if all(golds) else squad2_match
+    found = [match(given[i], gold) for i, gold in zip(known, golds, strict=True)]
+    groups = {"": list(range(len(known)))}
+    if not all(golds):
+        groups["has answer: "] = [i for i, gold in enumerate(golds) if gold]
+        groups["no answer: "] = [i for i, gold in enumerate(golds) if not gold]
+    return [
+        Measured(f"{prefix}{name}", float(mean(values)), *interval(mean, values))
+        for prefix, members in groups.items()
+        for name in ("exact", "f1")
+        if (values := [getattr(found[i], name) for i in members])
+    ]

@@ -1,15 +1,16 @@
-"""How good scored options are on a store whose answers are known: what decides over weights."""
+"""How good answers are on a store whose right ones are known: what decides over weights."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 from torch import Tensor
 
+from albert_rc import scores
 from albert_rc.data.encode import VALUE_STEPS
 from albert_rc.data.shards import Store
-from albert_rc.scores import METRICS
+from albert_rc.spans import Found, golds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +41,55 @@ def quality(store: Store, scored_QK: Tensor) -> Quality:
     else:
         gold_Q, given_Q = answer_Q, scored_QK.argmax(-1)
         loss = float(-scored_QK.gather(1, answer_Q[:, None]).mean())
-    found = {name: METRICS[name](given_Q.numpy(), gold_Q.numpy()) for name in store.metrics}
+    found = {name: float(scores.METRICS[name](gold_Q, given_Q)) for name in store.metrics}
     return Quality(
-        score=float(torch.tensor(list(found.values())).nan_to_num(0.0).mean()),
+        # A correlation of equal numbers is none; it is no reason to keep weights either.
+        score=float(np.nan_to_num(list(found.values())).mean()),
         metrics=found,
         loss=loss,
         questions=int(known_Q.sum()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanQuality:
+    """SQuAD's figures, as shares."""
+
+    exact: float
+    f1: float
+    questions: int
+    null_threshold: float | None = None
+    """The best one for F1, where some questions have no answer; the figures are with it."""
+
+    def figures(self) -> dict[str, float]:
+        """For metrics.jsonl."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def span_quality(store: Store, found: list[Found], tuned: bool) -> SpanQuality:
+    """Exact matches and F1 as the official scripts count them.
+
+    Args:
+        store: the questions.
+        found: what `find_spans` gives for it.
+        tuned: some questions have no answer (SQuAD 2.0): look for the best threshold.
+    """
+    right = {
+        question.key: texts
+        for question, texts in zip(found, golds(store), strict=True)
+        if texts is not None
+    }
+    answers = {question.key: question.answer(None) for question in found}
+    if not tuned:
+        of_1 = scores.squad1_totals(answers, right)
+        exact, f1 = of_1["exact_match"], of_1["f1"]
+        return SpanQuality(exact=exact / 100, f1=f1 / 100, questions=len(right))
+    odds = {question.key: question.null_odds for question in found}
+    threshold = scores.squad2_totals(answers, right, odds)["best_f1_thresh"]
+    of_2 = scores.squad2_totals(answers, right, odds, threshold)
+    return SpanQuality(
+        exact=of_2["exact"] / 100,
+        f1=of_2["f1"] / 100,
+        questions=len(right),
+        null_threshold=threshold,
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from albert_rc.cli.console import example, out, print_json, say, table
+
+if TYPE_CHECKING:
+    from albert_rc.evaluation import Measured
 
 
 def evaluate(
@@ -20,7 +23,9 @@ def evaluate(
         Path | None,
         typer.Option(help="Training papers, for the no-reading baseline; beside GOLD by default."),
     ] = None,
-    format_: Annotated[str | None, typer.Option("--format", help="cloze, race or dream.")] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="cloze, race, dream, squad or a task of GLUE.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Figures as JSON.")] = False,
 ) -> None:
     """Accuracy with a 95% interval, by level, blank number, length and overlap with training."""
@@ -30,6 +35,10 @@ def evaluate(
 
     papers = read_split(gold, format_name=format_)
     require_good([papers], "stop")
+    if papers.kind in ("label", "span"):
+        measure = evaluation.evaluate_rows if papers.kind == "label" else evaluation.evaluate_spans
+        _show_metrics(answers, measure(answers, papers), json)
+        return
     train = train or _beside(gold)
     train_papers = None
     if train is not None:
@@ -74,6 +83,15 @@ def evaluate(
             f"(McNemar's exact p = {compared.p_value:.3g})",
             markup=False,
         )
+
+
+def _show_metrics(answers: Path, found: list[Measured], json: bool) -> None:
+    """Metrics of SQuAD's and GLUE's kinds of papers."""
+    if json:
+        numbers = {m.name: {k: v for k, v in vars(m).items() if k != "name"} for m in found}
+        print_json({"metrics": numbers})
+        return
+    table(f"{answers}", ("metric", "value [95% interval]"), [(m.name, m) for m in found])
 
 
 def _beside(gold: Path) -> Path | None:

@@ -25,7 +25,12 @@ def preprocess(
         str, typer.Option(help="Folder or hub id; only its vocabulary is needed.")
     ] = DEFAULT_MODEL,
     format_: Annotated[
-        str | None, typer.Option("--format", help="cloze, race or dream; sniffed by default.")
+        str | None,
+        typer.Option(
+            "--format",
+            help="cloze, race, dream, squad, or a task of GLUE (cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, "
+            "rte, wnli); sniffed by default.",
+        ),
     ] = None,
     max_length: Annotated[
         int, typer.Option(help="Window in tokens; longer papers become several windows.")
