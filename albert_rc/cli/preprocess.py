@@ -28,8 +28,8 @@ def preprocess(
         str | None,
         typer.Option(
             "--format",
-            help="cloze, race, dream, squad, or a task of GLUE (cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, "
-            "rte, wnli); sniffed by default.",
+            help="cloze, race, dream, squad, or a task of GLUE (cola, sst-2, mrpc, sts-b, qqp, "
+            "mnli, qnli, rte, wnli); sniffed by default.",
         ),
     ] = None,
     max_length: Annotated[
