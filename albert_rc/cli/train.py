@@ -22,15 +22,24 @@ def train(
     ] = DEFAULT_MODEL,
     scratch: options.Scratch = None,
     out: options.RunFolder = Path("models"),
-    epochs: Annotated[int, typer.Option(help="Times through the papers.")] = 4,
+    recipe: Annotated[
+        str,
+        typer.Option(
+            help="What is not given below. default: 4 epochs, batch 2, 1e-5, warm-up 0.1; "
+            "published: ALBERT's own for this task (RACE, SQuAD, GLUE)."
+        ),
+    ] = "default",
+    epochs: Annotated[int | None, typer.Option(help="Times through the papers (4).")] = None,
     batch_size: Annotated[
-        int, typer.Option(help="Passages of an optimiser step, over all processes.")
-    ] = 2,
+        int | None, typer.Option(help="Passages of an optimiser step, over all processes (2).")
+    ] = None,
     accumulation: options.Accumulation = None,
     memory: options.Memory = None,
     optimizer_states: options.OptimizerStates = None,
-    learning_rate: Annotated[float, typer.Option(help="Its peak.")] = 1e-5,
-    warmup: Annotated[float, typer.Option(help="Share of the steps that it rises.")] = 0.1,
+    learning_rate: Annotated[float | None, typer.Option(help="Its peak (1e-5).")] = None,
+    warmup: Annotated[
+        float | None, typer.Option(help="Share of the steps that it rises (0.1).")
+    ] = None,
     weight_decay: options.WeightDecay = 0.01,
     clip: options.Clip = 1.0,
     max_steps: Annotated[
@@ -86,17 +95,22 @@ def train(
     from albert_rc.train.loop import Trainer
     from albert_rc.train.planner import Levers, fit
     from albert_rc.train.reading import Reading
+    from albert_rc.train.recipes import choose
     from albert_rc.train.spans import Spans
 
     with processes(device) as group:
+        train_store, dev_store = _load_stores(data)
+        given = {
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "warmup": warmup,
+            "max_steps": max_steps,
+        }
         settings = TrainConfig(
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            warmup=warmup,
+            **choose(recipe, train_store, given),
             weight_decay=weight_decay,
             clip=clip,
-            max_steps=max_steps,
             eval_steps=eval_steps,
             save_steps=save_steps,
             patience=patience,
@@ -106,7 +120,6 @@ def train(
             parallel=parallel,
             seed=seed,
         )
-        train_store, dev_store = _load_stores(data)
         how: dict[str, Any] = {
             "scratch": scratch,
             "attention": attention,
@@ -143,7 +156,7 @@ def train(
                 dev_store.summary() if dev_store else None,
             )
             if not resume:
-                given = {"model": model, "scratch": scratch, "data": str(data)}
+                asked = {"model": model, "scratch": scratch, "data": str(data)}
                 used = {
                     "task": task,
                     "option_score": loaded.model.option_score,
@@ -151,7 +164,7 @@ def train(
                     "lsh": asdict(loaded.model.encoder.compute.lsh),
                     "world": group.world,
                 }
-                write_json(out / "train.json", given | used | asdict(settings))
+                write_json(out / "train.json", asked | used | asdict(settings))
         kind: Any = Spans if task == "span" else Reading
         objective = kind(loaded.model, loaded.tokenizer, train_store, dev_store, settings)
         trainer = Trainer(objective, settings, out, group, options.batch_workers(workers, group))
