@@ -30,6 +30,13 @@ Recompute = Annotated[
         "or layers; as memory asks for by default."
     ),
 ]
+FfnChunk = Annotated[
+    int | None,
+    typer.Option(
+        help="Tokens whose feed-forward is computed at a time: less memory, the same result; "
+        "all at once by default."
+    ),
+]
 OptimizerStates = Annotated[
     str | None, typer.Option(help="fp32, 8bit or cpu; as memory asks for by default.")
 ]

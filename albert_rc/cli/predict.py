@@ -48,6 +48,7 @@ def predict(
         float, typer.Option(help="With int8: accuracy points that may be lost on that store.")
     ] = 0.5,
     token_budget: Annotated[int, typer.Option(help="Tokens of a batch.")] = 4096,
+    ffn_chunk: options.FfnChunk = None,
     attention: options.Attention = None,
     lsh_form: options.LshForm = None,
     lsh_chunk: options.LshChunk = None,
@@ -89,7 +90,7 @@ def predict(
                 say("warning: an untrained head guesses; fine-tune it with `albert-rc train` first")
         loaded.model.to(group.device)
         compute = loaded.model.encoder.compute
-        loaded.model.encoder.compute = replace(compute, precision=chosen)
+        loaded.model.encoder.compute = replace(compute, precision=chosen, ffn_chunk=ffn_chunk)
         if chosen == "int8":
             _pass_gate(loaded, gate or data.with_name("dev.pt"), tolerance, group)
         with bar("answering", store.num_questions, group.is_main) as advance:

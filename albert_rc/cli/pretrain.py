@@ -69,6 +69,7 @@ def pretrain(
     accumulation: options.Accumulation = None,
     memory: options.Memory = None,
     recompute: options.Recompute = None,
+    ffn_chunk: options.FfnChunk = None,
     optimizer_states: options.OptimizerStates = None,
     eval_steps: options.EvalSteps = None,
     save_steps: options.SaveSteps = None,
@@ -128,6 +129,7 @@ def pretrain(
             eval_steps=eval_steps,
             save_steps=save_steps,
             precision=choose_precision(precision, group.device, learning=True),
+            ffn_chunk=ffn_chunk,
             parallel=parallel,
             seed=seed,
         )

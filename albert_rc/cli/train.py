@@ -58,6 +58,7 @@ def train(
         ),
     ] = None,
     recompute: options.Recompute = None,
+    ffn_chunk: options.FfnChunk = None,
     option_score: Annotated[
         str | None,
         typer.Option(help="Options of several pieces: mean, first or salience (learned weights)."),
@@ -102,6 +103,7 @@ def train(
             precision=choose_precision(precision, group.device, learning=True),
             mask_rate=mask_rate,
             mask_weight=mask_weight,
+            ffn_chunk=ffn_chunk,
             parallel=parallel,
             seed=seed,
         )

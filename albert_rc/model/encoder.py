@@ -10,10 +10,9 @@ groups of parameters the layers draw on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -21,42 +20,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from albert_rc.config import Compute, EncoderConfig
-from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.errors import UsageError
 from albert_rc.model.attention import ASKED_ANYWHERE, ATTENTION, Hashing, Layout
+from albert_rc.model.feed_forward import activation, feed_forward
 from albert_rc.model.products import DTYPES, Gradients, Prepared, linear
 from albert_rc.model.sharing import schedule, tie
-
-# gelu_new is Hugging Face's name for the tanh form written out; torch has it fused.
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_new": partial(F.gelu, approximate="tanh"),
-    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-    "silu": F.silu,
-}
-
-
-def quick_activation(name: str, dtype: torch.dtype, device: torch.device) -> str:
-    """The activation that is fastest here among those that differ by less than rounding.
-
-    The two forms of GELU are at most 4.7e-4 apart. In bf16 that drowns: over normal inputs the
-    exact form misses the tanh form by 1.138e-3 (root mean square), rounding to bf16 alone by
-    1.129e-3. On CPUs torch's kernel of the exact form is four times as fast.
-    """
-    if name.startswith("gelu_") and dtype == torch.bfloat16 and device.type == "cpu":
-        return "gelu"
-    return name
-
-
-def activation(name: str) -> Callable[[Tensor], Tensor]:
-    """The activation function that a config names.
-
-    Raises:
-        CheckpointError: unknown name.
-    """
-    if name not in ACTIVATIONS:
-        raise CheckpointError(f"activation {name!r} is not one of {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
 
 
 class Embeddings(nn.Module):
@@ -170,18 +138,15 @@ class Layer(nn.Module):
             mixed_SD, asked_SD = mixed_SD[late_S], asked_SD[late_S]
         mixed_SD = linear(mixed_SD, prepared["output"], gradients, "output" in first)
         x_SD = _normed(asked_SD + self.dropout(mixed_SD), self.attention_norm)
-        name = quick_activation(self.activation, x_SD.dtype, x_SD.device)
-        if gradients is None and prepared["up"].fuses(name):
-            wide_SF = prepared["up"].product(x_SD, name)
-            out_SD = prepared["down"].product(wide_SF)
-        else:
-            wide_SF = linear(x_SD, prepared["up"], gradients, "up" in first)
-            act: Callable[[Tensor], Tensor] | None = activation(name)
-            later = shared.compute.recompute == "activations"
-            if act is not None and not later:
-                wide_SF = act(wide_SF)
-            act = act if later else None
-            out_SD = linear(wide_SF, prepared["down"], gradients, "down" in first, act)
+        out_SD = feed_forward(
+            x_SD,
+            prepared["up"],
+            prepared["down"],
+            self.activation,
+            shared.compute,
+            gradients,
+            first,
+        )
         return _normed(x_SD + self.dropout(out_SD), self.norm)
 
 
