@@ -10,6 +10,7 @@ from typing import Any
 from albert_rc.errors import UsageError
 
 COMMON = ("nothing", "attention", "ffn")
+RESIDUALS = ("post", "reversible")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,8 @@ class EncoderConfig:
     inner_layers: int = 1
     common: str = "nothing"
     """What all groups have in common: a key of `COMMON`."""
+    residual: str = "post"
+    """`post`: as in BERT, a norm after each sum; `reversible`: see `model.reversible`."""
     num_heads: int = 12
     ffn_size: int = 3072
     max_positions: int = 512
@@ -56,6 +59,8 @@ class EncoderConfig:
             )
         if self.common not in COMMON:
             raise UsageError(f"common {self.common!r}: choose from {', '.join(COMMON)}")
+        if self.residual not in RESIDUALS:
+            raise UsageError(f"--residual {self.residual}: choose from {', '.join(RESIDUALS)}")
 
     @property
     def max_length(self) -> int:

@@ -74,6 +74,13 @@ Scratch = Annotated[
         "xxlarge), with the vocabulary of --model."
     ),
 ]
+Residual = Annotated[
+    str | None,
+    typer.Option(
+        help="With --scratch: post, as in BERT; or reversible, which keeps nothing of its layers, "
+        "however many (only we can load it). The checkpoint's own by default."
+    ),
+]
 RunFolder = Annotated[Path, typer.Option(help="The run's folder.")]
 
 

@@ -47,6 +47,7 @@ def pretrain(
     dropout: Annotated[
         float | None, typer.Option(help="With --scratch: in the layers; none in ALBERT v2.")
     ] = None,
+    residual: options.Residual = None,
     pair: Annotated[
         str, typer.Option(help="What is asked of two segments: sop, nsp or none.")
     ] = "sop",
@@ -119,6 +120,7 @@ def pretrain(
         "ffn_size": ffn_size,
         "dropout": dropout,
         "attention_dropout": dropout,
+        "residual": residual,
     }
     masking = MaskConfig(rate=mask_rate, max_ngram=max_ngram)
     with processes(device) as group:

@@ -20,6 +20,7 @@ def train(
         str, typer.Option(help="Folder or hub id to start from: ALBERT, BERT or RoBERTa.")
     ] = DEFAULT_MODEL,
     scratch: options.Scratch = None,
+    residual: options.Residual = None,
     out: options.RunFolder = Path("models"),
     epochs: Annotated[int, typer.Option(help="Times through the papers.")] = 4,
     batch_size: Annotated[
@@ -112,6 +113,7 @@ def train(
             model,
             train_store.kind,
             scratch=scratch,
+            scratch_shape={} if residual is None else {"residual": residual},
             option_score=option_score,
             attention=attention,
             lsh=options.lsh_settings(
@@ -149,6 +151,7 @@ def train(
                 given = {"model": model, "scratch": scratch, "data": str(data)}
                 used = {
                     "task": train_store.kind,
+                    "residual": loaded.model.config.residual,
                     "option_score": loaded.model.option_score,
                     "attention": loaded.model.encoder.compute.attention,
                     "lsh": asdict(loaded.model.encoder.compute.lsh),

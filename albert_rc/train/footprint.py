@@ -109,6 +109,9 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
         "activations": layers * one_layer,
         "layers": layers * tokens * hidden * size + one_layer + inside,
     }[recompute]
+    if config.residual == "reversible":
+        # Two streams in fp64, their gradients in fp32, and one layer at a time.
+        kept = tokens * hidden * 2 * (8 + 4) + one_layer + inside * (recompute != "activations")
     # In the backward pass: the feed-forward's inside, rows of one matrix's gradient that are about
     # to be added, and pairs that wait for their joined product.
     working = at_work + tokens * 4 * hidden * size + ROWS * wide * (size + 4)
