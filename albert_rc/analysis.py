@@ -113,8 +113,14 @@ def layer_distances(
     order = cycle(range(encoder.config.num_layers))
     totals = [[0.0, 0.0] for _ in range(encoder.config.num_layers)]
 
-    def note(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        before_TD, after_TD = inputs[0].float(), output.float()
+    def note(
+        module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor | tuple[Tensor, Tensor]
+    ) -> None:
+        if isinstance(output, tuple):  # a reversible layer's two streams; what counts is their mean
+            before_TD, after_TD = (inputs[0] + inputs[1]) / 2, (output[0] + output[1]) / 2
+        else:
+            before_TD, after_TD = inputs[0], output
+        before_TD, after_TD = before_TD.float(), after_TD.float()
         index = next(order)
         cosine_T = nn.functional.cosine_similarity(before_TD, after_TD, dim=-1)
         totals[index][0] += float((after_TD - before_TD).norm(dim=-1).sum())

@@ -10,6 +10,7 @@ from typing import Any
 from albert_rc.errors import UsageError
 
 COMMON = ("nothing", "attention", "ffn")
+RESIDUALS = ("post", "reversible")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,8 @@ class EncoderConfig:
     inner_layers: int = 1
     common: str = "nothing"
     """What all groups have in common: a key of `COMMON`."""
+    residual: str = "post"
+    """`post`: as in BERT, a norm after each sum; `reversible`: see `model.reversible`."""
     num_heads: int = 12
     ffn_size: int = 3072
     max_positions: int = 512
@@ -56,6 +59,8 @@ class EncoderConfig:
             )
         if self.common not in COMMON:
             raise UsageError(f"common {self.common!r}: choose from {', '.join(COMMON)}")
+        if self.residual not in RESIDUALS:
+            raise UsageError(f"--residual {self.residual}: choose from {', '.join(RESIDUALS)}")
 
     @property
     def max_length(self) -> int:
@@ -221,6 +226,13 @@ class Compute:
     in_place: bool = False
     """Add to the matrices' `grad` during the backward pass, so that the gradients of several
     micro-batches stand in memory once. For `backward()` only, not `torch.autograd.grad`."""
+    ffn_chunk: int | None = None
+    """Tokens whose feed-forward is computed at a time, so that its inside never exists whole; in
+    learning it is computed again in the backward pass. None for all at once."""
+
+    def __post_init__(self) -> None:
+        if self.ffn_chunk is not None and self.ffn_chunk < 1:
+            raise UsageError(f"--ffn-chunk {self.ffn_chunk} must be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,6 +285,8 @@ class TrainConfig:
     """See `Compute.recompute`."""
     join: int = 1
     """See `Compute.join`."""
+    ffn_chunk: int | None = None
+    """See `Compute.ffn_chunk`."""
     optimizer: str = "adamw"
     """A key of `train.optim.OPTIMIZERS`."""
     optimizer_states: str = "fp32"
@@ -295,6 +309,7 @@ class TrainConfig:
             "--save-steps": self.save_steps,
             "--patience": self.patience,
             "--join": self.join,
+            "--ffn-chunk": self.ffn_chunk,
         }
         for flag, value in positive.items():
             if value is not None and value < 1:

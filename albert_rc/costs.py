@@ -38,6 +38,8 @@ def encoder_parameters(config: EncoderConfig) -> int:
     embeddings = rows * size + 2 * size
     if config.family == "albert":
         embeddings += config.hidden_size * (size + 1)
+    if config.residual == "reversible":
+        embeddings += 2 * config.hidden_size  # the final norm
     return embeddings + layer_parameters(config)
 
 

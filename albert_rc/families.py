@@ -35,6 +35,9 @@ _EMBEDDINGS = {
     "encoder.embeddings.position": "{prefix}.embeddings.position_embeddings",
     "encoder.embeddings.segment": "{prefix}.embeddings.token_type_embeddings",
     "encoder.embeddings.norm": "{prefix}.embeddings.LayerNorm",
+    # Ours alone: Hugging Face's classes cannot express reversible layers. They open such a folder,
+    # find a weight that they have no use for, and compute something else.
+    "encoder.final_norm": "albert_rc.final_norm",
     "head.classifier": "classifier",
     "head.label": "classifier",
     "head.span": "qa_outputs",
@@ -169,6 +172,7 @@ def encoder_config(raw: Any, path: Path) -> EncoderConfig:
             init_range=raw.get("initializer_range", 0.02),
             pad_id=raw.get("pad_token_id", 1 if is_roberta else 0),
             common=raw.get("albert_rc", {}).get("common", "nothing"),
+            residual=raw.get("albert_rc", {}).get("residual", "post"),
         )
     except KeyError as error:
         raise CheckpointError(f"{path}: the field {error} is missing") from None

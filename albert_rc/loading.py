@@ -182,7 +182,7 @@ def load_model(
         source: a folder or a hub id.
         task: `cloze`, `choice` or `label`.
         scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
-        scratch_shape: settings that differ from that size's.
+        scratch_shape: settings that differ from that size's; a checkpoint must have them.
         option_score: a key of `OPTION_SCORES`; by default the checkpoint's own, else `mean`.
         labels: of `label`, what a row may be (none: a number); by default the checkpoint's own.
         attention: a key of `ATTENTION`; by default the checkpoint's own, else `dense`.
@@ -192,7 +192,7 @@ def load_model(
         seed: of the random weights.
 
     Raises:
-        UsageError: no such source, size or task.
+        UsageError: no such source, size or task, or a shape that the checkpoint does not have.
         CheckpointError: unusable weights or vocabulary.
     """
     if task not in TASKS:
@@ -201,6 +201,8 @@ def load_model(
         raise UsageError(f"--option-score {option_score}: choose from {', '.join(OPTION_SCORES)}")
 
     def make(config: EncoderConfig, raw: Mapping[str, Any] | None) -> ReadingModel:
+        if raw is not None:
+            _require_shape(config, scratch_shape or {})
         score = option_score
         if score is None:
             ours = (raw or {}).get("albert_rc", {})
@@ -350,19 +352,29 @@ def _attending(
         raise CheckpointError(f"{folder}/config.json: unknown settings of attention") from None
 
 
-def _deepened(config: EncoderConfig, shape: dict[str, Any]) -> EncoderConfig:
-    layers = shape.pop("num_layers", config.num_layers)
-    sharing = shape.pop("sharing", None)
-    if sharing is not None:
-        shape |= sharing_shape(sharing, config.num_layers, shape.get("num_groups"))
+def _require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
+    """Refuse settings that a checkpoint does not have.
+
+    Raises:
+        UsageError: names the flag.
+    """
+    wanted = dict(shape)
+    if "sharing" in wanted:
+        groups = wanted.get("num_groups")
+        wanted |= sharing_shape(wanted.pop("sharing"), config.num_layers, groups)
     flags = {"num_groups": "--num-groups", "common": "--sharing"}
-    for name, value in shape.items():
+    for name, value in wanted.items():
         if value != getattr(config, name):
             flag = flags.get(name, "--" + name.replace("_", "-"))
             raise UsageError(
-                f"{flag} {value}: the checkpoint has {getattr(config, name)}; only --num-layers "
-                "may differ, or start from nothing with --scratch SIZE"
+                f"{flag} {value}: the checkpoint has {getattr(config, name)}; to have another, "
+                "start from nothing with --scratch SIZE"
             )
+
+
+def _deepened(config: EncoderConfig, shape: dict[str, Any]) -> EncoderConfig:
+    layers = shape.pop("num_layers", config.num_layers)
+    _require_shape(config, shape)
     if layers == config.num_layers:
         return config
     if config.num_groups == 1:
@@ -414,7 +426,9 @@ def save_model(
 ) -> None:
     """Write weights (safetensors), config.json and the vocabulary's files into `folder`.
 
-    Hugging Face's class that config.json names opens the folder; so does `load_model`.
+    Hugging Face's class that config.json names opens the folder; so does `load_model`. What only
+    the latter understands stands under `albert_rc`; a reversible encoder computes as it should
+    with us alone.
 
     Args:
         model: what is saved.
@@ -441,8 +455,9 @@ def save_model(
     compute = model.encoder.compute
     if compute.attention != "dense":
         raw["albert_rc"] |= {"attention": compute.attention, "lsh": asdict(compute.lsh)}
-    if model.config.common != "nothing":
-        raw["albert_rc"]["common"] = model.config.common
+    for name, usual in (("common", "nothing"), ("residual", "post")):
+        if (value := getattr(model.config, name)) != usual:
+            raw["albert_rc"][name] = value
     write_json(folder / "config.json", raw)
     with atomic_path(folder / "model.safetensors") as temporary:
         save_file(hub_weights(model, precision), temporary, metadata={"format": "pt"})

@@ -29,7 +29,7 @@ from albert_rc.data.shards import Store, load_store
 from albert_rc.devices import keep_freed_memory, processes
 from albert_rc.files import write_json
 from albert_rc.loading import load_model
-from albert_rc.model import attention, encoder, products
+from albert_rc.model import attention, feed_forward, products
 from albert_rc.model.attention import Layout
 from albert_rc.model.encoder import Encoder
 from albert_rc.predict import score
@@ -62,7 +62,7 @@ def _reads_everywhere(self: Encoder, *given: Any, **named: Any) -> Tensor:
 
 SDPA: Patch = (attention, "_DenseOnProcessor", type("Torchs", (), {"apply": torchs_attention}))
 UNPACKED: Patch = (products, "has_packing", lambda dtype, device: False)
-TANH: Patch = (encoder, "quick_activation", lambda name, dtype, device: name)
+TANH: Patch = (feed_forward, "quick_activation", lambda name, dtype, device: name)
 EVERYWHERE: Patch = (Encoder, "forward", _reads_everywhere)
 
 

@@ -7,7 +7,7 @@ from albert_rc.config import RECOMPUTE, Compute, EncoderConfig, size_config
 from albert_rc.data.batches import Collator
 from albert_rc.data.masking import WordHider
 from albert_rc.errors import UsageError
-from albert_rc.model.encoder import activation, quick_activation
+from albert_rc.model.feed_forward import activation, quick_activation
 from albert_rc.model.heads import OPTION_SCORES, ReadingModel
 
 SHAPE = EncoderConfig(

@@ -8,7 +8,8 @@ from torch.nn import functional
 
 from albert_rc.config import LshConfig
 from albert_rc.errors import UsageError
-from albert_rc.model.lsh import LAST_RESORT, angular, lsh_attention, make_plan
+from albert_rc.model.hashing import angular, make_plan
+from albert_rc.model.lsh import LAST_RESORT, lsh_attention
 
 OURS = LshConfig(chunk=4, rounds=3)
 FAITHFUL = LshConfig(chunk=4, rounds=3, shared=True)
@@ -119,7 +120,7 @@ def test_one_bucket_and_one_chunk_is_shared_dense_attention(length):
     # Of two buckets, +r and -r, all queries are on r's side.
     q = q.abs()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("albert_rc.model.lsh._drawn", lambda *args: torch.ones(args[-2:]))
+        patch.setattr("albert_rc.model.hashing._drawn", lambda *args: torch.ones(args[-2:]))
         found = lsh_attention(q, kv, (length,), settings)
     k = functional.normalize(q, dim=-1)
     logits = torch.einsum("snh,tnh->nst", q, k)

@@ -21,8 +21,9 @@ from albert_rc.devices import Processes, processes
 from albert_rc.errors import UsageError
 from albert_rc.loading import load_model
 from albert_rc.tokenizer import load_tokenizer
+from albert_rc.train.footprint import Task, predict_parts
 from albert_rc.train.loop import Trainer
-from albert_rc.train.planner import Levers, Task, candidates, fit, predict_parts
+from albert_rc.train.planner import Levers, candidates, fit
 from albert_rc.train.reading import Reading
 
 VOCABULARY = Path(__file__).parents[1] / "data" / "sample" / "vocabulary"

@@ -4,13 +4,8 @@ import pytest
 
 from albert_rc.config import RECOMPUTE, parse_size, size_config
 from albert_rc.errors import OutOfMemoryError, UsageError
-from albert_rc.train.planner import (
-    GIB,
-    Levers,
-    Task,
-    make_plan,
-    predict_parts,
-)
+from albert_rc.train.footprint import Task, predict_parts
+from albert_rc.train.planner import GIB, Levers, make_plan
 
 
 def task(size="xxlarge", items=2, device="cuda", **changes):

@@ -16,8 +16,9 @@ from albert_rc.data.shards import Store
 from albert_rc.devices import Processes, keep_freed_memory, limit_memory
 from albert_rc.model.heads import ReadingModel
 from albert_rc.model.products import DTYPES
+from albert_rc.train.footprint import task_of
 from albert_rc.train.optim import make_optimizer
-from albert_rc.train.planner import Levers, Plan, make_plan, task_of
+from albert_rc.train.planner import Levers, Plan, make_plan
 
 NO_LIMIT = 2**60
 

@@ -30,6 +30,13 @@ Recompute = Annotated[
         "or layers; as memory asks for by default."
     ),
 ]
+FfnChunk = Annotated[
+    int | None,
+    typer.Option(
+        help="Tokens whose feed-forward is computed at a time: less memory, the same result; "
+        "all at once by default."
+    ),
+]
 OptimizerStates = Annotated[
     str | None, typer.Option(help="fp32, 8bit or cpu; as memory asks for by default.")
 ]
@@ -65,6 +72,13 @@ Scratch = Annotated[
     typer.Option(
         help="Start from random weights of this size instead (tiny, base, large, xlarge, "
         "xxlarge), with the vocabulary of --model."
+    ),
+]
+Residual = Annotated[
+    str | None,
+    typer.Option(
+        help="With --scratch: post, as in BERT; or reversible, which keeps nothing of its layers, "
+        "however many (only we can load it). The checkpoint's own by default."
     ),
 ]
 RunFolder = Annotated[Path, typer.Option(help="The run's folder.")]

@@ -54,6 +54,7 @@ def predict(
             "as tuned in training by default."
         ),
     ] = None,
+    ffn_chunk: options.FfnChunk = None,
     attention: options.Attention = None,
     lsh_form: options.LshForm = None,
     lsh_chunk: options.LshChunk = None,
@@ -96,7 +97,7 @@ def predict(
                 say("warning: an untrained head guesses; fine-tune it with `albert-rc train` first")
         loaded.model.to(group.device)
         compute = loaded.model.encoder.compute
-        loaded.model.encoder.compute = replace(compute, precision=chosen)
+        loaded.model.encoder.compute = replace(compute, precision=chosen, ffn_chunk=ffn_chunk)
         if chosen == "int8":
             _pass_gate(loaded, gate or data.with_name("dev.pt"), tolerance, group)
         total = store.num_items if spans else store.num_questions

@@ -47,6 +47,7 @@ def pretrain(
     dropout: Annotated[
         float | None, typer.Option(help="With --scratch: in the layers; none in ALBERT v2.")
     ] = None,
+    residual: options.Residual = None,
     pair: Annotated[
         str, typer.Option(help="What is asked of two segments: sop, nsp or none.")
     ] = "sop",
@@ -69,6 +70,7 @@ def pretrain(
     accumulation: options.Accumulation = None,
     memory: options.Memory = None,
     recompute: options.Recompute = None,
+    ffn_chunk: options.FfnChunk = None,
     optimizer_states: options.OptimizerStates = None,
     eval_steps: options.EvalSteps = None,
     save_steps: options.SaveSteps = None,
@@ -118,6 +120,7 @@ def pretrain(
         "ffn_size": ffn_size,
         "dropout": dropout,
         "attention_dropout": dropout,
+        "residual": residual,
     }
     masking = MaskConfig(rate=mask_rate, max_ngram=max_ngram)
     with processes(device) as group:
@@ -128,6 +131,7 @@ def pretrain(
             eval_steps=eval_steps,
             save_steps=save_steps,
             precision=choose_precision(precision, group.device, learning=True),
+            ffn_chunk=ffn_chunk,
             parallel=parallel,
             seed=seed,
         )

@@ -21,6 +21,7 @@ def train(
         str, typer.Option(help="Folder or hub id to start from: ALBERT, BERT or RoBERTa.")
     ] = DEFAULT_MODEL,
     scratch: options.Scratch = None,
+    residual: options.Residual = None,
     out: options.RunFolder = Path("models"),
     recipe: Annotated[
         str,
@@ -68,6 +69,7 @@ def train(
         ),
     ] = None,
     recompute: options.Recompute = None,
+    ffn_chunk: options.FfnChunk = None,
     option_score: Annotated[
         str | None,
         typer.Option(help="Options of several pieces: mean, first or salience (learned weights)."),
@@ -117,11 +119,13 @@ def train(
             precision=choose_precision(precision, group.device, learning=True),
             mask_rate=mask_rate,
             mask_weight=mask_weight,
+            ffn_chunk=ffn_chunk,
             parallel=parallel,
             seed=seed,
         )
         how: dict[str, Any] = {
             "scratch": scratch,
+            "scratch_shape": {} if residual is None else {"residual": residual},
             "attention": attention,
             "lsh": options.lsh_settings(
                 lsh_form, lsh_chunk, lsh_rounds, lsh_probes, lsh_hash, lsh_landmarks
@@ -159,6 +163,7 @@ def train(
                 asked = {"model": model, "scratch": scratch, "data": str(data)}
                 used = {
                     "task": task,
+                    "residual": loaded.model.config.residual,
                     "option_score": loaded.model.option_score,
                     "attention": loaded.model.encoder.compute.attention,
                     "lsh": asdict(loaded.model.encoder.compute.lsh),

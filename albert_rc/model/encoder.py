@@ -10,53 +10,20 @@ groups of parameters the layers draw on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from albert_rc.config import Compute, EncoderConfig
-from albert_rc.errors import CheckpointError, UsageError
-from albert_rc.model.attention import ASKED_ANYWHERE, ATTENTION, Hashing, Layout
-from albert_rc.model.products import DTYPES, Gradients, Prepared, linear
+from albert_rc.config import RESIDUALS, Compute, EncoderConfig
+from albert_rc.errors import UsageError
+from albert_rc.model.attention import Layout
+from albert_rc.model.layer import Applied, Layer, Pass, PostNormLayer
+from albert_rc.model.products import DTYPES, Gradients, Prepared
+from albert_rc.model.reversible import ReversibleLayer, reversible
 from albert_rc.model.sharing import schedule, tie
-
-# gelu_new is Hugging Face's name for the tanh form written out; torch has it fused.
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_new": partial(F.gelu, approximate="tanh"),
-    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-    "silu": F.silu,
-}
-
-
-def quick_activation(name: str, dtype: torch.dtype, device: torch.device) -> str:
-    """The activation that is fastest here among those that differ by less than rounding.
-
-    The two forms of GELU are at most 4.7e-4 apart. In bf16 that drowns: over normal inputs the
-    exact form misses the tanh form by 1.138e-3 (root mean square), rounding to bf16 alone by
-    1.129e-3. On CPUs torch's kernel of the exact form is four times as fast.
-    """
-    if name.startswith("gelu_") and dtype == torch.bfloat16 and device.type == "cpu":
-        return "gelu"
-    return name
-
-
-def activation(name: str) -> Callable[[Tensor], Tensor]:
-    """The activation function that a config names.
-
-    Raises:
-        CheckpointError: unknown name.
-    """
-    if name not in ACTIVATIONS:
-        raise CheckpointError(f"activation {name!r} is not one of {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
 
 
 class Embeddings(nn.Module):
@@ -82,115 +49,8 @@ class Embeddings(nn.Module):
         return dropped
 
 
-@dataclass
-class Pass:
-    """What the layers of one forward pass have in common."""
-
-    compute: Compute
-    layout: Layout
-    gradients: Gradients | None
-    """None in prediction."""
-    read_S: Tensor | None = None
-    """Where the last layer's result is wanted; None for everywhere."""
-    read_layout: Layout | None = None
-    landmark_T: Tensor | None = None
-    """See `attention.Hashing`."""
-
-
-class Layer(nn.Module):
-    """Self-attention and feed-forward, each with its residual and norm: [T, D] to the same."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        size = config.hidden_size
-        self.query = nn.Linear(size, size)
-        self.key = nn.Linear(size, size)
-        self.value = nn.Linear(size, size)
-        self.output = nn.Linear(size, size)
-        self.attention_norm = nn.LayerNorm(size, eps=config.norm_eps)
-        self.up = nn.Linear(size, config.ffn_size)
-        self.down = nn.Linear(config.ffn_size, size)
-        self.norm = nn.LayerNorm(size, eps=config.norm_eps)
-        self.dropout = nn.Dropout(config.dropout)
-        self.attention_dropout = config.attention_dropout
-        self.num_heads = config.num_heads
-        self.activation = config.activation
-        activation(config.activation)  # refuses unknown names before any work is done
-
-    def maps(self) -> dict[str, list[nn.Linear]]:
-        """The matrices; what stands together has the same input."""
-        return {
-            "query": [self.query],
-            "key_value": [self.key, self.value],
-            "output": [self.output],
-            "up": [self.up],
-            "down": [self.down],
-        }
-
-    def forward(
-        self,
-        x_TD: Tensor,
-        prepared: dict[str, Prepared],
-        shared: Pass,
-        first: Collection[str],
-        step: int,
-        last: bool,
-    ) -> Tensor:
-        """Apply the layer.
-
-        Args:
-            x_TD: hidden states.
-            prepared: this layer's matrices.
-            shared: what goes for all layers.
-            first: the matrices that no layer before has applied.
-            step: how many layers came before.
-            last: this is the last layer of all, whose result is wanted at `shared.read_S` only.
-
-        Returns:
-            [T, D], or [S, D].
-        """
-        gradients = shared.gradients
-        heads = (self.num_heads, -1)
-        layout, asked_SD, late_S = shared.layout, x_TD, None
-        if last and shared.read_S is not None and shared.read_layout is not None:
-            if shared.compute.attention in ASKED_ANYWHERE:
-                layout, asked_SD = shared.read_layout, x_TD[shared.read_S]
-            else:
-                late_S = shared.read_S
-        q_SNH = linear(asked_SD, prepared["query"], gradients, "query" in first).unflatten(
-            -1, heads
-        )
-        kv_TD = linear(x_TD, prepared["key_value"], gradients, "key_value" in first)
-        kv_T2NH = kv_TD.unflatten(-1, (2, *heads))
-        dropout = self.attention_dropout if self.training else 0.0
-        attend = ATTENTION[shared.compute.attention]
-        how = Hashing(shared.compute.lsh, step, shared.landmark_T)
-        mixed_SD = attend(q_SNH, kv_T2NH, layout, dropout, how).flatten(1)
-        if late_S is not None:
-            mixed_SD, asked_SD = mixed_SD[late_S], asked_SD[late_S]
-        mixed_SD = linear(mixed_SD, prepared["output"], gradients, "output" in first)
-        x_SD = _normed(asked_SD + self.dropout(mixed_SD), self.attention_norm)
-        name = quick_activation(self.activation, x_SD.dtype, x_SD.device)
-        if gradients is None and prepared["up"].fuses(name):
-            wide_SF = prepared["up"].product(x_SD, name)
-            out_SD = prepared["down"].product(wide_SF)
-        else:
-            wide_SF = linear(x_SD, prepared["up"], gradients, "up" in first)
-            act: Callable[[Tensor], Tensor] | None = activation(name)
-            later = shared.compute.recompute == "activations"
-            if act is not None and not later:
-                wide_SF = act(wide_SF)
-            act = act if later else None
-            out_SD = linear(wide_SF, prepared["down"], gradients, "down" in first, act)
-        return _normed(x_SD + self.dropout(out_SD), self.norm)
-
-
-def _normed(x_TD: Tensor, norm: nn.LayerNorm) -> Tensor:
-    weight: Tensor = norm.weight
-    bias: Tensor = norm.bias
-    if x_TD.device.type != "cpu":  # whose kernel takes parameters of another precision
-        weight, bias = weight.to(x_TD.dtype), bias.to(x_TD.dtype)
-    return F.layer_norm(x_TD, norm.normalized_shape, weight, bias, norm.eps)
+LAYERS: dict[str, type[Layer]] = {"post": PostNormLayer, "reversible": ReversibleLayer}
+assert tuple(LAYERS) == RESIDUALS
 
 
 class Encoder(nn.Module):
@@ -213,10 +73,13 @@ class Encoder(nn.Module):
         if config.family == "albert":
             self.projection = nn.Linear(config.embedding_size, config.hidden_size)
         self.layers = nn.ModuleList(
-            Layer(config) for _ in range(config.num_groups * config.inner_layers)
+            LAYERS[config.residual](config) for _ in range(config.num_groups * config.inner_layers)
         )
         tie(list(self.layers), config.common)
-
+        # Post-norm layers end in a norm of their own.
+        self.final_norm: nn.LayerNorm | None = None
+        if config.residual == "reversible":
+            self.final_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self._unchanged = False
         self._kept: tuple[object, list[dict[str, Prepared]]] | None = None
 
@@ -294,19 +157,30 @@ class Encoder(nn.Module):
         x_TD: Tensor = self.embeddings(token_T, place_T, segment_T)
         if self.projection is not None:
             x_TD = self.projection(x_TD)
+        stack = self._stack(prepared)
+        if self.final_norm is not None:
+            dropout = max(self.config.dropout, self.config.attention_dropout)
+            dropping = self.training and dropout > 0
+            return reversible(x_TD, stack, shared, self.final_norm, dropping)
         x_TD = x_TD.to(DTYPES[compute.precision])
-        steps = schedule(self.config)
-        seen: set[Prepared] = set()
-        for step, index in enumerate(steps):
-            layer, last = self.layers[index], step == len(steps) - 1
-            first = {name for name, matrix in prepared[index].items() if matrix not in seen}
-            seen.update(prepared[index].values())
-            given = (x_TD, prepared[index], shared, first, step, last)
+        for layer, at in stack:
             if compute.recompute == "layers" and learning:
-                x_TD = checkpoint(layer, *given, use_reentrant=False)
+                x_TD = checkpoint(layer, x_TD, shared, at, use_reentrant=False)
             else:
-                x_TD = layer(*given)
+                x_TD = layer(x_TD, shared, at)
         return x_TD
+
+    def _stack(self, prepared: list[dict[str, Prepared]]) -> list[tuple[Layer, Applied]]:
+        """The layers in the order of their applications."""
+        steps, seen = schedule(self.config), set[Prepared]()
+        stack = []
+        for step, index in enumerate(steps):
+            layer, matrices = self.layers[index], prepared[index]
+            assert isinstance(layer, Layer)
+            first = {name for name, matrix in matrices.items() if matrix not in seen}
+            seen.update(matrices.values())
+            stack.append((layer, Applied(matrices, first, step, step == len(steps) - 1)))
+        return stack
 
 
 def initialise(module: nn.Module, std: float) -> None:

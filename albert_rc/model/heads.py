@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from albert_rc.batch import Batch, Tokens
 from albert_rc.config import EncoderConfig
-from albert_rc.model.encoder import Encoder, activation, initialise
+from albert_rc.model.encoder import Encoder, initialise
+from albert_rc.model.feed_forward import activation
 from albert_rc.model.word_loss import word_loss
 
 NEAR = 0.5

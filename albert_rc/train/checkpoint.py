@@ -116,7 +116,10 @@ def load_state(
             flag = "--" + name.replace("_", "-")
             raise UsageError(f"--resume: the run was begun with {flag} {before}, not {now}")
     for name, before in content["data"].items():
-        if before != data[name]:
+        now = data[name]
+        if isinstance(before, dict) and isinstance(now, dict):
+            now = {key: value for key, value in now.items() if key in before}
+        if before != now:
             raise UsageError(f"--resume: the run was begun with another {name}: {before}")
     try:
         parallel.model.load_state_dict(parallel.part(content["model"]))

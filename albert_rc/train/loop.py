@@ -60,6 +60,7 @@ class Trainer(Generic[Kind]):
             recompute=settings.recompute,
             join=settings.join,
             in_place=True,
+            ffn_chunk=settings.ffn_chunk,
         )
         self.settings = settings
         self.folder = folder

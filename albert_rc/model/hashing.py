@@ -1,0 +1,214 @@
+"""Hashing for attention: which keys a query sees, told from inner products alone.
+
+Each round sorts the tokens by a hash and cuts them into chunks; a chunk sees its own keys and
+those of its neighbours.
+"""
+
+# X pairs of a sequence and a head, L tokens of a sequence (filled up to whole chunks), H head
+# size, A size of what is hashed, U buckets
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from albert_rc.config import LshConfig
+from albert_rc.seeds import mix
+
+BLOCK = {"cpu": 2**21, "cuda": 2**26}
+"""Logits, or distances to buckets, that stand in memory at a time."""
+
+
+def wide(x: Tensor) -> torch.dtype:
+    """What is added up in."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """One round: where each token stands when all are sorted by their hashes."""
+
+    query_at_XL: Tensor
+    """The query in each place."""
+    key_at_XL: Tensor
+    query_place_XL: Tensor
+    """The place of each query."""
+    key_place_XL: Tensor
+    query_bucket_XL: Tensor | None = None
+    """Where a query must not see the keys of other buckets."""
+    key_bucket_XL: Tensor | None = None
+
+    def block(self, rows: slice) -> Sorting:
+        """The same of some of the rows."""
+        cut: dict[str, Any] = {
+            name: value if value is None else value[rows] for name, value in vars(self).items()
+        }
+        return Sorting(**cut)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who may see whom."""
+
+    rounds: list[Sorting]
+    chunk: int
+    """M."""
+    before: int
+    """Chunks before its own that a chunk sees."""
+    width: int
+    """Chunks that it sees in all."""
+    shared: bool
+    valid_XL: Tensor
+    """Which tokens are keys."""
+
+    @property
+    def chunks(self) -> int:
+        """C."""
+        return self.valid_XL.shape[1] // self.chunk
+
+    def block(self, rows: slice) -> Plan:
+        """The same of some of the rows."""
+        rounds = [sorting.block(rows) for sorting in self.rounds]
+        valid_XL = self.valid_XL[rows]
+        return Plan(rounds, self.chunk, self.before, self.width, self.shared, valid_XL)
+
+
+@lru_cache(maxsize=256)
+def _drawn(seed: int, layer: int, number: int, rows: int, columns: int) -> Tensor:
+    """Normal numbers of a round; a table with more rows begins with those of one with fewer."""
+    generator = torch.Generator().manual_seed(mix(seed, layer, number))
+    return torch.randn(rows, columns, generator=generator)
+
+
+def angular(q_XLH: Tensor, k_XLH: Tensor, valid_XL: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors of one length whose angles order a query's keys as its inner products do.
+
+    A softmax stays as it is if one vector is taken from all keys, and the order of the keys if
+    the query is stretched. So keys are centred, divided by the longest, and filled up to length 1
+    in one more dimension, where queries, of length 1, are 0 (Neyshabur and Srebro 2015).
+
+    Args:
+        q_XLH: queries.
+        k_XLH: keys.
+        valid_XL: which tokens are keys.
+
+    Returns:
+        both, in H + 1 dimensions.
+    """
+    keep_XL1 = valid_XL[..., None]
+    total_X1H = (k_XLH * keep_XL1).sum(1, keepdim=True)
+    k_XLH = (k_XLH - total_X1H / keep_XL1.sum(1, keepdim=True).clamp(min=1)) * keep_XL1
+    longest_X11 = k_XLH.norm(dim=-1, keepdim=True).amax(1, keepdim=True)
+    k_XLH = k_XLH / longest_X11.clamp(min=1e-6)
+    rest_XL1 = (1 - k_XLH.square().sum(-1, keepdim=True)).clamp(min=0).sqrt()
+    return F.pad(F.normalize(q_XLH, dim=-1), (0, 1)), torch.cat([k_XLH, rest_XL1], -1)
+
+
+def _rotated(x_XLA: Tensor, rotation_AU: Tensor) -> Tensor:
+    """Inner products with the vertices +r_1 ... -r_1 ...: the nearest is the bucket."""
+    turned_XLU = x_XLA @ rotation_AU
+    return torch.cat([turned_XLU, -turned_XLU], -1)
+
+
+def make_plan(
+    q_XLH: Tensor, k_XLH: Tensor, valid_XL: Tensor, settings: LshConfig, layer: int, heads: int
+) -> Plan:
+    """Hash and sort.
+
+    Args:
+        q_XLH: queries; L is a multiple of the chunk.
+        k_XLH: keys.
+        valid_XL: which tokens are keys. The others, as queries too, are sorted to the end.
+        settings: how.
+        layer: each draws numbers of its own,
+        heads: and so does each head; X counts the heads of a sequence, then the next sequence's.
+    """
+    length = q_XLH.shape[1]
+    chunks = length // settings.chunk
+    reach = (1, 0) if settings.shared else (1, 1)
+    width = min(chunks, sum(reach) + 1)
+    # Where a chunk sees all there is, one round says it all.
+    wanted = settings.rounds if settings.shared or width < chunks else 1
+    with torch.no_grad():
+        q_XLA, k_XLA = q_XLH.to(wide(q_XLH)), k_XLH.to(wide(k_XLH))
+        if not settings.shared:
+            q_XLA, k_XLA = angular(q_XLA, k_XLA, valid_XL)
+        rounds: list[Sorting] = []
+        if settings.local and not settings.shared:
+            place_XL = torch.arange(length, device=q_XLH.device).expand(valid_XL.shape)
+            rounds.append(_sorted(place_XL, place_XL, valid_XL))
+        for number in range(len(rounds), wanted):
+            if settings.hash == "projections" and not settings.shared:
+                rounds.append(_by_projection(q_XLA, k_XLA, valid_XL, settings, layer, number))
+            else:
+                rounds += _by_rotation(q_XLA, k_XLA, valid_XL, settings, layer, number, heads)
+    return Plan(rounds, settings.chunk, min(reach[0], width - 1), width, settings.shared, valid_XL)
+
+
+def _by_projection(
+    q_XLA: Tensor, k_XLA: Tensor, valid_XL: Tensor, settings: LshConfig, layer: int, number: int
+) -> Sorting:
+    """Sorted along a line, queries and keys apart, chunk against chunk (Daras et al. 2020).
+
+    Lines run where the queries vary: each is a random sum of them.
+    """
+    length = q_XLA.shape[1]
+    weight_L1 = _drawn(settings.seed, layer, number, length, 1).to(q_XLA)
+    line_XA1 = ((q_XLA * valid_XL[..., None]).transpose(1, 2)) @ weight_L1
+    # Queries with one vector in common vary around it.
+    mean_XA1 = (q_XLA * valid_XL[..., None]).sum(1)[..., None] / (
+        valid_XL.sum(1)[:, None, None].clamp(min=1)
+    )
+    line_XA1 = line_XA1 - mean_XA1 * (valid_XL.to(q_XLA) @ weight_L1)[..., None]
+    return _sorted((q_XLA @ line_XA1)[..., 0], (k_XLA @ line_XA1)[..., 0], valid_XL)
+
+
+def _by_rotation(
+    q_XLA: Tensor,
+    k_XLA: Tensor,
+    valid_XL: Tensor,
+    settings: LshConfig,
+    layer: int,
+    number: int,
+    heads: int,
+) -> list[Sorting]:
+    """Sorted by buckets, and by place within them (Reformer, section 2)."""
+    length, size = q_XLA.shape[1:]
+    count = max(2, settings.buckets or 2 * (length // settings.chunk))
+    half = count // 2
+    table_NUA = _drawn(settings.seed, layer, number, half, heads * size).view(half, heads, size)
+    rotation_NAU = table_NUA.permute(1, 2, 0).to(q_XLA)
+    place_L = torch.arange(length, device=q_XLA.device)
+    rows = max(1, BLOCK[q_XLA.device.type] // (length * count))
+    found: list[list[Tensor]] = []
+    for start in range(0, len(q_XLA), rows):
+        block = slice(start, min(len(q_XLA), start + rows))
+        rotation_XAU = rotation_NAU[torch.arange(block.start, block.stop) % heads]
+        key_XL = _rotated(k_XLA[block], rotation_XAU).argmax(-1)
+        nearest = _rotated(q_XLA[block], rotation_XAU).topk(min(settings.probes, count), -1)
+        found.append([key_XL, *nearest.indices.unbind(-1)])
+    key_XL, *queries = (torch.cat(parts) for parts in zip(*found, strict=True))
+    made = []
+    for query_XL in queries:
+        sorting = _sorted(query_XL * length + place_L, key_XL * length + place_L, valid_XL)
+        if settings.shared:
+            sorting = replace(sorting, query_bucket_XL=query_XL, key_bucket_XL=key_XL)
+        made.append(sorting)
+    return made
+
+
+def _sorted(query_XL: Tensor, key_XL: Tensor, valid_XL: Tensor) -> Sorting:
+    """Queries and keys in the order of their values; what is no key comes last."""
+    last = torch.inf if query_XL.is_floating_point() else torch.iinfo(query_XL.dtype).max
+    place_XL = torch.arange(query_XL.shape[1], device=query_XL.device).expand_as(query_XL)
+    at, places = [], []
+    for value_XL in (query_XL, key_XL):
+        at_XL = value_XL.masked_fill(~valid_XL, last).argsort(dim=-1, stable=True)
+        at.append(at_XL)
+        places.append(torch.empty_like(at_XL).scatter_(-1, at_XL, place_XL))
+    return Sorting(*at, *places)
