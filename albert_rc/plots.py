@@ -19,6 +19,7 @@ def lines(
     panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]],
     x_label: str,
     title: str,
+    log: bool = False,
 ) -> Any:
     """A figure with a panel per quantity and a line per system.
 
@@ -26,6 +27,7 @@ def lines(
         panels: label of the y axis -> name of a line -> its x and y.
         x_label: of the x axis.
         title: above all panels.
+        log: both axes logarithmic, so that powers are straight lines.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -52,7 +54,14 @@ def lines(
         axis.set_ylabel(y_label)
         axis.grid(alpha=0.3, linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        if log:
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+            axis.xaxis.set_major_formatter("{x:,.0f}")
+            axis.yaxis.set_major_formatter("{x:g}")
+            axis.yaxis.set_minor_formatter("")
+        else:
+            axis.xaxis.get_major_locator().set_params(integer=True)
     axes[0].legend(frameon=False, fontsize="small")
     figure.suptitle(title, fontsize="medium")
     return figure

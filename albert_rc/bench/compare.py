@@ -10,29 +10,52 @@ from dataclasses import replace
 from typing import Any
 
 from albert_rc.bench.jobs import Job
-from albert_rc.errors import AlbertRcError
+from albert_rc.devices import is_out_of_memory
+from albert_rc.errors import AlbertRcError, OutOfMemoryError
 from albert_rc.files import parse_json, to_json
 
 PEERS = ("transformers", "transformers-best")
 
 
-def run_job(job: Job) -> dict[str, Any]:
-    """One measurement in a new process.
+def in_own_process(
+    module: str, job: dict[str, Any], name: str, seconds: float | None = None
+) -> dict[str, Any]:
+    """One measurement in a new process, which reads its job from stdin and answers on stdout.
+
+    Args:
+        module: run as `python -m`.
+        job: plain values.
+        name: what is measured, for messages.
+        seconds: it is killed after so many.
 
     Raises:
-        AlbertRcError: it failed; the message is the last line that it said.
+        OutOfMemoryError: memory ran out, or it was killed, which is mostly for that.
+        AlbertRcError: it failed otherwise; the message is the last line that it said.
+        TimeoutError: it took longer.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "albert_rc.bench.worker"],
-        input=to_json(job.to_json()),
-        capture_output=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", module],
+            input=to_json(job),
+            capture_output=True,
+            check=False,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"the measurement of {name} took over {seconds:.0f} s") from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it was killed"]
-        raise AlbertRcError(f"the measurement of {job.who} ({job.work}) failed: {lines[-1]}")
+        kind = AlbertRcError
+        if done.returncode < 0 or is_out_of_memory(RuntimeError(lines[-1])):
+            kind = OutOfMemoryError
+        raise kind(f"the measurement of {name} failed: {lines[-1]}")
     result: dict[str, Any] = parse_json(done.stdout)
     return result
+
+
+def run_job(job: Job) -> dict[str, Any]:
+    """One measurement of training or prediction in a new process."""
+    return in_own_process("albert_rc.bench.worker", job.to_json(), f"{job.who} ({job.work})")
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""`albert-rc bench`: how fast this machine trains and predicts, and a peer beside it."""
+"""`albert-rc bench`: how fast this machine trains, predicts and attends, and a peer beside it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from albert_rc.cli.bench_attention import attention_job, bench_attention, parse_lengths
 from albert_rc.cli.console import example, say
 
 
 def bench(
-    work: Annotated[str, typer.Argument(help="train or predict.")] = "train",
+    work: Annotated[str, typer.Argument(help="train, predict or attention.")] = "train",
     size: Annotated[
         str,
         typer.Option(help="tiny, base, large, xlarge, xxlarge, bert-base, ...; random weights."),
@@ -42,6 +43,23 @@ def bench(
     join: Annotated[
         int, typer.Option(help="Ours: layers whose weight gradients are one product.")
     ] = 1,
+    lengths: Annotated[
+        str | None,
+        typer.Option(help="attention: tokens, such as 256,512; by default powers of two from 256."),
+    ] = None,
+    longest: Annotated[int | None, typer.Option(help="attention: longest of them (16384).")] = None,
+    heads: Annotated[int | None, typer.Option(help="attention: how many (12).")] = None,
+    head_size: Annotated[int | None, typer.Option(help="attention: of each head (64).")] = None,
+    lsh_chunk: Annotated[
+        int | None, typer.Option(help="attention: tokens of a chunk (64).")
+    ] = None,
+    lsh_rounds: Annotated[
+        int | None, typer.Option(help="attention: rounds of hashing (4).")
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(help="attention: leave out what would take longer for a pass, in s (60)."),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
     json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
@@ -50,6 +68,9 @@ def bench(
 
     Every measurement has a process of its own. The matrix rate is that of a large product in the
     same precision, measured in the same process.
+
+    `attention`: memory and time of dense attention and of hashing, alone, by length; --out FILE
+    also draws them beside FILE.
     """
     from albert_rc.bench.compare import PEERS, compare
     from albert_rc.bench.jobs import Job
@@ -59,10 +80,21 @@ def bench(
     from albert_rc.files import to_json, write_json
     from albert_rc.train.planner import Levers
 
-    if work not in ("train", "predict"):
-        raise UsageError(f"bench {work}: choose train or predict")
-    if against not in (None, "transformers"):
-        raise UsageError(f"--against {against}: only transformers can be measured")
+    alone = {
+        "--lengths": lengths, "--longest": longest, "--heads": heads, "--head-size": head_size,
+        "--lsh-chunk": lsh_chunk, "--lsh-rounds": lsh_rounds, "--time-limit": time_limit,
+    }  # fmt: skip
+    _require(work, against, {flag: value for flag, value in alone.items() if value is not None})
+    if work == "attention":
+        bench_attention(
+            parse_lengths(lengths, longest),
+            attention_job(heads, head_size, lsh_chunk, lsh_rounds, precision, device),
+            memory=memory,
+            limit=60.0 if time_limit is None else time_limit,
+            out=out,
+            json=json,
+        )
+        return
     counts = {"--batch-size": batch_size, "--steps": steps, "--rounds": rounds, "--join": join}
     for flag, count in counts.items():
         if count < 1:
@@ -114,6 +146,20 @@ def bench(
             f"ours against {row['who']}: {row['ratio']:.2f} times the passages/s, "
             f"{row['memory_ratio']:.0%} of the peak memory"
         )
+
+
+def _require(work: str, against: str | None, alone: dict[str, Any]) -> None:
+    """Refuse unknown work, and options that go with other work."""
+    from albert_rc.errors import UsageError
+
+    if work not in ("train", "predict", "attention"):
+        raise UsageError(f"bench {work}: choose train, predict or attention")
+    if against not in (None, "transformers"):
+        raise UsageError(f"--against {against}: only transformers can be measured")
+    if work == "attention" and against:
+        raise UsageError("--against goes with bench train and bench predict")
+    if work != "attention" and alone:
+        raise UsageError(f"{next(iter(alone))} goes with bench attention")
 
 
 def _line(row: dict[str, Any]) -> str:
