@@ -184,7 +184,7 @@ def train(
             best = "not measured" if result.paused else "not measured (no dev answers)"
             if result.best_score is not None:
                 best = f"{result.best_score:.2%} at step {result.best_step}"
-            options.conclude(out, result, f", dev accuracy {best}")
+            options.conclude(out, result, f", dev {objective.score_name} {best}")
 
 
 def _load(model: str, store: Store, option_score: str | None, how: dict[str, Any]) -> Loaded[Any]:

@@ -136,7 +136,9 @@ class _Round:
         key_XL = (sorting.key_place_XL // plan.chunk + plan.before).short()
         query_XL = (sorting.query_place_XL // plan.chunk).short()
         apart_XCMW = self._of_keys(key_XL) - self._of_queries(query_XL)
-        shown_XCMW = apart_XCMW.remainder_(chunks) < plan.width
+        # Modulo the number of chunks less than the width: five comparisons cost a third of it.
+        shown_XCMW = (apart_XCMW >= 0) & (apart_XCMW < plan.width)
+        shown_XCMW |= (apart_XCMW >= chunks) | (apart_XCMW < plan.width - chunks)
         alike_XCMW = self._alike(sorting)
         return shown_XCMW if alike_XCMW is None else shown_XCMW & alike_XCMW
 

@@ -49,6 +49,8 @@ class Objective(ABC, Generic[Kind]):
     """Which items make up each batch."""
     unit: str = "passages"
     """What an item is, for people."""
+    score_name: str = "accuracy"
+    """What decides which weights are kept, for people."""
     num_sums: int
     """Length of what `losses` sums up."""
     num_counts: int

@@ -50,6 +50,7 @@ class Reading(Objective[Batch]):
         self.tokenizer = tokenizer
         self.train_store = train_store
         self.dev_store = dev_store
+        self.score_name = " and ".join(train_store.metrics)
         self.mask_weight = settings.mask_weight
         self.hider = None
         if settings.mask_rate and train_store.kind == "cloze":

@@ -39,6 +39,7 @@ class Spans(Objective[SpanBatch]):
     """
 
     unit = "windows"
+    score_name = "F1"
     num_sums = 2
     num_counts = 1
 
