@@ -42,11 +42,13 @@ def test_variants_are_the_same_attention():
 
 
 def test_a_measurement_sees_the_scores():
+    """Also where a process that was larger itself asks for it."""
+    ballast = torch.ones(2**27)
+    assert float(ballast[-1]) == 1
     row = run_attention(replace(JOB, variant="math", length=1024, heads=4), 100)
     table = 4 * 1024**2 * 4
     assert row["peak_bytes"] >= row["forward_bytes"]
-    # Measured of the process, which may have some of it at hand already.
-    assert table < row["peak_bytes"] < 8 * table
+    assert 2 * table < row["peak_bytes"] < 6 * table
     assert row["seconds"] > row["forward_seconds"] > 0
     assert row["passes"] >= 1
 
