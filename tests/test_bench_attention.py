@@ -115,20 +115,19 @@ def test_what_turns_out_too_much_is_left_out_from_there_on():
 def test_the_command(cli, tmp_path):
     out = tmp_path / "attention.json"
     done = cli(
-        "bench", "attention", "--lengths", "64,128", "--heads", 2, "--head-size", 16,
+        "bench", "attention", "--lengths", "128", "--heads", 2, "--head-size", 16,
         "--lsh-chunk", 16, "--lsh-rounds", 2, "--device", "cpu", "--precision", "fp32",
         "--out", out,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = json.loads(out.read_bytes())
-    assert len(result["measured"]) == 10
+    assert len(result["measured"]) == 5
     assert result["skipped"] == []
     for row in result["measured"]:
         assert row["seconds"] > 0
         assert row["peak_bytes"] >= row["forward_bytes"] >= 0
         assert (row["heads"], row["chunk"], row["rounds"]) == (2, 16, 2)
         assert row["machine"]["torch"] == torch.__version__
-    assert result["exponents"]["math"]["seconds"] is not None
     assert all((tmp_path / f"attention.{kind}").stat().st_size > 1000 for kind in ("png", "svg"))
     assert "Memory, forward and backward, MiB" in done.stdout
     assert "lsh, faithful against dense, torch's: faster" in done.stdout

@@ -188,6 +188,8 @@ def test_from_tables_to_answers(task, cli, sample, tmp_path):
     metrics = [json.loads(x) for x in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     dev = next(line for line in metrics if line["kind"] == "dev")
     assert {"pearson", "spearman"} <= dev.keys() if task == "sts-b" else "accuracy" in dev
+    if task == "sts-b":
+        return
     done = cli("predict", "--data", raw / "dev.tsv", "--model", tmp_path / "run", "--out",
                tmp_path / "raw.json")  # fmt: skip
     assert done.returncode == 0, done.stderr
