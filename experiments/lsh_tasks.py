@@ -1,0 +1,179 @@
+"""Dense attention, Reformer's hashing and ours, fine-tuned alike on five tasks.
+
+    python experiments/lsh_tasks.py SOURCES MODEL WORK OUT.json [--seeds 3] [--tasks mrpc ...]
+
+SOURCES holds glue/mrpc, glue/sst2, glue/nli and squad/xquad.en.json. Every row fine-tunes MODEL
+with the same settings and seed; only the attention differs. The last weights are measured, so
+nothing is chosen by the questions that are measured (but for SQuAD 2.0's threshold, which is tuned
+on them for every row alike). Rows that stand in OUT.json are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from albert_rc.files import parse_json, write_json
+
+ROWS = 3000  # of a dev table: enough for half a point
+ATTENTION: dict[str, tuple[str, ...]] = {
+    "dense": ("--attention", "dense"),
+    "faithful": ("--attention", "lsh", "--lsh-form", "faithful"),
+    "ours": ("--attention", "lsh", "--lsh-form", "ours"),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Where a task's papers come from, and how it is fine-tuned."""
+
+    raw: Callable[[Path, Path], None]
+    """Writes train and dev of some sources into a folder."""
+    length: int = 128
+    chunk: int = 16
+    epochs: int = 3
+    options: tuple[object, ...] = field(default=("--batch-size", 32, "--learning-rate", 5e-4))
+    tuned: bool = False
+    """Needs the dev store in training."""
+
+
+def _lines(source: Path, target: Path, most: int | None = None) -> None:
+    lines = source.read_text("utf-8-sig").splitlines()[: None if most is None else most + 1]
+    target.write_text("\n".join([*lines, ""]), "utf-8")
+
+
+def _mrpc(sources: Path, raw: Path) -> None:
+    for split, name in (("train", "train"), ("dev", "test")):
+        _lines(sources / "glue/mrpc" / f"msr_paraphrase_{name}.txt", raw / f"{split}.tsv")
+
+
+def _table(name: str) -> Callable[[Path, Path], None]:
+    def write(sources: Path, raw: Path) -> None:
+        _lines(sources / "glue" / name / "train.tsv", raw / "train.tsv")
+        _lines(sources / "glue" / name / "dev.tsv", raw / "dev.tsv", ROWS)
+
+    return write
+
+
+def _squad(sources: Path, raw: Path) -> None:
+    articles = json.loads((sources / "squad/xquad.en.json").read_bytes())["data"]
+    cut = 3 * len(articles) // 4
+    for split, part in (("train", articles[:cut]), ("dev", articles[cut:])):
+        write_json(raw / f"{split}.json", {"version": "1.1", "data": part})
+
+
+def _squad_2(sources: Path, raw: Path) -> None:
+    """Every second question is also asked of a paragraph of another article, in vain."""
+    _squad(sources, raw)
+    for split in ("train", "dev"):
+        content = parse_json((raw / f"{split}.json").read_bytes())
+        paragraphs = [p for article in content["data"] for p in article["paragraphs"]]
+        owners = [i for i, article in enumerate(content["data"]) for _ in article["paragraphs"]]
+        asked = [list(paragraph["qas"]) for paragraph in paragraphs]
+        for number, questions in enumerate(asked):
+            shift = next(
+                k for k in range(1, len(paragraphs))
+                if owners[(number + k) % len(paragraphs)] != owners[number]
+            )  # fmt: skip
+            other = paragraphs[(number + shift) % len(paragraphs)]
+            other["qas"] += [
+                {**question, "id": f"{question['id']}-x", "answers": [], "is_impossible": True}
+                for question in questions[::2]
+            ]
+        write_json(raw / f"{split}.json", content | {"version": "v2.0"})
+
+
+ON_WINDOWS = ("--batch-size", 16, "--learning-rate", 5e-4)
+TASKS = {
+    "mrpc": Task(_mrpc),
+    "nli": Task(_table("nli")),
+    "sst-2": Task(_table("sst2")),
+    "squad 1.1": Task(_squad, length=384, chunk=32, options=ON_WINDOWS),
+    "squad 2.0": Task(_squad_2, length=384, chunk=32, options=ON_WINDOWS, tuned=True),
+}
+
+
+def command(*arguments: object) -> str:
+    """Run albert-rc; what it printed as a result."""
+    full = [sys.executable, "-m", "albert_rc", *map(str, arguments)]
+    done = subprocess.run(full, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout
+
+
+def prepare(name: str, task: Task, arguments: argparse.Namespace) -> tuple[Path, Path]:
+    """The task's raw papers and its stores, made once."""
+    raw, data = arguments.work / name / "raw", arguments.work / name / "data"
+    if not (data / "dev.pt").is_file():
+        raw.mkdir(parents=True, exist_ok=True)
+        task.raw(arguments.sources, raw)
+        command(
+            "preprocess",
+            raw,
+            "--model",
+            arguments.model,
+            "--out",
+            data,
+            "--max-length",
+            task.length,
+        )
+        (data / "train").mkdir(exist_ok=True)
+        shutil.copyfile(data / "train.pt", data / "train" / "train.pt")
+        if task.tuned:
+            shutil.copyfile(data / "dev.pt", data / "train" / "dev.pt")
+    return raw, data
+
+
+def run(name: str, attention: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Fine-tune, answer, and count."""
+    task = TASKS[name]
+    raw, data = prepare(name, task, arguments)
+    out, started = arguments.work / name / f"{attention} {seed}", time.perf_counter()
+    how = [*ATTENTION[attention]]
+    if attention != "dense":
+        how += ["--lsh-chunk", str(task.chunk)]
+    command(
+        "train", "--data", data / "train", "--model", arguments.model, "--out", out, "--seed", seed,
+        "--epochs", task.epochs, "--warmup", 0.1, *task.options, *how,
+    )  # fmt: skip
+    seconds = time.perf_counter() - started
+    answers = out / "answers.json"
+    command("predict", "--data", data / "dev.pt", "--model", out, "--out", answers)
+    gold = next(raw.glob("dev.*"))
+    metrics = parse_json(command("evaluate", answers, gold, "--json").encode())["metrics"]
+    return {"metrics": {k: v["value"] for k, v in metrics.items()}, "train_seconds": round(seconds)}
+
+
+def main() -> None:
+    """Run what is not there yet, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sources", type=Path)
+    parser.add_argument("model")
+    parser.add_argument("work", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    arguments = parser.parse_args()
+    table = parse_json(arguments.out.read_bytes()) if arguments.out.is_file() else []
+    there = {(row["task"], row["attention"], row["seed"]) for row in table}
+    for seed in range(arguments.seeds):
+        for name in arguments.tasks:
+            for attention in ATTENTION:
+                if (name, attention, seed) in there:
+                    continue
+                row = {"task": name, "attention": attention, "seed": seed}
+                row |= run(name, attention, seed, arguments)
+                print(row, flush=True)
+                table.append(row)
+                write_json(arguments.out, table)
+
+
+if __name__ == "__main__":
+    main()
