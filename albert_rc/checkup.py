@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from albert_rc.data.encode import encode_choice, encode_cloze
+from albert_rc.data.encode import encode_choice, encode_cloze, encode_labels
+from albert_rc.data.encode_spans import encode_spans
 from albert_rc.data.overlap import Overlap, OverlapIndex
-from albert_rc.data.schema import PaperSet, letter
+from albert_rc.data.schema import Kind, PaperSet, Passage, letter
 from albert_rc.tokenizer import Tokenizer
 
 NO_WINDOW = 10**6  # tokens; nothing is longer
@@ -94,23 +95,55 @@ def check_split(
     )
 
 
+Lengths = tuple[list[int], Sequence[int], list[list[list[int]]]]
+"""Tokens of each sequence if there were no window, the paper it is of, and options' pieces."""
+
+
+def _cloze_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
+    cloze = encode_cloze(passages, tokenizer, NO_WINDOW)
+    return [len(ids) for ids in cloze.window_tokens], cloze.window_passage, cloze.option_pieces
+
+
+def _choice_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
+    choice = encode_choice(passages, tokenizer, NO_WINDOW)
+    specials = 2 + tokenizer.separators_in_pair
+    lengths = [
+        kept + specials + max(map(len, tails))
+        for kept, tails in zip(choice.question_kept, choice.tails, strict=True)
+    ]
+    # Tails hold the question too; only whole options are counted in pieces.
+    return lengths, choice.question_passage, []
+
+
+def _label_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
+    rows = encode_labels(passages, tokenizer, NO_WINDOW).tokens
+    return [len(ids) for ids in rows], range(len(rows)), []
+
+
+def _span_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
+    encoded = encode_spans(passages, tokenizer, NO_WINDOW)
+    owners = [number for number, p in enumerate(passages) for _ in p.questions]
+    specials = 2 + tokenizer.separators_in_pair
+    lengths = [
+        len(encoded.passage_tokens[number]) + len(pieces) + specials
+        for number, pieces in zip(owners, encoded.questions, strict=True)
+    ]
+    return lengths, owners, []
+
+
+LENGTHS_OF: dict[Kind, Callable[[Sequence[Passage], Tokenizer], Lengths]] = {
+    "cloze": _cloze_lengths,
+    "choice": _choice_lengths,
+    "label": _label_lengths,
+    "span": _span_lengths,
+}
+
+
 def _check_tokens(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> TokenCheck:
+    lengths, owners, options = LENGTHS_OF[papers.kind](papers.passages, tokenizer)
     longest: dict[int, int] = {}
-    if papers.kind == "cloze":
-        cloze = encode_cloze(papers.passages, tokenizer, NO_WINDOW)
-        lengths = [len(tokens) for tokens in cloze.window_tokens]
-        longest = dict(zip(cloze.window_passage, lengths, strict=True))
-        options = cloze.option_pieces
-    else:
-        choice = encode_choice(papers.passages, tokenizer, NO_WINDOW)
-        specials = 2 + tokenizer.separators_in_pair
-        lengths = [
-            kept + specials + max(map(len, tails))
-            for kept, tails in zip(choice.question_kept, choice.tails, strict=True)
-        ]
-        for number, length in zip(choice.question_passage, lengths, strict=True):
-            longest[number] = max(length, longest.get(number, 0))
-        options = []  # tails hold the question too; only whole options are counted in pieces
+    for number, length in zip(owners, lengths, strict=True):
+        longest[number] = max(length, longest.get(number, 0))
     values = np.percentile(lengths, PERCENTILES) if lengths else [0] * len(PERCENTILES)
     too_long = sorted(
         ((length, number) for number, length in longest.items() if length > max_length),

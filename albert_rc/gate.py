@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
 from albert_rc.files import file_sha256, parse_json, write_json
 from albert_rc.model.heads import ReadingModel
+from albert_rc.model.spans import SpanModel
 from albert_rc.predict import score
-from albert_rc.quality import quality
+from albert_rc.quality import quality, span_quality
+from albert_rc.spans import find_spans
 from albert_rc.tokenizer import Tokenizer
 
 RECORD = "int8.json"
@@ -58,7 +61,11 @@ class Cost:
 
 
 def measure_cost(
-    model: ReadingModel, tokenizer: Tokenizer, store: Store, processes: Processes, precision: str
+    model: ReadingModel | SpanModel,
+    tokenizer: Tokenizer,
+    store: Store,
+    processes: Processes,
+    precision: str,
 ) -> Cost:
     """Answer a store with and without int8.
 
@@ -69,20 +76,31 @@ def measure_cost(
         processes: who works along.
         precision: what to compare with.
     """
-    scored = []
+    found = []
     for name in (precision, "int8"):
         model.encoder.compute = replace(model.encoder.compute, precision=name)
-        scored.append(score(model, tokenizer, store, processes))
-    exact_Q, quick_Q = (scored_QK.argmax(-1) for scored_QK in scored)
-    before, after = (
-        quality(store, scored_QK).score if store.has_answers else None for scored_QK in scored
-    )
+        found.append(_answered(model, tokenizer, store, processes))
+    (exact, before), (quick, after) = found
     return Cost(
-        questions=len(exact_Q),
-        changed=int((exact_Q != quick_Q).sum()),
+        questions=len(exact),
+        changed=sum(one != other for one, other in zip(exact, quick, strict=True)),
         before=before,
         after=after,
     )
+
+
+def _answered(
+    model: ReadingModel | SpanModel, tokenizer: Tokenizer, store: Store, processes: Processes
+) -> tuple[Sequence[int | str], float | None]:
+    """An answer to each question, and how good they are where that is known."""
+    if isinstance(model, SpanModel):
+        found = find_spans(model, tokenizer, store, processes)
+        tuned = model.null_threshold is not None
+        good = span_quality(store, found, tuned).f1 if store.has_answers else None
+        return [question.answer(model.null_threshold) for question in found], good
+    scored_QK = score(model, tokenizer, store, processes)
+    good = quality(store, scored_QK).score if store.has_answers else None
+    return scored_QK.argmax(-1).tolist(), good
 
 
 def identity(folder: Path, store_path: Path) -> dict[str, str]:

@@ -343,8 +343,6 @@ def _attending(
         return Compute()
     special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
     settings = {"landmarks": special, "seed": seed, **saved.get("lsh", {}), **lsh}
-    if "shared" in lsh and "hash" not in lsh:
-        settings.pop("hash", None)
     settings["landmarks"] = tuple(settings["landmarks"])
     try:
         return Compute(attention=name, lsh=LshConfig(**settings))

@@ -20,14 +20,13 @@ from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
 from albert_rc.files import to_json, write_together
 from albert_rc.model.spans import SpanModel
+from albert_rc.predict import ITEMS_BUDGET, TOKEN_BUDGET
 from albert_rc.tokenizer import Tokenizer
 
 BEST = 20
 """Beginnings, ends and spans that are looked at in each window."""
 LONGEST = 30
 """Tokens of an answer."""
-TOKEN_BUDGET = 4096
-ITEMS_BUDGET = 64
 
 
 @dataclass(frozen=True)

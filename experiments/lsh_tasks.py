@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from command import command
 
 from albert_rc.files import parse_json, write_json
 
@@ -99,13 +99,6 @@ TASKS = {
     "squad 1.1": Task(_squad, length=384, chunk=32, options=ON_WINDOWS),
     "squad 2.0": Task(_squad_2, length=384, chunk=32, options=ON_WINDOWS, tuned=True),
 }
-
-
-def command(*arguments: object) -> str:
-    """Run albert-rc; what it printed as a result."""
-    full = [sys.executable, "-m", "albert_rc", *map(str, arguments)]
-    done = subprocess.run(full, stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout
 
 
 def prepare(name: str, task: Task, arguments: argparse.Namespace) -> tuple[Path, Path]:

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
-import sys
 import tarfile
 import tempfile
 import time
@@ -32,6 +30,7 @@ from string import Template
 from typing import Any
 
 import torch
+from command import command
 
 from albert_rc.data.corpus import Corpus
 from albert_rc.data.overlap import OverlapIndex
@@ -98,15 +97,6 @@ def phases(scale: float) -> list[Phase]:
              "--warmup": 0.05, "--option-score": "salience", "--eval-steps": 144},
         ),
     ]  # fmt: skip
-
-
-def command(*arguments: object) -> str:
-    """Run albert-rc, its progress shown; what it printed as a result."""
-    full = [sys.executable, "-m", "albert_rc", *map(str, arguments)]
-    print("$", " ".join(full[2:]), flush=True)
-    done = subprocess.run(full, stdout=subprocess.PIPE, text=True, check=True)
-    print(done.stdout, end="", flush=True)
-    return done.stdout
 
 
 def prepare(sources: Path, work: Path) -> None:

@@ -108,3 +108,15 @@ def trainer(sample, tokenizer, stores):
 @pytest.fixture
 def cli():
     return run_cli
+
+
+@pytest.fixture
+def works():
+    """Runs a command that must end well."""
+
+    def run(*arguments: object):
+        done = run_cli(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return run

@@ -160,7 +160,7 @@ def test_hugging_face_computes_the_same(labels, store, tokenizer, sample, tmp_pa
 
 
 @pytest.mark.parametrize("task", ["wnli", "sts-b"])
-def test_from_tables_to_answers(task, cli, sample, tmp_path):
+def test_from_tables_to_answers(task, cli, works, sample, tmp_path):
     raw, data = tmp_path / "raw", tmp_path / "data"
     raw.mkdir()
     header, _, column = (
@@ -179,8 +179,7 @@ def test_from_tables_to_answers(task, cli, sample, tmp_path):
          tmp_path / "answer.json", "--scores", tmp_path / "scores.jsonl"),
     ]  # fmt: skip
     for command in commands:
-        done = cli(*command)
-        assert done.returncode == 0, done.stderr
+        works(*command)
     answers = json.loads((tmp_path / "answer.json").read_bytes())
     assert list(answers) == [str(line) for line in range(2, 14)]
     kinds = float if task == "sts-b" else str
@@ -194,6 +193,7 @@ def test_from_tables_to_answers(task, cli, sample, tmp_path):
                tmp_path / "raw.json")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "raw.json").read_bytes()) == answers
+    assert "longer than" in works("doctor", raw, "--model", sample / "vocabulary").stdout
     other = tmp_path / "other.tsv"
     write(other, "sentence1\tsentence2\tgold_label", "A.\tB.\tneutral")
     done = cli("predict", "--data", other, "--model", tmp_path / "run", "--out", tmp_path / "x")

@@ -20,7 +20,7 @@ ALLOWED = {
     "model": FLOOR | {"model"},
     "loading": FLOOR | {"model"},
     "predict": WORK,
-    "spans": WORK,
+    "spans": WORK | {"predict", "spans"},
     "quality": WORK | {"spans"},
     "train": WORK | {"predict", "spans", "quality", "train"},
     "gate": WORK | {"predict", "spans", "quality"},

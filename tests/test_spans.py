@@ -205,7 +205,7 @@ def test_hugging_face_computes_the_same(store, tokenizer, sample, tmp_path):
     assert load_spans(tmp_path).model.null_threshold == 1.5
 
 
-def test_from_articles_to_answers(file, cli, sample, tmp_path):
+def test_from_articles_to_answers(file, cli, works, sample, tmp_path):
     raw, data = tmp_path / "raw", tmp_path / "data"
     raw.mkdir()
     for split in ("train", "dev"):
@@ -218,8 +218,7 @@ def test_from_articles_to_answers(file, cli, sample, tmp_path):
          tmp_path / "answer.json", "--scores", tmp_path / "scores.jsonl"),
     ]  # fmt: skip
     for command in commands:
-        done = cli(*command)
-        assert done.returncode == 0, done.stderr
+        works(*command)
     store = load_store(data / "dev.pt")
     assert store.num_questions == 6
     answers = json.loads((tmp_path / "answer.json").read_bytes())
@@ -235,3 +234,7 @@ def test_from_articles_to_answers(file, cli, sample, tmp_path):
                tmp_path / "raw.json", "--null-threshold", 1e9, "--max-length", 64)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert all(json.loads((tmp_path / "raw.json").read_bytes()).values())
+    done = works("doctor", file, "--model", sample / "vocabulary", "--max-length", 64)
+    assert "longer than 64 tokens" in done.stdout
+    works("predict", "--data", data / "dev.pt", "--model", tmp_path / "run", "--out",
+          tmp_path / "int8.json", "--precision", "int8", "--tolerance", 100)  # fmt: skip

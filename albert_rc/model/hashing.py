@@ -189,13 +189,18 @@ def _by_rotation(
     for start in range(0, len(q_XLA), rows):
         block = slice(start, min(len(q_XLA), start + rows))
         rotation_XAU = rotation_NAU[torch.arange(block.start, block.stop) % heads]
-        key_XL = _rotated(k_XLA[block], rotation_XAU).argmax(-1)
         nearest = _rotated(q_XLA[block], rotation_XAU).topk(min(settings.probes, count), -1)
-        found.append([key_XL, *nearest.indices.unbind(-1)])
-    key_XL, *queries = (torch.cat(parts) for parts in zip(*found, strict=True))
+        found.append(list(nearest.indices.unbind(-1)))
+        if not settings.shared:
+            found[-1].append(_rotated(k_XLA[block], rotation_XAU).argmax(-1))
+    queries = [torch.cat(parts) for parts in zip(*found, strict=True)]
+    # In the shared form a token's hash as a key is the one that it has as a query.
+    key_XL = queries[0] if settings.shared else queries.pop()
+    by_key_XL = key_XL * length + place_L
     made = []
     for query_XL in queries:
-        sorting = _sorted(query_XL * length + place_L, key_XL * length + place_L, valid_XL)
+        by_query_XL = by_key_XL if query_XL is key_XL else query_XL * length + place_L
+        sorting = _sorted(by_query_XL, by_key_XL, valid_XL)
         if settings.shared:
             sorting = replace(sorting, query_bucket_XL=query_XL, key_bucket_XL=key_XL)
         made.append(sorting)
@@ -204,11 +209,16 @@ def _by_rotation(
 
 def _sorted(query_XL: Tensor, key_XL: Tensor, valid_XL: Tensor) -> Sorting:
     """Queries and keys in the order of their values; what is no key comes last."""
-    last = torch.inf if query_XL.is_floating_point() else torch.iinfo(query_XL.dtype).max
-    place_XL = torch.arange(query_XL.shape[1], device=query_XL.device).expand_as(query_XL)
-    at, places = [], []
-    for value_XL in (query_XL, key_XL):
-        at_XL = value_XL.masked_fill(~valid_XL, last).argsort(dim=-1, stable=True)
-        at.append(at_XL)
-        places.append(torch.empty_like(at_XL).scatter_(-1, at_XL, place_XL))
-    return Sorting(*at, *places)
+    query_at_XL, query_place_XL = _placed(query_XL, valid_XL)
+    key_at_XL, key_place_XL = query_at_XL, query_place_XL
+    if key_XL is not query_XL:
+        key_at_XL, key_place_XL = _placed(key_XL, valid_XL)
+    return Sorting(query_at_XL, key_at_XL, query_place_XL, key_place_XL)
+
+
+def _placed(value_XL: Tensor, valid_XL: Tensor) -> tuple[Tensor, Tensor]:
+    """The token in each place, and the place of each token."""
+    last = torch.inf if value_XL.is_floating_point() else torch.iinfo(value_XL.dtype).max
+    at_XL = value_XL.masked_fill(~valid_XL, last).argsort(dim=-1, stable=True)
+    place_XL = torch.arange(value_XL.shape[1], device=value_XL.device).expand_as(at_XL)
+    return at_XL, torch.empty_like(at_XL).scatter_(-1, at_XL, place_XL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -13,9 +13,12 @@ from torch import Tensor
 from albert_rc.batch import Tokens
 from albert_rc.config import Compute
 from albert_rc.data.batches import BatchOrder
+from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
+from albert_rc.loading import save_model
 from albert_rc.model.encoder import Encoder
 from albert_rc.model.heads import HeadedModel
+from albert_rc.tokenizer import Tokenizer
 
 Kind = TypeVar("Kind", bound=Tokens)
 
@@ -45,6 +48,7 @@ class Objective(ABC, Generic[Kind]):
     """
 
     model: HeadedModel
+    tokenizer: Tokenizer
     order: BatchOrder
     """Which items make up each batch."""
     unit: str = "passages"
@@ -89,10 +93,22 @@ class Objective(ABC, Generic[Kind]):
     def evaluate(self, processes: Processes) -> Evaluation | None:
         """How good the weights are; None where there is nothing to tell it by."""
 
-    @abstractmethod
     def save(self, folder: Path) -> None:
         """Write the model, to be opened by `load_model`."""
+        save_model(self.model, self.tokenizer, folder)
 
-    @abstractmethod
     def identity(self) -> dict[str, Any]:
         """What a run must not change when it is resumed, by what it is called."""
+        return {
+            "--attention": attention_of(self.encoder.compute),
+            "model shape": asdict(self.model.config),
+        }
+
+
+def stores_identity(train: Store, dev: Store | None) -> dict[str, Any]:
+    """What tells the stores of a run from others, for `identity`."""
+    keys = ("split", "source_hash", "vocabulary", "max_length")
+    return {
+        name: None if store is None else {key: store.meta[key] for key in keys}
+        for name, store in (("train store", train), ("dev store", dev))
+    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,10 +16,9 @@ from albert_rc.data.corpus import Corpus
 from albert_rc.data.objectives import PAIRS, PretrainCollator
 from albert_rc.devices import Processes
 from albert_rc.errors import UsageError
-from albert_rc.loading import save_model
 from albert_rc.model.pretraining import PretrainingModel
 from albert_rc.tokenizer import Tokenizer
-from albert_rc.train.objective import Evaluation, Objective, attention_of
+from albert_rc.train.objective import Evaluation, Objective
 
 TOKEN_BUDGET = 8192
 RECIPES: dict[str, dict[str, Any]] = {
@@ -136,15 +134,10 @@ class Pretraining(Objective[PretrainBatch]):
             line=line,
         )
 
-    def save(self, folder: Path) -> None:
-        save_model(self.model, self.tokenizer, folder)
-
     def identity(self) -> dict[str, Any]:
-        return {
+        return super().identity() | {
             "corpus": self.corpus.hash,
             "dev corpus": None if self.dev is None else self.dev.hash,
             "masking": asdict(self.masking),
             "--pair": self.pair,
-            "--attention": attention_of(self.encoder.compute),
-            "model shape": asdict(self.model.config),
         }

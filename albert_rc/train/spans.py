@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,12 +14,11 @@ from albert_rc.data.batches import BatchOrder
 from albert_rc.data.shards import Store
 from albert_rc.data.span_batches import SpanCollator
 from albert_rc.devices import Processes
-from albert_rc.loading import save_model
 from albert_rc.model.spans import SpanModel
 from albert_rc.quality import span_quality
 from albert_rc.spans import find_spans
 from albert_rc.tokenizer import Tokenizer
-from albert_rc.train.objective import Evaluation, Objective, attention_of
+from albert_rc.train.objective import Evaluation, Objective, stores_identity
 
 
 class Spans(Objective[SpanBatch]):
@@ -91,16 +88,5 @@ class Spans(Objective[SpanBatch]):
             line=line,
         )
 
-    def save(self, folder: Path) -> None:
-        save_model(self.model, self.tokenizer, folder)
-
     def identity(self) -> dict[str, Any]:
-        keys = ("split", "source_hash", "vocabulary", "max_length")
-        stores = {"train store": self.train_store, "dev store": self.dev_store}
-        described: dict[str, Any] = {
-            name: None if store is None else {key: store.meta[key] for key in keys}
-            for name, store in stores.items()
-        }
-        described["--attention"] = attention_of(self.encoder.compute)
-        described["model shape"] = asdict(self.model.config)
-        return described
+        return super().identity() | stores_identity(self.train_store, self.dev_store)
