@@ -278,6 +278,8 @@ class TrainConfig:
     """Evaluate every so many steps; after each epoch where it is None."""
     save_steps: int | None = None
     """Save the state to resume from every so many steps; after each epoch where it is None."""
+    keep: int = 2
+    """States that stay: the newest, and older ones for the case that it is damaged."""
     patience: int | None = None
     """Stop after so many evaluations in a row without a better one."""
     precision: str = "fp32"
@@ -307,6 +309,7 @@ class TrainConfig:
             "--max-steps": self.max_steps,
             "--eval-steps": self.eval_steps,
             "--save-steps": self.save_steps,
+            "--keep": self.keep,
             "--patience": self.patience,
             "--join": self.join,
             "--ffn-chunk": self.ffn_chunk,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,8 +14,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
-from albert_rc.errors import UsageError
+from albert_rc.errors import Interrupted, UsageError
+from albert_rc.watch import Watch
 
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 
@@ -77,6 +81,14 @@ class Processes:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)
 
+    def from_main(self, value: Any) -> Any:
+        """What the main process gives, in every process."""
+        if self.world == 1:
+            return value
+        shared = [value]
+        dist.broadcast_object_list(shared, 0)
+        return shared[0]
+
     def wait(self) -> None:
         """Wait for all processes."""
         if self.world > 1:
@@ -109,12 +121,34 @@ def processes(device: str | None = None) -> Iterator[Processes]:
             )
         kind = f"cuda:{local}"
         torch.cuda.set_device(local)
-    dist.init_process_group("nccl" if kind.startswith("cuda") else "gloo")
+    store, rank, world = next(rendezvous("env://"))
+    watch = Watch(PrefixStore("watch", store.clone()), rank, world)
+    dist.init_process_group(
+        "nccl" if kind.startswith("cuda") else "gloo", store=store, rank=rank, world_size=world
+    )
     try:
-        yield Processes(torch.device(kind), dist.get_rank(), dist.get_world_size())
+        yield Processes(torch.device(kind), rank, world)
         dist.barrier()  # gloo aborts where one process leaves while another still listens
+        watch.end()
+    except BaseException as error:
+        verdict = None
+        if _is_lost_message(error):
+            # torchrun stops us too when another dies; first say who it was.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            verdict = watch.verdict()
+        watch.end(error)
+        if verdict is not None:
+            raise UsageError(verdict) from None
+        raise
     finally:
         dist.destroy_process_group()
+
+
+def _is_lost_message(error: BaseException) -> bool:
+    """Whether an error may come from another process's end."""
+    return isinstance(error, (dist.DistError, Interrupted)) or (
+        isinstance(error, RuntimeError) and "gloo" in str(error)
+    )
 
 
 def free_memory(device: torch.device) -> int:

@@ -1,19 +1,18 @@
-"""Reading and writing files: whole or not at all, and never a pickled class."""
+"""JSON, hashes and `.pt` stores: what is read is checked, and never a pickled class."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from albert_rc.atomic import write_bytes
 from albert_rc.errors import DataError
 from albert_rc.tensorfile import TensorStream, write_tensors
 
@@ -40,53 +39,6 @@ def _part_key(part: str) -> str:
 def existing_folder(path: Path) -> Path:
     """The folder itself, or the nearest one above it that is there already."""
     return next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
-
-
-@contextmanager
-def atomic_path(target: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `target`; rename it onto `target` if the block succeeds.
-
-    The file reaches the disk before it gets its name, so a crash leaves the old file or the new
-    one, never a torn one.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # A dot in front keeps half-written files out of every reader's file listing.
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        _sync(temporary)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _sync(temporary: Path) -> None:
-    with temporary.open("rb+") as written:
-        os.fsync(written.fileno())
-    temporary.chmod(0o666 & ~_umask())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
-    """Write several files; none gets its name before all of them are on disk."""
-    with ExitStack() as stack:
-        for target, write in writers.items():
-            temporary = stack.enter_context(atomic_path(target))
-            write(temporary)
-            _sync(temporary)
-
-
-def write_bytes(target: Path, content: bytes) -> None:
-    """Write `content` to `target`, whole or not at all."""
-    with atomic_path(target) as temporary:
-        temporary.write_bytes(content)
 
 
 def to_json(value: Any, indent: bool = True) -> bytes:
@@ -168,11 +120,32 @@ def _stream(tensor: torch.Tensor) -> TensorStream:
     return TensorStream(dtype, tensor.numel(), lambda: [tensor.flatten().numpy().data])
 
 
+def check_archive(path: Path) -> None:
+    """Compare a `.pt` file, ours or torch's, with the checksums (CRC-32) in it.
+
+    torch itself looks at none of them, and would train on a flipped bit.
+
+    Raises:
+        ValueError: torn, damaged or foreign.
+        OSError: it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            # What torch writes is not compressed; what is could be of any size.
+            if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+                raise ValueError("not written by torch or albert-rc")
+            damaged = archive.testzip()
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"torn or foreign: {error}") from None
+    if damaged is not None:
+        raise ValueError(f"damaged: {damaged} is not what was written")
+
+
 def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Read what `save_tensors` wrote, memory-mapped; no code in the file is ever run.
 
     Raises:
-        DataError: the file is missing, torn, or no store of this version.
+        DataError: the file is missing, torn, damaged, or no store of this version.
     """
     import torch
 
@@ -180,6 +153,7 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     if not path.is_file():
         raise DataError(f"{path}: no such store; {remake}")
     try:
+        check_archive(path)
         content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     except Exception as error:  # torch raises many types for a torn or foreign file
         reason = str(error).partition("\n")[0]

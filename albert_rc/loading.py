@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from albert_rc import __version__
+from albert_rc.atomic import atomic_path, write_bytes
 from albert_rc.config import Compute, EncoderConfig, LshConfig, sharing_shape, size_config
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.families import FAMILIES, encoder_config, hub_config, hub_key
-from albert_rc.files import atomic_path, parse_json, write_bytes, write_json
+from albert_rc.files import parse_json, write_json
 from albert_rc.hub import resolve_source
 from albert_rc.model.attention import ATTENTION
 from albert_rc.model.heads import OPTION_SCORES, HeadedModel, ReadingModel
@@ -29,7 +29,7 @@ from albert_rc.model.pretraining import PretrainingModel
 from albert_rc.model.products import DTYPES
 from albert_rc.model.spans import SpanModel
 from albert_rc.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
-from albert_rc.weightfile import open_weights
+from albert_rc.weightfile import open_weights, write_weights
 
 Model = TypeVar("Model", bound=HeadedModel)
 
@@ -104,18 +104,27 @@ def _more_places(before: int, now: int, config: EncoderConfig) -> str:
     )
 
 
-def load_weights(model: HeadedModel, folder: Path, precision: str = "fp32") -> LoadReport:
+def load_weights(
+    model: HeadedModel, folder: Path, precision: str = "fp32", vocabulary: str | None = None
+) -> LoadReport:
     """Fill a model from a folder's weights.
 
     Args:
         model: its encoder may be on the meta device.
         folder: where the weights are.
         precision: of the layers' matrices; all else is fp32.
+        vocabulary: fingerprint of the one that they are used with.
 
     Raises:
-        CheckpointError: encoder weights are missing or of another shape, or a file is torn.
+        CheckpointError: encoder weights are missing, damaged or of another shape, a file is torn,
+            or they were trained with another vocabulary.
     """
     weights = open_weights(folder, FAMILIES[model.config.family])
+    if vocabulary is not None and weights.vocabulary not in (None, vocabulary):
+        raise CheckpointError(
+            f"{folder}: its vocabulary is not the one that the weights were trained with, or is "
+            "damaged; put the right one there"
+        )
     report = LoadReport(str(folder))
     missing: list[str] = []
     wrong: list[str] = []
@@ -314,7 +323,7 @@ def _load(
         else:
             config, raw = _checked_config(folder, tokenizer)
             model = make(_with_places(config, max_length), raw)
-            report = load_weights(model, folder, precision)
+            report = load_weights(model, folder, precision, tokenizer.fingerprint)
     saved = raw.get("albert_rc", {})
     model.encoder.compute = _attending(saved, attention, lsh or {}, tokenizer, seed, folder)
     return Loaded(model, tokenizer, report)
@@ -458,4 +467,4 @@ def save_model(
             raw["albert_rc"][name] = value
     write_json(folder / "config.json", raw)
     with atomic_path(folder / "model.safetensors") as temporary:
-        save_file(hub_weights(model, precision), temporary, metadata={"format": "pt"})
+        write_weights(temporary, hub_weights(model, precision), tokenizer.fingerprint)

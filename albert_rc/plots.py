@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from albert_rc.atomic import write_together
 from albert_rc.errors import UsageError
-from albert_rc.files import write_together
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; markers for those who print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from albert_rc.atomic import write_together
 from albert_rc.data.batches import Collator, batches_by_length
 from albert_rc.data.schema import letter
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
-from albert_rc.files import to_json, write_together
+from albert_rc.files import to_json
 from albert_rc.model.heads import ReadingModel
 from albert_rc.tokenizer import Tokenizer
 

@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from albert_rc.atomic import write_together
 from albert_rc.data.batches import batches_by_length
 from albert_rc.data.shards import Store
 from albert_rc.data.span_batches import SpanCollator
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
-from albert_rc.files import to_json, write_together
+from albert_rc.files import to_json
 from albert_rc.model.spans import SpanModel
 from albert_rc.predict import ITEMS_BUDGET, TOKEN_BUDGET
 from albert_rc.tokenizer import Tokenizer

@@ -6,9 +6,10 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from albert_rc.atomic import write_bytes
 from albert_rc.cleaning import clean_text
 from albert_rc.errors import UsageError
-from albert_rc.files import write_bytes, write_json
+from albert_rc.files import write_json
 from albert_rc.tokenizer import Tokenizer, load_tokenizer
 
 SIGNS = ("(", ")", '"', "-", ".", "–", "£", "€")

@@ -1,14 +1,22 @@
-"""Files of weights, read one tensor at a time; pickled code is never run."""
+"""Files of weights, read one tensor at a time and compared with their checksums.
+
+Pickled code is never run. safetensors has no checksums of its own; ours stand in its metadata,
+which others pass over.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import re
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import orjson
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from albert_rc.errors import CheckpointError
@@ -23,17 +31,65 @@ class Weights:
     read: Callable[[str], Tensor]
     keys: dict[str, str]
     """Names as we call them to names in the file."""
+    vocabulary: str | None = None
+    """Fingerprint of the vocabulary that they were trained with, if the file says so."""
+
+
+def write_weights(path: Path, weights: Mapping[str, Tensor], vocabulary: str) -> None:
+    """Write tensors as safetensors, with their checksums (not atomic by itself).
+
+    Args:
+        path: the file.
+        weights: contiguous tensors on the CPU.
+        vocabulary: fingerprint of the vocabulary that they belong to.
+    """
+    sums = {key: checksum(tensor) for key, tensor in weights.items()}
+    metadata = {"format": "pt", _SUMS: orjson.dumps(sums).decode(), _VOCABULARY: vocabulary}
+    save_file(dict(weights), path, metadata=metadata)
+    _put_in_order(path)
+
+
+def _put_in_order(path: Path) -> None:
+    """Sort the metadata: safetensors writes them in another order each time."""
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = orjson.loads(file.read(length))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        file.seek(8)
+        file.write(orjson.dumps(header).ljust(length))
+
+
+_SUMS, _VOCABULARY = "albert_rc.crc32", "albert_rc.vocabulary"
+
+
+def checksum(tensor: Tensor) -> int:
+    """CRC-32 of the bytes of a tensor on the CPU."""
+    values = tensor.contiguous()
+    if not values.nbytes:
+        return 0
+    # Not by way of numpy: a storage that it has seen can be resized no more, as FSDP has to.
+    return zlib.crc32((ctypes.c_char * values.nbytes).from_address(values.data_ptr()))
 
 
 def _safetensors(path: Path) -> Weights:
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata() or {}
+        names = list(file.keys())
+    sums = orjson.loads(metadata.get(_SUMS, "{}"))
+    if not isinstance(sums, dict):
+        raise ValueError("its checksums are no table")
+
     def read(key: str) -> Tensor:
         # Opened anew each time: pages of a mapped file count as ours as long as it is open.
         with safe_open(path, "pt") as file:
-            tensor: Tensor = file.get_tensor(key)
-            return tensor.clone()
+            tensor: Tensor = file.get_tensor(key).clone()
+        if key in sums and sums[key] != checksum(tensor):
+            raise CheckpointError(
+                f"{path}: {key} is damaged (its checksum is another); take a copy, or train again"
+            )
+        return tensor
 
-    with safe_open(path, "pt") as file:
-        return Weights(path, read, {key: key for key in file.keys()})  # noqa: SIM118
+    return Weights(path, read, {key: key for key in names}, metadata.get(_VOCABULARY))
 
 
 def _pickled(path: Path) -> Weights:

@@ -32,13 +32,15 @@ from typing import Any
 import torch
 from command import command
 
+from albert_rc.atomic import atomic_path, write_bytes
 from albert_rc.data.corpus import Corpus
 from albert_rc.data.overlap import OverlapIndex
 from albert_rc.data.readers import read_collection, read_split
 from albert_rc.errors import DataError
-from albert_rc.files import atomic_path, parse_json, write_bytes, write_json
+from albert_rc.files import parse_json, write_json
 from albert_rc.loading import load_model, save_model
 from albert_rc.tokenizer import load_tokenizer
+from albert_rc.train.checkpoint import states
 
 TEXT = ("novels", "onestop", "ele/train", "ele/train", "dream/train.json")
 """What is read; the exam passages twice, for they are few and what it is all for."""
@@ -243,7 +245,7 @@ def slice_(work: Path, minutes: float, scale: float) -> None:
 
 
 def _go_on(data: Path, phase: Phase, start: Path, run: Path, minutes: float) -> str:
-    resume = ["--resume"] if (run / "resume.pt").is_file() else []
+    resume = ["--resume"] if states(run) else []
     options = [part for option in phase.options.items() for part in option]
     return command(
         phase.command, "--data", data, "--model", start, "--out", run, *options,

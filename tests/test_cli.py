@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SAMPLE
+from safetensors.torch import load_file, save_file
 
 from albert_rc.data.readers import read_split
 from albert_rc.evaluation import gold_letters
@@ -224,7 +225,13 @@ def test_a_store_of_another_vocabulary_is_refused(trained, cli, tmp_path):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the"]
     (other / "vocab.txt").write_text("\n".join(words))
     out = tmp_path / "a.json"
-    done = cli("predict", "--data", trained / "data/cloze/dev.pt", "--model", other, "--out", out)
+    command = ["predict", "--data", trained / "data/cloze/dev.pt", "--model", other, "--out", out]
+    done = cli(*command)
+    assert done.returncode == 4
+    assert "its vocabulary is not the one that the weights were trained with" in done.stderr
+    # Weights of others do not say which vocabulary is theirs.
+    save_file(load_file(other / "model.safetensors"), other / "model.safetensors")
+    done = cli(*command)
     assert done.returncode == 3
     assert "another vocabulary" in done.stderr
     assert not out.exists()

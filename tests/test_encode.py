@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from albert_rc.atomic import atomic_path
 from albert_rc.data.batches import (
     BatchOrder,
     Collator,
@@ -24,7 +25,6 @@ from albert_rc.data.parse import Report, parse_cloze
 from albert_rc.data.schema import PaperSet, Passage, Question, letter, letter_index
 from albert_rc.data.shards import check_store, load_store, make_store
 from albert_rc.errors import DataError
-from albert_rc.files import atomic_path
 
 
 def cloze_of(num_words, every, seed=0):

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 import torch
 
+from albert_rc.atomic import atomic_path, write_together
 from albert_rc.errors import DataError
 from albert_rc.files import (
-    atomic_path,
     load_tensors,
     natural_key,
     parse_json,
@@ -16,7 +16,6 @@ from albert_rc.files import (
     save_tensors,
     to_json,
     write_json,
-    write_together,
 )
 from albert_rc.tensorfile import STORAGES, TensorStream
 

@@ -21,6 +21,7 @@ from albert_rc.devices import Processes, processes
 from albert_rc.errors import UsageError
 from albert_rc.loading import load_model
 from albert_rc.tokenizer import load_tokenizer
+from albert_rc.train.checkpoint import states
 from albert_rc.train.footprint import Task, predict_parts
 from albert_rc.train.loop import Trainer
 from albert_rc.train.planner import Levers, candidates, fit
@@ -169,7 +170,7 @@ def test_resuming_with_parts_is_bit_for_bit(folder):
     whole, broken = folder / "two" / "dropout", folder / "two" / "dropout_broken"
     one, two = (load_file(f / "model.safetensors") for f in (whole, broken))
     assert all(torch.equal(value, two[name]) for name, value in one.items())
-    one, two = (torch.load(f / "resume.pt", weights_only=True) for f in (whole, broken))
+    one, two = (torch.load(states(f)[0], weights_only=True) for f in (whole, broken))
     for index, moments in one["optimizer"]["state"].items():
         for name, value in moments.items():
             assert torch.equal(value, two["optimizer"]["state"][index][name])
@@ -183,7 +184,7 @@ def test_one_process_goes_on_from_parts_and_the_other_way_round(folder, alone):
 
 def test_the_state_is_the_same_file_as_of_one_process(folder):
     one, two = (
-        torch.load(folder / world / "plain" / "resume.pt", weights_only=True)
+        torch.load(states(folder / world / "plain")[0], weights_only=True)
         for world in ("one", "two")
     )
     assert one.keys() == two.keys()

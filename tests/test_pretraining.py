@@ -16,6 +16,7 @@ from albert_rc.devices import Processes
 from albert_rc.errors import UsageError
 from albert_rc.loading import load_model, load_pretraining, save_model
 from albert_rc.tokenizer import load_tokenizer
+from albert_rc.train.checkpoint import states
 from albert_rc.train.loop import Trainer
 from albert_rc.train.pretraining import Pretraining
 
@@ -134,8 +135,7 @@ def test_a_slice_ends_in_time_and_goes_on_bit_for_bit(pretrainer, tmp_path):
     whole.run()
     for _ in range(20):
         part = pretrainer(tmp_path / "parts")
-        state = tmp_path / "parts" / "resume.pt"
-        result = part.run(resume=state.is_file(), seconds=1e-3)
+        result = part.run(resume=bool(states(tmp_path / "parts")), seconds=1e-3)
         if result.steps == result.total_steps:
             break
     assert result.steps == 8

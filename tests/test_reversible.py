@@ -21,6 +21,7 @@ from albert_rc.model import encoder as encoder_module
 from albert_rc.model import reversible
 from albert_rc.model.encoder import Encoder
 from albert_rc.model.products import DTYPES
+from albert_rc.train.checkpoint import states
 from albert_rc.train.footprint import predict_parts
 
 REVERSIBLE = {"residual": "reversible"}
@@ -250,9 +251,10 @@ def test_training_resumes_bit_for_bit(trainer, tmp_path):
 
 def test_a_state_that_knows_no_residual_is_gone_on_from(trainer, tmp_path):
     trainer(tmp_path, max_steps=4).run()
-    state = torch.load(tmp_path / "resume.pt", weights_only=True)
+    newest = states(tmp_path)[0]
+    state = torch.load(newest, weights_only=True)
     del state["data"]["model shape"]["residual"]
-    torch.save(state, tmp_path / "resume.pt")
+    torch.save(state, newest)
     trainer(tmp_path, max_steps=4).run(resume=True)
 
 

@@ -18,6 +18,7 @@ from albert_rc.data.shards import make_store
 from albert_rc.devices import choose_precision, has_bf16
 from albert_rc.errors import Interrupted, UsageError
 from albert_rc.loading import load_model
+from albert_rc.train.checkpoint import states
 from albert_rc.train.optim import linear_rate, make_optimizer
 
 DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1}
@@ -36,7 +37,7 @@ def test_a_run_leaves_what_it_promises(trainer, tmp_path):
     result = trainer(tmp_path).run()
     names = {p.name for p in tmp_path.iterdir()}
     promised = {"model.safetensors", "config.json", "spiece.model", "log.txt", "metrics.jsonl"}
-    assert promised | {"resume.pt"} <= names
+    assert promised | {"resume-00000010.pt", "resume-00000012.pt"} <= names
     assert any(name.startswith("events.out.tfevents") for name in names)
     assert result.steps == 12
     dev = metrics(tmp_path, "dev")
@@ -78,8 +79,11 @@ def test_a_resumed_run_ends_bit_for_bit_as_an_unbroken_one(trainer, tmp_path, st
     assert weights(whole).keys() == weights(broken).keys()
     assert all(torch.equal(v, weights(broken)[k]) for k, v in weights(whole).items())
     assert metrics(whole, "dev") == metrics(broken, "dev")
-    steps_seen = [line["step"] for line in metrics(broken, "train")]
-    assert steps_seen == sorted(set(steps_seen))
+    timeless = [
+        [line | {"passages_per_second": 0} for line in metrics(folder, "train")]
+        for folder in (whole, broken)
+    ]
+    assert timeless[0] == timeless[1]
 
 
 def test_resume_refuses_another_recipe(trainer, tmp_path):
@@ -88,7 +92,7 @@ def test_resume_refuses_another_recipe(trainer, tmp_path):
         trainer(tmp_path, max_steps=6, learning_rate=0.1).run(resume=True)
     with pytest.raises(UsageError, match="another model shape"):
         trainer(tmp_path, max_steps=6, shape={"hidden_size": 48}).run(resume=True)
-    with pytest.raises(UsageError, match=r"--resume: there is no .*resume\.pt"):
+    with pytest.raises(UsageError, match=r"--resume: there is no state in .*nothing"):
         trainer(tmp_path / "nothing").run(resume=True)
 
 
@@ -301,7 +305,7 @@ def test_sigterm_exits_with_130_after_saving(sample, stores, tmp_path):
         said = run.stderr.read()
         assert run.wait(timeout=60) == 130
     assert "the same command with --resume goes on from there" in said
-    assert (out / "resume.pt").is_file()
+    assert len(states(out)) == 1
 
 
 def test_a_test_paper_is_nothing_to_learn_from(sample, tokenizer, tmp_path, cli):

@@ -5,8 +5,11 @@ Nothing heavy is imported here; each command imports torch and the rest when it 
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import sys
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -24,7 +27,7 @@ from albert_rc.cli import (
     train,
     vocabulary,
 )
-from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
+from albert_rc.errors import AlbertRcError, Interrupted, OutOfMemoryError, UsageError
 
 app = typer.Typer(
     name="albert-rc",
@@ -66,12 +69,16 @@ def _root(
 
 def main() -> None:
     """Run the command line and exit with the code of DESIGN: see `albert_rc.errors`."""
+    signal.signal(signal.SIGTERM, _leave)
     try:
         app()
     except AlbertRcError as error:
         _fail(str(error), error)
     except OSError as error:  # a full disk, a folder that may not be written to
-        _fail(f"{error.filename or 'a file'}: {error.strerror or error}", UsageError())
+        if error.errno == errno.ENOMEM:
+            _fail(_NO_MEMORY, OutOfMemoryError())
+        way_out = _WAYS_OUT.get(error.errno or 0, "")
+        _fail(f"{error.filename or 'a file'}: {error.strerror or error}{way_out}", UsageError())
     except MemoryError:
         _fail(_NO_MEMORY, OutOfMemoryError())
     except RuntimeError as error:
@@ -82,6 +89,21 @@ def main() -> None:
         _fail(_NO_MEMORY, OutOfMemoryError())
 
 
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Unwind the stack, so that no half-written file stays behind."""
+    raise Interrupted("stopped; no file is half-written")
+
+
+_ROOM = "; make room and give the same command again (`train` and `pretrain`: with --resume)"
+_RIGHTS = "; give another place with --out, or the right to write there"
+_WAYS_OUT = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EFBIG: _ROOM,
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EROFS: _RIGHTS,
+}
 _NO_MEMORY = (
     "out of memory; give --memory less than there is, so that more is left for others (train), "
     "or lower --token-budget (predict)"

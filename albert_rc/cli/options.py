@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,6 +48,10 @@ EvalSteps = Annotated[
 ]
 SaveSteps = Annotated[
     int | None, typer.Option(help="Save the state every N steps; each epoch by default.")
+]
+Keep = Annotated[
+    int,
+    typer.Option(help="States to keep: the newest, and older ones if that should be damaged."),
 ]
 Minutes = Annotated[
     float | None, typer.Option(help="Save and stop after so long; --resume goes on.")
@@ -130,6 +135,13 @@ def lsh_settings(
     if landmarks is False:
         settings["landmarks"] = ()
     return settings
+
+
+def alone_in(out: Path, group: Processes) -> AbstractContextManager[None]:
+    """Have the run's folder for this run alone, until the block ends."""
+    from albert_rc.atomic import only_run
+
+    return only_run(out) if group.is_main else nullcontext()
 
 
 def batch_workers(workers: int | None, group: Processes) -> int:

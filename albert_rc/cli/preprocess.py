@@ -43,9 +43,10 @@ def preprocess(
     ] = None,
 ) -> None:
     """Turn raw papers into tensors: OUT/train.pt, OUT/dev.pt, OUT/test.pt."""
+    from albert_rc.atomic import write_together
     from albert_rc.data.prepare import prepare_collection
     from albert_rc.data.readers import find_splits, rejects, require_good
-    from albert_rc.files import existing_folder, write_together
+    from albert_rc.files import existing_folder
     from albert_rc.hub import resolve_source
     from albert_rc.tokenizer import load_tokenizer
 

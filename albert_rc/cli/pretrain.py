@@ -74,6 +74,7 @@ def pretrain(
     optimizer_states: options.OptimizerStates = None,
     eval_steps: options.EvalSteps = None,
     save_steps: options.SaveSteps = None,
+    keep: options.Keep = 2,
     minutes: options.Minutes = None,
     seed: Annotated[int, typer.Option(help="Of weights, order and what is hidden.")] = 0,
     precision: options.Precision = None,
@@ -123,13 +124,14 @@ def pretrain(
         "residual": residual,
     }
     masking = MaskConfig(rate=mask_rate, max_ngram=max_ngram)
-    with processes(device) as group:
+    with processes(device) as group, options.alone_in(out, group):
         settings = TrainConfig(
             **chosen,
             weight_decay=weight_decay,
             clip=clip,
             eval_steps=eval_steps,
             save_steps=save_steps,
+            keep=keep,
             precision=choose_precision(precision, group.device, learning=True),
             ffn_chunk=ffn_chunk,
             parallel=parallel,

@@ -48,6 +48,7 @@ def train(
     ] = None,
     eval_steps: options.EvalSteps = None,
     save_steps: options.SaveSteps = None,
+    keep: options.Keep = 2,
     minutes: options.Minutes = None,
     patience: Annotated[
         int | None, typer.Option(help="Stop after N evaluations without a better one.")
@@ -100,7 +101,7 @@ def train(
     from albert_rc.train.recipes import choose
     from albert_rc.train.spans import Spans
 
-    with processes(device) as group:
+    with processes(device) as group, options.alone_in(out, group):
         train_store, dev_store = _load_stores(data)
         given = {
             "epochs": epochs,
@@ -115,6 +116,7 @@ def train(
             clip=clip,
             eval_steps=eval_steps,
             save_steps=save_steps,
+            keep=keep,
             patience=patience,
             precision=choose_precision(precision, group.device, learning=True),
             mask_rate=mask_rate,

@@ -20,18 +20,12 @@ from pathlib import Path
 from zlib import crc32
 
 from albert_rc import __version__
+from albert_rc.atomic import write_together
 from albert_rc.data.documents import Source, grouped, read_paragraphs, require_whole, sentences
 from albert_rc.data.overlap import OverlapIndex
 from albert_rc.data.readers import read_collection
 from albert_rc.errors import DataError, UsageError
-from albert_rc.files import (
-    file_sha256,
-    load_tensors,
-    save_tensors,
-    sha256,
-    to_json,
-    write_together,
-)
+from albert_rc.files import file_sha256, load_tensors, save_tensors, sha256, to_json
 from albert_rc.seeds import mix
 from albert_rc.tensorfile import TensorStream
 from albert_rc.tokenizer import Tokenizer, load_tokenizer

@@ -1,7 +1,10 @@
-"""The state that a run resumes from: one file, replaced whole."""
+"""The states that a run resumes from: the newest few, each one file, written beside the last."""
 
 from __future__ import annotations
 
+import re
+import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,12 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from albert_rc.atomic import atomic_path
 from albert_rc.config import TrainConfig
 from albert_rc.errors import CheckpointError, UsageError
-from albert_rc.files import atomic_path
+from albert_rc.files import check_archive
 from albert_rc.train.parallel import DataParallel
 
-STATE = "resume.pt"
+EARLIER = "earlier"
 
 # What must not change between a run and its continuation, with the option that sets it.
 _FIXED = (
@@ -33,6 +37,44 @@ class Progress:
     evaluations_without_gain: int = 0
 
 
+def states(folder: Path) -> list[Path]:
+    """The states in a run's folder, the newest first."""
+    found = {
+        int(name[1]): path
+        for path in folder.glob("resume-*.pt")
+        if (name := re.fullmatch(r"resume-(\d+)\.pt", path.name))
+    }
+    return [found[step] for step in sorted(found, reverse=True)]
+
+
+def state_path(folder: Path, step: int) -> Path:
+    """Where the state of a step goes."""
+    return folder / f"resume-{step:08}.pt"
+
+
+def set_aside(folder: Path) -> Path | None:
+    """Move what an earlier run left out of a new one's way: forgetting --resume loses nothing.
+
+    Returns:
+        Where it is now, or None if there was nothing worth keeping.
+    """
+    worth = [*states(folder), folder / "model.safetensors"]
+    if not any(path.is_file() for path in worth):
+        return None
+    aside = folder / EARLIER
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    for path in (*worth, folder / "metrics.jsonl", folder / "log.txt"):
+        if path.is_file():
+            path.rename(aside / path.name)
+    return aside
+
+
+def forget_earlier(folder: Path) -> None:
+    """Remove what `set_aside` kept."""
+    shutil.rmtree(folder / EARLIER, ignore_errors=True)
+
+
 def _random_states(device: torch.device) -> dict[str, Tensor]:
     states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
@@ -40,75 +82,135 @@ def _random_states(device: torch.device) -> dict[str, Tensor]:
     return states
 
 
-def save_state(
-    folder: Path,
-    parallel: DataParallel,
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-    progress: Progress,
-    settings: TrainConfig,
-    data: dict[str, Any],
-) -> None:
-    """Write everything that a run needs to go on, on the main process.
+class Checkpoints:
+    """Writes and reads the states of a run.
 
     Args:
         folder: the run's.
-        parallel: the model with the weights of this step, and who works along.
+        parallel: the model, and who works along.
         optimizer: with its moments.
         scaler: of fp16 losses.
-        progress: how far the run has come.
-        settings: that `load_state` will compare.
-        data: fingerprints of what is trained on.
+        settings: what a continuation must have in common with the run.
+        identity: fingerprints of what is trained on, likewise; asked for when they are needed.
     """
-    processes = parallel.processes
-    # Every rank draws its own random numbers, so every rank's state is kept.
-    states: list[Any] = [_random_states(processes.device)]
-    if processes.world > 1:
-        states = [None] * processes.world
-        torch.distributed.all_gather_object(states, _random_states(processes.device))
-    # Whole tensors, so that any number of processes can go on, however they share them.
-    model = parallel.whole(parallel.model.state_dict())
-    moments = parallel.whole(optimizer.state_dict())
-    if processes.is_main:
-        content = {
-            "model": model,
-            "optimizer": moments,
-            "scaler": scaler.state_dict(),
-            "progress": asdict(progress),
-            "settings": asdict(settings),
-            "data": data,
-            "random": states,
-        }
-        with atomic_path(folder / STATE) as temporary:
-            torch.save(content, temporary)
-    processes.wait()
+
+    def __init__(
+        self,
+        folder: Path,
+        parallel: DataParallel,
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler,
+        settings: TrainConfig,
+        identity: Callable[[], dict[str, Any]],
+    ) -> None:
+        self.folder = folder
+        self.parallel = parallel
+        self.optimizer = optimizer
+        self.scaler = scaler
+        self.settings = settings
+        self.identity = identity
+
+    def save(self, progress: Progress, tally: list[Tensor]) -> None:
+        """Write everything that the run needs to go on, on the main process.
+
+        Older states go only when the new one is on the disk.
+
+        Args:
+            progress: how far the run has come.
+            tally: sums of the steps that are not in the metrics yet.
+
+        Raises:
+            OSError: no room; the states that were there still are.
+        """
+        processes = self.parallel.processes
+        # Every rank draws its own random numbers, so every rank's state is kept.
+        random: list[Any] = [_random_states(processes.device)]
+        if processes.world > 1:
+            random = [None] * processes.world
+            torch.distributed.all_gather_object(random, _random_states(processes.device))
+        # Whole tensors, so that any number of processes can go on, however they share them.
+        model = self.parallel.whole(self.parallel.model.state_dict())
+        moments = self.parallel.whole(self.optimizer.state_dict())
+        if processes.is_main:
+            content = {
+                "model": model,
+                "optimizer": moments,
+                "scaler": self.scaler.state_dict(),
+                "progress": asdict(progress),
+                "tally": [part.cpu() for part in tally],
+                "settings": asdict(self.settings),
+                "data": self.identity(),
+                "random": random,
+            }
+            with atomic_path(state_path(self.folder, progress.step)) as temporary:
+                torch.save(content, temporary)
+            for old in states(self.folder)[self.settings.keep :]:
+                old.unlink()
+        processes.wait()
+
+    def load(self, say: Callable[[str], None]) -> tuple[Progress, list[Tensor]]:
+        """Put the run back where the newest state that is whole has it.
+
+        Args:
+            say: told of states that are torn or damaged, and passed over.
+
+        Returns:
+            How far the run had come, and the sums of the steps that are not in the metrics yet.
+
+        Raises:
+            UsageError: nothing to resume, or other settings or data than the run was begun with.
+            CheckpointError: all states are torn or damaged.
+        """
+        processes = self.parallel.processes
+        path = processes.from_main(_newest_whole(self.folder, say) if processes.is_main else None)
+        if path is None:
+            raise UsageError(
+                f"--resume: there is no state in {self.folder}; start without --resume"
+            )
+        if isinstance(path, str):
+            raise CheckpointError(path)
+        try:
+            # Mapped: a process that holds a part of the state does not read all of it.
+            content = torch.load(
+                path, map_location="cpu", weights_only=True, mmap=self.parallel.divides
+            )
+        except Exception as error:  # torch raises many types for a foreign file
+            reason = str(error).partition("\n")[0][:120]
+            raise CheckpointError(f"{path}: foreign ({reason}); start without --resume") from None
+        _require_same(content, self.settings, self.identity())
+        try:
+            self.parallel.model.load_state_dict(self.parallel.part(content["model"]))
+        except RuntimeError:
+            raise UsageError("--resume: the run was begun with a model of another shape") from None
+        self.optimizer.load_state_dict(self.parallel.part(content["optimizer"]))
+        self.scaler.load_state_dict(content["scaler"])
+        random = content["random"]
+        if len(random) == processes.world:
+            mine = random[processes.rank]
+            torch.set_rng_state(mine["cpu"])
+            if processes.device.type == "cuda" and "cuda" in mine:
+                torch.cuda.set_rng_state(mine["cuda"], processes.device)
+        tally = [part.to(processes.device) for part in content["tally"]]
+        return Progress(**content["progress"]), tally
 
 
-def load_state(
-    folder: Path,
-    parallel: DataParallel,
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-    settings: TrainConfig,
-    data: dict[str, Any],
-) -> Progress:
-    """Put a run back where `save_state` left it.
+def _newest_whole(folder: Path, say: Callable[[str], None]) -> Path | str | None:
+    """The newest state that is what was written; what is wrong where none is; None without any."""
+    found = states(folder)
+    for path in found:
+        try:
+            check_archive(path)
+        except (OSError, ValueError) as error:
+            say(f"{path} is passed over: {error}")
+            continue
+        return path
+    if found:
+        return f"{folder}: all its states are torn or damaged; start without --resume"
+    return None
 
-    Raises:
-        UsageError: nothing to resume, or other settings or data than the run was begun with.
-        CheckpointError: the file is torn.
-    """
-    path = folder / STATE
-    if not path.is_file():
-        raise UsageError(f"--resume: there is no {path}; start without --resume")
-    try:
-        # Mapped: a process that holds a part of the state does not read all of it.
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=parallel.divides)
-    except Exception as error:  # torch raises many types for a torn file
-        reason = str(error).partition("\n")[0][:120]
-        raise CheckpointError(
-            f"{path}: torn or foreign ({reason}); start without --resume"
-        ) from None
+
+def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str, Any]) -> None:
+    """Refuse to go on otherwise than the run was begun."""
     for name in _FIXED:
         now = getattr(settings, name)
         before = content["settings"].get(name, now)  # of a version without it
@@ -121,16 +223,3 @@ def load_state(
             now = {key: value for key, value in now.items() if key in before}
         if before != now:
             raise UsageError(f"--resume: the run was begun with another {name}: {before}")
-    try:
-        parallel.model.load_state_dict(parallel.part(content["model"]))
-    except RuntimeError:
-        raise UsageError("--resume: the run was begun with a model of another shape") from None
-    optimizer.load_state_dict(parallel.part(content["optimizer"]))
-    scaler.load_state_dict(content["scaler"])
-    states, processes = content["random"], parallel.processes
-    if len(states) == processes.world:
-        mine = states[processes.rank]
-        torch.set_rng_state(mine["cpu"])
-        if processes.device.type == "cuda" and "cuda" in mine:
-            torch.cuda.set_rng_state(mine["cuda"], processes.device)
-    return Progress(**content["progress"])

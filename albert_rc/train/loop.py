@@ -19,7 +19,12 @@ from albert_rc.config import TrainConfig
 from albert_rc.devices import Processes, is_out_of_memory
 from albert_rc.errors import Interrupted, OutOfMemoryError, UsageError
 from albert_rc.seeds import mix
-from albert_rc.train.checkpoint import STATE, Progress, load_state, save_state
+from albert_rc.train.checkpoint import (
+    Checkpoints,
+    Progress,
+    forget_earlier,
+    set_aside,
+)
 from albert_rc.train.feed import Feed, micro_batches
 from albert_rc.train.objective import Kind, Objective
 from albert_rc.train.optim import linear_rate, make_optimizer, set_rate
@@ -81,6 +86,9 @@ class Trainer(Generic[Kind]):
         self.scaler = torch.amp.GradScaler(
             processes.device.type, enabled=settings.precision == "fp16"
         )
+        self.checkpoints = Checkpoints(
+            folder, self.parallel, self.optimizer, self.scaler, settings, objective.identity
+        )
         self.progress = Progress()
         self.record: Record | None = None
         self._told: Callable[[str], None] | None = None
@@ -106,9 +114,8 @@ class Trainer(Generic[Kind]):
         """
         started = time.perf_counter()
         self._told = on_event
-        self._begin(resume)
         stop = StopRequest()
-        tally = Tally()
+        tally = self._begin(resume)
         stopped_early = paused = False
         self.model.train()
         try:
@@ -130,13 +137,15 @@ class Trainer(Generic[Kind]):
                     if seconds is not None and not stopped_early:
                         paused = self.processes.any(time.perf_counter() - started >= seconds)
                     if saving or stopping or stopped_early or paused:
-                        self._save_state()
+                        self.checkpoints.save(self.progress, tally.parts)
                     if stopping:
                         raise self._interrupted()
                     if stopped_early or paused:
                         break
             if self.progress.best_score is None and not paused:
                 self._save_weights()
+            if self.processes.is_main and not paused:
+                forget_earlier(self.folder)
         finally:
             self._feed = None
             if self.record is not None:
@@ -151,25 +160,20 @@ class Trainer(Generic[Kind]):
             seconds=time.perf_counter() - started,
         )
 
-    def _begin(self, resume: bool) -> None:
+    def _begin(self, resume: bool) -> Tally:
         """Put every process into the state that the run starts, or goes on, from."""
+        tally = Tally()
         # Ranks must not drop the same units of different passages.
         torch.manual_seed(mix(self.settings.seed, self.processes.rank))
         if resume:
-            self.progress = load_state(
-                self.folder,
-                self.parallel,
-                self.optimizer,
-                self.scaler,
-                self.settings,
-                self.objective.identity(),
-            )
+            self.progress, tally.parts = self.checkpoints.load(self._say)
         if self.processes.is_main:
+            aside = None if resume else set_aside(self.folder)
             self.record = Record(self.folder, self.progress.step if resume else None)
-            if not resume and (self.folder / STATE).is_file():
-                (self.folder / STATE).unlink()
-                self._say("starting over: the state of an earlier run is gone")
+            if aside is not None:
+                self._say(f"starting over; the earlier run stays in {aside} until this one is done")
             self._say(f"step {self.progress.step} of {self.total_steps}")
+        return tally
 
     def _batches(self) -> Iterator[tuple[int, list[int]]]:
         """The global batches still to come, each with its epoch."""
@@ -365,17 +369,6 @@ class Trainer(Generic[Kind]):
             if self.processes.is_main:
                 self.objective.save(self.folder)
         self.processes.wait()
-
-    def _save_state(self) -> None:
-        save_state(
-            self.folder,
-            self.parallel,
-            self.optimizer,
-            self.scaler,
-            self.progress,
-            self.settings,
-            self.objective.identity(),
-        )
 
     def _say(self, line: str) -> None:
         if self.record is not None:

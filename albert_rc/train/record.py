@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from albert_rc.files import parse_json, to_json, write_bytes
+from albert_rc.atomic import write_bytes
+from albert_rc.files import parse_json, to_json
 
 
 class Record:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from albert_rc.errors import Interrupted
 
 
 class StopRequest:
@@ -17,14 +21,17 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle the signals inside the block; a second Ctrl-C stops at once."""
+        """Handle the signals inside the block; a second one ends the process at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def note(number: int, frame: FrameType | None) -> None:
             if self.asked:
-                raise KeyboardInterrupt
+                # Nothing is unwound: what is being written has no name yet.
+                if sys.stderr.isatty():
+                    os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the bar hid the cursor
+                os._exit(Interrupted.exit_code)
             self.asked = True
 
         before = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}

@@ -1,0 +1,210 @@
+"""Files that appear whole or not at all, and folders that one run works in at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import re
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import orjson
+
+from albert_rc.errors import UsageError
+
+LOCK = ".lock"
+
+
+@contextmanager
+def atomic_path(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `target`; rename it onto `target` if the block succeeds.
+
+    The file reaches the disk before it gets its name, so a crash leaves the old file or the new
+    one, never a torn one. What killed processes left behind of earlier tries is cleared away.
+
+    Raises:
+        OSError: it cannot be written; names the target.
+    """
+    with _blamed_on(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _clear_away(target)
+        handle, temporary = _claimed(target)
+    try:
+        with _blamed_on(target, temporary):
+            yield temporary
+            _sync(temporary)
+            temporary.replace(target)
+            _sync_folder(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _claimed(target: Path) -> tuple[int, Path]:
+    """A new file beside the target, with a lock on it that dies with this process."""
+    while True:
+        # A dot in front keeps half-written files out of every reader's file listing.
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        with suppress(OSError):  # no locks here, so nobody will clear away what is in use
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Somebody may have taken it for abandoned in between.
+        if _is_named(handle, Path(name)):
+            return handle, Path(name)
+        os.close(handle)
+
+
+def _clear_away(target: Path) -> None:
+    """Remove temporary files of this target whose writers are dead."""
+    for old in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with suppress(OSError), old.open("rb") as file:  # in use, or gone already
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            old.unlink()
+
+
+def _is_named(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _blamed_on(target: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Turn what goes wrong in writing into an OSError that names the target."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, str(temporary), str(target)):
+            raise OSError(error.errno, os.strerror(error.errno), str(target)) from None
+        if temporary is None and error.errno is not None:
+            raise OSError(error.errno, os.strerror(error.errno), str(error.filename)) from None
+        raise
+    except Exception as error:
+        number = None if temporary is None else _why(error, temporary)
+        if number is None:
+            raise
+        raise OSError(number, os.strerror(number), str(target)) from None
+
+
+def _why(error: Exception, temporary: Path) -> int | None:
+    """The system's number of what torch's and safetensors' writers stumbled over, or None."""
+    said = str(error)
+    if found := re.search(r"\(os error (\d+)\)", said):  # safetensors
+        return int(found[1])
+    if "inline_container" not in said:
+        return None
+    # torch does not say why, so ask the system again.
+    try:
+        with temporary.open("ab") as file:
+            file.write(bytes(2**20))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as reason:
+        return reason.errno
+    return None
+
+
+def _sync(temporary: Path) -> None:
+    with temporary.open("rb+") as written:
+        os.fsync(written.fileno())
+    temporary.chmod(0o666 & ~_umask())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the new name reach the disk too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
+    """Write several files; none gets its name before all of them are on disk."""
+    with ExitStack() as stack:
+        for target, write in writers.items():
+            temporary = stack.enter_context(atomic_path(target))
+            with _blamed_on(target, temporary):
+                write(temporary)
+                _sync(temporary)
+
+
+def write_bytes(target: Path, content: bytes) -> None:
+    """Write `content` to `target`, whole or not at all."""
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def only_run(folder: Path) -> Iterator[None]:
+    """Have a folder for this process alone; the system lifts the lock when the process ends.
+
+    Raises:
+        UsageError: another process works there; says which.
+    """
+    new = not folder.is_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    while True:
+        file = path.open("a+b")
+        try:
+            # Not flock: that lock would live on in worker processes that outlive this one.
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            said = _holder(file.read())
+            file.close()
+            raise UsageError(
+                f"{folder}: another run is at work there ({said}); "
+                "wait for it or stop it, or give another --out"
+            ) from None
+        except OSError:  # a file system without locks
+            file.close()
+            yield
+            return
+        if _is_named(file.fileno(), path):
+            break
+        file.close()  # its holder ended, and removed it, in between
+    with file:
+        file.truncate(0)
+        file.write(
+            orjson.dumps(
+                {
+                    "process": os.getpid(),
+                    "host": socket.gethostname(),
+                    "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+                    "command": " ".join(sys.argv[1:])[:200],
+                }
+            )
+        )
+        file.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            if new:
+                with suppress(OSError):  # there is something in it
+                    folder.rmdir()
+
+
+def _holder(content: bytes) -> str:
+    try:
+        holder = orjson.loads(content)
+        return (
+            f"process {holder['process']} on {holder['host']} since {holder['since']}: "
+            f"{holder['command']}"
+        )
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return "it has just begun"

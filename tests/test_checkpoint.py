@@ -1,0 +1,119 @@
+"""States to resume from: the newest whole one, what is kept, and whose folder it is."""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+import torch
+from conftest import run_until_power_cut
+
+from albert_rc.atomic import LOCK, atomic_path, only_run
+from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.train.checkpoint import EARLIER, states
+
+
+def flip_a_bit(path, share=0.5):
+    content = bytearray(path.read_bytes())
+    content[int(share * len(content))] ^= 16
+    path.write_bytes(content)
+
+
+def steps(folder):
+    return [int(path.stem.partition("-")[2]) for path in states(folder)]
+
+
+def test_the_newest_states_are_kept(trainer, tmp_path):
+    trainer(tmp_path, max_steps=6, save_steps=1, keep=3).run()
+    assert steps(tmp_path) == [6, 5, 4]
+
+
+@pytest.mark.parametrize("harm", ["flipped", "cut", "emptied"])
+def test_a_damaged_state_is_passed_over_and_said(trainer, tmp_path, harm):
+    whole = trainer(tmp_path / "whole", save_steps=1)
+    whole.run()
+    broken = tmp_path / "broken"
+    run_until_power_cut(trainer(broken, save_steps=1), 7)
+    newest = states(broken)[0]
+    if harm == "flipped":
+        flip_a_bit(newest)
+    else:
+        newest.write_bytes(newest.read_bytes()[: 5000 if harm == "cut" else 0])
+    again, said = trainer(broken, save_steps=1), []
+    again.run(resume=True, on_event=said.append)
+    assert any(f"{newest} is passed over: " in line for line in said)
+    assert "step 6 of 12" in said
+    for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    for path in states(broken):
+        flip_a_bit(path)
+    with pytest.raises(CheckpointError, match="all its states are torn or damaged; start without"):
+        trainer(broken, save_steps=1).run(resume=True)
+
+
+def test_forgetting_to_resume_loses_nothing(trainer, tmp_path):
+    run_until_power_cut(trainer(tmp_path, save_steps=1), 7)
+    again, said = trainer(tmp_path, save_steps=1), []
+    again._step = lambda items, epoch: (_ for _ in ()).throw(RuntimeError("at once"))
+    with pytest.raises(RuntimeError, match="at once"):
+        again.run(on_event=said.append)
+    assert "starting over; the earlier run stays in" in said[0]
+    # A second start over an unfinished one keeps what the first put aside.
+    run = trainer(tmp_path)
+    run._step = again._step
+    with pytest.raises(RuntimeError, match="at once"):
+        run.run()
+    assert steps(tmp_path / EARLIER) == [7, 6]
+    assert (tmp_path / EARLIER / "model.safetensors").is_file()
+    trainer(tmp_path).run()
+    assert not (tmp_path / EARLIER).exists()
+
+
+def _hold(folder, ready):
+    with only_run(folder):
+        ready.set()
+        time.sleep(60)
+
+
+def test_a_folder_is_for_one_run(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    other = context.Process(target=_hold, args=(tmp_path, ready))
+    other.start()
+    assert ready.wait(30)
+    said = rf"another run is at work there \(process {other.pid} on"
+    with pytest.raises(UsageError, match=said), only_run(tmp_path):
+        pass
+    other.kill()
+    other.join()
+    assert (tmp_path / LOCK).exists()  # and yet nobody holds it
+    with only_run(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def _write(target, ready):
+    with atomic_path(target) as temporary:
+        temporary.write_text("half")
+        ready.set()
+        time.sleep(60)
+
+
+def test_what_the_dead_left_half_written_is_cleared_away(tmp_path):
+    target = tmp_path / "answer.json"
+    context = multiprocessing.get_context("spawn")
+    ready = [context.Event(), context.Event()]
+    dead, alive = (context.Process(target=_write, args=(target, event)) for event in ready)
+    dead.start()
+    alive.start()
+    assert all(event.wait(30) for event in ready)
+    assert len(list(tmp_path.iterdir())) == 2
+    os.kill(dead.pid, signal.SIGKILL)
+    dead.join()
+    with atomic_path(target) as temporary:
+        assert len(list(tmp_path.iterdir())) == 2, "the living one's was taken away, or none"
+        temporary.write_text("whole")
+    alive.kill()
+    alive.join()
+    assert target.read_text() == "whole"
