@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import orjson
 
@@ -145,6 +146,18 @@ def write_bytes(target: Path, content: bytes) -> None:
     """Write `content` to `target`, whole or not at all."""
     with atomic_path(target) as temporary:
         temporary.write_bytes(content)
+
+
+def nameless_file(folder: Path) -> IO[bytes]:
+    """A temporary file in the folder, which is gone with its process, however that ends.
+
+    Raises:
+        OSError: the folder may not be written to; names it.
+    """
+    try:
+        return tempfile.TemporaryFile(dir=folder)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from None
 
 
 @contextmanager

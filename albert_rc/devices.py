@@ -171,6 +171,16 @@ def free_memory(device: torch.device) -> int:
     return min(limits)
 
 
+def be_deterministic() -> None:
+    """Have torch compute the same numbers each time, or say that it cannot; before a GPU is used.
+
+    What it sets: torch's notes on reproducibility.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+
+
 def limit_memory(device: torch.device, budget: int) -> None:
     """Have the GPU's allocator refuse what goes beyond the budget. A CPU has no such limit."""
     if device.type == "cuda":

@@ -141,8 +141,15 @@ def check_archive(path: Path) -> None:
         raise ValueError(f"damaged: {damaged} is not what was written")
 
 
-def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Read what `save_tensors` wrote, memory-mapped; no code in the file is ever run.
+def load_tensors(
+    path: Path, mapped_from: int = 0
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Read what `save_tensors` wrote; no code in the file is ever run.
+
+    Args:
+        path: the store.
+        mapped_from: bytes from which on the file is memory-mapped. One that is mapped must not be
+            written over while it is in use, only replaced, as all of our commands do.
 
     Raises:
         DataError: the file is missing, torn, damaged, or no store of this version.
@@ -154,7 +161,8 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         raise DataError(f"{path}: no such store; {remake}")
     try:
         check_archive(path)
-        content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        mapped = path.stat().st_size >= mapped_from
+        content = torch.load(path, map_location="cpu", mmap=mapped, weights_only=True)
     except Exception as error:  # torch raises many types for a torn or foreign file
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path}: not a readable store ({reason[:120]}); {remake}") from None

@@ -25,6 +25,7 @@ from albert_rc.cli import (
     pretrain,
     pretrain_data,
     train,
+    verify_resume,
     vocabulary,
 )
 from albert_rc.errors import AlbertRcError, Interrupted, OutOfMemoryError, UsageError
@@ -49,6 +50,9 @@ for name, command in (
     ("bench", bench.bench),
 ):
     app.command(name)(command)
+app.command(
+    "verify-resume", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(verify_resume.verify_resume)
 app.add_typer(inspect.inspect, name="inspect")
 
 
@@ -84,6 +88,8 @@ def main() -> None:
     except RuntimeError as error:
         from albert_rc.devices import is_out_of_memory
 
+        if "use_deterministic_algorithms" in str(error):
+            _fail(f"--deterministic: {str(error).partition('.')[0]}", UsageError())
         if not is_out_of_memory(error):
             raise
         _fail(_NO_MEMORY, OutOfMemoryError())

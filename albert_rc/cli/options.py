@@ -72,6 +72,13 @@ Workers = Annotated[
     typer.Option(help="Processes that make batches ahead of time; none for a CPU by default."),
 ]
 Resume = Annotated[bool, typer.Option(help="Go on from the state in --out.")]
+Deterministic = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic",
+        help="Have GPUs add in the same order each time (slower); a CPU with as many threads does.",
+    ),
+]
 Scratch = Annotated[
     str | None,
     typer.Option(

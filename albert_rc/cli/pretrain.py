@@ -80,6 +80,7 @@ def pretrain(
     precision: options.Precision = None,
     parallel: options.Parallel = "ddp",
     device: options.Device = None,
+    deterministic: options.Deterministic = False,
     workers: options.Workers = None,
     resume: options.Resume = False,
 ) -> None:
@@ -91,7 +92,7 @@ def pretrain(
 
     from albert_rc.config import MaskConfig, TrainConfig
     from albert_rc.data.corpus import Corpus, check_corpus
-    from albert_rc.devices import choose_precision, processes
+    from albert_rc.devices import be_deterministic, choose_precision, processes
     from albert_rc.errors import UsageError
     from albert_rc.files import write_json
     from albert_rc.loading import load_pretraining
@@ -124,6 +125,8 @@ def pretrain(
         "residual": residual,
     }
     masking = MaskConfig(rate=mask_rate, max_ngram=max_ngram)
+    if deterministic:
+        be_deterministic()
     with processes(device) as group, options.alone_in(out, group):
         settings = TrainConfig(
             **chosen,

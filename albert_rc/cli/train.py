@@ -81,6 +81,7 @@ def train(
     mask_weight: Annotated[float, typer.Option(help="Weight of their loss.")] = 1.0,
     parallel: options.Parallel = "ddp",
     device: options.Device = None,
+    deterministic: options.Deterministic = False,
     workers: options.Workers = None,
     resume: options.Resume = False,
 ) -> None:
@@ -93,7 +94,7 @@ def train(
 
     from albert_rc.config import TrainConfig
     from albert_rc.data.shards import check_store
-    from albert_rc.devices import choose_precision, processes
+    from albert_rc.devices import be_deterministic, choose_precision, processes
     from albert_rc.files import write_json
     from albert_rc.train.loop import Trainer
     from albert_rc.train.planner import Levers, fit
@@ -101,6 +102,8 @@ def train(
     from albert_rc.train.recipes import choose
     from albert_rc.train.spans import Spans
 
+    if deterministic:
+        be_deterministic()
     with processes(device) as group, options.alone_in(out, group):
         train_store, dev_store = _load_stores(data)
         given = {

@@ -9,7 +9,6 @@ a batch is made (`objectives`).
 from __future__ import annotations
 
 import random
-import tempfile
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
@@ -20,7 +19,7 @@ from pathlib import Path
 from zlib import crc32
 
 from albert_rc import __version__
-from albert_rc.atomic import write_together
+from albert_rc.atomic import nameless_file, write_together
 from albert_rc.data.documents import Source, grouped, read_paragraphs, require_whole, sentences
 from albert_rc.data.overlap import OverlapIndex
 from albert_rc.data.readers import read_collection
@@ -91,7 +90,7 @@ class _Columns:
 
     def __init__(self, vocab_size: int, folder: Path) -> None:
         self._wide = vocab_size > 2**15
-        self._token = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `close`
+        self._token = nameless_file(folder)
         self.length, self._middle, self._document = array("i"), array("i"), array("i")
         self.count = Count()
         self.close = self._token.close

@@ -9,7 +9,6 @@ numbers per paper, and the problems.
 from __future__ import annotations
 
 import os
-import tempfile
 from array import array
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -19,6 +18,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from albert_rc.atomic import nameless_file
 from albert_rc.data.columns import Columns, Selection, store_meta, store_summary
 from albert_rc.data.encode import check_max_length
 from albert_rc.data.packing import MEASURES, Packed, pack
@@ -246,7 +246,7 @@ def prepare_collection(
 
         def open_file() -> BinaryIO:
             # Without a name (or deleted when closed): nothing is left even if we are killed.
-            return cast(BinaryIO, stack.enter_context(tempfile.TemporaryFile(dir=scratch)))
+            return cast(BinaryIO, stack.enter_context(nameless_file(scratch)))
 
         splits = [
             PreparedSplit(path, name, format_name, encoder, open_file)

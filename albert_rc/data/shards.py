@@ -23,6 +23,7 @@ from albert_rc.files import load_tensors, save_tensors
 from albert_rc.tensorfile import TensorStream
 from albert_rc.tokenizer import Tokenizer
 
+_LARGE = 2**26  # bytes from which on a store stays on the disk and is mapped
 _PASSAGES = 500  # encoded at a time: the lists of ids in between take 20 times the tensors' memory
 
 
@@ -174,7 +175,7 @@ def load_store(path: Path) -> Store:
     Raises:
         DataError: missing, torn, or not a store.
     """
-    tensors, meta = load_tensors(path)
+    tensors, meta = load_tensors(path, mapped_from=_LARGE)
     kind = meta.get("kind")
     if kind not in COLUMNS or not COLUMNS[kind].keys() <= tensors.keys():
         raise DataError(f"{path}: parts are missing; make it again with `albert-rc preprocess`")

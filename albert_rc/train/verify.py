@@ -1,0 +1,178 @@
+"""Whether a run that is killed and resumed ends as one that is not: tried, not believed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albert_rc.errors import UsageError
+from albert_rc.files import parse_json
+from albert_rc.train.checkpoint import state_path, states
+
+OWN = ("--out", "--resume", "--max-steps", "--save-steps", "--epochs", "--minutes", "--keep")
+"""Options that the trial sets itself."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far a part of the final state is from the unbroken run's."""
+
+    part: str
+    values: int
+    """Numbers compared."""
+    unequal: int
+    """How many of them are not bit for bit the same."""
+    largest: float
+    """The largest distance between two of them."""
+
+    @property
+    def equal(self) -> bool:
+        """Bit for bit."""
+        return self.unequal == 0
+
+
+def kill_and_resume(
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    command: str = "train",
+    steps: int = 12,
+    kills: int = 2,
+    seed: int = 0,
+    say: Callable[[str], None] = print,
+) -> list[Difference]:
+    """Train twice, alike but for the kills, and compare where the runs end.
+
+    Args:
+        arguments: options of the command, without `OWN`.
+        folder: for both runs; they stay there.
+        command: `train` or `pretrain`.
+        steps: of each run.
+        kills: how often the second run is killed (SIGKILL) and resumed.
+        seed: of the moments.
+        say: told what goes on.
+
+    Returns:
+        The differences of weights, moments, random states, progress and metrics.
+
+    Raises:
+        UsageError: an option that the trial sets itself, a run that fails, or one that is over
+            before it could be killed.
+    """
+    for option in OWN:
+        if any(given.partition("=")[0] == option for given in arguments):
+            raise UsageError(f"{option} is set by the trial itself; leave it out")
+    if not 1 <= kills < steps:
+        raise UsageError(f"--kills {kills} must be from 1 to --steps {steps} less 1")
+    whole, broken = folder / "whole", folder / "broken"
+    begin = [
+        sys.executable, "-m", "albert_rc", command, *arguments, "--max-steps", str(steps),
+        "--save-steps", "1", "--keep", "2",
+    ]  # fmt: skip
+    say(f"a run of {steps} steps, unbroken")
+    _finish([*begin, "--out", str(whole)])
+    rng = random.Random(seed)
+    moments = sorted(rng.sample(range(1, steps), kills))
+    resume: list[str] = []
+    for step in moments:
+        took = _kill_after([*begin, "--out", str(broken), *resume], broken, step, rng.random())
+        found = states(broken)
+        if took is None or not found:
+            raise UsageError(
+                f"the run was over before it could be killed after step {step}; "
+                "give more --steps, or larger batches"
+            )
+        say(f"killed at step {step} or just after; {found[0].name} is the newest state")
+        resume = ["--resume"]
+    _finish([*begin, "--out", str(broken), *resume])
+    say("resumed to the end")
+    return [*_differences(whole, broken, steps), _of_metrics(whole, broken)]
+
+
+def _finish(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UsageError(f"the trial's run failed: {done.stderr.strip().splitlines()[-1]}")
+
+
+def _kill_after(command: list[str], folder: Path, step: int, wait: float) -> float | None:
+    """Kill a run once it has saved a step, at some moment of the next; None if it was over."""
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        last = time.perf_counter()
+        before = 0
+        while run.poll() is None:
+            reached = max((int(p.stem.partition("-")[2]) for p in states(folder)), default=0)
+            if reached > before:
+                before, last, took = reached, time.perf_counter(), time.perf_counter() - last
+            if state_path(folder, step).is_file() or reached >= step:
+                time.sleep(wait * min(took, 5.0))
+                run.kill()
+                run.wait()
+                return time.perf_counter() - began
+            time.sleep(0.005)
+    return None
+
+
+def _differences(one: Path, other: Path, step: int) -> list[Difference]:
+    states_ = [
+        torch.load(state_path(folder, step), map_location="cpu", weights_only=True)
+        for folder in (one, other)
+    ]
+    names = {
+        "model": "weights", "optimizer": "moments", "random": "random states",
+        "progress": "progress",
+    }  # fmt: skip
+    return [
+        _compared(said, *(list(_numbers(state[name])) for state in states_))
+        for name, said in names.items()
+    ]
+
+
+def _numbers(value: Any) -> Any:
+    """The tensors in a state, whatever holds them."""
+    if isinstance(value, Tensor):
+        yield value.flatten().double() if value.is_floating_point() else value.flatten().long()
+    elif isinstance(value, dict):
+        for key in value:
+            yield from _numbers(value[key])
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _numbers(part)
+    elif isinstance(value, (int, float)):
+        yield torch.tensor([float(value)], dtype=torch.float64)
+
+
+def _compared(part: str, one: list[Tensor], other: list[Tensor]) -> Difference:
+    if [len(x) for x in one] != [len(x) for x in other]:
+        return Difference(part, sum(map(len, one)), sum(map(len, one)), float("inf"))
+    unequal, largest, values = 0, 0.0, 0
+    for a, b in zip(one, other, strict=True):
+        values += len(a)
+        apart = (a - b).abs()
+        unequal += int((a != b).sum())
+        largest = max(largest, float(apart.max()) if len(apart) else 0.0)
+    return Difference(part, values, unequal, largest)
+
+
+def _of_metrics(one: Path, other: Path) -> Difference:
+    """The records of both runs, but for their speed."""
+    both = [
+        [
+            float(value)
+            for line in (folder / "metrics.jsonl").read_bytes().splitlines()
+            for name, value in sorted(parse_json(line).items())
+            if isinstance(value, (int, float)) and not name.endswith("_per_second")
+        ]
+        for folder in (one, other)
+    ]
+    return _compared("metrics", *([torch.tensor(x, dtype=torch.float64)] for x in both))

@@ -1,0 +1,277 @@
+"""What goes wrong on real machines, done for real: full disks, damaged files, changed stores."""
+
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+import torch
+from conftest import SAMPLE, SHAPE, run_until_power_cut
+
+from albert_rc.atomic import only_run, write_together
+from albert_rc.config import TrainConfig
+from albert_rc.data.readers import read_split
+from albert_rc.data.shards import load_store, make_store
+from albert_rc.devices import Processes
+from albert_rc.errors import CheckpointError, DataError, UsageError
+from albert_rc.files import check_archive
+from albert_rc.loading import load_model, save_model
+from albert_rc.predict import score, write_predictions
+from albert_rc.train.checkpoint import states
+from albert_rc.train.loop import Trainer
+from albert_rc.train.reading import Reading
+
+VOCABULARY = SAMPLE / "vocabulary"
+
+
+@contextmanager
+def files_no_larger_than(size):
+    """A disk with so little room: the system refuses to write on."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def hidden(folder):
+    return [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_a_full_disk_costs_a_run_nothing_that_was_saved(trainer, tmp_path):
+    whole = trainer(tmp_path / "whole", save_steps=2)
+    whole.run()
+    broken = tmp_path / "broken"
+    run_until_power_cut(trainer(broken, save_steps=2), 7)
+    newest = states(broken)[0]
+    content = newest.read_bytes()
+    with (
+        files_no_larger_than(len(content) // 2),
+        pytest.raises(OSError, match="too large") as error,
+    ):
+        trainer(broken, save_steps=2).run(resume=True)
+    assert error.value.filename == str(broken / "resume-00000008.pt")
+    assert newest.read_bytes() == content
+    assert hidden(broken) == []
+    again = trainer(broken, save_steps=2)
+    again.run(resume=True)
+    for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("target", ["stores", "weights", "answers"])
+def test_a_full_disk_leaves_the_old_file(stores, tokenizer, tmp_path, target):
+    loaded = load_model(VOCABULARY, "cloze", scratch="tiny")
+    store = stores["cloze", "dev"]
+    scored = score(loaded.model, tokenizer, store, Processes(torch.device("cpu")))
+    write, name = {
+        "stores": (lambda: write_together({tmp_path / "dev.pt": store.save}), "dev.pt"),
+        "weights": (lambda: save_model(loaded.model, tokenizer, tmp_path), "model.safetensors"),
+        "answers": (
+            lambda: write_predictions(store, scored, tmp_path / "a.json", tmp_path / "s.jsonl"),
+            "s.jsonl",
+        ),
+    }[target]
+    write()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    size = len(before[name])
+    with files_no_larger_than(size - 1), pytest.raises(OSError, match="too large") as error:
+        write()
+    assert error.value.filename == str(tmp_path / name)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_the_command_says_how_to_go_on_when_the_disk_is_full(tmp_path):
+    command = (
+        f"ulimit -f 1; exec {sys.executable} -m albert_rc preprocess {SAMPLE / 'cloze'} "
+        f"--model {VOCABULARY} --out {tmp_path / 'data'}"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "File too large; make room and give the same command again" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+def test_a_folder_that_may_not_be_written_to(cli, tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    closed.chmod(0o500)
+    if os.access(closed, os.W_OK):  # nothing is closed to root but the kernel's own folders
+        closed = "/sys/kernel"
+    command = ["preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--out", f"{closed}/data"]
+    done = cli(*command)
+    assert done.returncode == 2
+    assert f"error: {closed}" in done.stderr
+    assert "give another place with --out, or the right to write there" in done.stderr
+
+
+def flipped(content, rng):
+    """The content with one bit changed, anywhere."""
+    changed = bytearray(content)
+    changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def test_a_flipped_bit_in_a_store_is_refused_or_harmless(stores, tmp_path):
+    path, rng = tmp_path / "dev.pt", random.Random(0)
+    stores["cloze", "dev"].save(path)
+    content = path.read_bytes()
+    refused = 0
+    for _ in range(150):
+        path.write_bytes(flipped(content, rng))
+        try:
+            found = load_store(path)
+        except DataError as error:
+            refused += 1
+            assert "dev.pt" in str(error)  # noqa: PT017
+            continue
+        # Only padding between the tensors may differ.
+        for name, tensor in stores["cloze", "dev"].tensors.items():
+            assert torch.equal(found.tensors[name], tensor)
+        assert found.meta == stores["cloze", "dev"].meta
+    assert refused > 120
+
+
+def test_a_flipped_bit_in_weights_is_refused_or_harmless(tokenizer, tmp_path):
+    made = load_model(VOCABULARY, "cloze", scratch="tiny", scratch_shape=SHAPE).model
+    save_model(made, tokenizer, tmp_path)
+    path, rng = tmp_path / "model.safetensors", random.Random(0)
+    content = path.read_bytes()
+    refused = 0
+    # Half of them in the header, which is small.
+    header = 8 + int.from_bytes(content[:8], "little")
+    for number in range(100):
+        start, end = (0, header) if number % 2 else (header, len(content))
+        path.write_bytes(content[:start] + flipped(content[start:end], rng) + content[end:])
+        try:
+            found = load_model(tmp_path, "cloze").model
+        except CheckpointError as error:
+            refused += 1
+            assert "model.safetensors" in str(error) or "vocabulary" in str(error)  # noqa: PT017
+            continue
+        for name, value in made.named_parameters():
+            assert torch.equal(found.get_parameter(name), value)
+    assert refused > 80
+
+
+def test_torn_weights_are_named(tokenizer, tmp_path):
+    made = load_model(VOCABULARY, "cloze", scratch="tiny", scratch_shape=SHAPE).model
+    save_model(made, tokenizer, tmp_path)
+    path = tmp_path / "model.safetensors"
+    content = path.read_bytes()
+    for length in (0, 7, 300, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:length])
+        with pytest.raises(CheckpointError, match=r"model\.safetensors: "):
+            load_model(tmp_path, "cloze")
+
+
+def run_on(folder, out):
+    """A trainer on the stores of a folder."""
+    loaded = load_model(VOCABULARY, "cloze", scratch="tiny", scratch_shape=SHAPE)
+    settings = TrainConfig(learning_rate=1e-3, batch_size=6, max_steps=8, save_steps=2)
+    both = [load_store(folder / f"{name}.pt") for name in ("train", "dev")]
+    objective = Reading(loaded.model, loaded.tokenizer, *both, settings)
+    return Trainer(objective, settings, out, Processes(torch.device("cpu")))
+
+
+def test_a_store_remade_under_a_run_changes_nothing_until_it_is_resumed(
+    stores, tokenizer, tmp_path
+):
+    for name in ("train", "dev"):
+        stores["cloze", name].save(tmp_path / f"{name}.pt")
+    whole = run_on(tmp_path, tmp_path / "whole")
+    whole.run()
+    run = run_on(tmp_path, tmp_path / "run")
+    step = run._step
+
+    def remade(items, epoch):
+        if run.progress.step == 3:
+            make_store(read_split(SAMPLE / "cloze" / "dev"), tokenizer, 128).save(
+                tmp_path / "train.pt"
+            )
+        return step(items, epoch)
+
+    run._step = remade
+    run.run()
+    for a, b in zip(whole.model.parameters(), run.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    with pytest.raises(UsageError, match="--resume: the run was begun with another train store"):
+        run_on(tmp_path, tmp_path / "run").run(resume=True)
+
+
+def test_a_clock_that_jumps_changes_nothing(trainer, tmp_path, monkeypatch):
+    whole = trainer(tmp_path / "whole", save_steps=2)
+    whole.run()
+    rng, real = random.Random(0), time.time
+    monkeypatch.setattr(time, "time", lambda: real() + rng.choice((-1e8, 0.0, 1e8)))
+    run_until_power_cut(trainer(tmp_path / "broken", save_steps=2), 5)
+    again = trainer(tmp_path / "broken", save_steps=2)
+    result = again.run(resume=True, seconds=600)
+    assert not result.paused
+    assert 0 < result.seconds < 60
+    for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_two_commands_in_one_folder(cli, stores, tmp_path):
+    stores["cloze", "train"].save(tmp_path / "train.pt")
+    command = ["train", "--data", tmp_path, "--model", VOCABULARY, "--scratch", "tiny"]
+    with only_run(tmp_path / "run"):
+        done = cli(*command, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert f"run: another run is at work there (process {os.getpid()} on" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_kills_at_random_moments(tmp_path):
+    """A few here; `make kills` does hundreds."""
+    script = SAMPLE.parents[1] / "tests" / "faults" / "kills.py"
+    done = subprocess.run(
+        [sys.executable, script, "--kills", "6", "--seed", str(time.time_ns() % 10**6)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_two_hundred_kills(tmp_path):
+    script = SAMPLE.parents[1] / "tests" / "faults" / "kills.py"
+    subprocess.run([sys.executable, script, "--kills", "210"], check=True)
+
+
+@pytest.fixture
+def little_disk(tmp_path):
+    """A file system of its own with 3 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", place]
+    if not shutil.which("mount") or subprocess.run(mount, check=False).returncode:
+        pytest.skip("mounting a file system is not allowed here")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_under_a_run(cli, stores, little_disk, tmp_path):
+    for name in ("train", "dev"):
+        stores["cloze", name].save(tmp_path / f"{name}.pt")
+    options = ["train", "--data", tmp_path, "--model", VOCABULARY, "--scratch", "tiny",
+               "--save-steps", 2, "--batch-size", 4, "--max-steps", 20]  # fmt: skip
+    done = cli(*options, "--out", little_disk / "run")
+    assert done.returncode == 2
+    assert "No space left on device; make room" in done.stderr
+    assert "Traceback" not in done.stderr
+    for path in states(little_disk / "run"):
+        check_archive(path)
+    subprocess.run(["mount", "-o", "remount,size=100m", little_disk], check=True)
+    resume = ["--resume"] if states(little_disk / "run") else []
+    assert cli(*options, *resume, "--out", little_disk / "run").returncode == 0
