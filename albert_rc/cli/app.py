@@ -85,6 +85,11 @@ def main() -> None:
         _fail(f"{error.filename or 'a file'}: {error.strerror or error}{way_out}", UsageError())
     except MemoryError:
         _fail(_NO_MEMORY, OutOfMemoryError())
+    except ImportError as error:
+        # What the loader says of a library that there is no room for.
+        if not any(said in str(error) for said in ("failed to map", "llocate memory")):
+            raise
+        _fail(_NO_MEMORY, OutOfMemoryError())
     except RuntimeError as error:
         from albert_rc.devices import is_out_of_memory
 

@@ -230,6 +230,23 @@ def test_two_commands_in_one_folder(cli, stores, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("kilobytes", [300_000, 550_000])
+def test_memory_that_runs_out_has_an_exit_code(stores, tmp_path, kilobytes):
+    """The first is too little to load torch, the second to use it."""
+    loaded = load_model(VOCABULARY, "cloze", scratch="base")
+    save_model(loaded.model, loaded.tokenizer, tmp_path / "model")
+    stores["cloze", "dev"].save(tmp_path / "dev.pt")
+    command = (
+        f"ulimit -v {kilobytes}; exec {sys.executable} -m albert_rc predict "
+        f"--data {tmp_path / 'dev.pt'} --model {tmp_path / 'model'} --out {tmp_path / 'a.json'}"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 5, done.stderr
+    assert "error: out of memory" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "a.json").exists()
+
+
 def test_kills_at_random_moments(tmp_path):
     """A few here; `make kills` does hundreds."""
     script = SAMPLE.parents[1] / "tests" / "faults" / "kills.py"
