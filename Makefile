@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 DEMO := build/demo
 SAMPLE := data/sample
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow kills lint clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,10 @@ test: lint
 
 test-slow: $(VENV)/ready
 	$(BIN)/pytest -m slow
+
+# Long trials; docs/guarantees.md says what came out.
+kills: $(VENV)/ready
+	$(BIN)/python tests/faults/kills.py --kills 210 --out build/kills.json
 
 clean:
 	rm -rf $(VENV) build models/demo predictions

@@ -1,0 +1,103 @@
+"""What pretraining is worth: random and pretrained weights of one shape, fine-tuned alike.
+
+    python experiments/pretraining_gain.py SOURCES MODEL WORK OUT.json [--seeds 2]
+
+SOURCES holds ele/{train,dev} and dream/{train,dev}.json; MODEL is a pretrained checkpoint. The
+random weights have its shape and vocabulary. Both get the same steps, learning rate and order, and
+what counts are the last weights, so nothing is chosen by the papers that are measured. Rows that
+stand in OUT.json are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+from pathlib import Path
+from typing import Any
+
+from command import command
+
+from albert_rc.files import parse_json, write_json
+from albert_rc.loading import load_pretraining, read_config, save_model
+
+TASKS: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
+    "ele": (
+        ("ele/train", "ele/dev"),
+        ("--max-steps", 576, "--batch-size", 16, "--learning-rate", 5e-4, "--warmup", 0.05,
+         "--mask-rate", 0.2, "--option-score", "salience"),
+    ),
+    "dream": (
+        ("dream/train.json", "dream/dev.json"),
+        ("--max-steps", 576, "--batch-size", 16, "--learning-rate", 3e-4, "--warmup", 0.1),
+    ),
+}  # fmt: skip
+"""Where the papers are, and how they are learned."""
+
+
+def random_twin(model: Path, folder: Path) -> Path:
+    """Random weights of a checkpoint's shape, saved once with its vocabulary."""
+    if not (folder / "model.safetensors").is_file():
+        config, _ = read_config(model)
+        names = ("embedding_size", "hidden_size", "num_layers", "num_heads", "ffn_size")
+        shape = {name: getattr(config, name) for name in names}
+        twin = load_pretraining(model, scratch="tiny", shape=shape, with_pairs=False)
+        save_model(twin.model, twin.tokenizer, folder)
+    return folder
+
+
+def run(task: str, weights: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One row: fine-tune and measure on dev."""
+    work: Path = arguments.work
+    places, options = TASKS[task]
+    data = work / task
+    if not (data / "dev.pt").is_file():
+        raw = work / f"{task}_raw"
+        raw.mkdir(parents=True, exist_ok=True)
+        for split, place in zip(("train", "dev"), places, strict=True):
+            source = arguments.sources / place
+            target = raw / (split if source.is_dir() else f"{split}{source.suffix}")
+            copy = shutil.copytree if source.is_dir() else shutil.copyfile
+            copy(source, target)
+        command("preprocess", raw, "--model", arguments.model, "--out", data)
+        (data / "train").mkdir()
+        (data / "train.pt").rename(data / "train" / "train.pt")
+    model = arguments.model if weights == "pretrained" else random_twin(arguments.model, work / "r")
+    out, answers = work / "run", work / "answers.json"
+    shutil.rmtree(out, ignore_errors=True)
+    # No dev papers in training: the last weights count.
+    command(
+        "train", "--data", data / "train", "--model", model, "--out", out, *options, "--seed", seed
+    )
+    command("predict", "--data", data / "dev.pt", "--model", out, "--out", answers)
+    gold = arguments.sources / places[1]
+    found: dict[str, Any] = parse_json(command("evaluate", answers, gold, "--json").encode())
+    figures = {name: found[name] for name in ("accuracy", "low", "high", "total", "chance")}
+    return {"task": task, "weights": weights, "seed": seed, **figures}
+
+
+def main() -> None:
+    """Run what is not there yet."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("sources", "model", "work", "out"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--seeds", type=int, default=2)
+    arguments = parser.parse_args()
+    table = parse_json(arguments.out.read_bytes()) if arguments.out.is_file() else []
+    for seed in range(arguments.seeds):
+        for task in TASKS:
+            for weights in ("random", "pretrained"):
+                key = {"task": task, "weights": weights, "seed": seed}
+                if not any(key.items() <= row.items() for row in table):
+                    table.append(run(task, weights, seed, arguments))
+                    print(table[-1], flush=True)
+                    write_json(arguments.out, table)
+    for task in TASKS:
+        for weights in ("random", "pretrained"):
+            found = [r["accuracy"] for r in table if (r["task"], r["weights"]) == (task, weights)]
+            spread = max(found) - min(found)
+            print(f"{task} {weights}: {statistics.mean(found):.2%}, spread {spread:.2%}")
+
+
+if __name__ == "__main__":
+    main()
