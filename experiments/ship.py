@@ -90,12 +90,12 @@ def phases(scale: float) -> list[Phase]:
         Phase(
             "long", "pretrain", "corpus512",
             {"--pair": "none", "--mask-rate": 0.2, "--learning-rate": 5e-4, "--batch-size": 16,
-             "--max-steps": round(600 * scale), "--warmup": 0.05, "--eval-steps": 200,
+             "--max-steps": round(400 * scale), "--warmup": 0.05, "--eval-steps": 200,
              "--save-steps": 200},
         ),
         Phase(
             "papers", "train", "ele",
-            {"--epochs": 4, "--learning-rate": 5e-4, "--batch-size": 16, "--mask-rate": 0.2,
+            {"--epochs": 3, "--learning-rate": 5e-4, "--batch-size": 16, "--mask-rate": 0.2,
              "--warmup": 0.05, "--option-score": "salience", "--eval-steps": 144},
         ),
     ]  # fmt: skip
