@@ -48,6 +48,8 @@ def train(
     ] = None,
     eval_steps: options.EvalSteps = None,
     save_steps: options.SaveSteps = None,
+    on_collapse: options.OnCollapse = "warn",
+    max_restarts: options.MaxRestarts = 2,
     minutes: options.Minutes = None,
     patience: Annotated[
         int | None, typer.Option(help="Stop after N evaluations without a better one.")
@@ -115,6 +117,8 @@ def train(
             clip=clip,
             eval_steps=eval_steps,
             save_steps=save_steps,
+            on_collapse=on_collapse,
+            max_restarts=max_restarts,
             patience=patience,
             precision=choose_precision(precision, group.device, learning=True),
             mask_rate=mask_rate,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,10 @@ class Progress:
     best_score: float | None = None
     best_step: int = 0
     evaluations_without_gain: int = 0
+    attempt: int = 0
+    """How often the run has gone back after a collapse."""
+    guard: dict[str, Any] = field(default_factory=dict)
+    """See `Guard.state`."""
 
 
 def _random_states(device: torch.device) -> dict[str, Tensor]:
