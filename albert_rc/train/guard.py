@@ -11,25 +11,20 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from albert_rc.train.vitals import Answers, Vitals
+
 LOOK = 10
 """Steps between two looks; a multiple of it is where a verdict can fall."""
-SETTLED = 0.03
-"""Share of a run's learning (the sum of its learning rates) before chance is held against it."""
+NOTICE, PATIENCE = 0.03, 0.1
+"""Shares of a run's learning (the sum of its learning rates) after which answers no better than
+guesses are said, and are acted on: many a sound run starts slowly."""
 QUESTIONS, STEPS = 1000, 50
 """The least that a verdict on answers is made of."""
-SIGMAS = 2.0
-"""Standard errors that tell a mean from chance."""
-POWER = 0.05
-"""Nats: where chance and a loss this far below it cannot be told apart, there is no verdict."""
-NO_GAIN, NO_SKILL = 0.01, 0.1
-"""Shares of chance's loss, and of its accuracy, that do not count as having learned."""
-SAME, VARIED = 0.95, 0.8
-"""Share of the answers that are one letter, and the most that is right for that letter."""
 RECENT, BEFORE = 10, 40
 """Steps whose median is compared, and the least before them that it is compared with."""
 RISE, RISE_SIGMAS, NORM_RATIO = 0.3, 3.0, 10.0
@@ -42,28 +37,6 @@ HISTORY = 100
 """Steps that are remembered at least; more where these hold too few questions."""
 
 NOTE, ASKED, ALWAYS = "note", "asked", "always"
-
-
-class Vitals(NamedTuple):
-    """What a step says about itself, summed over all processes. What makes no sense stays 0."""
-
-    loss: float
-    """Of an item, as the run reports it."""
-    questions: float = 0.0
-    lost: float = 0.0
-    """Cross-entropy of the questions, summed."""
-    chance: float = 0.0
-    """Their ln(#options), summed: what guessing loses on the same questions."""
-    right: float = 0.0
-    guessed: float = 0.0
-    """Their 1/#options, summed: how many guessing gets right."""
-    chosen: tuple[float, ...] = ()
-    """How often each letter was answered."""
-    gold: tuple[float, ...] = ()
-    """How often it was right."""
-    step: int = 0
-    norm: float = 0.0
-    """Of the gradient, before it was clipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,12 +56,18 @@ class Symptom:
     figures: dict[str, float] = field(default_factory=dict)
 
 
+def not_numbers(step: int) -> Symptom:
+    """That weights are no numbers any more, found when they were about to be kept."""
+    said = "the weights are no numbers any more"
+    return Symptom(name="not finite", step=step, began=step, sentence=said, weight=ALWAYS)
+
+
 class Guard:
     """Judges a run by its last steps.
 
     Args:
         read: makes `Vitals` of the sums that `add` was given, all but the last of them.
-        settled: the first step at which chance is held against the run.
+        reached: the first step at which the run has had a share of its learning.
         scaled: gradients come from a scaled fp16 loss, where overflow is part of the method.
         device: where the sums lie.
     """
@@ -96,12 +75,12 @@ class Guard:
     def __init__(
         self,
         read: Callable[[Sequence[float]], Vitals],
-        settled: int,
+        reached: Callable[[float], int],
         scaled: bool,
         device: torch.device,
     ) -> None:
         self._read = read
-        self._settled = settled
+        self._notice, self._patience = reached(NOTICE), reached(PATIENCE)
         self._scaled = scaled
         self._device = device
         self.forget()
@@ -205,17 +184,28 @@ class Guard:
 
     def _judge(self, step: int) -> Iterator[Symptom]:
         found = list(self._spikes(step))
-        answers = self._answers() if step >= self._settled else None
+        answers = self._answers() if step >= self._notice else None
         if answers is not None:
-            found += answers.symptoms(step)
+            weight = NOTE if step < self._patience else ASKED
+            found += [
+                Symptom(
+                    name=name,
+                    step=step,
+                    began=answers.began,
+                    sentence=said,
+                    weight=weight,
+                    figures=answers.figures(),
+                )
+                for name, said in answers.symptoms().items()
+            ]
         for symptom in found:
-            if symptom.name not in self._said:
-                self._said.add(symptom.name)
+            if f"{symptom.name} {symptom.weight}" not in self._said:
+                self._said |= {symptom.name, f"{symptom.name} {symptom.weight}"}
                 yield symptom
         standing = {symptom.name for symptom in found}
         if answers is not None and answers.learned:
             for name in sorted(self._said & {"chance", "constant"} - standing):
-                self._said.discard(name)
+                self._said -= {name, f"{name} {NOTE}", f"{name} {ASKED}"}
                 yield Symptom(
                     name="recovered",
                     step=step,
@@ -247,115 +237,15 @@ class Guard:
             )
 
     def _answers(self) -> Answers | None:
+        """The shortest run of last steps that a verdict can be made of."""
         rows: list[Vitals] = []
         questions = 0.0
         for row in reversed(self._rows):
             rows.append(row)
             questions += row.questions
             if questions >= QUESTIONS and len(rows) >= STEPS:
-                return Answers(rows[::-1])
+                return Answers(rows[::-1], early=rows[0].step < self._patience)
         return None
-
-
-class Answers:
-    """What a run answered lately, beside guessing.
-
-    Args:
-        rows: the steps, the oldest first.
-    """
-
-    def __init__(self, rows: Sequence[Vitals]) -> None:
-        self.began = rows[0].step
-        self._rows = rows
-        self.questions = sum(row.questions for row in rows)
-        self.loss = sum(row.lost for row in rows) / self.questions
-        self.chance = sum(row.chance for row in rows) / self.questions
-        self.right = sum(row.right for row in rows) / self.questions
-        self.guessed = sum(row.guessed for row in rows) / self.questions
-        self.gain, self._error = _mean_gain(rows)
-        self._right_error = math.sqrt(self.guessed * (1 - self.guessed) / self.questions)
-        chosen = [sum(column) for column in zip(*(row.chosen for row in rows), strict=True)]
-        gold = [sum(column) for column in zip(*(row.gold for row in rows), strict=True)]
-        self._letter = max(range(len(chosen)), key=chosen.__getitem__)
-        self.same = chosen[self._letter] / self.questions
-        self.same_gold = gold[self._letter] / self.questions
-        shares = [count / self.questions for count in gold if count]
-        self._prior = -sum(share * math.log(share) for share in shares)
-
-    @property
-    def learned(self) -> bool:
-        """Whether loss or accuracy is better than guessing's, beyond doubt."""
-        return self.gain > max(
-            SIGMAS * self._error, NO_GAIN * self.chance
-        ) or self.right - self.guessed > max(SIGMAS * self._right_error, NO_SKILL * self.guessed)
-
-    @property
-    def falling(self) -> bool:
-        """Whether the loss of the later half is below that of the earlier one, beyond doubt."""
-        half = len(self._rows) // 2
-        (before, error), (after, other) = map(_mean_gain, (self._rows[:half], self._rows[half:]))
-        return after - before > SIGMAS * math.hypot(error, other)
-
-    @property
-    def at_chance(self) -> bool:
-        """Whether nothing was learned, with questions enough to tell, and the loss stands still."""
-        return not self.learned and SIGMAS * self._error <= POWER and not self.falling
-
-    @property
-    def constant(self) -> bool:
-        """Whether nearly all answers are one letter that is not nearly always right.
-
-        A model that leans to the commonest letter, but loses less than knowing how common each is
-        would, has begun to learn.
-        """
-        better = self.loss < self._prior - SIGMAS * self._error
-        return self.same >= SAME and self.same_gold <= VARIED and not better and not self.falling
-
-    def line(self) -> str:
-        """The figures, for people."""
-        return (
-            f"over {self.questions:,.0f} questions the loss is {self.loss:.3f} (guessing: "
-            f"{self.chance:.3f}) and {self.right:.1%} are right (guessing: {self.guessed:.1%})"
-        )
-
-    def figures(self) -> dict[str, float]:
-        """The same, for programs."""
-        return {
-            "questions": self.questions,
-            "loss": self.loss,
-            "chance": self.chance,
-            "accuracy": self.right,
-            "guessing": self.guessed,
-            "one_letter": self.same,
-            "one_letter_right": self.same_gold,
-        }
-
-    def symptoms(self, step: int) -> list[Symptom]:
-        """What is wrong with them."""
-        found = {}
-        if self.at_chance:
-            found["chance"] = f"the answers are no better than guessing: {self.line()}"
-        if self.constant:
-            found["constant"] = (
-                f"{self.same:.1%} of {self.questions:,.0f} answers are "
-                f"{chr(ord('A') + self._letter)}, which is right for {self.same_gold:.1%}"
-            )
-        return [
-            Symptom(name=name, step=step, began=self.began, sentence=said, figures=self.figures())
-            for name, said in found.items()
-        ]
-
-
-def _mean_gain(rows: Sequence[Vitals]) -> tuple[float, float]:
-    """Nats a question below chance, and the standard error of that.
-
-    Steps are the units that vary independently (questions of a passage do not), so this is the
-    ratio estimator of cluster sampling (Cochran 1977, section 6.3).
-    """
-    questions = max(1.0, sum(row.questions for row in rows))
-    mean = sum(row.chance - row.lost for row in rows) / questions
-    squares = sum((row.chance - row.lost - mean * row.questions) ** 2 for row in rows)
-    return mean, math.sqrt(squares * len(rows) / max(1, len(rows) - 1)) / questions
 
 
 def _compare(values: Sequence[float]) -> tuple[float, float, float]:

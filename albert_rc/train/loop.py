@@ -21,7 +21,7 @@ from albert_rc.errors import Interrupted, OutOfMemoryError, UsageError
 from albert_rc.seeds import mix
 from albert_rc.train.checkpoint import STATE, Progress, load_state, save_state
 from albert_rc.train.feed import Feed, micro_batches
-from albert_rc.train.guard import ALWAYS, LOOK, NOTE, SETTLED, Guard, Symptom
+from albert_rc.train.guard import LOOK, Guard, Symptom, not_numbers
 from albert_rc.train.objective import Kind, Objective
 from albert_rc.train.optim import (
     linear_rate,
@@ -32,7 +32,7 @@ from albert_rc.train.optim import (
 )
 from albert_rc.train.parallel import make_parallel
 from albert_rc.train.record import Record
-from albert_rc.train.restart import WayBack, order_seed
+from albert_rc.train.restart import WayBack, order_seed, respond
 from albert_rc.train.stop import StopRequest
 from albert_rc.train.tally import StepReport, Tally, TrainResult
 
@@ -92,7 +92,7 @@ class Trainer(Generic[Kind]):
         self.progress = Progress()
         self.guard = Guard(
             lambda row: objective.vitals(row[: objective.num_sums], row[objective.num_sums :]),
-            settled_step(self.total_steps, settings.warmup, SETTLED),
+            lambda share: settled_step(self.total_steps, settings.warmup, share),
             self.scaler.is_enabled(),
             processes.device,
         )
@@ -366,39 +366,24 @@ class Trainer(Generic[Kind]):
         if keeping and self.processes.any(
             not all(bool(p.isfinite().all()) for p in self.parallel.own())
         ):
-            said = "the weights are no numbers any more"
-            found.append(
-                Symptom(name="not finite", step=step, began=step, sentence=said, weight=ALWAYS)
-            )
+            found.append(not_numbers(step))
         return any(self._act(symptom) for symptom in found)
 
     def _act(self, symptom: Symptom) -> bool:
         """Say what is wrong, and do what `--on-collapse` asks for; whether the run went back."""
-        settings, attempt = self.settings, self.progress.attempt
-        wish, acting = settings.on_collapse, symptom.weight != NOTE
-        if symptom.weight == ALWAYS and wish == "warn":
-            wish = "stop"
-        back = acting and wish == "restart" and attempt < settings.max_restarts
-        stop = acting and wish != "warn" and not back
+        action, sentence = respond(symptom, self.settings, self.progress.attempt)
         if self.record is not None:
             figures = {name: round(value, 5) for name, value in symptom.figures.items()}
-            action = "restart" if back else "stop" if stop else "warn"
             found = {"symptom": symptom.name, "began": symptom.began, "action": action}
             self.record.metrics("guard", symptom.step, found | figures)
-        sentence = f"step {symptom.step}: {symptom.sentence}"
-        advice = f"lower --learning-rate {settings.learning_rate:g} or raise --warmup"
-        if stop:
-            tried = f"; {attempt} restart(s) did not help" if attempt else ""
-            sentence = f"{sentence}: the run has diverged{tried}; {advice}"
+        if action == "stop":
             if self.record is not None:
                 self.record.say(sentence)
             raise UsageError(sentence)
-        if acting and not back:
-            sentence += f"; {advice}, or give --on-collapse restart"
         self._say(sentence)
-        if back:
+        if action == "restart":
             self._go_back(symptom.began)
-        return back
+        return action == "restart"
 
     def _go_back(self, began: int) -> None:
         """Take up the last good state, or the start, with half the rate and another order."""

@@ -19,7 +19,7 @@ from albert_rc.loading import save_model
 from albert_rc.model.encoder import Encoder
 from albert_rc.model.heads import HeadedModel
 from albert_rc.tokenizer import Tokenizer
-from albert_rc.train.guard import Vitals
+from albert_rc.train.vitals import Vitals
 
 Kind = TypeVar("Kind", bound=Tokens)
 

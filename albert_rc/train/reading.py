@@ -18,8 +18,8 @@ from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.predict import score
 from albert_rc.quality import quality
 from albert_rc.tokenizer import Tokenizer
-from albert_rc.train.guard import Vitals
 from albert_rc.train.objective import Evaluation, Objective, stores_identity
+from albert_rc.train.vitals import Vitals
 
 LETTERS = 8
 """Letters that answers are counted by; the last stands for all from there on."""

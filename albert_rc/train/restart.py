@@ -1,4 +1,4 @@
-"""Going back after a collapse: to the last state that was good, or to the start."""
+"""What is done about a collapse; going back to the last state that was good, or to the start."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from albert_rc.config import TrainConfig
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.seeds import mix
 from albert_rc.train.checkpoint import Progress, load_state, save_state
+from albert_rc.train.guard import ALWAYS, NOTE, Symptom
 from albert_rc.train.parallel import DataParallel
 
 START = "start"
@@ -84,6 +85,26 @@ class WayBack:
             f"--on-collapse restart: no good state in {self._folder} to go back to, and its start "
             "was not kept; begin anew, without --resume"
         )
+
+
+def respond(symptom: Symptom, settings: TrainConfig, attempt: int) -> tuple[str, str]:
+    """What to do about a symptom (a key of `COLLAPSE`), and what to say about it.
+
+    Args:
+        symptom: what was found.
+        settings: the recipe, with what the user wants done.
+        attempt: how often the run has gone back already.
+    """
+    sentence = f"step {symptom.step}: {symptom.sentence}"
+    advice = f"lower --learning-rate {settings.learning_rate:g} or raise --warmup"
+    if symptom.name in ("skipped", "recovered"):
+        return "warn", sentence
+    if symptom.weight == NOTE or (settings.on_collapse == "warn" and symptom.weight != ALWAYS):
+        return "warn", f"{sentence}; if it stays so, {advice}"
+    if settings.on_collapse == "restart" and attempt < settings.max_restarts:
+        return "restart", sentence
+    tried = f"; {attempt} restart(s) did not help" if attempt else ""
+    return "stop", f"{sentence}: the run has diverged{tried}; {advice}"
 
 
 def order_seed(seed: int, attempt: int) -> int:
