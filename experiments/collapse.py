@@ -28,7 +28,7 @@ from albert_rc.train.loop import Trainer
 from albert_rc.train.reading import Reading
 from albert_rc.train.tally import StepReport
 
-SMOOTHED = 50  # steps that a point of the figure stands for
+SMOOTHED = 10  # steps that a point of the figure stands for
 
 
 class Curve:
@@ -83,7 +83,7 @@ def shape(arguments: argparse.Namespace) -> dict[str, Any]:
         "sharing": arguments.sharing,
         "hidden_size": hidden,
         "embedding_size": hidden // 2,
-        "num_heads": hidden // 32,
+        "num_heads": hidden // 16,
         "ffn_size": 4 * hidden,
     }
 
@@ -127,7 +127,7 @@ def main() -> None:
                 print(f"seed {seed}, {policy}, learning rate {rate:g}", flush=True)
                 recipe = replace(settings, seed=seed, on_collapse=policy, learning_rate=rate)
                 rows.append(run(arguments, recipe, group))
-                print({name: rows[-1][name] for name in ("dev", "restarts", "seconds")})
+                print({name: rows[-1][name] for name in ("dev", "restarts", "seconds")}, flush=True)
                 given = {name: str(value) for name, value in vars(arguments).items()}
                 hidden = {"stores": "", "model": "", "out": ""}
                 write_json(arguments.out, {"settings": given | hidden, "rows": rows})
