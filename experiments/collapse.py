@@ -7,6 +7,7 @@ of many layers starts from random weights (or from a checkpoint in place of VOCA
 `--scratch none`) and is trained by the same recipe and seed with each policy, and, as a yardstick,
 at a rate that it bears. OUT.png and OUT.svg show the loss by the steps taken, those before a
 restart included. The last weights are measured, not the best, for a collapse comes late as well.
+Rows that stand in OUT.json are not run again.
 """
 
 from __future__ import annotations
@@ -108,6 +109,9 @@ def main() -> None:
     arguments = parser.parse_args()
     keep_freed_memory()
     rows: list[dict[str, Any]] = []
+    if arguments.out.is_file():
+        rows = parse_json(arguments.out.read_bytes())["rows"]
+    there = {(row["seed"], row["policy"], row["learning_rate"]) for row in rows}
     with processes("cpu") as group:
         settings = TrainConfig(
             learning_rate=arguments.learning_rate,
@@ -124,6 +128,8 @@ def main() -> None:
                 ("restart", arguments.learning_rate),
                 ("warn", arguments.sound_rate),
             ):
+                if (seed, policy, rate) in there:
+                    continue
                 print(f"seed {seed}, {policy}, learning rate {rate:g}", flush=True)
                 recipe = replace(settings, seed=seed, on_collapse=policy, learning_rate=rate)
                 rows.append(run(arguments, recipe, group))

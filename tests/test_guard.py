@@ -301,7 +301,7 @@ def test_fp16_overflow_is_the_scalers_business(trainer, tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_decide_alike(sample, stores, tmp_path):
-    """Both go back at the same step, and end with the weights of one process."""
+    """Both go back at the same step, or they would wait for each other for ever."""
     stores["race", "train"].save(tmp_path / "train.pt")
     options = ["--data", tmp_path, "--model", sample / "vocabulary", "--scratch", "tiny",
                "--max-steps", 24, "--batch-size", 4, "--learning-rate", 1e30, "--max-restarts", 1,
