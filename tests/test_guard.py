@@ -254,6 +254,14 @@ def test_restarts_are_limited(trainer, tmp_path):
     assert [line["action"] for line in metrics(tmp_path, "guard")][1::2] == ["restart", "stop"]
 
 
+def test_a_slow_starter_goes_on_when_no_restart_is_left(trainer, tmp_path):
+    settings = {"learning_rate": 1e-9, "max_steps": 60, "eval_steps": 60, "dev": False}
+    result = trainer(tmp_path, on_collapse="restart", max_restarts=1, **settings).run()
+    assert (result.restarts, result.steps) == (1, 60)
+    assert [line["action"] for line in metrics(tmp_path, "guard")] == ["restart", "warn"]
+    assert "1 restart(s) did not help, so it goes on" in (tmp_path / "log.txt").read_text()
+
+
 @pytest.mark.parametrize(("cut", "left"), [(12, {1}), (22, ())])
 def test_a_restarted_run_resumes_bit_for_bit(trainer, tmp_path, cut, left):
     """Cut between the steps of a symptom, so that the guard itself resumes, or after going back."""

@@ -103,6 +103,9 @@ def respond(symptom: Symptom, settings: TrainConfig, attempt: int) -> tuple[str,
         return "warn", f"{sentence}; if it stays so, {advice}"
     if settings.on_collapse == "restart" and attempt < settings.max_restarts:
         return "restart", sentence
+    if settings.on_collapse == "restart" and symptom.weight != ALWAYS:
+        # It may only start slowly, and then what it learns is worth more than its end.
+        return "warn", f"{sentence}; {attempt} restart(s) did not help, so it goes on; {advice}"
     tried = f"; {attempt} restart(s) did not help" if attempt else ""
     return "stop", f"{sentence}: the run has diverged{tried}; {advice}"
 
