@@ -170,6 +170,12 @@ PARALLEL = {
     "fsdp": "weights and moments lie in parts, one per process, and are gathered for each step",
 }
 
+COLLAPSE = {
+    "warn": "say so, and go on",
+    "stop": "end the run; its last good state and best weights stay",
+    "restart": "go back, with half the learning rate and another data order",
+}
+
 
 HASHES = ("rotations", "projections")
 
@@ -299,6 +305,10 @@ class TrainConfig:
     """Share of the other words that are hidden, and asked for, as well."""
     mask_weight: float = 1.0
     """Weight of their loss beside the questions'."""
+    on_collapse: str = "warn"
+    """What to do about a collapse that `train.guard` finds: a key of `COLLAPSE`."""
+    max_restarts: int = 2
+    """How often at most to go back."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -311,6 +321,7 @@ class TrainConfig:
             "--save-steps": self.save_steps,
             "--keep": self.keep,
             "--patience": self.patience,
+            "--max-restarts": self.max_restarts,
             "--join": self.join,
             "--ffn-chunk": self.ffn_chunk,
         }
@@ -328,6 +339,8 @@ class TrainConfig:
                 raise UsageError(f"{flag} {number} must be a number from 0 on")
         if not self.learning_rate > 0:
             raise UsageError(f"--learning-rate {self.learning_rate} must be above 0")
+        if self.on_collapse not in COLLAPSE:
+            raise UsageError(f"--on-collapse {self.on_collapse}: choose from {', '.join(COLLAPSE)}")
         if self.parallel not in PARALLEL:
             raise UsageError(f"--parallel {self.parallel}: choose from {', '.join(PARALLEL)}")
         if self.parallel == "fsdp" and self.optimizer_states != "fp32":

@@ -97,10 +97,11 @@ def trainer(sample, tokenizer, stores):
             **settings.pop("how", {}),
         )
         defaults = {"learning_rate": 1e-3, "batch_size": 6, "max_steps": 12, "eval_steps": 5}
+        device = settings.pop("device", torch.device("cpu"))
         config = TrainConfig(**(defaults | settings))
         held_out = stores[name, "dev"] if dev else None
         objective = Reading(loaded.model, tokenizer, stores[name, "train"], held_out, config)
-        return Trainer(objective, config, folder, Processes(torch.device("cpu")))
+        return Trainer(objective, config, folder, Processes(device))
 
     return make
 

@@ -35,7 +35,8 @@ def losses(folder):
 
     def watched(items, epoch):
         sums = step(items, epoch).tolist()
-        found.append([sums[0] / sums[3], sums[2] / sums[4]])
+        blanks, hidden = sums[objective.num_sums :]
+        found.append([sums[0] / blanks, sums[2] / hidden])
         return torch.tensor(sums)
 
     run._step = watched

@@ -53,6 +53,15 @@ Keep = Annotated[
     int,
     typer.Option(help="States to keep: the newest, and older ones if that should be damaged."),
 ]
+OnCollapse = Annotated[
+    str,
+    typer.Option(
+        help="When the loss stays at chance, answers are constant, or loss or gradient spike: "
+        "warn; stop; or restart from the last good state, or the start, with half the learning "
+        "rate and another data order."
+    ),
+]
+MaxRestarts = Annotated[int, typer.Option(help="Of --on-collapse restart, at most.")]
 Minutes = Annotated[
     float | None, typer.Option(help="Save and stop after so long; --resume goes on.")
 ]
@@ -197,5 +206,10 @@ def conclude(out: Path, result: TrainResult, best: str) -> None:
     """Say what came out: a run's folder, how far it got, and how good it is."""
     of_all = f" of {result.total_steps:,}" if result.paused else ""
     typer.echo(f"{out}: {result.steps:,}{of_all} steps in {result.seconds:.0f} s{best}")
+    if result.restarts:
+        typer.echo(
+            f"went back {result.restarts} time(s) after a collapse, see {out / 'log.txt'}; "
+            f"the learning rate was 1/{2**result.restarts} of the one given"
+        )
     if result.paused:
         typer.echo("paused; the same command with --resume goes on from there")

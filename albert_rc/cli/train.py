@@ -49,6 +49,8 @@ def train(
     eval_steps: options.EvalSteps = None,
     save_steps: options.SaveSteps = None,
     keep: options.Keep = 2,
+    on_collapse: options.OnCollapse = "warn",
+    max_restarts: options.MaxRestarts = 2,
     minutes: options.Minutes = None,
     patience: Annotated[
         int | None, typer.Option(help="Stop after N evaluations without a better one.")
@@ -120,6 +122,8 @@ def train(
             eval_steps=eval_steps,
             save_steps=save_steps,
             keep=keep,
+            on_collapse=on_collapse,
+            max_restarts=max_restarts,
             patience=patience,
             precision=choose_precision(precision, group.device, learning=True),
             mask_rate=mask_rate,

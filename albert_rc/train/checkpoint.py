@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,21 @@ class Progress:
     best_score: float | None = None
     best_step: int = 0
     evaluations_without_gain: int = 0
+    attempt: int = 0
+    """How often the run has gone back after a collapse."""
+    guard: dict[str, Any] = field(default_factory=dict)
+    """See `Guard.state`."""
 
 
 def states(folder: Path) -> list[Path]:
     """The states in a run's folder, the newest first."""
-    found = {
-        int(name[1]): path
-        for path in folder.glob("resume-*.pt")
-        if (name := re.fullmatch(r"resume-(\d+)\.pt", path.name))
-    }
-    return [found[step] for step in sorted(found, reverse=True)]
+    found = [x for x in folder.glob("resume-*.pt") if re.fullmatch(r"resume-\d+\.pt", x.name)]
+    return sorted(found, key=step_of, reverse=True)
+
+
+def step_of(path: Path) -> int:
+    """The step whose state a file holds."""
+    return int(path.stem.partition("-")[2])
 
 
 def state_path(folder: Path, step: int) -> Path:
@@ -82,33 +87,20 @@ def _random_states(device: torch.device) -> dict[str, Tensor]:
     return states
 
 
+@dataclass(frozen=True)
 class Checkpoints:
-    """Writes and reads the states of a run.
+    """Writes and reads the states of a run."""
 
-    Args:
-        folder: the run's.
-        parallel: the model, and who works along.
-        optimizer: with its moments.
-        scaler: of fp16 losses.
-        settings: what a continuation must have in common with the run.
-        identity: fingerprints of what is trained on, likewise; asked for when they are needed.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        parallel: DataParallel,
-        optimizer: torch.optim.Optimizer,
-        scaler: torch.amp.GradScaler,
-        settings: TrainConfig,
-        identity: Callable[[], dict[str, Any]],
-    ) -> None:
-        self.folder = folder
-        self.parallel = parallel
-        self.optimizer = optimizer
-        self.scaler = scaler
-        self.settings = settings
-        self.identity = identity
+    folder: Path
+    """The run's."""
+    parallel: DataParallel
+    """The model, and who works along."""
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    settings: TrainConfig
+    """What a continuation must have in common with the run."""
+    identity: Callable[[], dict[str, Any]]
+    """Fingerprints of what is trained on, likewise; asked for when they are needed."""
 
     def save(self, progress: Progress, tally: list[Tensor]) -> None:
         """Write everything that the run needs to go on, on the main process.
@@ -144,15 +136,21 @@ class Checkpoints:
             }
             with atomic_path(state_path(self.folder, progress.step)) as temporary:
                 torch.save(content, temporary)
+            for later in states(self.folder):
+                if step_of(later) > progress.step:  # damaged, or the run has gone back
+                    later.unlink()
             for old in states(self.folder)[self.settings.keep :]:
                 old.unlink()
         processes.wait()
 
-    def load(self, say: Callable[[str], None]) -> tuple[Progress, list[Tensor]]:
+    def load(
+        self, say: Callable[[str], None], good: Callable[[Progress], bool] | None = None
+    ) -> tuple[Progress, list[Tensor]]:
         """Put the run back where the newest state that is whole has it.
 
         Args:
             say: told of states that are torn or damaged, and passed over.
+            good: whether a state will do; by default each does.
 
         Returns:
             How far the run had come, and the sums of the steps that are not in the metrics yet.
@@ -162,7 +160,9 @@ class Checkpoints:
             CheckpointError: all states are torn or damaged.
         """
         processes = self.parallel.processes
-        path = processes.from_main(_newest_whole(self.folder, say) if processes.is_main else None)
+        path = processes.from_main(
+            _newest_whole(self.folder, say, good) if processes.is_main else None
+        )
         if path is None:
             raise UsageError(
                 f"--resume: there is no state in {self.folder}; start without --resume"
@@ -194,7 +194,9 @@ class Checkpoints:
         return Progress(**content["progress"]), tally
 
 
-def _newest_whole(folder: Path, say: Callable[[str], None]) -> Path | str | None:
+def _newest_whole(
+    folder: Path, say: Callable[[str], None], good: Callable[[Progress], bool] | None
+) -> Path | str | None:
     """The newest state that is what was written; what is wrong where none is; None without any."""
     found = states(folder)
     for path in found:
@@ -203,10 +205,16 @@ def _newest_whole(folder: Path, say: Callable[[str], None]) -> Path | str | None
         except (OSError, ValueError) as error:
             say(f"{path} is passed over: {error}")
             continue
-        return path
-    if found:
+        if good is None or good(_progress_in(path)):
+            return path
+    if found and good is None:
         return f"{folder}: all its states are torn or damaged; start without --resume"
     return None
+
+
+def _progress_in(path: Path) -> Progress:
+    content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    return Progress(**content["progress"])
 
 
 def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str, Any]) -> None:

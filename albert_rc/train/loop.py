@@ -26,10 +26,18 @@ from albert_rc.train.checkpoint import (
     set_aside,
 )
 from albert_rc.train.feed import Feed, micro_batches
+from albert_rc.train.guard import LOOK, Guard, Symptom, not_numbers
 from albert_rc.train.objective import Kind, Objective
-from albert_rc.train.optim import linear_rate, make_optimizer, set_rate
+from albert_rc.train.optim import (
+    linear_rate,
+    make_optimizer,
+    set_rate,
+    settled_step,
+    step_if_finite,
+)
 from albert_rc.train.parallel import make_parallel
 from albert_rc.train.record import Record
+from albert_rc.train.restart import WayBack, order_seed, respond
 from albert_rc.train.stop import StopRequest
 from albert_rc.train.tally import StepReport, Tally, TrainResult
 
@@ -90,6 +98,13 @@ class Trainer(Generic[Kind]):
             folder, self.parallel, self.optimizer, self.scaler, settings, objective.identity
         )
         self.progress = Progress()
+        self.guard = Guard(
+            lambda row: objective.vitals(row[: objective.num_sums], row[objective.num_sums :]),
+            lambda share: settled_step(self.total_steps, settings.warmup, share),
+            self.scaler.is_enabled(),
+            processes.device,
+        )
+        self.way_back = WayBack(self.checkpoints)
         self.record: Record | None = None
         self._told: Callable[[str], None] | None = None
 
@@ -127,8 +142,9 @@ class Trainer(Generic[Kind]):
                     tally = self._after_step(tally, on_step)
                     evaluating = self._due(self.settings.eval_steps)
                     saving = self._due(self.settings.save_steps)
-                    if evaluating or saving:
-                        self._check_weights()
+                    if self._went_back(evaluating or saving):
+                        tally = Tally()
+                        continue
                     if evaluating:
                         self._note(tally)
                         stopped_early = self._evaluate()
@@ -137,15 +153,17 @@ class Trainer(Generic[Kind]):
                     if seconds is not None and not stopped_early:
                         paused = self.processes.any(time.perf_counter() - started >= seconds)
                     if saving or stopping or stopped_early or paused:
-                        self.checkpoints.save(self.progress, tally.parts)
+                        self._save_state(tally)
                     if stopping:
                         raise self._interrupted()
                     if stopped_early or paused:
                         break
             if self.progress.best_score is None and not paused:
                 self._save_weights()
-            if self.processes.is_main and not paused:
-                forget_earlier(self.folder)
+            if not paused:
+                self.way_back.forget_start()
+                if self.processes.is_main:
+                    forget_earlier(self.folder)
         finally:
             self._feed = None
             if self.record is not None:
@@ -158,6 +176,7 @@ class Trainer(Generic[Kind]):
             stopped_early=stopped_early,
             paused=paused,
             seconds=time.perf_counter() - started,
+            restarts=self.progress.attempt,
         )
 
     def _begin(self, resume: bool) -> Tally:
@@ -167,9 +186,14 @@ class Trainer(Generic[Kind]):
         torch.manual_seed(mix(self.settings.seed, self.processes.rank))
         if resume:
             self.progress, tally.parts = self.checkpoints.load(self._say)
+            self.guard.restore(self.progress.guard)
+        aside = set_aside(self.folder) if self.processes.is_main and not resume else None
+        if not resume:
+            self.way_back.keep_start()
+        self._set_order()
         if self.processes.is_main:
-            aside = None if resume else set_aside(self.folder)
-            self.record = Record(self.folder, self.progress.step if resume else None)
+            resumed_at = self.progress.step if resume else None
+            self.record = Record(self.folder, resumed_at, self.progress.attempt)
             if aside is not None:
                 self._say(f"starting over; the earlier run stays in {aside} until this one is done")
             self._say(f"step {self.progress.step} of {self.total_steps}")
@@ -180,8 +204,11 @@ class Trainer(Generic[Kind]):
         while self.progress.step < self.total_steps:
             epoch, first = divmod(self.progress.step, self.steps_per_epoch)
             left = self.total_steps - self.progress.step
+            attempt = self.progress.attempt
             for items in self.objective.order.epoch(epoch)[first : first + left]:
                 yield epoch, items
+                if self.progress.attempt != attempt:
+                    break  # the run went back, and its data have another order now
 
     def _due(self, every: int | None) -> bool:
         """Whether something that happens every N steps, or else each epoch, happens now."""
@@ -199,6 +226,7 @@ class Trainer(Generic[Kind]):
     def _step(self, items: list[int], epoch: int) -> Tensor:
         """One optimiser step on a global batch; its sums over all processes.
 
+        Where the gradient is no number the weights stay as they are.
         Where memory runs out, all processes halve their micro-batches and take the step again.
         """
         self.parallel.gather()
@@ -213,8 +241,12 @@ class Trainer(Generic[Kind]):
             if not self.processes.any(failed):
                 break
             self._halve(len(items))
-        self._update()
+        norm = self._update()
+        # The same on every process, or nearly; their mean is the same to the last bit.
+        sums = torch.cat([sums, norm[None] / self.processes.world])
         self.processes.sum(sums)
+        sums, norm = sums[:-1], sums[-1:]
+        self.guard.add(self.progress.step + 1, torch.cat([sums, counts, norm]))
         return torch.cat([sums, counts])
 
     def _halve(self, items: int) -> None:
@@ -281,23 +313,28 @@ class Trainer(Generic[Kind]):
         self.processes.sum(counts)
         return counts.clamp(min=1)
 
-    def _update(self) -> None:
-        """Sum gradients over the processes, clip, and move the weights."""
+    def _update(self) -> Tensor:
+        """Sum gradients over the processes, clip, and move the weights; the gradient's norm."""
         self.parallel.reduce()
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.scaler.unscale_(self.optimizer)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = self.parallel.plain(nn.utils.get_total_norm(gradients, foreach=True))
         if self.settings.clip:
-            nn.utils.clip_grad_norm_(parameters, self.settings.clip, foreach=True)
+            nn.utils.clip_grads_with_norm_(parameters, self.settings.clip, norm, foreach=True)
         set_rate(self.optimizer, self._rate())
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        if self.scaler.is_enabled():
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            step_if_finite(self.optimizer, norm)
         self.optimizer.zero_grad(set_to_none=True)
+        return norm
 
     def _rate(self) -> float:
         settings = self.settings
-        return linear_rate(
-            self.progress.step, self.total_steps, settings.learning_rate, settings.warmup
-        )
+        peak = settings.learning_rate / 2**self.progress.attempt
+        return linear_rate(self.progress.step, self.total_steps, peak, settings.warmup)
 
     def _after_step(self, tally: Tally, on_step: Callable[[StepReport], None] | None) -> Tally:
         step = self.progress.step
@@ -319,13 +356,63 @@ class Trainer(Generic[Kind]):
             self.record.metrics("train", self.progress.step, values)
         return Tally()
 
-    def _check_weights(self) -> None:
-        """Refuse to keep weights that are no numbers any more; the last good state stays."""
-        if self.processes.any(not all(bool(p.isfinite().all()) for p in self.parallel.own())):
-            raise UsageError(
-                f"the weights are no numbers any more at step {self.progress.step}: the run has "
-                f"diverged; lower --learning-rate {self.settings.learning_rate} or raise --warmup"
-            )
+    def _went_back(self, keeping: bool) -> bool:
+        """Look for signs of collapse, and act on them; whether the run has gone back.
+
+        Args:
+            keeping: the weights are about to be evaluated or saved, so they must be numbers.
+
+        Raises:
+            UsageError: the run has collapsed, and is not to go back.
+        """
+        step = self.progress.step
+        found = self.guard.look() if keeping or step % LOOK == 0 else []
+        if keeping and self.processes.any(
+            not all(bool(p.isfinite().all()) for p in self.parallel.own())
+        ):
+            found.append(not_numbers(step))
+        return any(self._act(symptom) for symptom in found)
+
+    def _act(self, symptom: Symptom) -> bool:
+        """Say what is wrong, and do what `--on-collapse` asks for; whether the run went back."""
+        action, sentence = respond(symptom, self.settings, self.progress.attempt)
+        if self.record is not None:
+            figures = {name: round(value, 5) for name, value in symptom.figures.items()}
+            found = {"symptom": symptom.name, "began": symptom.began, "action": action}
+            self.record.metrics("guard", symptom.step, found | figures)
+        if action == "stop":
+            if self.record is not None:
+                self.record.say(sentence)
+            raise UsageError(sentence)
+        self._say(sentence)
+        if action == "restart":
+            self._go_back(symptom.began)
+        return action == "restart"
+
+    def _go_back(self, began: int) -> None:
+        """Take up the last good state, or the start, with half the rate and another order."""
+        before = self.progress
+        self.progress = self.way_back.go(before.attempt, began)
+        self.progress.attempt = before.attempt + 1
+        # These are about the weights that lie in the folder, whoever made them.
+        self.progress.best_score, self.progress.best_step = before.best_score, before.best_step
+        self.guard.forget()
+        self._feed = None
+        self._set_order()
+        torch.manual_seed(mix(self.objective.order.seed, self.processes.rank))
+        self._save_state(Tally())
+        step, attempt = self.progress.step, self.progress.attempt
+        if self.record is not None:
+            self.record.close()
+            self.record = Record(self.folder, step, attempt)
+        where = f"the state of step {step}" if step else "the start"
+        rate = self.settings.learning_rate / 2**attempt
+        self._say(f"back to {where}: learning rate {rate:g}, another data order")
+
+    def _set_order(self) -> None:
+        """Give the data the order of this attempt."""
+        seed = order_seed(self.settings.seed, self.progress.attempt)
+        self.objective.order = replace(self.objective.order, seed=seed)
 
     def _report(self, tally: Tally) -> StepReport:
         totals, split = tally.totals(), self.objective.num_sums
@@ -369,6 +456,10 @@ class Trainer(Generic[Kind]):
             if self.processes.is_main:
                 self.objective.save(self.folder)
         self.processes.wait()
+
+    def _save_state(self, tally: Tally) -> None:
+        self.progress.guard = self.guard.state()
+        self.checkpoints.save(self.progress, tally.parts)
 
     def _say(self, line: str) -> None:
         if self.record is not None:

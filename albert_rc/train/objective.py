@@ -19,6 +19,7 @@ from albert_rc.loading import save_model
 from albert_rc.model.encoder import Encoder
 from albert_rc.model.heads import HeadedModel
 from albert_rc.tokenizer import Tokenizer
+from albert_rc.train.vitals import Vitals
 
 Kind = TypeVar("Kind", bound=Tokens)
 
@@ -88,6 +89,10 @@ class Objective(ABC, Generic[Kind]):
     @abstractmethod
     def report(self, sums: Sequence[float], counts: Sequence[float]) -> dict[str, float]:
         """Figures of some steps, `loss` and `accuracy` among them."""
+
+    def vitals(self, sums: Sequence[float], counts: Sequence[float]) -> Vitals:
+        """What one step says about the health of the run."""
+        return Vitals(self.report(sums, counts)["loss"])
 
     @abstractmethod
     def evaluate(self, processes: Processes) -> Evaluation | None:

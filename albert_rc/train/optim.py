@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -66,10 +67,35 @@ def make_optimizer(
     if states == "8bit":
         lean: torch.optim.Optimizer = AdamW8bit(groups, **settings)
         return lean
-    offloaded: torch.optim.Optimizer = CPUOffloadOptimizer(
+    offloaded: torch.optim.Optimizer = _offloading(CPUOffloadOptimizer)(
         groups, torch.optim.AdamW, fused=True, **settings
     )
     return offloaded
+
+
+def _offloading(base: Any) -> Any:
+    """The optimiser of torchao with moments in the processor's memory, made to fit our loop.
+
+    It sends gradients off as the backward pass makes them: before processes have summed them, and
+    before they are clipped. And it keeps copies of the weights, which a state that is loaded into
+    the model does not reach.
+    """
+
+    class Offloading(base):  # type: ignore[misc]
+        def step(self, closure: Any = None) -> Any:
+            for weight, copy in self.param_d2h_map.items():
+                if weight.grad is not None:
+                    copy.grad.copy_(weight.grad)
+                    self.queue[weight] = self.stream.record_event()
+            return super().step(closure)
+
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            super().load_state_dict(state_dict)
+            with torch.no_grad():
+                for weight, copy in self.param_d2h_map.items():
+                    copy.copy_(weight)
+
+    return Offloading
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -91,3 +117,27 @@ def linear_rate(step: int, total_steps: int, peak: float, warmup_share: float) -
         # Step 0 already learns: with a rate of 0 it would be a batch read for nothing.
         return peak * (step + 1) / (warmup + 1)
     return peak * max(0.0, (total_steps - step) / max(1, total_steps - warmup))
+
+
+def settled_step(total_steps: int, warmup_share: float, share: float) -> int:
+    """The first step before which `linear_rate` has spent this share of all its learning rates."""
+    warmup = total_steps * warmup_share
+    # The area under the triangle: up to `warmup` it grows as step^2 / (2 warmup), of total / 2.
+    if share * total_steps <= warmup:
+        return math.ceil(math.sqrt(share * total_steps * warmup))
+    return math.ceil(total_steps - math.sqrt((1 - share) * total_steps * (total_steps - warmup)))
+
+
+def step_if_finite(optimizer: torch.optim.Optimizer, norm: Tensor) -> None:
+    """Take the optimiser's step, unless the gradient's norm says that some of it is no number.
+
+    Weights and moments are then what they were. Nobody waits for a GPU, if the optimiser takes
+    the verdict as a tensor, as fused ones do for `torch.amp.GradScaler`; others are asked for it.
+    """
+    if getattr(optimizer, "_step_supports_amp_scaling", False):
+        told: Any = optimizer
+        told.grad_scale, told.found_inf = None, norm.isfinite().logical_not().float()
+        optimizer.step()
+        del told.grad_scale, told.found_inf
+    elif bool(norm.isfinite()):
+        optimizer.step()

@@ -74,6 +74,10 @@ class DataParallel:
         """What `whole` gave, as this process holds it."""
         return state
 
+    def plain(self, figure: Tensor) -> Tensor:
+        """A figure of all parameters or gradients, whole on every process."""
+        return figure
+
 
 class FullySharded(DataParallel):
     """Every process holds a part of each parameter and of its moments (torch's FSDP2).
@@ -141,6 +145,10 @@ class FullySharded(DataParallel):
         return self._dtensor.from_local(
             mine, self._mesh, [self._rows], shape=state.shape, stride=state.stride()
         )
+
+    def plain(self, figure: Tensor) -> Tensor:
+        whole: Tensor = figure.full_tensor() if isinstance(figure, self._dtensor) else figure
+        return whole
 
 
 class _Unit(nn.Module):

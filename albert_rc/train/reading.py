@@ -19,6 +19,36 @@ from albert_rc.predict import score
 from albert_rc.quality import quality
 from albert_rc.tokenizer import Tokenizer
 from albert_rc.train.objective import Evaluation, Objective, stores_identity
+from albert_rc.train.vitals import Vitals
+
+LETTERS = 8
+"""Letters that answers are counted by; the last stands for all from there on."""
+
+
+def answer_sums(batch: Batch, logits_QK: Tensor) -> Tensor:
+    """What tells answers from guesses, summed over the questions whose answer is known.
+
+    Args:
+        batch: on the model's device.
+        logits_QK: its logits.
+
+    Returns:
+        ln(#options), 1/#options, how often each letter was chosen, how often each was right;
+        zeros where numbers are asked for.
+    """
+    sums = logits_QK.new_zeros(2 + 2 * LETTERS)
+    if batch.value_Q is not None:
+        return sums
+    known_Q = (batch.answer_Q >= 0).float()
+    options_Q = known_Q.new_zeros(batch.num_questions)
+    owner_O = batch.option_slot_O // batch.num_options
+    options_Q.index_add_(0, owner_O, known_Q.new_ones(1).expand(len(owner_O)))
+    sums[0] = (known_Q * options_Q.log()).sum()
+    sums[1] = (known_Q / options_Q).sum()
+    last = LETTERS - 1
+    sums.index_add_(0, 2 + logits_QK.detach().argmax(-1).clamp(max=last), known_Q)
+    sums.index_add_(0, 2 + LETTERS + batch.answer_Q.clamp(0, last), known_Q)
+    return sums
 
 
 class Reading(Objective[Batch]):
@@ -32,7 +62,7 @@ class Reading(Objective[Batch]):
         settings: the recipe.
     """
 
-    num_sums = 3
+    num_sums = 3 + 2 + 2 * LETTERS
     num_counts = 2
 
     def __init__(
@@ -77,7 +107,7 @@ class Reading(Objective[Batch]):
         if output.masked_loss_sum is not None:
             loss = loss + self.mask_weight * output.masked_loss_sum / counts[1]
             sums[2] = output.masked_loss_sum.detach()
-        return loss, torch.stack(sums)
+        return loss, torch.cat([torch.stack(sums), answer_sums(batch, output.logits_QK)])
 
     def report(self, sums: Sequence[float], counts: Sequence[float]) -> dict[str, float]:
         answered = max(1.0, counts[0])
@@ -85,6 +115,22 @@ class Reading(Objective[Batch]):
         if self.hider is not None:
             figures["masked_loss"] = sums[2] / max(1.0, counts[1])
         return figures
+
+    def vitals(self, sums: Sequence[float], counts: Sequence[float]) -> Vitals:
+        lost, right, _, chance, guessed, *letters = sums
+        loss = self.report(sums, counts)["loss"]
+        if not chance:  # a number was asked for, or nothing
+            return Vitals(loss)
+        return Vitals(
+            loss=loss,
+            questions=counts[0],
+            lost=lost,
+            chance=chance,
+            right=right,
+            guessed=guessed,
+            chosen=tuple(letters[:LETTERS]),
+            gold=tuple(letters[LETTERS:]),
+        )
 
     def evaluate(self, processes: Processes) -> Evaluation | None:
         if self.dev_store is None or not self.dev_store.has_answers:

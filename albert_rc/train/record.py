@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,21 @@ class Record:
         folder: the run's.
         resumed_at: step from which a resumed run goes on with the files that are there; metrics
             of later steps, lost with the crash, are dropped. None starts anew.
+        attempt: which one goes on; what earlier ones left stays, wherever they ended.
     """
 
-    def __init__(self, folder: Path, resumed_at: int | None) -> None:
+    def __init__(self, folder: Path, resumed_at: int | None, attempt: int = 0) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         path, fresh = folder / "metrics.jsonl", resumed_at is None
         kept = b""
         if resumed_at is not None and path.is_file():
             lines = path.read_bytes().splitlines(keepends=True)
-            kept = b"".join(x for x in lines if _step_of(x) <= resumed_at)
+            kept = b"".join(x for x in lines if _place_of(x) <= (attempt, resumed_at))
         write_bytes(path, kept)
         self._log = (folder / "log.txt").open("w" if fresh else "a", encoding="utf-8", buffering=1)
         self._metrics = path.open("ab", buffering=0)
         self._events = _events(folder, resumed_at)
+        self._attempt = {"attempt": attempt} if attempt else {}
 
     def say(self, line: str) -> None:
         """A line of log.txt, with the time before it."""
@@ -37,7 +40,8 @@ class Record:
 
     def metrics(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """A record of metrics.jsonl, and the numbers in it as TensorBoard's scalars."""
-        self._metrics.write(to_json({"kind": kind, "step": step, **values}, indent=False))
+        line = {"kind": kind, "step": step, **self._attempt, **values}
+        self._metrics.write(to_json(line, indent=False))
         if self._events is not None:
             for name, value in values.items():
                 if isinstance(value, (int, float)):
@@ -51,11 +55,13 @@ class Record:
             self._events.close()
 
 
-def _step_of(line: bytes) -> float:
+def _place_of(line: bytes) -> tuple[float, float]:
+    """The attempt and the step that a line of metrics.jsonl is of."""
     try:
-        return float(parse_json(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return float("inf")  # torn by the crash
+        values = parse_json(line)
+        return float(values.get("attempt", 0)), float(values["step"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return math.inf, math.inf  # torn by the crash
 
 
 def _events(folder: Path, resumed_at: int | None) -> Any:

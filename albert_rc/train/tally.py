@@ -37,6 +37,8 @@ class TrainResult:
     paused: bool
     """Its time was up; the state is saved."""
     seconds: float
+    restarts: int = 0
+    """How often it went back after a collapse, each time with half the learning rate."""
 
 
 @dataclass

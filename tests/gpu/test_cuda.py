@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from conftest import run_until_power_cut
 
 from albert_rc.config import RECOMPUTE, Compute, size_config
 from albert_rc.data.batches import Collator
@@ -11,6 +12,7 @@ from albert_rc.model.heads import ReadingModel
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is at hand")
 CUDA = torch.device("cuda")
+WIDE = {"hidden_size": 64, "ffn_size": 256}  # torchao leaves what is small on the GPU
 
 
 def model_and_batch(stores, tokenizer, items=(0, 3, 5)):
@@ -59,3 +61,24 @@ def test_recomputing_gives_the_same_gradients(stores, tokenizer, recompute):
         gradients.append([p.grad.clone() for p in model.parameters()])
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-2)
+
+
+def test_moments_beside_the_processor_change_nothing(trainer, tmp_path):
+    """Clipped gradients reach them, and so do the weights of a state that is resumed from."""
+    pytest.importorskip("torchao")
+    runs = {}
+    for states in ("fp32", "cpu"):
+        settings = {"clip": 1e-3, "optimizer_states": states, "save_steps": 2, "shape": WIDE}
+        whole = trainer(tmp_path / f"{states} whole", device=CUDA, **settings)
+        whole.run()
+        run_until_power_cut(trainer(tmp_path / states, device=CUDA, **settings), 5)
+        runs[states] = trainer(tmp_path / states, device=CUDA, **settings)
+        runs[states].run(resume=True)
+        for one, other in zip(
+            whole.model.parameters(), runs[states].model.parameters(), strict=True
+        ):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+    for one, other in zip(
+        runs["fp32"].model.parameters(), runs["cpu"].model.parameters(), strict=True
+    ):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)

@@ -1,0 +1,139 @@
+"""What a training step says about itself, and what many of them say about the answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+SIGMAS = 2.0
+"""Standard errors that tell a mean from chance."""
+POWER = 0.05
+"""Nats: where chance and a loss this far below it cannot be told apart, there is no verdict."""
+NO_GAIN, NO_SKILL = 0.01, 0.1
+"""Shares of chance's loss, and of its accuracy, that do not count as having learned."""
+SAME, VARIED = 0.95, 0.8
+"""Share of the answers that are one letter, and the most that is right for that letter."""
+
+
+class Vitals(NamedTuple):
+    """What a step says about itself, summed over all processes. What makes no sense stays 0."""
+
+    loss: float
+    """Of an item, as the run reports it."""
+    questions: float = 0.0
+    lost: float = 0.0
+    """Cross-entropy of the questions, summed."""
+    chance: float = 0.0
+    """Their ln(#options), summed: what guessing loses on the same questions."""
+    right: float = 0.0
+    guessed: float = 0.0
+    """Their 1/#options, summed: how many guessing gets right."""
+    chosen: tuple[float, ...] = ()
+    """How often each letter was answered."""
+    gold: tuple[float, ...] = ()
+    """How often it was right."""
+    step: int = 0
+    norm: float = 0.0
+    """Of the gradient, before it was clipped."""
+
+
+class Answers:
+    """What a run answered lately, beside guessing.
+
+    Args:
+        rows: the steps, the oldest first.
+        early: right answers count for a run whose loss is no better than guessing's yet.
+    """
+
+    def __init__(self, rows: Sequence[Vitals], early: bool) -> None:
+        self._early = early
+        self.began = rows[0].step
+        self._rows = rows
+        self.questions = sum(row.questions for row in rows)
+        self.loss = sum(row.lost for row in rows) / self.questions
+        self.chance = sum(row.chance for row in rows) / self.questions
+        self.right = sum(row.right for row in rows) / self.questions
+        self.guessed = sum(row.guessed for row in rows) / self.questions
+        self.gain, self._error = _mean_gain(rows)
+        self._right_error = math.sqrt(self.guessed * (1 - self.guessed) / self.questions)
+        chosen = [sum(column) for column in zip(*(row.chosen for row in rows), strict=True)]
+        gold = [sum(column) for column in zip(*(row.gold for row in rows), strict=True)]
+        self._letter = max(range(len(chosen)), key=chosen.__getitem__)
+        self.same = chosen[self._letter] / self.questions
+        self.same_gold = gold[self._letter] / self.questions
+        shares = [count / self.questions for count in gold if count]
+        self._prior = -sum(share * math.log(share) for share in shares)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the loss, or early on the accuracy, is better than guessing's beyond doubt."""
+        skill = self.right - self.guessed
+        skilled = skill > max(SIGMAS * self._right_error, NO_SKILL * self.guessed)
+        gained = self.gain > max(SIGMAS * self._error, NO_GAIN * self.chance)
+        return gained or (self._early and skilled)
+
+    @property
+    def falling(self) -> bool:
+        """Whether the loss of the later half is below that of the earlier one, beyond doubt."""
+        half = len(self._rows) // 2
+        (before, error), (after, other) = map(_mean_gain, (self._rows[:half], self._rows[half:]))
+        return after - before > SIGMAS * math.hypot(error, other)
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether nothing was learned, with questions enough to tell, and the loss stands still."""
+        return not self.learned and SIGMAS * self._error <= POWER and not self.falling
+
+    @property
+    def constant(self) -> bool:
+        """Whether nearly all answers are one letter that is not nearly always right.
+
+        A model that leans to the commonest letter, but loses less than knowing how common each is
+        would, has begun to learn.
+        """
+        better = self.loss < self._prior - SIGMAS * self._error
+        return self.same >= SAME and self.same_gold <= VARIED and not better and not self.falling
+
+    def line(self) -> str:
+        """The figures, for people."""
+        return (
+            f"over {self.questions:,.0f} questions the loss is {self.loss:.3f} (guessing: "
+            f"{self.chance:.3f}) and {self.right:.1%} are right (guessing: {self.guessed:.1%})"
+        )
+
+    def figures(self) -> dict[str, float]:
+        """The same, for programs."""
+        return {
+            "questions": self.questions,
+            "loss": self.loss,
+            "chance": self.chance,
+            "accuracy": self.right,
+            "guessing": self.guessed,
+            "one_letter": self.same,
+            "one_letter_right": self.same_gold,
+        }
+
+    def symptoms(self) -> dict[str, str]:
+        """What is wrong with them: a sentence by the symptom's name."""
+        found = {}
+        if self.at_chance:
+            found["chance"] = f"no better than guessing: {self.line()}"
+        if self.constant:
+            found["constant"] = (
+                f"{self.same:.1%} of {self.questions:,.0f} answers are "
+                f"{chr(ord('A') + self._letter)}, which is right for {self.same_gold:.1%}"
+            )
+        return found
+
+
+def _mean_gain(rows: Sequence[Vitals]) -> tuple[float, float]:
+    """Nats a question below chance, and the standard error of that.
+
+    Steps are the units that vary independently (questions of a passage do not), so this is the
+    ratio estimator of cluster sampling (Cochran 1977, section 6.3).
+    """
+    questions = max(1.0, sum(row.questions for row in rows))
+    mean = sum(row.chance - row.lost for row in rows) / questions
+    squares = sum((row.chance - row.lost - mean * row.questions) ** 2 for row in rows)
+    return mean, math.sqrt(squares * len(rows) / max(1, len(rows) - 1)) / questions
