@@ -175,8 +175,9 @@ class HuggingFaceTokenizer(Tokenizer):
         backend.no_padding()
         backend.no_truncation()
         self.folder = folder
-        self.size = backend.get_vocab_size()
         vocabulary = backend.get_vocab()
+        # Not their number: a file may leave ids out, or name one far beyond the others.
+        self.size = max(vocabulary.values(), default=-1) + 1
         content = parse_json(backend.to_str().encode())
         how = {name: content.get(name) for name in ("normalizer", "pre_tokenizer")}
         merges = content.get("model", {}).get("merges")
@@ -294,7 +295,9 @@ def load_tokenizer(folder: Path, num_threads: int = 0) -> Tokenizer:
                 return tokenizer
     except AlbertRcError:
         raise
-    except Exception as error:  # the tokenizers library raises bare Exceptions
+    except BaseException as error:  # the tokenizers library raises bare Exceptions, and panics
+        if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+            raise
         reason = str(error).partition("\n")[0][:160]
         raise CheckpointError(f"{folder}: the vocabulary cannot be read ({reason})") from None
     raise UsageError(f"--model {folder}: no vocabulary there; one of {', '.join(KINDS)} is needed")

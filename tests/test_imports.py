@@ -10,7 +10,7 @@ from conftest import ROOT
 PACKAGE = ROOT / "albert_rc"
 FLOOR = {
     "errors", "config", "files", "tensorfile", "tokenizer", "batch", "metrics", "seeds", "devices",
-    "families", "costs", "weightfile", "scores", "cleaning", "hub",
+    "families", "costs", "weightfile", "scores", "cleaning", "hub", "jsonkeys", "wording",
 }  # fmt: skip
 WORK = FLOOR | {"data", "model", "loading"}
 ALLOWED = {

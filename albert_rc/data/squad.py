@@ -6,6 +6,7 @@ from typing import Any
 
 from albert_rc.data.parse import Report
 from albert_rc.data.schema import Passage, Question
+from albert_rc.wording import quoted, shortened
 
 
 def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
@@ -14,7 +15,10 @@ def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> P
     Without the field `answers` a question is a test question; with `is_impossible` true, or an
     empty list, the passage has no answer to it.
     """
-    if not isinstance(raw, dict) or "context" not in raw:
+    if isinstance(raw, str):  # what `sources` says of something that is no paragraph
+        report.error(raw)
+        return None
+    if not isinstance(raw, dict) or "number" not in raw:
         report.error('no articles with paragraphs; SQuAD\'s files hold {"data": [...]}')
         return None
     context, asked = raw.get("context"), raw.get("qas")
@@ -41,16 +45,20 @@ def _question(item: Any, where: str, context: str, report: Report) -> Question |
         report.error(f'{where}: "id" is missing or no text')
         return None
     if not isinstance(text, str) or not text.strip():
-        report.error(f'{where} ({key}): "question" is missing, empty or no text')
+        report.error(f'{where} ({shortened(key)}): "question" is missing, empty or no text')
         return None
     if given is not None and not isinstance(given, list):
-        report.error(f'{where} ({key}): "answers" must be a list')
+        report.error(f'{where} ({shortened(key)}): "answers" must be a list')
         return None
     spans: dict[tuple[int, int], None] = {}
     for answer in given or []:
         span = _span(answer, context)
         if span is None:
-            report.error(f"{where} ({key}): the answer {answer!r} does not stand where it says")
+            said = quoted(answer.get("text") if isinstance(answer, dict) else answer)
+            report.error(
+                f"{where} ({shortened(key)}): the answer {said} does not stand where its "
+                '"answer_start" says; count characters from 0'
+            )
             return None
         spans[span] = None
     known = given is not None
@@ -68,7 +76,7 @@ def _span(answer: Any, context: str) -> tuple[int, int] | None:
     if not isinstance(answer, dict):
         return None
     text, start = answer.get("text"), answer.get("answer_start")
-    if not isinstance(text, str) or not text or not isinstance(start, int) or start < 0:
+    if not isinstance(text, str) or not text or type(start) is not int or start < 0:
         return None
     end = start + len(text)
     return (start, end) if context[start:end] == text else None
