@@ -25,6 +25,11 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def visible(text: str) -> str:
+    """The text with its line breaks as they are, and all else that cannot be seen spelt out."""
+    return "\n".join(map(one_line, text.split("\n")))
+
+
 def shortened(text: str, longest: int = QUOTED) -> str:
     """The text in one line, its middle left out where it is long."""
     if len(text) > longest:
