@@ -11,6 +11,7 @@ PACKAGE = ROOT / "albert_rc"
 FLOOR = {
     "errors", "config", "files", "tensorfile", "tokenizer", "batch", "metrics", "seeds", "devices",
     "families", "costs", "weightfile", "scores", "cleaning", "hub", "jsonkeys", "wording",
+    "hubconfig",
 }  # fmt: skip
 WORK = FLOOR | {"data", "model", "loading"}
 ALLOWED = {
@@ -18,7 +19,8 @@ ALLOWED = {
     "errors": set(),
     "data": FLOOR | {"data"},
     "model": FLOOR | {"model"},
-    "loading": FLOOR | {"model"},
+    "loading": FLOOR | {"model", "shaping"},
+    "shaping": FLOOR | {"model"},
     "predict": WORK,
     "spans": WORK | {"predict", "spans"},
     "quality": WORK | {"spans"},
