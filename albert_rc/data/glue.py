@@ -107,7 +107,7 @@ def parse_glue(
     texts, label = _fields(layout, raw)
     for text, names in zip(texts, (layout.first, layout.second), strict=False):
         if text is None or not text.strip():
-            report.error(f"column {' or '.join(names)} is missing or empty")
+            report.error(f"column {' or '.join(names)} is missing or empty; a row needs it")
     known = label is not None and label.strip() not in UNKNOWN
     value = _number(label or "", report) if known and not layout.labels else None
     answer = None
@@ -140,5 +140,5 @@ def _number(text: str, report: Report) -> float | None:
         value = math.nan
     if 0 <= value <= 32:
         return value
-    report.error(f"the score {quoted(text)} is no number from 0 to 5")
+    report.error(f"the score {quoted(text)} is no number from 0 to 5; write - where there is none")
     return None

@@ -121,7 +121,7 @@ def _answer(value: Any, num_options: int, where: str, report: Report) -> int | N
     elif index >= num_options:
         report.error(
             f"{where}: the answer is {value.strip()} but the last of its {num_options} options "
-            f"is {letter(num_options - 1)}"
+            f"is {letter(num_options - 1)}; write one of them"
         )
     return index
 
@@ -270,7 +270,7 @@ def _dream_question(item: Any, where: str, report: Report) -> Question | None:
         return None
     text = item.get("question")
     if not isinstance(text, str) or not text.strip():
-        report.error(f'{where}: "question" is missing, empty or no text')
+        report.error(f'{where}: "question" is missing, empty or no text; add it')
     options = _options(item.get("choice"), where, report)
     answer = item.get("answer")
     if options is None or not isinstance(text, str):

@@ -184,7 +184,8 @@ def _paper_id(raw: Any, place: str, number: int, level: str | None, layout: Layo
     given = _given_id(raw, layout)
     if (asks or number) and isinstance(given, (str, int)) and str(given):
         return str(given)
-    return f"{level or ''}{place.rpartition('/')[2]}" if asks else name
+    # RACE numbers its papers anew in each of its levels' folders.
+    return f"{level or ''}{name}" if asks else name
 
 
 def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[Record, Passage | None]]:

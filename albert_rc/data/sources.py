@@ -63,7 +63,7 @@ class Raw:
             if papers is None:
                 yield 0, value
             elif not papers:
-                yield 0, ValueError("an empty list; there is no paper in it")
+                yield 0, ValueError("an empty list; there is no paper in it, so take the file out")
             else:
                 yield from enumerate(papers, 1)
 
@@ -100,7 +100,7 @@ def _papers_in(value: Any, layout: Layout) -> list[Any] | None:
 def _paragraphs(value: Any) -> list[Any] | None:
     """SQuAD's paragraphs, each with its article's title and its number there.
 
-    In the place of what is no paragraph stands a text that says so.
+    In the place of what is no paragraph stands a tuple of one text, which says so: JSON has none.
     """
     articles = value.get("data") if isinstance(value, dict) else None
     if not isinstance(articles, list):
@@ -109,7 +109,7 @@ def _paragraphs(value: Any) -> list[Any] | None:
     for place, article in enumerate(articles, 1):
         paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
         if not isinstance(paragraphs, list):
-            found.append(f'article {place} has no list "paragraphs"; add it')
+            found.append((f'article {place} has no list "paragraphs"; add it',))
             continue
         title = article.get("title", "")
         title = title if isinstance(title, str) and title else f"article {place}"
@@ -118,7 +118,7 @@ def _paragraphs(value: Any) -> list[Any] | None:
             found.append(
                 {**paragraph, "title": title, "number": number}
                 if isinstance(paragraph, dict)
-                else f"{where} is {kind_of(paragraph)}; it must be an object"
+                else (f"{where} is {kind_of(paragraph)}; it must be an object",)
             )
     return found
 
@@ -286,7 +286,10 @@ def _row(line: bytes, header: tuple[str, ...]) -> Any:
     if not header:
         return values
     if len(values) < len(header):
-        return ValueError(f"{len(values)} columns, but the header has {len(header)}")
+        return ValueError(
+            f"{len(values)} columns, but the header has {len(header)}; "
+            "write every column, with nothing between its tabs where it is empty"
+        )
     # Some of MRPC's and MNLI's lines have more: annotators' labels behind the named columns.
     return dict(zip(header, values, strict=False))
 

@@ -15,15 +15,15 @@ def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> P
     Without the field `answers` a question is a test question; with `is_impossible` true, or an
     empty list, the passage has no answer to it.
     """
-    if isinstance(raw, str):  # what `sources` says of something that is no paragraph
-        report.error(raw)
+    if isinstance(raw, tuple):  # what `sources` says of something that is no paragraph
+        report.error(raw[0])
         return None
     if not isinstance(raw, dict) or "number" not in raw:
-        report.error('no articles with paragraphs; SQuAD\'s files hold {"data": [...]}')
+        report.error('no articles with paragraphs; SQuAD\'s files must hold {"data": [...]}')
         return None
     context, asked = raw.get("context"), raw.get("qas")
     if not isinstance(context, str) or not context.strip():
-        report.error('"context" is missing, empty or no text')
+        report.error('"context" is missing, empty or no text; add the passage')
     if not isinstance(asked, list) or not asked:
         report.error('"qas" is missing, empty or no list; a paragraph needs a question')
     if report.failed or not isinstance(context, str) or not isinstance(asked, list):
@@ -38,14 +38,14 @@ def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> P
 
 def _question(item: Any, where: str, context: str, report: Report) -> Question | None:
     if not isinstance(item, dict):
-        report.error(f"{where} is no object")
+        report.error(f"{where} is no object; it must be one")
         return None
     key, text, given = item.get("id"), item.get("question"), item.get("answers")
     if not isinstance(key, str) or not key:
-        report.error(f'{where}: "id" is missing or no text')
+        report.error(f'{where}: "id" is missing or no text; give it one')
         return None
     if not isinstance(text, str) or not text.strip():
-        report.error(f'{where} ({shortened(key)}): "question" is missing, empty or no text')
+        report.error(f'{where} ({shortened(key)}): "question" is missing, empty or no text; add it')
         return None
     if given is not None and not isinstance(given, list):
         report.error(f'{where} ({shortened(key)}): "answers" must be a list')
