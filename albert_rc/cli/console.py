@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from albert_rc.train.tally import StepReport
 
 DEFAULT_MODEL = "albert/albert-xxlarge-v2"
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+out = Console(soft_wrap=True, highlight=False, emoji=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
 
 def example(command: str) -> str:

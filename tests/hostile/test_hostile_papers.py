@@ -1,15 +1,18 @@
 """Ten thousand papers a run: each is encoded exactly and in order, or refused in a sentence."""
 
+import re
 import tempfile
 from pathlib import Path
 from random import Random
 
 import pytest
-from hostile_papers import BAD, EITHER, Author, written
+from hostile_papers import BAD, EITHER, Author, put_junk, write, written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import check_choice, check_cloze, check_problems, check_read
 
+from albert_rc.data.encode import encode_labels
+from albert_rc.data.encode_spans import encode_spans
 from albert_rc.data.readers import read_split
 
 EXAMPLES = 50
@@ -90,6 +93,103 @@ def test_cloze_papers(tokenizer, seed, texts, max_length):
 @given(**SPLITS)
 def test_race_papers(tokenizer, seed, texts, max_length):
     check_split("race", tokenizer, seed, texts, max_length)
+
+
+FEW = settings(STATES, max_examples=10)
+
+
+def read_file(name, content, kind):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        split = read_split(path, "train", kind)
+    check_problems(split.problems, (name,))
+    return split
+
+
+@FEW
+@given(**SPLITS)
+def test_dream_papers(tokenizer, seed, texts, max_length):
+    rng = Random(seed)
+    author = Author(rng, texts)
+    papers = [author.dream() for _ in range(40)]
+    spoilt = rng.sample(range(40), 15)
+    for number in spoilt:
+        put_junk(papers[number], rng)
+    split = read_file("dev.json", write(papers, rng), "dream")
+    assert len(split.passages) + split.num_rejected == 40
+    read = {passage.id: passage for passage in split.passages}
+    for number, paper in enumerate(papers):
+        if number in spoilt:
+            continue
+        turns, questions = paper
+        passage = read[f"dev.json[{number + 1}]"]
+        assert passage.text == "\n".join(turns)
+        assert [q.text for q in passage.questions] == [q["question"] for q in questions]
+        for found, asked in zip(passage.questions, questions, strict=True):
+            assert found.options[found.answer] == asked["answer"].strip()
+    check_choice(split.passages, tokenizer, 10**6)
+
+
+@FEW
+@given(**SPLITS)
+def test_squad_papers(tokenizer, seed, texts, max_length):
+    rng = Random(seed)
+    author = Author(rng, texts)
+    articles = [author.squad(f"q{number}") for number in range(40)]
+    spoilt = rng.sample(range(40), 15)
+    for number in spoilt:
+        put_junk(articles[number], rng)
+    split = read_file("dev.json", write({"data": articles}, rng), "squad")
+    read = {passage.id: passage for passage in split.passages}
+    good = [number for number in range(40) if number not in spoilt]
+    for number in good:
+        # A spoilt article may have taken the id of its question, and is then named for it.
+        (wanted,) = articles[number]["paragraphs"]
+        passage = read[f"q{number}#1"]
+        assert passage.text == wanted["context"]
+        ((first, last),) = passage.questions[0].spans
+        assert passage.text[first:last] == wanted["qas"][0]["answers"][0]["text"]
+    encoded = encode_spans(split.passages, tokenizer, max(16, max_length))
+    for passage, ids, begins, ends in zip(
+        split.passages, encoded.passage_tokens, encoded.begins, encoded.ends, strict=True
+    ):
+        assert len(ids) == len(begins) == len(ends)
+        assert all(0 <= a <= b <= len(passage.text) for a, b in zip(begins, ends, strict=True))
+    asked = [question for passage in split.passages for question in passage.questions]
+    lengths = [len(ids) for p, ids in zip(split.passages, encoded.passage_tokens, strict=True)
+               for _ in p.questions]  # fmt: skip
+    for question, windows, length in zip(asked, encoded.windows, lengths, strict=True):
+        # Together the windows hold every token, and nothing else.
+        held = {token for first, count in windows for token in range(first, first + count)}
+        assert held == set(range(length)), question.id
+
+
+@FEW
+@given(**SPLITS)
+def test_tables(tokenizer, seed, texts, max_length):
+    rng = Random(seed)
+    author = Author(rng, texts)
+    rows, lines = [], [b"sentence1\tsentence2\tlabel"]
+    for _ in range(60):
+        row = [re.sub(r"[\t\n\r]", " ", author.text()) for _ in range(2)]
+        row.append(rng.choice(("entailment", "not_entailment", "-", "evil", "", "Entailment")))
+        rows.append(row)
+        content = "\t".join(row[: rng.choice((3, 3, 3, 2))]).encode()
+        lines.append(content.replace(b"It", b"It\xff") if rng.random() < 0.1 else content)
+    split = read_file("train.tsv", b"\n".join(lines), "rte")
+    assert len(split.passages) + split.num_rejected == 60
+    assert [int(p.id) for p in split.passages] == sorted(int(p.id) for p in split.passages)
+    for passage in split.passages:
+        first, second, label = rows[int(passage.id) - 2]
+        (question,) = passage.questions
+        assert (passage.text, question.text) == (first.strip(), second.strip())
+        known = {"entailment": 0, "not_entailment": 1}.get(label)
+        assert question.answer == known
+        assert label != "evil"
+    encoded = encode_labels(split.passages, tokenizer, max_length)
+    assert all(len(row) <= max_length for row in encoded.tokens)
+    assert all(row.count(tokenizer.sep_id) == 2 for row in encoded.tokens)
 
 
 def test_ten_thousand_papers_were_tried():
