@@ -14,6 +14,7 @@ from conftest import SAMPLE, SHAPE, run_cli
 from albert_rc.data.shards import load_store
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError, UsageError
 from albert_rc.loading import load_model, save_model
+from albert_rc.tokenizer import load_tokenizer
 
 VOCABULARY = SAMPLE / "vocabulary"
 
@@ -292,6 +293,20 @@ def test_a_vocabulary_that_is_none_is_refused(folder, name, content):
     (folder / name).write_bytes(content)
     (folder / "merges.txt").write_bytes(b"\x00")
     assert refusal(folder)
+
+
+def test_a_vocabulary_that_breaks_in_use_is_refused(folder):
+    """It loads, but names an unknown piece that it does not have."""
+    (folder / "spiece.model").unlink()
+    names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    model = {"type": "WordPiece", "vocab": {name: i for i, name in enumerate(names)},
+             "unk_token": "evil", "continuing_subword_prefix": "##",
+             "max_input_chars_per_word": 100}  # fmt: skip
+    (folder / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}))
+    tokenizer = load_tokenizer(folder)
+    for split in (tokenizer.encode, tokenizer.encode_with_offsets):
+        with pytest.raises(CheckpointError, match="cannot split a text"):
+            split(["It was late."])
 
 
 def test_settings_of_a_vocabulary_that_are_none_are_refused(folder):
