@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 DEMO := build/demo
 SAMPLE := data/sample
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow fuzz lint clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,9 @@ test: lint
 
 test-slow: $(VENV)/ready
 	$(BIN)/pytest -m slow
+
+fuzz: $(VENV)/ready
+	$(BIN)/python tests/hostile/fuzz.py --minutes 60 --out benchmarks/results/fuzz.json
 
 clean:
 	rm -rf $(VENV) build models/demo predictions
