@@ -2,8 +2,9 @@
 
 Each round makes a split of the sample's papers and of made-up ones, spoils most of them, by the
 byte or by the field, and takes them through `doctor`, `preprocess` and, for a share of them,
-`predict` with a tiny random model: in this process, with a limit on the time of each. A round
-follows from its number and the seed alone:
+`predict` with a tiny random model and `evaluate`; now and then it is the model's folder or the
+store that is damaged. All in this process, with a limit on the time of each. A round follows from
+its number and the seed alone:
 
     python tests/hostile/fuzz.py --minutes 60 --out benchmarks/results/fuzz.json
     python tests/hostile/fuzz.py --seed 0 --round 1234      # once more, with its traceback
@@ -18,6 +19,7 @@ import gc
 import io
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -37,7 +39,7 @@ from hostile_papers import NASTY, Author, put_junk, write, written
 from albert_rc.cli.app import app
 from albert_rc.data.readers import READERS, check_chunk
 from albert_rc.data.sources import Raw
-from albert_rc.errors import DataError
+from albert_rc.errors import AlbertRcError
 from albert_rc.loading import load_model, load_spans, save_model
 from albert_rc.tokenizer import load_tokenizer
 
@@ -45,7 +47,7 @@ SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 VOCABULARY = SAMPLE / "vocabulary"
 SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2, "ffn_size": 64}
 LIMIT = 60  # seconds of this process's time that a command may take
-PREDICTED = 8  # of so many rounds, one is predicted
+PREDICTED = 3  # of so many rounds, one is predicted, and in one a model or a store is damaged
 FORMATS = ("cloze", "cloze", "race", "race", "dream", "squad", "rte")
 
 
@@ -155,8 +157,8 @@ def command(*arguments: object) -> tuple[str, str]:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             app([str(a) for a in arguments], standalone_mode=False)
         return "done", said.getvalue()
-    except DataError as error:
-        return "refused", str(error)
+    except AlbertRcError as error:
+        return {2: "usage", 3: "refused", 4: "bad model"}[error.exit_code], str(error)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         faulthandler.cancel_dump_traceback_later()
@@ -222,8 +224,17 @@ class Fuzz:
             self.counts["splits_refused"] += 1
             assert said.startswith("no usable paper") or "raise --max-length" in said, said
             return
+        assert how == "done", said
+        kind = READERS[form].kind
         if rng.random() * PREDICTED < 1:
-            self._predict(out / "test.pt", out / "answer.json", READERS[form].kind)
+            self._predict(out / "test.pt", out / "answer.json", kind)
+            if rng.random() < 0.5:
+                content = (out / "answer.json").read_bytes()
+                (out / "answer.json").write_bytes(mangle(content, content, rng))
+            how, said = command("evaluate", out / "answer.json", papers, "--format", form)
+            assert how in ("done", "refused"), said
+        if rng.random() * PREDICTED < 1:
+            self._damaged(out / "test.pt", folder, kind, rng)
 
     def _alone(self, files: list[tuple[str, bytes]], form: str, number: int) -> None:
         """Each file by itself, with a watch on how long it takes."""
@@ -265,11 +276,30 @@ class Fuzz:
         self.counts["answered"] += found.num_questions
         self.counts["splits_predicted"] += 1
 
+    def _damaged(self, store: Path, folder: Path, kind: str, rng: Random) -> None:
+        """A model's folder or a store with a few bytes or fields of its own changed."""
+        model = shutil.copytree(self.models[kind], folder / "model")
+        names = ("config.json", "config.json", "model.safetensors", "spiece.model")
+        victim = rng.choice((*(model / name for name in names), store))
+        content = victim.read_bytes()
+        if victim.suffix == ".json" and rng.random() < 0.7:
+            spoilt = write(put_junk(json.loads(content), rng), rng)
+        else:
+            size = rng.choice((300, 3000, len(content)))
+            spoilt = mangle(content[:size], content, rng) + content[size:]
+        victim.write_bytes(spoilt)
+        ask = ("--data", store, "--model", model, "--out", folder / "answer.json")
+        how, said = command("predict", *ask, "--device", "cpu", "--precision", "fp32")
+        assert how != "usage" or "--model" in said, said
+        self.counts[f"damaged_{'stores' if victim == store else 'models'}"] += 1
+        self.counts["damaged_refused"] += how != "done"
+
     def summary(self, seconds: float) -> dict[str, Any]:
         """For the committed result."""
         counts = {name: self.counts[name] for name in (
             "rounds", "papers", "good", "refused", "questions", "splits_refused",
-            "splits_predicted", "answered", "tracebacks", "hangs",
+            "splits_predicted", "answered", "damaged_models", "damaged_stores", "damaged_refused",
+            "tracebacks", "hangs",
         )}  # fmt: skip
         return {
             "seed": self.seed,
