@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 DEMO := build/demo
 SAMPLE := data/sample
 
-.PHONY: demo test test-slow kills lint clean
+.PHONY: demo test test-slow kills fuzz lint clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,9 @@ test-slow: $(VENV)/ready
 # Long trials; docs/guarantees.md says what came out.
 kills: $(VENV)/ready
 	$(BIN)/python tests/faults/kills.py --kills 210 --out build/kills.json
+
+fuzz: $(VENV)/ready
+	$(BIN)/python tests/hostile/fuzz.py --minutes 60 --out benchmarks/results/fuzz.json
 
 clean:
 	rm -rf $(VENV) build models/demo predictions

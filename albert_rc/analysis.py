@@ -16,7 +16,8 @@ from albert_rc.config import EncoderConfig, size_config
 from albert_rc.costs import encoder_parameters, forward_flops, layer_parameters
 from albert_rc.errors import DataError
 from albert_rc.hub import resolve_source
-from albert_rc.loading import load_model, read_config
+from albert_rc.hubconfig import read_config
+from albert_rc.loading import load_model
 from albert_rc.model.encoder import Encoder
 from albert_rc.tokenizer import Tokenizer
 

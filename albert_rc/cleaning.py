@@ -21,9 +21,27 @@ def clean_text(text: str, lower: bool = True, keep_accents: bool = False) -> str
     """
     text = " ".join(text.split())
     if not text.isascii() and not keep_accents:
-        decomposed = unicodedata.normalize("NFKD", text)
-        text = "".join(c for c in decomposed if not unicodedata.combining(c))
+        text = text.translate(_WITHOUT_MARKS)
     return text.lower() if lower else text
+
+
+class _WithoutMarks(dict[int, str]):
+    """What is left of a character after NFKD without its combining marks; grows as needed.
+
+    Character by character is enough: NFKD's only rule across characters is the order of combining
+    marks, and those are what is dropped. Putting them in order takes time that grows with their
+    square: a minute for a megabyte of them.
+    """
+
+    def __missing__(self, code: int) -> str:
+        decomposed = unicodedata.normalize("NFKD", chr(code))
+        kept = "".join(c for c in decomposed if not unicodedata.combining(c))
+        if len(self) < 2**16:  # no text has more, but a hostile one might
+            self[code] = kept
+        return kept
+
+
+_WITHOUT_MARKS = _WithoutMarks()
 
 
 @dataclass(frozen=True)
@@ -89,13 +107,10 @@ def clean_aligned(text: str, lower: bool = True, keep_accents: bool = False) -> 
     folded = fold_aligned(text)
     cleaned, origins = folded.text, folded.origins
     if not cleaned.isascii() and not keep_accents:
-        # Character by character is enough: NFKD's only rule across characters is the order of
-        # combining marks, and those are what is dropped.
         kept = [
             (part, origin)
             for character, origin in zip(cleaned, origins, strict=True)
-            for part in unicodedata.normalize("NFKD", character)
-            if not unicodedata.combining(part)
+            for part in _WITHOUT_MARKS[ord(character)]
         ]
         cleaned = "".join(part for part, _ in kept)
         origins = [origin for _, origin in kept]

@@ -13,6 +13,22 @@ COMMON = ("nothing", "attention", "ffn")
 RESIDUALS = ("post", "reversible")
 
 
+LARGEST = {
+    "vocab_size": 2**24,
+    "embedding_size": 2**17,
+    "hidden_size": 2**17,
+    "num_layers": 10_000,
+    "num_groups": 10_000,
+    "inner_layers": 1000,
+    "num_heads": 2**17,
+    "ffn_size": 2**20,
+    "max_positions": 2**26,
+    "num_segments": 2**16,
+}
+"""Far beyond every encoder there is: a file or an option that says more is wrong, and its layers
+alone would take for ever to count."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
     """Shape of an encoder of the BERT family (ALBERT: Lan et al. 2020, section 3.1).
@@ -47,6 +63,11 @@ class EncoderConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
+        for name, most in LARGEST.items():
+            value = getattr(self, name)
+            if not 1 <= value <= most:
+                flag = "--" + name.replace("_", "-")
+                raise UsageError(f"{flag} {value} must be from 1 to {most:,}")
         if self.hidden_size % self.num_heads:
             raise UsageError(
                 f"--hidden-size {self.hidden_size} must be divisible by --num-heads "
@@ -202,13 +223,13 @@ class LshConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for flag, value in (
-            ("--lsh-chunk", self.chunk),
-            ("--lsh-rounds", self.rounds),
-            ("--lsh-probes", self.probes),
+        for flag, value, most in (
+            ("--lsh-chunk", self.chunk, 2**20),
+            ("--lsh-rounds", self.rounds, 1000),
+            ("--lsh-probes", self.probes, 1000),
         ):
-            if value < 1:
-                raise UsageError(f"{flag} {value} must be at least 1")
+            if not 1 <= value <= most:
+                raise UsageError(f"{flag} {value} must be at least 1 and at most {most:,}")
         if self.hash not in HASHES:
             raise UsageError(f"--lsh-hash {self.hash}: choose from {', '.join(HASHES)}")
         if self.probes > 1 and self.hash != "rotations" and not self.shared:

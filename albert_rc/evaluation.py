@@ -13,9 +13,11 @@ from albert_rc.data.baseline import no_reading_answers
 from albert_rc.data.overlap import OverlapIndex
 from albert_rc.data.schema import PaperSet, Passage, letter, letter_index, question_keys
 from albert_rc.errors import DataError
-from albert_rc.files import natural_key, read_json
+from albert_rc.files import natural_key
+from albert_rc.jsonkeys import read_unique_json
 from albert_rc.metrics import Accuracy, accuracy, by_group
 from albert_rc.scores import METRICS, interval, mean, squad1_match, squad2_match
+from albert_rc.wording import one_line, quoted, shortened
 
 LENGTHS = (150, 250, 350, 500)  # words
 
@@ -55,7 +57,7 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
     Raises:
         DataError: papers or answers are missing, too many, or no option's letter; all are named.
     """
-    content = read_json(path)
+    content = read_unique_json(path)
     if not isinstance(content, dict):
         raise DataError(f'{path}: must be an object such as {{"test0001.json": ["B", ...]}}')
     content = dict(content)
@@ -79,11 +81,13 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
             index = letter_index(answer) if isinstance(answer, str) else None
             if index is None or index >= len(question.options):
                 last = letter(len(question.options) - 1)
-                problems.append(f"{passage.id}: answer {number} is {answer!r}, not A to {last}")
+                problems.append(
+                    f"{passage.id}: answer {number} is {quoted(answer)}, not A to {last}"
+                )
         letters += given
-    problems += [f"{key}: answered, but it is not among the papers" for key in content]
+    problems += [f"{shortened(key)}: answered, but it is not among the papers" for key in content]
     if problems:
-        shown = "".join(f"\n  {problem}" for problem in problems[:50])
+        shown = "".join(f"\n  {one_line(problem)}" for problem in problems[:50])
         more = f"\n  and {len(problems) - 50} more" if len(problems) > 50 else ""
         raise DataError(
             f"{path}: does not belong to these papers, or is not whole:{shown}{more}\n"
@@ -191,19 +195,21 @@ def read_given(path: Path, ids: Sequence[str], kind: type) -> list[Any]:
     Raises:
         DataError: answers are missing, too many, or of another kind.
     """
-    content = read_json(path)
+    content = read_unique_json(path)
     if not isinstance(content, dict):
         raise DataError(f'{path}: must be an object such as {{"id": answer, ...}}')
     kinds = (int, float) if kind is float else (kind,)
     problems = [f"{key}: no answer" for key in ids if key not in content]
-    problems += [f"{key}: answered, but it is not asked" for key in content.keys() - set(ids)]
     problems += [
-        f"{key}: the answer {content[key]!r} is no {'number' if kind is float else 'text'}"
+        f"{shortened(key)}: answered, but it is not asked" for key in content.keys() - set(ids)
+    ]
+    problems += [
+        f"{key}: the answer {quoted(content[key])} is no {'number' if kind is float else 'text'}"
         for key in ids
         if key in content and not isinstance(content[key], kinds)
     ]
     if problems:
-        shown = "".join(f"\n  {problem}" for problem in problems[:20])
+        shown = "".join(f"\n  {one_line(problem)}" for problem in problems[:20])
         raise DataError(f"{path}: {len(problems)} problem(s):{shown}\nmake it again with predict")
     return [content[key] for key in ids]
 
@@ -227,7 +233,9 @@ def evaluate_rows(path: Path, papers: PaperSet) -> list[Measured]:
     if papers.labels:
         unknown = sorted(set(columns[1]) - set(papers.labels))
         if unknown:
-            raise DataError(f"{path}: {unknown[0]!r} is not one of {', '.join(papers.labels)}")
+            raise DataError(
+                f"{path}: {quoted(unknown[0])} is not one of {', '.join(papers.labels)}"
+            )
         columns = [[papers.labels.index(value) for value in column] for column in columns]
     return [
         Measured(name, float(METRICS[name](*columns)), *interval(METRICS[name], *columns))

@@ -8,11 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from albert_rc.config import EncoderConfig
-from albert_rc.errors import CheckpointError, UsageError
 
 
 @dataclass(frozen=True)
@@ -128,82 +126,6 @@ FAMILIES = {
         },
     ),
 }
-
-
-def encoder_config(raw: Any, path: Path) -> EncoderConfig:
-    """The encoder's shape of a config.json's content.
-
-    Args:
-        raw: its JSON value.
-        path: its place, for messages.
-
-    Raises:
-        CheckpointError: a field is missing or wrong, or the family is not supported.
-    """
-    family = raw.get("model_type") if isinstance(raw, dict) else None
-    if family not in FAMILIES:
-        raise CheckpointError(
-            f"{path}: model_type {family!r} is not supported; {', '.join(FAMILIES)} are"
-        )
-    if raw.get("position_embedding_type", "absolute") != "absolute":
-        raise CheckpointError(f"{path}: only absolute position embeddings are supported")
-    is_albert, is_roberta = family == "albert", family == "roberta"
-    _check_numbers(path, raw)
-    try:
-        layers = raw["num_hidden_layers"]
-        config = EncoderConfig(
-            family=family,
-            vocab_size=raw["vocab_size"],
-            embedding_size=raw["embedding_size"] if is_albert else raw["hidden_size"],
-            hidden_size=raw["hidden_size"],
-            num_layers=layers,
-            num_groups=raw.get("num_hidden_groups", 1) if is_albert else layers,
-            inner_layers=raw.get("inner_group_num", 1) if is_albert else 1,
-            num_heads=raw["num_attention_heads"],
-            ffn_size=raw["intermediate_size"],
-            max_positions=raw.get("max_position_embeddings", 512),
-            position_offset=raw.get("pad_token_id", 1) + 1 if is_roberta else 0,
-            num_segments=raw.get("type_vocab_size", 2),
-            activation=raw.get("hidden_act", "gelu_new" if is_albert else "gelu"),
-            norm_eps=raw.get("layer_norm_eps", 1e-12),
-            dropout=raw.get("hidden_dropout_prob", 0.0 if is_albert else 0.1),
-            attention_dropout=raw.get("attention_probs_dropout_prob", 0.0 if is_albert else 0.1),
-            classifier_dropout=_classifier_dropout(raw),
-            init_range=raw.get("initializer_range", 0.02),
-            pad_id=raw.get("pad_token_id", 1 if is_roberta else 0),
-            common=raw.get("albert_rc", {}).get("common", "nothing"),
-            residual=raw.get("albert_rc", {}).get("residual", "post"),
-        )
-    except KeyError as error:
-        raise CheckpointError(f"{path}: the field {error} is missing") from None
-    except (TypeError, ZeroDivisionError, UsageError) as error:
-        raise CheckpointError(f"{path}: a size is wrong ({error})") from None
-    return config
-
-
-def _check_numbers(path: Path, raw: dict[str, Any]) -> None:
-    counts = (
-        "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_hidden_groups",
-        "inner_group_num", "num_attention_heads", "intermediate_size", "max_position_embeddings",
-        "type_vocab_size",
-    )  # fmt: skip
-    for name in counts:
-        value = raw.get(name, 1)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise CheckpointError(f"{path}: {name} is {value!r}; it must be a whole number above 0")
-    for name, value in raw.items():
-        is_share = name.endswith(("dropout", "dropout_prob")) and value is not None
-        if is_share and not (isinstance(value, (int, float)) and 0 <= value <= 1):
-            raise CheckpointError(f"{path}: {name} is {value!r}; it must be from 0 to 1")
-    if not isinstance(raw.get("albert_rc", {}), dict):
-        raise CheckpointError(f"{path}: albert_rc must be an object")
-
-
-def _classifier_dropout(raw: dict[str, Any]) -> float:
-    for key in ("classifier_dropout_prob", "classifier_dropout", "hidden_dropout_prob"):
-        if raw.get(key) is not None:
-            return float(raw[key])
-    return 0.1
 
 
 def hub_config(config: EncoderConfig, task: str) -> dict[str, Any]:

@@ -166,8 +166,11 @@ def load_tensors(
     except Exception as error:  # torch raises many types for a torn or foreign file
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path}: not a readable store ({reason[:120]}); {remake}") from None
-    if not isinstance(content, dict) or content.get("format") != STORE_FORMAT:
+    try:
+        version, meta = content.pop("format"), orjson.loads(content.pop("meta"))
+        known = type(version) is int and version == STORE_FORMAT and isinstance(meta, dict)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        known = False
+    if not known or not all(isinstance(value, torch.Tensor) for value in content.values()):
         raise DataError(f"{path}: not a store of this version of albert-rc; {remake}")
-    meta = orjson.loads(content.pop("meta"))
-    del content["format"]
     return content, meta

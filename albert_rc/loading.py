@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -17,19 +17,34 @@ from torch import Tensor, nn
 
 from albert_rc import __version__
 from albert_rc.atomic import atomic_path, write_bytes
-from albert_rc.config import Compute, EncoderConfig, LshConfig, sharing_shape, size_config
+from albert_rc.config import EncoderConfig
 from albert_rc.errors import CheckpointError, UsageError
-from albert_rc.families import FAMILIES, encoder_config, hub_config, hub_key
-from albert_rc.files import parse_json, write_json
+from albert_rc.families import FAMILIES, hub_config, hub_key
+from albert_rc.files import write_json
 from albert_rc.hub import resolve_source
-from albert_rc.model.attention import ATTENTION
+from albert_rc.hubconfig import read_config
 from albert_rc.model.heads import OPTION_SCORES, HeadedModel, ReadingModel
 from albert_rc.model.neighbours import start_with_neighbours
 from albert_rc.model.pretraining import PretrainingModel
 from albert_rc.model.products import DTYPES
 from albert_rc.model.spans import SpanModel
+from albert_rc.shaping import (
+    attending,
+    deepened,
+    require_memory,
+    require_shape,
+    scratch_config,
+    with_places,
+)
 from albert_rc.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
-from albert_rc.weightfile import open_weights, write_weights
+from albert_rc.weightfile import (
+    Weights,
+    open_weights,
+    read_weight,
+    require_sizes,
+    write_weights,
+)
+from albert_rc.wording import quoted
 
 Model = TypeVar("Model", bound=HeadedModel)
 
@@ -62,22 +77,6 @@ class LoadReport:
         return said + self.notes
 
 
-def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:
-    """The encoder's shape and the raw config.json of a Hugging Face folder.
-
-    Raises:
-        CheckpointError: no config, or of a family that is not supported.
-    """
-    path = folder / "config.json"
-    try:
-        raw = parse_json(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
-        raise CheckpointError(f"{path}: {error}") from None
-    return encoder_config(raw, path), raw
-
-
 def _tied_names(model: HeadedModel) -> set[str]:
     """Other names of parameters: layers may have parts in common.
 
@@ -105,13 +104,13 @@ def _more_places(before: int, now: int, config: EncoderConfig) -> str:
 
 
 def load_weights(
-    model: HeadedModel, folder: Path, precision: str = "fp32", vocabulary: str | None = None
+    model: HeadedModel, weights: Weights, precision: str = "fp32", vocabulary: str | None = None
 ) -> LoadReport:
     """Fill a model from a folder's weights.
 
     Args:
         model: its encoder may be on the meta device.
-        folder: where the weights are.
+        weights: an open file of them.
         precision: of the layers' matrices; all else is fp32.
         vocabulary: fingerprint of the one that they are used with.
 
@@ -119,7 +118,7 @@ def load_weights(
         CheckpointError: encoder weights are missing, damaged or of another shape, a file is torn,
             or they were trained with another vocabulary.
     """
-    weights = open_weights(folder, FAMILIES[model.config.family])
+    folder = weights.path.parent
     if vocabulary is not None and weights.vocabulary not in (None, vocabulary):
         raise CheckpointError(
             f"{folder}: its vocabulary is not the one that the weights were trained with, or is "
@@ -136,7 +135,7 @@ def load_weights(
         if there is None:
             (report.new if name.startswith("head.") else missing).append(key)
             continue
-        value = weights.read(there)
+        value = read_weight(weights, there)
         if name == POSITIONS and len(value) < len(target):
             report.notes.append(_more_places(len(value), len(target), model.config))
             value = _repeated(value, len(target), model.config.position_offset)
@@ -211,13 +210,13 @@ def load_model(
 
     def make(config: EncoderConfig, raw: Mapping[str, Any] | None) -> ReadingModel:
         if raw is not None:
-            _require_shape(config, scratch_shape or {})
+            require_shape(config, scratch_shape or {})
         score = option_score
         if score is None:
             ours = (raw or {}).get("albert_rc", {})
             score = ours.get("option_score", "mean") if task == "cloze" else "mean"
         if score not in OPTION_SCORES:
-            raise CheckpointError(f"{source}/config.json: option_score {score!r} is unknown")
+            raise CheckpointError(f"{source}/config.json: option_score {quoted(score)} is unknown")
         return ReadingModel(config, task, score, _labels(labels, task, raw), raw is not None)
 
     return _load(
@@ -290,7 +289,7 @@ def load_pretraining(
 
     def make(config: EncoderConfig, raw: Mapping[str, Any] | None) -> PretrainingModel:
         if raw is not None:
-            config = _deepened(config, dict(shape or {}))
+            config = deepened(config, dict(shape or {}))
         return PretrainingModel(config, with_pairs, empty=raw is not None)
 
     return _load(source, make, scratch=scratch, shape=shape, seed=seed)
@@ -316,93 +315,22 @@ def _load(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if scratch is not None:
-            config = _with_places(_scratch_config(scratch, tokenizer, shape), max_length)
+            config = with_places(scratch_config(scratch, tokenizer, shape), max_length)
+            require_memory(config)
             model = make(config, None)
             start_with_neighbours(model.encoder)
             report = LoadReport(str(source), scratch=True)
         else:
             config, raw = _checked_config(folder, tokenizer)
-            model = make(_with_places(config, max_length), raw)
-            report = load_weights(model, folder, precision, tokenizer.fingerprint)
+            weights = open_weights(folder, FAMILIES[config.family])
+            require_sizes(weights, config)
+            config = with_places(config, max_length)
+            require_memory(config)
+            model = make(config, raw)
+            report = load_weights(model, weights, precision, tokenizer.fingerprint)
     saved = raw.get("albert_rc", {})
-    model.encoder.compute = _attending(saved, attention, lsh or {}, tokenizer, seed, folder)
+    model.encoder.compute = attending(saved, attention, lsh or {}, tokenizer, seed, folder)
     return Loaded(model, tokenizer, report)
-
-
-def _with_places(config: EncoderConfig, max_length: int | None) -> EncoderConfig:
-    """With a table of positions for sequences of `max_length`, if that is more."""
-    if max_length is None or max_length <= config.max_length:
-        return config
-    return replace(config, max_positions=max_length + config.position_offset)
-
-
-def _attending(
-    saved: Mapping[str, Any],
-    attention: str | None,
-    lsh: Mapping[str, Any],
-    tokenizer: Tokenizer,
-    seed: int,
-    folder: Path,
-) -> Compute:
-    """How the model attends: as asked for, else as the checkpoint says."""
-    name = attention or saved.get("attention", "dense")
-    if name not in ATTENTION:
-        raise UsageError(f"--attention {name}: choose from {', '.join(ATTENTION)}")
-    if name == "dense":
-        return Compute()
-    special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
-    settings = {"landmarks": special, "seed": seed, **saved.get("lsh", {}), **lsh}
-    settings["landmarks"] = tuple(settings["landmarks"])
-    try:
-        return Compute(attention=name, lsh=LshConfig(**settings))
-    except TypeError:
-        raise CheckpointError(f"{folder}/config.json: unknown settings of attention") from None
-
-
-def _require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
-    """Refuse settings that a checkpoint does not have.
-
-    Raises:
-        UsageError: names the flag.
-    """
-    wanted = dict(shape)
-    if "sharing" in wanted:
-        groups = wanted.get("num_groups")
-        wanted |= sharing_shape(wanted.pop("sharing"), config.num_layers, groups)
-    flags = {"num_groups": "--num-groups", "common": "--sharing"}
-    for name, value in wanted.items():
-        if value != getattr(config, name):
-            flag = flags.get(name, "--" + name.replace("_", "-"))
-            raise UsageError(
-                f"{flag} {value}: the checkpoint has {getattr(config, name)}; to have another, "
-                "start from nothing with --scratch SIZE"
-            )
-
-
-def _deepened(config: EncoderConfig, shape: dict[str, Any]) -> EncoderConfig:
-    layers = shape.pop("num_layers", config.num_layers)
-    _require_shape(config, shape)
-    if layers == config.num_layers:
-        return config
-    if config.num_groups == 1:
-        return replace(config, num_layers=layers)
-    raise UsageError(
-        f"--num-layers {layers}: the checkpoint's {config.num_groups} groups of layers do not "
-        "share their weights; only a checkpoint whose layers are all shared can be deepened"
-    )
-
-
-def _scratch_config(
-    size: str, tokenizer: Tokenizer, shape: Mapping[str, Any] | None
-) -> EncoderConfig:
-    config = size_config(size, vocab_size=tokenizer.size)
-    given = dict(shape or {})
-    layers = given.get("num_layers", config.num_layers)
-    if "sharing" in given:
-        given |= sharing_shape(given.pop("sharing"), layers, given.get("num_groups"))
-    if "hidden_size" in given and "ffn_size" not in given:
-        given["ffn_size"] = 4 * given["hidden_size"]  # as in every ALBERT and BERT
-    return replace(config, pad_id=tokenizer.pad_id, **given)
 
 
 def _checked_config(folder: Path, tokenizer: Tokenizer) -> tuple[EncoderConfig, dict[str, Any]]:

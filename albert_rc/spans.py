@@ -174,7 +174,7 @@ def _merged(
 
 def _strings(byte_X: Tensor, offset_Y: Tensor) -> list[str]:
     content, edges = byte_X.numpy().tobytes(), offset_Y.tolist()
-    return [content[a:b].decode() for a, b in pairwise(edges)]
+    return [content[a:b].decode(errors="replace") for a, b in pairwise(edges)]
 
 
 def golds(store: Store) -> list[list[str] | None]:

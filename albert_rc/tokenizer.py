@@ -175,8 +175,9 @@ class HuggingFaceTokenizer(Tokenizer):
         backend.no_padding()
         backend.no_truncation()
         self.folder = folder
-        self.size = backend.get_vocab_size()
         vocabulary = backend.get_vocab()
+        # Not their number: a file may leave ids out, or name one far beyond the others.
+        self.size = max(vocabulary.values(), default=-1) + 1
         content = parse_json(backend.to_str().encode())
         how = {name: content.get(name) for name in ("normalizer", "pre_tokenizer")}
         merges = content.get("model", {}).get("merges")
@@ -203,18 +204,29 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def encode(self, texts: Sequence[str], glued: bool = False) -> list[list[int]]:
         safe = [self._defuse(" ".join(text.split()), glued) for text in texts]
-        encoded = self._backend.encode_batch_fast(safe, add_special_tokens=False)
+        encoded = self._split(self._backend.encode_batch_fast, safe)
         return [encoding.ids for encoding in encoded]
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[Span]]]:
         folded = [fold_aligned(text) for text in texts]
         safe = [aligned.spaced(self._defuse(aligned.text)) for aligned in folded]
-        encoded = self._backend.encode_batch([a.text for a in safe], add_special_tokens=False)
+        encoded = self._split(self._backend.encode_batch, [aligned.text for aligned in safe])
         result: list[tuple[list[int], list[Span]]] = []
         for text, aligned, encoding in zip(texts, safe, encoded, strict=True):
             spans = [aligned.source(first, last) for first, last in encoding.offsets]
             result.append((encoding.ids, with_marks(text, spans)))
         return result
+
+    def _split(self, batch: Callable[..., list[Any]], texts: list[str]) -> list[Any]:
+        try:
+            return batch(texts, add_special_tokens=False)
+        except BaseException as error:
+            # A tokenizer.json may load and yet lack what it needs, such as its unknown piece.
+            if not _is_theirs(error):
+                raise
+            raise CheckpointError(
+                f"{self.folder}: the vocabulary cannot split a text ({_reason(error)})"
+            ) from None
 
     def _defuse(self, text: str, glued: bool = False) -> str:
         # A word that starts after another word begins with its space in byte-level vocabularies.
@@ -294,10 +306,22 @@ def load_tokenizer(folder: Path, num_threads: int = 0) -> Tokenizer:
                 return tokenizer
     except AlbertRcError:
         raise
-    except Exception as error:  # the tokenizers library raises bare Exceptions
-        reason = str(error).partition("\n")[0][:160]
-        raise CheckpointError(f"{folder}: the vocabulary cannot be read ({reason})") from None
+    except BaseException as error:
+        if not _is_theirs(error):
+            raise
+        raise CheckpointError(
+            f"{folder}: the vocabulary cannot be read ({_reason(error)})"
+        ) from None
     raise UsageError(f"--model {folder}: no vocabulary there; one of {', '.join(KINDS)} is needed")
+
+
+def _is_theirs(error: BaseException) -> bool:
+    """Whether an error is the tokenizers library's, which raises bare Exceptions, and panics."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _reason(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:160]
 
 
 def cores() -> int:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import re
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import torch
@@ -19,8 +21,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from albert_rc.config import EncoderConfig
 from albert_rc.errors import CheckpointError
-from albert_rc.families import Family
+from albert_rc.families import FAMILIES, Family, hub_key
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Weights:
     read: Callable[[str], Tensor]
     keys: dict[str, str]
     """Names as we call them to names in the file."""
+    shapes: dict[str, tuple[int, ...]]
+    """Of each tensor, by our names: told by the file's header, nothing is read for it."""
     vocabulary: str | None = None
     """Fingerprint of the vocabulary that they were trained with, if the file says so."""
 
@@ -75,6 +80,8 @@ def _safetensors(path: Path) -> Weights:
     with safe_open(path, "pt") as file:
         metadata = file.metadata() or {}
         names = list(file.keys())
+        # The library refuses headers that claim what the file does not hold.
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
     sums = orjson.loads(metadata.get(_SUMS, "{}"))
     if not isinstance(sums, dict):
         raise ValueError("its checksums are no table")
@@ -89,14 +96,39 @@ def _safetensors(path: Path) -> Weights:
             )
         return tensor
 
-    return Weights(path, read, {key: key for key in names}, metadata.get(_VOCABULARY))
+    return Weights(path, read, {name: name for name in names}, shapes, metadata.get(_VOCABULARY))
 
 
 def _pickled(path: Path) -> Weights:
+    _refuse_bombs(path)
     tensors = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(tensors, dict) or not all(map(torch.is_tensor, tensors.values())):
-        raise CheckpointError(f"{path}: not a table of tensors")
-    return Weights(path, tensors.__getitem__, {key: key for key in tensors})
+    if not isinstance(tensors, dict) or not all(map(_is_plain, tensors.values())):
+        raise CheckpointError(f"{path}: not a table of tensors; convert it to safetensors")
+    names = {key: key for key in tensors if isinstance(key, str)}
+    shapes = {name: tuple(tensors[name].shape) for name in names}
+    return Weights(path, tensors.__getitem__, names, shapes)
+
+
+def _refuse_bombs(path: Path) -> None:
+    """Refuse an archive that would unfold to more than it is; torch writes none."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+    packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
+    if packed or sum(entry.file_size for entry in entries) > path.stat().st_size:
+        raise CheckpointError(f"{path}: a compressed archive; convert it to safetensors")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a tensor that holds every one of its numbers.
+
+    A few bytes can pose as a matrix of any size, by repeating themselves or by lying nowhere.
+    """
+    if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_quantized:
+        return False
+    held = value.untyped_storage().nbytes()
+    return value.device.type == "cpu" and value.numel() * value.element_size() <= held
 
 
 def open_weights(folder: Path, family: Family) -> Weights:
@@ -117,13 +149,80 @@ def open_weights(folder: Path, family: Family) -> Weights:
                 f"{path}: holds more than tensors and is not opened "
                 f"({type(error).__name__}); convert it to safetensors"
             ) from None
-        return replace(found, keys=_todays_names(found.keys, family))
+        names = _todays_names(found.keys, family)
+        return replace(
+            found, keys=names, shapes={name: found.shapes[key] for name, key in names.items()}
+        )
     if (folder / "model.safetensors.index.json").is_file():
         raise CheckpointError(f"{folder}: weights in several files; join them into one safetensors")
     raise CheckpointError(
         f"{folder}: no model.safetensors (nor pytorch_model.bin); "
         f"to start from random weights with this vocabulary give --scratch SIZE"
     )
+
+
+def read_weight(weights: Weights, key: str) -> Tensor:
+    """A tensor of the file, by its name there.
+
+    Raises:
+        CheckpointError: its numbers cannot be read, or are no weights.
+    """
+    try:
+        value = weights.read(key)
+    except (SafetensorError, OSError, RuntimeError, ValueError, AttributeError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise CheckpointError(f"{weights.path}: {key} cannot be read ({reason[:120]})") from None
+    if not value.is_floating_point():
+        raise CheckpointError(f"{weights.path}: {key} holds {value.dtype}, which are no weights")
+    return value
+
+
+def require_sizes(weights: Weights, config: EncoderConfig) -> None:
+    """Refuse a config.json whose sizes are not those of the weights, before a model is made.
+
+    A number in a text file must not decide how much memory is taken.
+
+    Raises:
+        CheckpointError: names what differs.
+    """
+    wide, small = config.hidden_size, config.embedding_size
+    expected = {
+        "encoder.embeddings.word.weight": (config.vocab_size, small),
+        "encoder.embeddings.position.weight": (config.max_positions, small),
+        "encoder.embeddings.segment.weight": (config.num_segments, small),
+    }
+    if config.family == "albert":
+        expected["encoder.projection.weight"] = (wide, small)
+    layers = config.num_groups * config.inner_layers
+    if layers > len(weights.shapes):
+        raise CheckpointError(
+            f"{weights.path}: {len(weights.shapes)} tensors are too few for the {layers:,} layers "
+            "that its config.json names"
+        )
+    needed = ["encoder.embeddings.norm.weight", *expected]
+    for layer in range(layers):
+        expected[f"encoder.layers.{layer}.query.weight"] = (wide, wide)
+        expected[f"encoder.layers.{layer}.up.weight"] = (config.ffn_size, wide)
+        needed += [
+            f"encoder.layers.{layer}.{part}.{kind}"
+            for part in FAMILIES[config.family].parts
+            for kind in ("weight", "bias")
+        ]
+    keys = {hub_key(name, config): shape for name, shape in expected.items()}
+    missing = [key for name in needed if (key := hub_key(name, config)) not in weights.shapes]
+    if missing:
+        raise CheckpointError(
+            f"{weights.path}: {len(missing)} weights are missing: {', '.join(missing[:20])}"
+        )
+    wrong = [
+        f"{key} is {list(weights.shapes[key])}, expected {list(shape)}"
+        for key, shape in keys.items()
+        if weights.shapes[key] != shape
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{weights.path}: does not fit its config.json: {'; '.join(wrong[:20])}"
+        )
 
 
 def _todays_names(keys: Iterable[str], family: Family) -> dict[str, str]:

@@ -10,7 +10,8 @@ from conftest import ROOT
 PACKAGE = ROOT / "albert_rc"
 FLOOR = {
     "errors", "config", "files", "tensorfile", "tokenizer", "batch", "metrics", "seeds", "devices",
-    "families", "atomic", "watch", "costs", "weightfile", "scores", "cleaning", "hub",
+    "families", "atomic", "watch", "costs", "weightfile", "scores", "cleaning", "hub", "jsonkeys",
+    "wording", "hubconfig",
 }  # fmt: skip
 WORK = FLOOR | {"data", "model", "loading"}
 ALLOWED = {
@@ -18,7 +19,8 @@ ALLOWED = {
     "errors": set(),
     "data": FLOOR | {"data"},
     "model": FLOOR | {"model"},
-    "loading": FLOOR | {"model"},
+    "loading": FLOOR | {"model", "shaping"},
+    "shaping": FLOOR | {"model"},
     "predict": WORK,
     "spans": WORK | {"predict", "spans"},
     "quality": WORK | {"spans"},

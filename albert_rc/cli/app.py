@@ -6,6 +6,7 @@ Nothing heavy is imported here; each command imports torch and the rest when it 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -29,6 +30,7 @@ from albert_rc.cli import (
     vocabulary,
 )
 from albert_rc.errors import AlbertRcError, Interrupted, OutOfMemoryError, UsageError
+from albert_rc.wording import visible
 
 app = typer.Typer(
     name="albert-rc",
@@ -74,6 +76,10 @@ def _root(
 def main() -> None:
     """Run the command line and exit with the code of DESIGN: see `albert_rc.errors`."""
     signal.signal(signal.SIGTERM, _leave)
+    for stream in (sys.stdout, sys.stderr):
+        # A paper's letters, or a file's name, may be none of the terminal's.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except AlbertRcError as error:
@@ -123,5 +129,6 @@ _NO_MEMORY = (
 
 def _fail(message: str, error: AlbertRcError) -> None:
     rank = os.environ.get("RANK", "0")
-    print(f"{'' if rank == '0' else f'rank {rank}: '}error: {message}", file=sys.stderr)
+    who = "" if rank == "0" else f"rank {rank}: "
+    print(f"{who}error: {visible(message)}", file=sys.stderr)
     sys.exit(error.exit_code)

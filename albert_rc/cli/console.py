@@ -19,12 +19,14 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from albert_rc.wording import visible
+
 if TYPE_CHECKING:
     from albert_rc.train.tally import StepReport
 
 DEFAULT_MODEL = "albert/albert-xxlarge-v2"
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+out = Console(soft_wrap=True, highlight=False, emoji=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
 
 def example(command: str) -> str:
@@ -33,8 +35,8 @@ def example(command: str) -> str:
 
 
 def say(line: str) -> None:
-    """A line on stderr, as it is: brackets in it are no markup."""
-    err.print(line, markup=False)
+    """A line on stderr, as it is: brackets in it are no markup, and escape sequences do nothing."""
+    err.print(visible(line), markup=False)
 
 
 def print_json(value: Any) -> None:
@@ -46,11 +48,11 @@ def print_json(value: Any) -> None:
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table on stdout; numbers to the right."""
-    shown = Table(title=Text(title), title_justify="left", title_style="bold")
+    shown = Table(title=Text(visible(title)), title_justify="left", title_style="bold")
     for number, name in enumerate(header):
         shown.add_column(name, justify="right" if number else "left")
     for row in rows:
-        shown.add_row(*(Text(str(cell)) for cell in row))
+        shown.add_row(*(Text(visible(str(cell))) for cell in row))
     out.print(shown)
 
 

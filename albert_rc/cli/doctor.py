@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from albert_rc.cli.console import example, out, print_json, table
+from albert_rc.wording import shortened
 
 if TYPE_CHECKING:
     from albert_rc.checkup import SplitCheck
@@ -101,7 +102,7 @@ def _share(part: int, whole: int) -> str:
 def _listed(names: list[str]) -> str:
     if not names:
         return "none"
-    shown = "; ".join(names[:3])
+    shown = "; ".join(map(shortened, names[:3]))
     return f"{len(names)}: {shown}{'; ...' if len(names) > 3 else ''}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -10,6 +11,7 @@ from itertools import chain
 from albert_rc.data.schema import Passage
 from albert_rc.errors import DataError, UsageError
 from albert_rc.tokenizer import Tokenizer
+from albert_rc.wording import shortened
 
 # What stands glued to the word before it in running text, though papers set it apart from a
 # blank: closing signs, a straight quote that closes, the tail of a contraction or a compound.
@@ -86,8 +88,14 @@ def windows(length: int, budget: int, overlap: float = 0.5) -> list[int]:
 
 
 def most_central(position: int, starts: Sequence[int], budget: int) -> int:
-    """The window in whose middle a position is nearest: where it has most context on both sides."""
-    return min(range(len(starts)), key=lambda i: abs(position - (starts[i] + (budget - 1) / 2)))
+    """The window in whose middle a position is nearest: where it has most context on both sides.
+
+    Of two that are equally near, the first.
+    """
+    # In a book of blanks there are thousands of windows to each of them: only two can be nearest.
+    after = bisect_left(starts, position - (budget - 1) / 2)
+    near = range(max(0, after - 1), min(after + 1, len(starts)))
+    return min(near, key=lambda i: abs(position - (starts[i] + (budget - 1) / 2)))
 
 
 def _unique_pieces(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, list[int]]:
@@ -177,7 +185,7 @@ def encode_choice(
             room = max_length - specials - max(map(len, question_tails))
             if room < 0:
                 raise DataError(
-                    f"{passage.id}: question {place} with its longest option has "
+                    f"{shortened(passage.id)}: question {place} with its longest option has "
                     f"{max_length - room} tokens; raise --max-length {max_length}"
                 )
             out.question_passage.append(number)

@@ -9,6 +9,7 @@ from typing import Any
 
 from albert_rc.data.parse import Report
 from albert_rc.data.schema import Passage, Question
+from albert_rc.wording import quoted
 
 ENTAILS = ("entailment", "not_entailment")
 YES_NO = ("0", "1")
@@ -106,7 +107,7 @@ def parse_glue(
     texts, label = _fields(layout, raw)
     for text, names in zip(texts, (layout.first, layout.second), strict=False):
         if text is None or not text.strip():
-            report.error(f"column {' or '.join(names)} is missing or empty")
+            report.error(f"column {' or '.join(names)} is missing or empty; a row needs it")
     known = label is not None and label.strip() not in UNKNOWN
     value = _number(label or "", report) if known and not layout.labels else None
     answer = None
@@ -114,7 +115,7 @@ def parse_glue(
         if (label or "").strip() in layout.labels:
             answer = layout.labels.index((label or "").strip())
         else:
-            report.error(f"the label {label!r} is not one of {', '.join(layout.labels)}")
+            report.error(f"the label {quoted(label)} is not one of {', '.join(layout.labels)}")
     if report.failed:
         return None
     first, second, *_ = (*(text or "" for text in texts), "")
@@ -139,5 +140,5 @@ def _number(text: str, report: Report) -> float | None:
         value = math.nan
     if 0 <= value <= 32:
         return value
-    report.error(f"the score {text!r} is no number from 0 to 5")
+    report.error(f"the score {quoted(text)} is no number from 0 to 5; write - where there is none")
     return None

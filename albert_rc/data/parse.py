@@ -10,8 +10,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from albert_rc.data.schema import Passage, Problem, Question, letter, letter_index
+from albert_rc.data.schema import Passage, Problem, Question, Severity, letter, letter_index
+from albert_rc.wording import kind_of, one_line, quoted
 
+MAX_OPTIONS = 702  # A to ZZ
+MAX_PROBLEMS = 100
+"""That are named of one paper; who has more has another convention, not so many slips."""
 _RUN = re.compile(r"_+")
 _MISSING = object()
 
@@ -22,24 +26,26 @@ class Report:
 
     file: str
     problems: list[Problem] = field(default_factory=list)
+    failed: bool = False
+    """Whether an error was reported."""
+    _counts: dict[Severity, int] = field(default_factory=dict)
 
     def error(self, message: str) -> None:
         """Report something that makes the paper unusable."""
-        self.problems.append(Problem(self.file, message))
+        self.failed = True
+        self._add(message, "error")
 
     def warning(self, message: str) -> None:
         """Report something odd that the paper can live with."""
-        self.problems.append(Problem(self.file, message, "warning"))
+        self._add(message, "warning")
 
-    @property
-    def failed(self) -> bool:
-        """Whether an error was reported."""
-        return any(p.severity == "error" for p in self.problems)
-
-
-def _kind_of(value: Any) -> str:
-    names = {str: "text", list: "a list", dict: "an object", bool: "true/false", type(None): "null"}
-    return names.get(type(value), "a number")
+    def _add(self, message: str, severity: Severity) -> None:
+        number = self._counts[severity] = self._counts.get(severity, 0) + 1
+        if number <= MAX_PROBLEMS:
+            self.problems.append(Problem(self.file, one_line(message), severity))
+        elif number == MAX_PROBLEMS + 1:
+            said = f"more than {MAX_PROBLEMS} {severity}s in this paper; mend these first"
+            self.problems.append(Problem(self.file, said, severity))
 
 
 def _text(raw: dict[str, Any], key: str, report: Report) -> str | None:
@@ -47,7 +53,7 @@ def _text(raw: dict[str, Any], key: str, report: Report) -> str | None:
     if value is _MISSING:
         report.error(f'the field "{key}" is missing; add it')
     elif not isinstance(value, str):
-        report.error(f'"{key}" is {_kind_of(value)}; it must be text')
+        report.error(f'"{key}" is {kind_of(value)}; it must be text')
     elif not value.strip():
         report.error(f'"{key}" is empty; a paper needs a text')
     else:
@@ -60,7 +66,7 @@ def _list(raw: dict[str, Any], key: str, report: Report) -> list[Any] | None:
     if value is _MISSING:
         report.error(f'the field "{key}" is missing; add it')
     elif not isinstance(value, list):
-        report.error(f'"{key}" is {_kind_of(value)}; it must be a list')
+        report.error(f'"{key}" is {kind_of(value)}; it must be a list')
     else:
         return value
     return None
@@ -72,14 +78,14 @@ def _answers(raw: dict[str, Any], report: Report) -> list[Any] | None:
     if value is None or value == []:
         return None
     if not isinstance(value, list):
-        report.error(f'"answers" is {_kind_of(value)}; it must be a list of letters')
+        report.error(f'"answers" is {kind_of(value)}; it must be a list of letters')
         return None
     return value
 
 
 def _options(value: Any, where: str, report: Report) -> tuple[str, ...] | None:
     if not isinstance(value, list):
-        report.error(f"{where}: the options are {_kind_of(value)}; they must be a list of texts")
+        report.error(f"{where}: the options are {kind_of(value)}; they must be a list of texts")
         return None
     wrong = [letter(i) for i, option in enumerate(value) if not isinstance(option, str)]
     if wrong:
@@ -88,15 +94,19 @@ def _options(value: Any, where: str, report: Report) -> tuple[str, ...] | None:
     if len(value) < 2:
         report.error(f"{where}: {len(value)} option(s); at least 2 are needed")
         return None
+    if len(value) > MAX_OPTIONS:
+        report.error(f"{where}: {len(value):,} options; at most {MAX_OPTIONS} can be lettered")
+        return None
     stripped = [option.strip() for option in value]
+    first: dict[str, int] = {}
     for i, option in enumerate(stripped):
+        twin = first.setdefault(option, i)
         if not option:
             report.warning(f"{where}: option {letter(i)} is empty; it is scored as unknown text")
-        elif option in stripped[:i]:
-            twin = letter(stripped.index(option))
+        elif twin < i:
             report.warning(
-                f"{where}: options {twin} and {letter(i)} are both {option!r}; "
-                f"{twin} is answered if they win"
+                f"{where}: options {letter(twin)} and {letter(i)} are both {quoted(option)}; "
+                f"{letter(twin)} is answered if they win"
             )
     return tuple(stripped)
 
@@ -105,12 +115,13 @@ def _answer(value: Any, num_options: int, where: str, report: Report) -> int | N
     index = letter_index(value.strip()) if isinstance(value, str) else None
     if index is None:
         report.error(
-            f"{where}: the answer {value!r} is no letter; write A to {letter(num_options - 1)}"
+            f"{where}: the answer {quoted(value)} is no letter; "
+            f"write A to {letter(num_options - 1)}"
         )
     elif index >= num_options:
         report.error(
             f"{where}: the answer is {value.strip()} but the last of its {num_options} options "
-            f"is {letter(num_options - 1)}"
+            f"is {letter(num_options - 1)}; write one of them"
         )
     return index
 
@@ -181,7 +192,7 @@ def _questions(
 def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
     """ELE's and CLOTH's papers: `{"article": "a _ b", "options": [[...]], "answers": [...]}`."""
     if not isinstance(raw, dict):
-        report.error(f"the paper is {_kind_of(raw)}; it must be an object with article and options")
+        report.error(f"the paper is {kind_of(raw)}; it must be an object with article and options")
         return None
     article = _text(raw, "article", report)
     options = _list(raw, "options", report)
@@ -206,7 +217,7 @@ def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Report) -> P
 def parse_race(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
     """RACE's: `{"article", "questions", "options", "answers", "id"}`; the id is kept."""
     if not isinstance(raw, dict):
-        report.error(f"the paper is {_kind_of(raw)}; it must be an object with article, questions")
+        report.error(f"the paper is {kind_of(raw)}; it must be an object with article, questions")
         return None
     article = _text(raw, "article", report)
     texts = _list(raw, "questions", report)
@@ -216,7 +227,7 @@ def parse_race(raw: Any, paper_id: str, level: str | None, report: Report) -> Pa
         return None
     for i, text in enumerate(texts, 1):
         if not isinstance(text, str) or not text.strip():
-            report.error(f"question {i} is {_kind_of(text)} or empty; it must be text")
+            report.error(f"question {i} is {kind_of(text)} or empty; it must be text")
     if not texts:
         report.error('"questions" is empty; a paper needs a question')
     names = ("question", "option list", "answer")
@@ -232,7 +243,7 @@ def parse_race(raw: Any, paper_id: str, level: str | None, report: Report) -> Pa
 def parse_dream(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
     """DREAM's: `[turns, [{"question", "choice", "answer"}], id]`; an answer is a choice's text."""
     if not isinstance(raw, list) or len(raw) < 2:
-        report.error(f"the dialogue is {_kind_of(raw)}; it must be [turns, questions, id]")
+        report.error(f"the dialogue is {kind_of(raw)}; it must be [turns, questions, id]")
         return None
     turns, items = raw[0], raw[1]
     if not isinstance(turns, list) or not turns or not all(isinstance(t, str) for t in turns):
@@ -241,25 +252,33 @@ def parse_dream(raw: Any, paper_id: str, level: str | None, report: Report) -> P
         report.error("the dialogue has no questions; its second element must be a list of them")
     if report.failed:
         return None
-    questions = []
-    for number, item in enumerate(items, 1):
-        where = f"question {number}"
-        if not isinstance(item, dict):
-            report.error(f"{where} is {_kind_of(item)}; it must be an object")
-            continue
-        text = item.get("question")
-        if not isinstance(text, str) or not text.strip():
-            report.error(f'{where}: "question" is missing, empty or no text')
-        options = _options(item.get("choice"), where, report)
-        answer = item.get("answer")
-        index = None
-        if options is not None and answer is not None:
-            if isinstance(answer, str) and answer.strip() in options:
-                index = options.index(answer.strip())
-            else:
-                report.error(f"{where}: the answer {answer!r} is not one of them")
-        if options is not None and isinstance(text, str):
-            questions.append(Question(options, index, text))
+    if not any(turn.strip() for turn in turns):
+        report.error("the turns of the dialogue are empty; a paper needs a text")
+    questions = [
+        question
+        for number, item in enumerate(items, 1)
+        if (question := _dream_question(item, f"question {number}", report)) is not None
+    ]
     if report.failed:
         return None
     return Passage(paper_id, "\n".join(turns), tuple(questions), "choice", (), level)
+
+
+def _dream_question(item: Any, where: str, report: Report) -> Question | None:
+    if not isinstance(item, dict):
+        report.error(f"{where} is {kind_of(item)}; it must be an object")
+        return None
+    text = item.get("question")
+    if not isinstance(text, str) or not text.strip():
+        report.error(f'{where}: "question" is missing, empty or no text; add it')
+    options = _options(item.get("choice"), where, report)
+    answer = item.get("answer")
+    if options is None or not isinstance(text, str):
+        return None
+    index = None
+    if answer is not None:
+        if isinstance(answer, str) and answer.strip() in options:
+            index = options.index(answer.strip())
+        else:
+            report.error(f"{where}: the answer {quoted(answer)} is not one of the choices")
+    return Question(options, index, text)

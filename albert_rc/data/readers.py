@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from albert_rc.data.glue import GLUE, parse_glue, recognised_task
@@ -18,6 +18,7 @@ from albert_rc.data.sources import Chunk, Layout, Sources, paper_place
 from albert_rc.data.squad import parse_squad
 from albert_rc.errors import DataError, UsageError
 from albert_rc.files import to_json
+from albert_rc.wording import kind_of
 
 SPLITS = {
     "train": ("train", "training", "msr_paraphrase_train", "train-v1.1", "train-v2.0"),
@@ -130,9 +131,12 @@ def split_name(path: Path) -> str:
 
 def sniff_format(sources: Sources) -> str:
     """The format of a split's papers, told from the first one that can be read."""
-    for sample in sources.samples(100):
+    known = {suffix for reader in READERS.values() for suffix in reader.suffixes}
+    for suffix, sample in sources.samples(100):
         for name, reader in READERS.items():
-            if reader.recognises(sample):
+            # An object in a .json is no row of a table, whatever its fields are called.
+            fits = suffix in reader.suffixes or suffix not in known
+            if fits and reader.recognises(sample):
                 return name
     # Nothing is readable: the reader that fits the file names will say what is wrong with each.
     return "race" if len(sources) and sources.all_end_with(".txt") else "cloze"
@@ -161,23 +165,27 @@ def _level(place: str, paper_id: str) -> str | None:
     return None
 
 
-def _paper_id(raw: Any, place: str, number: int, level: str | None) -> str:
-    if PurePosixPath(place).suffix == ".tsv" or (number and place.endswith(".txt")):
+def _given_id(raw: Any, layout: Layout) -> Any:
+    """What a paper calls itself, or None."""
+    if layout == "list":  # DREAM
+        return raw[2] if isinstance(raw, list) and len(raw) > 2 else None
+    return raw.get("id") if isinstance(raw, dict) else None
+
+
+def _paper_id(raw: Any, place: str, number: int, level: str | None, layout: Layout) -> str:
+    if layout == "table":
         # A line of a table: columns called ids are not unique in MRPC, nor there at all in CoLA.
         return str(number)
-    if isinstance(raw, dict) and "qas" in raw:  # SQuAD
-        return f"{raw.get('title', '')}#{raw.get('number', number)}"
-    if isinstance(raw, list) and len(raw) > 2 and isinstance(raw[2], str):  # DREAM
-        return raw[2]
+    if layout == "squad" and number and isinstance(raw, dict):
+        return f"{raw['title']}#{raw['number']}"
     # The competition names a cloze paper by its file.
     name = paper_place(place.rpartition("/")[2], number)
-    if isinstance(raw, dict):
-        given = raw.get("id")
-        if isinstance(given, (str, int)) and ("questions" in raw or number) and str(given):
-            return str(given)
-        if "questions" in raw:
-            return f"{level or ''}{place.rpartition('/')[2]}"
-    return name
+    asks = isinstance(raw, dict) and "questions" in raw
+    given = _given_id(raw, layout)
+    if (asks or number) and isinstance(given, (str, int)) and str(given):
+        return str(given)
+    # RACE numbers its papers anew in each of its levels' folders.
+    return f"{level or ''}{name}" if asks else name
 
 
 def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[Record, Passage | None]]:
@@ -194,13 +202,19 @@ def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[Record, Passag
             if isinstance(value, ValueError):
                 report.error(str(value))
             else:
-                paper_id = _paper_id(value, raw.place, number, _level(raw.place, ""))
+                folder_level = _level(raw.place, "")
+                paper_id = _paper_id(value, raw.place, number, folder_level, reader.layout)
                 level = _level(raw.place, paper_id)
+                given = _given_id(value, reader.layout)
+                if isinstance(given, (bool, float, list, dict)):
+                    report.error(f'"id" is {kind_of(given)}; it must be text or a whole number')
                 passage = reader.parse(value, paper_id, level, report)
             if report.failed:
                 passage = None
+            keys = tuple(q.id for q in passage.questions if q.id) if passage is not None else ()
             problems = tuple(report.problems)
-            yield Record(index, number, paper_id, level, passage is not None, problems), passage
+            good = passage is not None
+            yield Record(index, number, paper_id, level, good, problems, keys), passage
 
 
 def read_split(path: Path, name: str | None = None, format_name: str | None = None) -> PaperSet:

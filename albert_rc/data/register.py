@@ -11,6 +11,7 @@ from typing import NamedTuple
 from albert_rc.data.schema import Problem
 from albert_rc.data.sources import Chunk, Sources, paper_place
 from albert_rc.files import natural_key
+from albert_rc.wording import quoted
 
 
 class Record(NamedTuple):
@@ -26,6 +27,8 @@ class Record(NamedTuple):
     good: bool
     """Whether it has no error."""
     problems: tuple[Problem, ...]
+    keys: tuple[str, ...] = ()
+    """Ids of its questions, where answers go by those."""
 
 
 class Register:
@@ -48,9 +51,13 @@ class Register:
         self._file_of = array("i")
         self._number_of = array("q")
         self._files: list[str] = []
+        # Ids of questions, and which paper asks them.
+        self._asked: dict[str, int] = {}
         if not len(sources):
             said = f"an empty folder; there is no {', '.join(suffixes)} file in it"
-            self.problems.append(Problem(str(sources.path), said))
+            # A name that is no UTF-8 could not be written to rejects.jsonl.
+            shown = str(sources.path).encode("utf-8", "backslashreplace").decode()
+            self.problems.append(Problem(shown, said))
 
     def add(self, chunk: Chunk, record: Record) -> bool:
         """Note a paper.
@@ -65,9 +72,11 @@ class Register:
             holder = self._numbers.setdefault(record.id, len(self._numbers))
             if holder < len(self._file_of):
                 good = False
-                self.problems.append(self._taken(paper_place(place, record.number), record.id))
+                said = f"the id {quoted(record.id)} is taken by {self._place_of(holder)}"
+                self._refuse(place, record, said)
             else:
                 self._note_place(place, record.number)
+                good = self._note_keys(place, record, holder) and good
         if good and record.id is not None:
             self.ids.append(record.id)
             self.levels.append(None if record.level is None else sys.intern(record.level))
@@ -81,11 +90,26 @@ class Register:
         self._file_of.append(len(self._files) - 1)
         self._number_of.append(number)
 
-    def _taken(self, place: str, paper_id: str) -> Problem:
-        holder = self._numbers[paper_id]
-        taken_by = paper_place(self._files[self._file_of[holder]], self._number_of[holder])
-        said = f"the id {paper_id!r} is taken by {taken_by}; give each its own"
-        return Problem(place, said)
+    def _note_keys(self, place: str, record: Record, holder: int) -> bool:
+        """Whether the paper's questions have ids of their own: answers go by them."""
+        own: set[str] = set()
+        for key in record.keys:
+            asked_in = self._asked.setdefault(key, holder)
+            if asked_in == holder and key not in own:
+                own.add(key)
+                continue
+            where = "twice in it" if asked_in == holder else f"by {self._place_of(asked_in)}, too"
+            self._refuse(place, record, f"the question {quoted(key)} is asked {where}")
+            return False
+        return True
+
+    def _place_of(self, holder: int) -> str:
+        return paper_place(self._files[self._file_of[holder]], self._number_of[holder])
+
+    def _refuse(self, place: str, record: Record, said: str) -> None:
+        self.problems.append(
+            Problem(paper_place(place, record.number), f"{said}; give each its own")
+        )
 
     def finish(self) -> Sequence[int]:
         """Sort ids and levels into natural order; no paper can be added any more.
@@ -93,7 +117,7 @@ class Register:
         Returns:
             Where each paper stood among those that were kept; a range if all stood in order.
         """
-        self._numbers, self._files = {}, []
+        self._numbers, self._asked, self._files = {}, {}, []
         self._file_of, self._number_of = array("i"), array("q")
         if all(a <= b for a, b in pairwise(map(natural_key, self.ids))):
             return range(len(self.ids))

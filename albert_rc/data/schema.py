@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from albert_rc.wording import one_line
+
 Kind = Literal["cloze", "choice", "label", "span"]
 """Blanks with options; questions with options; sentences to be sorted or valued; questions whose
 answers stand in the passage."""
+Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +69,10 @@ class Problem:
     file: str
     message: str
     """What is wrong, where in the file, and the way out."""
-    severity: Literal["error", "warning"] = "error"
+    severity: Severity = "error"
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.message}"
+        return one_line(f"{self.file}: {self.message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,8 @@ def letter(index: int) -> str:
 
 def letter_index(name: str) -> int | None:
     """The option that a letter stands for, or None if it is no letter."""
-    if not (name.isascii() and name.isalpha() and name.isupper()):
+    # No option has a longer one, and a megabyte of letters would make a number as long.
+    if len(name) > 3 or not (name.isascii() and name.isalpha() and name.isupper()):
         return None
     index = 0
     for char in name:

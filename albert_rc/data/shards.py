@@ -18,6 +18,7 @@ from torch import Tensor
 from albert_rc.data.columns import Columns, store_meta, store_summary
 from albert_rc.data.packing import COLUMNS, pack
 from albert_rc.data.schema import Kind, PaperSet
+from albert_rc.data.soundness import what_is_wrong
 from albert_rc.errors import DataError
 from albert_rc.files import load_tensors, save_tensors
 from albert_rc.tensorfile import TensorStream
@@ -177,8 +178,14 @@ def load_store(path: Path) -> Store:
     """
     tensors, meta = load_tensors(path, mapped_from=_LARGE)
     kind = meta.get("kind")
-    if kind not in COLUMNS or not COLUMNS[kind].keys() <= tensors.keys():
-        raise DataError(f"{path}: parts are missing; make it again with `albert-rc preprocess`")
+    remake = "make it again with `albert-rc preprocess`"
+    if not isinstance(kind, str) or kind not in COLUMNS:
+        raise DataError(f"{path}: no store of papers; {remake}")
+    if not COLUMNS[kind].keys() <= tensors.keys():
+        raise DataError(f"{path}: parts are missing; {remake}")
+    wrong = what_is_wrong(kind, tensors, meta)
+    if wrong is not None:
+        raise DataError(f"{path}: damaged, {wrong}; {remake}")
     return Store(tensors, meta)
 
 
@@ -197,6 +204,8 @@ def check_store(store: Store, path: Path, tokenizer: Tokenizer, max_length: int)
     remake = f"make it again: albert-rc preprocess RAW --model {tokenizer.folder}"
     if store.meta["vocabulary"] != tokenizer.fingerprint:
         raise DataError(f"{path}: made with another vocabulary than the model's; {remake}")
+    if store.meta["vocab_size"] > tokenizer.size:
+        raise DataError(f"{path}: made for more pieces than the vocabulary has; {remake}")
     if store.meta["max_length"] > max_length:
         raise DataError(
             f"{path}: made for windows of {store.meta['max_length']} tokens, but the model takes "

@@ -8,10 +8,12 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from albert_rc.errors import DataError
 from albert_rc.files import natural_key, parse_json
+from albert_rc.jsonkeys import parse_unique_json
+from albert_rc.wording import kind_of
 
 CHUNK_BYTES = 2**19  # some 200 cloze papers: a tenth of a second's work
 Layout = Literal["paper", "list", "table", "squad"]
@@ -61,7 +63,7 @@ class Raw:
             if papers is None:
                 yield 0, value
             elif not papers:
-                yield 0, ValueError("an empty list; there is no paper in it")
+                yield 0, ValueError("an empty list; there is no paper in it, so take the file out")
             else:
                 yield from enumerate(papers, 1)
 
@@ -80,7 +82,7 @@ def paper_place(file_place: str, number: int) -> str:
 
 def _parsed(content: bytes) -> Any:
     try:
-        return parse_json(content)
+        return parse_unique_json(content)
     except ValueError as error:
         return error
 
@@ -96,15 +98,29 @@ def _papers_in(value: Any, layout: Layout) -> list[Any] | None:
 
 
 def _paragraphs(value: Any) -> list[Any] | None:
-    """SQuAD's paragraphs, each with its article's title and its number there."""
-    try:
-        return [
-            {**paragraph, "title": article.get("title", ""), "number": number}
-            for article in value["data"]
-            for number, paragraph in enumerate(article["paragraphs"], 1)
-        ]
-    except (TypeError, KeyError, AttributeError):
+    """SQuAD's paragraphs, each with its article's title and its number there.
+
+    In the place of what is no paragraph stands a tuple of one text, which says so: JSON has none.
+    """
+    articles = value.get("data") if isinstance(value, dict) else None
+    if not isinstance(articles, list):
         return None  # the parser says what is wrong with it
+    found: list[Any] = []
+    for place, article in enumerate(articles, 1):
+        paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
+        if not isinstance(paragraphs, list):
+            found.append((f'article {place} has no list "paragraphs"; add it',))
+            continue
+        title = article.get("title", "")
+        title = title if isinstance(title, str) and title else f"article {place}"
+        for number, paragraph in enumerate(paragraphs, 1):
+            where = f"paragraph {number} of article {place}"
+            found.append(
+                {**paragraph, "title": title, "number": number}
+                if isinstance(paragraph, dict)
+                else (f"{where} is {kind_of(paragraph)}; it must be an object",)
+            )
+    return found
 
 
 class Sources:
@@ -137,10 +153,16 @@ class Sources:
         """Whether every file has this suffix."""
         return all(inside.endswith(suffix) for inside in self._inside)
 
-    def samples(self, count: int) -> Iterator[Any]:
-        """The JSON value of the first paper of each of the first `count` files, where it is one."""
+    def samples(self, count: int) -> Iterator[tuple[str, Any]]:
+        """The first paper of each of the first `count` files that can be read.
+
+        Yields:
+            what the file's name ends with, and the JSON value or the row of a table.
+        """
         for inside in self._inside[:count]:
             file = self._file(inside)
+            if self._is_folder and not file.is_file():
+                continue
             try:
                 content = _first_line(file) if file.suffix == ".jsonl" else file.read_bytes()
                 value = parse_json(content)
@@ -152,7 +174,7 @@ class Sources:
                     continue
                 value = row
             listed = isinstance(value, list) and value and isinstance(value[0], dict)
-            yield value[0] if listed else value
+            yield file.suffix, value[0] if listed else value
 
     @property
     def hash(self) -> str:
@@ -188,6 +210,10 @@ class Sources:
             except UnicodeEncodeError:
                 shown = place.encode("utf-8", "backslashreplace")
                 yield from self._misnamed(file, shown.decode())
+                continue
+            # Opening a named pipe would wait for somebody to write into it.
+            if self._is_folder and file.exists() and not file.is_file():
+                yield Raw(place, b"is no ordinary file; take it out", "fault")
                 continue
             try:
                 if layout == "table" or file.suffix == ".jsonl":
@@ -260,7 +286,10 @@ def _row(line: bytes, header: tuple[str, ...]) -> Any:
     if not header:
         return values
     if len(values) < len(header):
-        return ValueError(f"{len(values)} columns, but the header has {len(header)}")
+        return ValueError(
+            f"{len(values)} columns, but the header has {len(header)}; "
+            "write every column, with nothing between its tabs where it is empty"
+        )
     # Some of MRPC's and MNLI's lines have more: annotators' labels behind the named columns.
     return dict(zip(header, values, strict=False))
 
@@ -268,7 +297,8 @@ def _row(line: bytes, header: tuple[str, ...]) -> Any:
 def _first_row(content: bytes) -> Any:
     """The first row of a table, or None if it is no table."""
     lines = content.split(b"\n", 2)
-    if b"\t" not in lines[0]:
+    # A torn paper is no table, though it may be indented with tabs.
+    if b"\t" not in lines[0] or lines[0].lstrip().startswith((b"{", b"[{")):
         return None
     header = _header(lines[0])
     first = lines[1] if header and len(lines) > 1 else lines[0]
@@ -280,7 +310,7 @@ def _listed(folder: Path) -> list[str]:
     """The papers' files in natural order of their places, as paths inside the folder."""
     found = []
     # Symbolic links that lead nowhere are listed too: they are papers that cannot be read.
-    for parent, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder, onerror=_unlisted):
         # A hidden folder holds half-written or foreign things.
         folders[:] = [name for name in folders if not name.startswith(".")]
         inside = Path(parent).relative_to(folder).as_posix()
@@ -292,6 +322,11 @@ def _listed(folder: Path) -> list[str]:
         ]
     name = folder.resolve().name
     return sorted(found, key=lambda inside: natural_key(f"{name}/{inside}"))
+
+
+def _unlisted(error: OSError) -> NoReturn:
+    """A folder that may not be read: its papers would be missing without a word."""
+    raise DataError(f"{error.filename}: cannot be listed ({error.strerror}); check the folder")
 
 
 def _first_line(file: Path) -> bytes:

@@ -6,6 +6,7 @@ from typing import Any
 
 from albert_rc.data.parse import Report
 from albert_rc.data.schema import Passage, Question
+from albert_rc.wording import quoted, shortened
 
 
 def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
@@ -14,12 +15,15 @@ def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> P
     Without the field `answers` a question is a test question; with `is_impossible` true, or an
     empty list, the passage has no answer to it.
     """
-    if not isinstance(raw, dict) or "context" not in raw:
-        report.error('no articles with paragraphs; SQuAD\'s files hold {"data": [...]}')
+    if isinstance(raw, tuple):  # what `sources` says of something that is no paragraph
+        report.error(raw[0])
+        return None
+    if not isinstance(raw, dict) or "number" not in raw:
+        report.error('no articles with paragraphs; SQuAD\'s files must hold {"data": [...]}')
         return None
     context, asked = raw.get("context"), raw.get("qas")
     if not isinstance(context, str) or not context.strip():
-        report.error('"context" is missing, empty or no text')
+        report.error('"context" is missing, empty or no text; add the passage')
     if not isinstance(asked, list) or not asked:
         report.error('"qas" is missing, empty or no list; a paragraph needs a question')
     if report.failed or not isinstance(context, str) or not isinstance(asked, list):
@@ -34,23 +38,27 @@ def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> P
 
 def _question(item: Any, where: str, context: str, report: Report) -> Question | None:
     if not isinstance(item, dict):
-        report.error(f"{where} is no object")
+        report.error(f"{where} is no object; it must be one")
         return None
     key, text, given = item.get("id"), item.get("question"), item.get("answers")
     if not isinstance(key, str) or not key:
-        report.error(f'{where}: "id" is missing or no text')
+        report.error(f'{where}: "id" is missing or no text; give it one')
         return None
     if not isinstance(text, str) or not text.strip():
-        report.error(f'{where} ({key}): "question" is missing, empty or no text')
+        report.error(f'{where} ({shortened(key)}): "question" is missing, empty or no text; add it')
         return None
     if given is not None and not isinstance(given, list):
-        report.error(f'{where} ({key}): "answers" must be a list')
+        report.error(f'{where} ({shortened(key)}): "answers" must be a list')
         return None
     spans: dict[tuple[int, int], None] = {}
     for answer in given or []:
         span = _span(answer, context)
         if span is None:
-            report.error(f"{where} ({key}): the answer {answer!r} does not stand where it says")
+            said = quoted(answer.get("text") if isinstance(answer, dict) else answer)
+            report.error(
+                f"{where} ({shortened(key)}): the answer {said} does not stand where its "
+                '"answer_start" says; count characters from 0'
+            )
             return None
         spans[span] = None
     known = given is not None
@@ -68,7 +76,7 @@ def _span(answer: Any, context: str) -> tuple[int, int] | None:
     if not isinstance(answer, dict):
         return None
     text, start = answer.get("text"), answer.get("answer_start")
-    if not isinstance(text, str) or not text or not isinstance(start, int) or start < 0:
+    if not isinstance(text, str) or not text or type(start) is not int or start < 0:
         return None
     end = start + len(text)
     return (start, end) if context[start:end] == text else None

@@ -1,0 +1,404 @@
+"""Models, stores and states of others: no code of theirs runs, no number of theirs decides."""
+
+import json
+import pickle
+import resource
+import struct
+import time
+import zipfile
+
+import pytest
+import torch
+from conftest import SAMPLE, SHAPE, run_cli
+
+from albert_rc.data.shards import load_store
+from albert_rc.errors import AlbertRcError, CheckpointError, DataError, UsageError
+from albert_rc.loading import load_model, save_model
+from albert_rc.tokenizer import load_tokenizer
+
+VOCABULARY = SAMPLE / "vocabulary"
+
+
+class Evil:
+    """What a pickle would do if it were let."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return open, (str(self.mark), "w")
+
+
+@pytest.fixture(scope="module")
+def made():
+    return load_model(VOCABULARY, "cloze", scratch="tiny", scratch_shape=SHAPE)
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    """A tiny model's folder, to be damaged."""
+    save_model(made.model, made.tokenizer, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def change(folder, **fields):
+    path = folder / "config.json"
+    raw = json.loads(path.read_bytes())
+    path.write_text(json.dumps(raw | fields))
+
+
+def refusal(folder, error=CheckpointError):
+    """What loading says, after it took neither time nor memory to say it."""
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    with pytest.raises(error) as caught:
+        load_model(folder, "cloze")
+    assert time.process_time() - start < 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024  # KiB
+    said = str(caught.value)
+    assert "\n" not in said
+    return said
+
+
+def test_the_exit_code_of_a_bad_model_is_4(folder, tmp_path):
+    """And no code of a pickle, or of a module beside the weights, is run on the way."""
+    mark = tmp_path / "code was run"
+    (folder / "model.safetensors").unlink()
+    torch.save({"albert": Evil(mark)}, folder / "pytorch_model.bin")
+    store = tmp_path / "evil.pt"
+    torch.save({"format": 1, "meta": "{}", "token": Evil(mark)}, store)
+    papers = SAMPLE / "cloze" / "test"
+    for data, code, said in ((papers, 4, "holds more than tensors"), (store, 3, "not a readable")):
+        done = run_cli("predict", "--data", data, "--model", folder, "--out", tmp_path / "a.json")
+        assert done.returncode == code, done.stderr
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not mark.exists()
+    assert not (tmp_path / "a.json").exists()
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_bare_pickle_is_not_run(folder, tmp_path, protocol):
+    mark = tmp_path / "code was run"
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"a": Evil(mark)}, protocol))
+    said = refusal(folder)
+    assert "pytorch_model.bin" in said
+    assert not mark.exists()
+
+
+def test_an_evil_state_is_not_resumed(trainer, tmp_path):
+    mark = tmp_path / "code was run"
+    trainer(tmp_path / "run", max_steps=1).run()
+    torch.save({"model": Evil(mark), "settings": {}}, tmp_path / "run" / "resume.pt")
+    with pytest.raises(CheckpointError, match=r"resume\.pt"):
+        trainer(tmp_path / "run", max_steps=1).run(resume=True)
+    assert not mark.exists()
+
+
+def test_remote_code_is_never_run(made, folder, tmp_path):
+    mark = tmp_path / "code was run"
+    code = f"open({str(mark)!r}, 'w')\nclass Evil: pass\n"
+    for name in (
+        "modeling_evil.py",
+        "tokenization_evil.py",
+        "configuration_evil.py",
+        "__init__.py",
+    ):
+        (folder / name).write_text(code)
+    evil = {"AutoConfig": "configuration_evil.Evil", "AutoModel": "modeling_evil.Evil"}
+    change(folder, auto_map=evil, trust_remote_code=True, custom_pipelines={"x": {"impl": "evil"}})
+    settings = {"auto_map": {"AutoTokenizer": ["tokenization_evil.Evil", None]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    loaded = load_model(folder, "cloze")
+    assert torch.equal(loaded.model.words, made.model.words)
+    assert not mark.exists()
+
+
+SIZES = (
+    "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+    "intermediate_size", "max_position_embeddings", "type_vocab_size", "num_hidden_groups",
+    "inner_group_num",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_are_held_against_the_weights(folder, name):
+    original = json.loads((folder / "config.json").read_bytes())[name]
+    for value in (
+        10**12,
+        10**6,
+        10**30,
+        0,
+        -1,
+        2.5,
+        float(original),
+        str(original),
+        None,
+        [],
+        True,
+    ):
+        change(folder, **{name: value})
+        said = refusal(folder)
+        assert str(folder) in said
+        assert name in said or "--" in said or "does not fit" in said or "too few" in said, said
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model_type", []), ("model_type", {"a": 1}), ("model_type", "gpt2"), ("hidden_act", []),
+        ("hidden_act", "evil"), ("layer_norm_eps", "0"), ("layer_norm_eps", -1),
+        ("initializer_range", None), ("hidden_dropout_prob", 2), ("hidden_dropout_prob", []),
+        ("pad_token_id", -1), ("pad_token_id", 10**9), ("pad_token_id", "0"),
+        ("id2label", {"x": 1}),
+        ("id2label", []), ("albert_rc", 5), ("albert_rc", {"option_score": []}),
+        ("albert_rc", {"option_score": "evil"}), ("albert_rc", {"attention": {}}),
+        ("albert_rc", {"attention": "evil"}), ("albert_rc", {"attention": "lsh", "lsh": 5}),
+        ("albert_rc", {"attention": "lsh", "lsh": {"rounds": 10**12}}),
+        ("albert_rc", {"attention": "lsh", "lsh": {"chunk": "64"}}),
+        ("albert_rc", {"attention": "lsh", "lsh": {"landmarks": 5}}),
+        ("albert_rc", {"attention": "lsh", "lsh": {"landmarks": ["x"]}}),
+        ("albert_rc", {"common": []}), ("albert_rc", {"residual": 7}),
+        ("albert_rc", {"null_threshold": "x"}), ("position_embedding_type", "relative_key"),
+    ],
+)  # fmt: skip
+def test_fields_of_a_config_are_checked(folder, field, value):
+    change(folder, **{field: value})
+    assert str(folder) in refusal(folder) or field == "hidden_act"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"null", b"\xff\xfe{}", b'{"hidden_size": NaN}', b"[" * 10**5]
+)
+def test_a_config_that_is_none_is_refused(folder, content):
+    (folder / "config.json").write_bytes(content)
+    assert "config.json" in refusal(folder)
+
+
+def header_of(path):
+    content = path.read_bytes()
+    (size,) = struct.unpack("<Q", content[:8])
+    return json.loads(content[8 : 8 + size]), content[8 + size :]
+
+
+def rewrite(path, header, data, size=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text) if size is None else size) + text + data)
+
+
+def damages(header, data):
+    """Headers that lie, with the weights that go with them."""
+    name = "albert.embeddings.word_embeddings.weight"
+    word, other = header[name], header["albert.embeddings.LayerNorm.weight"]
+    lies = {
+        "larger than the file": word | {"shape": [10**6, 10**6], "data_offsets": [0, 4 * 10**12]},
+        "shape and offsets differ": word | {"shape": [10**6, 16]},
+        "overlap": word | {"data_offsets": other["data_offsets"]},
+        "backwards": word | {"data_offsets": word["data_offsets"][::-1]},
+        "negative": word | {"shape": [-1, 16]},
+        "overflow": word | {"shape": [2**63, 2**63]},
+        "no numbers": word | {"shape": ["a"]},
+        "of another type": word | {"dtype": "Q7"},
+        "integers": word | {"dtype": "I32"},
+        "missing": None,
+    }
+    for what, lie in lies.items():
+        yield what, {**header, name: lie}, data, None
+    yield "cut", header, data[:100], None
+    yield "no json", b"{" * 1000, data, None
+    yield "absurd length", header, data, 2**63
+    yield "length beyond the file", header, data, 10**9
+    yield "empty", b"", b"", None
+    yield "deep", b'{"a":' + b"[" * 10**5, b"", None
+
+
+def test_weights_that_lie_are_refused(folder):
+    path = folder / "model.safetensors"
+    header, data = header_of(path)
+    for what, lying, content, size in damages(header, data):
+        rewrite(path, lying, content, size)
+        said = refusal(folder)
+        assert "model.safetensors" in said, what
+
+
+def test_a_link_that_leads_to_itself_is_refused(folder):
+    for name in ("config.json", "model.safetensors"):
+        path = folder / name
+        kept = path.read_bytes()
+        path.unlink()
+        path.symlink_to(path)
+        assert name in refusal(folder)
+        path.unlink()
+        path.write_bytes(kept)
+    (folder / "loop").symlink_to(folder / "loop")
+    with pytest.raises(UsageError, match="no such folder"):
+        load_model(folder / "loop", "cloze")
+
+
+def tensors_of(made):
+    from albert_rc.loading import hub_weights
+
+    return hub_weights(made.model)
+
+
+@pytest.mark.parametrize("how", ["repeats itself", "lies nowhere", "sparse", "packed", "a list"])
+def test_tensors_that_pose_are_refused(made, folder, how):
+    """A few bytes in a pickle, or in an archive, must not become gigabytes."""
+    (folder / "model.safetensors").unlink()
+    path = folder / "pytorch_model.bin"
+    tensors = tensors_of(made)
+    name = "albert.embeddings.word_embeddings.weight"
+    posing = {
+        "repeats itself": torch.zeros(1).expand(tensors[name].shape),
+        "lies nowhere": torch.zeros(tensors[name].shape, device="meta"),
+        "sparse": torch.zeros(tensors[name].shape).to_sparse(),
+        "packed": tensors[name],
+        "a list": [1, 2],
+    }
+    torch.save(tensors | {name: posing[how]}, path)
+    if how == "packed":
+        with zipfile.ZipFile(path) as archive:
+            entries = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for entry, content in entries.items():
+                archive.writestr(entry, content)
+    assert "convert it to safetensors" in refusal(folder)
+
+
+def test_pickled_weights_without_tricks_are_read(made, folder):
+    (folder / "model.safetensors").unlink()
+    torch.save(tensors_of(made), folder / "pytorch_model.bin")
+    assert torch.equal(load_model(folder, "cloze").model.words, made.model.words)
+
+
+FAR = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 2**32 - 1}
+MODELS = (
+    {"type": "BPE", "vocab": {}, "merges": [["a", "b"]]},
+    {"type": "WordLevel", "vocab": FAR, "unk_token": "[UNK]"},
+    {"type": "Unigram", "unk_id": 9, "vocab": [["a", 0]]},
+    {"type": "evil"},
+)
+JUNK = [
+    ("spiece.model", b""), ("spiece.model", b"\x00" * 1000),
+    ("spiece.model", b"\x0a\xff\xff\xff\xff\x0f"),
+    ("tokenizer.json", b"{}"), ("tokenizer.json", b"[" * 10**5), ("tokenizer.json", b"\xff"),
+    *(("tokenizer.json", json.dumps({"version": "1.0", "model": m}).encode()) for m in MODELS),
+    ("vocab.txt", b"\xff\xfe"), ("vocab.txt", b""), ("vocab.json", b"{}"), ("vocab.json", b"[]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content"), JUNK)
+def test_a_vocabulary_that_is_none_is_refused(folder, name, content):
+    (folder / "spiece.model").unlink()
+    (folder / name).write_bytes(content)
+    (folder / "merges.txt").write_bytes(b"\x00")
+    assert refusal(folder)
+
+
+def test_a_vocabulary_that_breaks_in_use_is_refused(folder):
+    """It loads, but names an unknown piece that it does not have."""
+    (folder / "spiece.model").unlink()
+    names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    model = {"type": "WordPiece", "vocab": {name: i for i, name in enumerate(names)},
+             "unk_token": "evil", "continuing_subword_prefix": "##",
+             "max_input_chars_per_word": 100}  # fmt: skip
+    (folder / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}))
+    tokenizer = load_tokenizer(folder)
+    for split in (tokenizer.encode, tokenizer.encode_with_offsets):
+        with pytest.raises(CheckpointError, match="cannot split a text"):
+            split(["It was late."])
+
+
+def test_settings_of_a_vocabulary_that_are_none_are_refused(folder):
+    (folder / "tokenizer_config.json").write_bytes(b"[]")
+    assert "vocabulary" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ({"num_layers": 10**9}, "--num-layers"),
+        ({"num_layers": 0}, "--num-layers 0 must be from 1"),
+        ({"num_layers": -2}, "--num-layers -2"),
+        ({"hidden_size": 10**6}, "--hidden-size"),
+        ({"embedding_size": 10**9}, "--embedding-size"),
+        ({"hidden_size": 2**17, "num_layers": 5000, "num_groups": 5000}, "are free"),
+    ],
+)
+def test_a_shape_from_scratch_is_checked_before_it_takes_memory(shape, said):
+    start = time.process_time()
+    with pytest.raises(UsageError, match=said):
+        load_model(VOCABULARY, "cloze", scratch="tiny", scratch_shape=shape)
+    assert time.process_time() - start < 2
+
+
+def test_more_places_than_memory_are_refused():
+    for places in (10**12, 2**24):
+        with pytest.raises(UsageError, match=r"--max-length|are free"):
+            load_model(VOCABULARY, "cloze", scratch="xxlarge", max_length=places * 8)
+
+
+def foreign_stores(store):
+    """Stores whose parts do not fit together: what was changed, and its tensors and metadata."""
+    whole = {name: value.clone() for name, value in store.tensors.items()}
+
+    def changed(name, value):
+        return {**whole, name: value}, store.meta
+
+    token, edges = whole["token"], whole["token_offset"]
+    yield "id too large", *changed("token", torch.full_like(token, 2**15 - 1))
+    yield "id below 0", *changed("token", -token)
+    yield "edge beyond", *changed("token_offset", edges + 1)
+    yield "edges backwards", *changed("token_offset", edges.flip(0))
+    yield (
+        "edges in between",
+        *changed("token_offset", torch.cat([edges[:1], -edges[1:-1], edges[-1:]])),
+    )
+    yield "of another type", *changed("token", token.float())
+    yield "a matrix", *changed("token", token[None])
+    yield "too few", *changed("answer", whole["answer"][:-1])
+    yield "answer beyond", *changed("answer", whole["answer"] + 100)
+    yield "none", *changed("token_offset", edges[:0])
+    for name in ("window_passage", "blank_position", "question_passage", "kept", "second"):
+        if name in whole:
+            yield name, *changed(name, whole[name] + 10_000)
+            yield name, *changed(name, whole[name] - 10_000)
+    for name, value in (
+        ("ids", 5), ("ids", [1]), ("kind", []), ("kind", "evil"), ("vocabulary", None),
+        ("max_length", "512"), ("vocab_size", -1),
+    ):  # fmt: skip
+        yield f"meta {name}", whole, {**store.meta, name: value}
+
+
+@pytest.mark.parametrize("kind", ["cloze", "race"])
+def test_stores_that_do_not_fit_together_are_refused(stores, tmp_path, kind):
+    from albert_rc.files import save_tensors
+
+    path = tmp_path / "x.pt"
+    for what, tensors, meta in foreign_stores(stores[kind, "dev"]):
+        if what in ("of another type", "a matrix"):
+            save = {**tensors, "format": 1, "meta": json.dumps(meta)}
+            torch.save(save, path)
+        else:
+            save_tensors(path, tensors, meta)
+        with pytest.raises(DataError, match=r"x\.pt: .*make it again"):
+            load_store(path)
+            pytest.fail(what)
+
+
+def test_files_that_pose_as_stores_are_refused(tmp_path):
+    path = tmp_path / "x.pt"
+    good = {"format": 1, "meta": "{}"}
+    for content in (
+        [], 5, {}, {"format": torch.ones(3)}, {"format": 1}, good | {"meta": "{"}, good,
+        good | {"meta": "[]"}, good | {"meta": 5}, good | {"token": "x"},
+    ):  # fmt: skip
+        torch.save(content, path)
+        with pytest.raises(DataError, match=r"x\.pt"):
+            load_store(path)
+
+
+def test_every_error_here_is_one_that_users_are_told():
+    assert all(issubclass(kind, AlbertRcError) for kind in (CheckpointError, DataError, UsageError))
+    codes = {kind.exit_code for kind in (CheckpointError, DataError, UsageError)}
+    assert codes == {2, 3, 4}
