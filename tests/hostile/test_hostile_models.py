@@ -15,6 +15,7 @@ from albert_rc.data.shards import load_store
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError, UsageError
 from albert_rc.loading import load_model, save_model
 from albert_rc.tokenizer import load_tokenizer
+from albert_rc.train.checkpoint import state_path
 
 VOCABULARY = SAMPLE / "vocabulary"
 
@@ -89,8 +90,8 @@ def test_a_bare_pickle_is_not_run(folder, tmp_path, protocol):
 def test_an_evil_state_is_not_resumed(trainer, tmp_path):
     mark = tmp_path / "code was run"
     trainer(tmp_path / "run", max_steps=1).run()
-    torch.save({"model": Evil(mark), "settings": {}}, tmp_path / "run" / "resume.pt")
-    with pytest.raises(CheckpointError, match=r"resume\.pt"):
+    torch.save({"model": Evil(mark), "settings": {}}, state_path(tmp_path / "run", 2))
+    with pytest.raises(CheckpointError, match=r"resume-00000002\.pt"):
         trainer(tmp_path / "run", max_steps=1).run(resume=True)
     assert not mark.exists()
 
