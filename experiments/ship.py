@@ -95,7 +95,7 @@ def phases(scale: float) -> list[Phase]:
         ),
         Phase(
             "papers", "train", "ele",
-            {"--epochs": 3, "--learning-rate": 5e-4, "--batch-size": 16, "--mask-rate": 0.2,
+            {"--epochs": 2, "--learning-rate": 5e-4, "--batch-size": 16, "--mask-rate": 0.2,
              "--warmup": 0.05, "--option-score": "salience", "--eval-steps": 144},
         ),
     ]  # fmt: skip
