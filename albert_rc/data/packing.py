@@ -173,7 +173,8 @@ def _encoded_choice(passages: Sequence[Passage], tokenizer: Tokenizer, max_lengt
 
 
 def _encoded_labels(passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int) -> Rows:
-    encoded = encode_labels(passages, tokenizer, max_length)
+    # Places in a row have 16 bits.
+    encoded = encode_labels(passages, tokenizer, min(max_length, 2**15 - 1))
     # Each line of a table is a paper with one question.
     rows = (
         (len(tokens), 1, len(tokens), cut > 0, cut)

@@ -12,6 +12,7 @@ from albert_rc.data.packing import pack
 from albert_rc.data.parse import MAX_PROBLEMS
 from albert_rc.data.readers import read_split
 from albert_rc.data.schema import letter, letter_index
+from albert_rc.data.shards import make_store
 from albert_rc.errors import DataError
 
 SECONDS = 10  # of this process; each of these takes two at most, on a slow core
@@ -53,6 +54,13 @@ def test_a_megabyte_of_anything(read, tokenizer, unit):
     assert not errors(split)
     check_read("cloze", split.passages[0], json.dumps(paper).encode())
     check_cloze(split.passages, tokenizer, 512)
+
+
+def test_a_row_as_long_as_a_book(tmp_path, tokenizer):
+    (tmp_path / "test.tsv").write_text(f"sentence\tlabel\n{'it ' * 50_000}\t1")
+    split = read_split(tmp_path / "test.tsv", format_name="sst-2")
+    store = make_store(split, tokenizer, 100_000)
+    assert store.lengths.tolist() == [2**15 - 1]
 
 
 def test_thousands_of_blanks(read, tokenizer):
