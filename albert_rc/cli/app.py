@@ -17,6 +17,7 @@ import typer
 from albert_rc import __version__
 from albert_rc.cli import (
     bench,
+    calibrate,
     doctor,
     evaluate,
     inspect,
@@ -44,6 +45,7 @@ for name, command in (
     ("train", train.train),
     ("predict", predict.predict),
     ("evaluate", evaluate.evaluate),
+    ("calibrate", calibrate.calibrate),
     ("vocabulary", vocabulary.vocabulary),
     ("pretrain-data", pretrain_data.pretrain_data),
     ("pretrain", pretrain.pretrain),
