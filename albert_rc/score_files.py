@@ -239,18 +239,14 @@ def put_together(files: Sequence[ScoreFile]) -> list[ScoreFile]:
     for number, one in enumerate(result):
         for other in result[:number]:
             if one.sha256 == other.sha256 or np.array_equal(one.chances_QK, other.chances_QK):
-                raise DataError(
-                    f"{one.path}, line 1 to the last: the same scores as {other.path}; "
-                    "each model may be given once"
-                )
+                said = f"line 1 to the last: the same scores as {other.path}"
+                raise DataError(f"{one.path}, {said}; each model may be given once")
     return result
 
 
 def _lacks(key: tuple[str, int], file: ScoreFile) -> str:
-    return (
-        f"paper {key[0]}, number {key[1]}, is not in {file.path}; "
-        "all files must be about the same papers"
-    )
+    said = f"paper {key[0]}, number {key[1]}, is not in {file.path}"
+    return f"{said}; all files must be about the same papers"
 
 
 def _ordered(file: ScoreFile, places: dict[tuple[str, int], int]) -> ScoreFile:
@@ -284,16 +280,12 @@ def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
     gold = []
     for question, key in enumerate(file.keys):
         if key not in asked:
-            raise DataError(
-                f"{file.where(question)}: paper {key[0]}, number {key[1]}, is not among the papers "
-                "that were given as gold"
-            )
+            said = f"paper {key[0]}, number {key[1]}, is not among the papers given as gold"
+            raise DataError(f"{file.where(question)}: {said}")
         expected = len(papers.labels) or len(asked[key].options)
         if file.num_options_Q[question] != expected:
-            raise DataError(
-                f"{file.where(question)}: {file.num_options_Q[question]} options, but the paper "
-                f"has {expected}"
-            )
+            said = f"{file.num_options_Q[question]} options, but the paper has {expected}"
+            raise DataError(f"{file.where(question)}: {said}")
         answer = asked[key].answer
         gold.append(-1 if answer is None else answer)
     missing = asked.keys() - set(file.keys)

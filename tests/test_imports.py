@@ -30,6 +30,8 @@ ALLOWED = {
     "confidence": FLOOR,
     "calibration": FLOOR | {"data", "score_files", "confidence"},
     "ensemble": FLOOR | {"data", "score_files", "confidence"},
+    "ensemble_report": FLOOR | {"confidence", "ensemble"},
+    "ensemble_files": FLOOR | {"data", "score_files", "calibration", "ensemble", "ensemble_report"},
     "vocabulary": FLOOR,
     "analysis": WORK,
     "plots": FLOOR,
