@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from albert_rc.atomic import write_together
+from albert_rc.atomic import write_files
 from albert_rc.calibration import Unsure, find_unsure, unsure_path
 from albert_rc.data.schema import letter, question_keys
 from albert_rc.ensemble import MIX, Fit, make_pool
@@ -126,14 +125,8 @@ def write(
         contents[scores] = json_lines(lines)
     if unsure is not None:
         contents[unsure_path(answers)] = json_lines(unsure.lines)
-    write_together(
-        {path: partial(_put, content) for path, content in contents.items()},
-    )
+    write_files(contents)
     return unsure
-
-
-def _put(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
 
 
 def models_of(files: Sequence[ScoreFile]) -> list[dict[str, Any]]:

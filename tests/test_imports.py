@@ -19,7 +19,7 @@ ALLOWED = {
     "data": FLOOR | {"data"},
     "model": FLOOR | {"model"},
     "loading": FLOOR | {"model"},
-    "predict": WORK,
+    "predict": WORK | {"calibration"},
     "spans": WORK | {"predict", "spans"},
     "quality": WORK | {"spans"},
     "train": WORK | {"predict", "spans", "quality", "train"},
