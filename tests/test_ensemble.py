@@ -326,6 +326,15 @@ def test_a_fit_is_kept_and_used(score_files, sample, tmp_path):
     assert "no fit" in str(run(*test, "--use", kept, "--out", later).exception)
 
 
+def test_a_score_file_can_be_evaluated(score_files, sample, tmp_path):
+    from albert_rc.evaluation import read_answers
+
+    for name in ("cloze", "race"):
+        papers = read_split(sample / name / "dev").passages
+        for path in score_files(name, "dev"):
+            assert read_answers(path, papers) == read_scores(path).answers
+
+
 def test_gold_of_other_papers_is_refused(score_files, sample):
     dev = score_files("cloze", "dev")
     refused = run(*dev, "--gold", sample / "cloze" / "train")

@@ -25,7 +25,7 @@ ALLOWED = {
     "train": WORK | {"predict", "spans", "quality", "train"},
     "gate": WORK | {"predict", "spans", "quality"},
     "bench": WORK | {"predict", "spans", "quality", "train", "bench"},
-    "evaluation": FLOOR | {"data"},
+    "evaluation": FLOOR | {"data", "score_files"},
     "score_files": FLOOR | {"data"},
     "confidence": FLOOR,
     "calibration": FLOOR | {"data", "score_files", "confidence"},
