@@ -22,7 +22,8 @@ from albert_rc.confidence import (
 from albert_rc.data.schema import PaperSet, letter, letter_index
 from albert_rc.errors import CheckpointError, DataError
 from albert_rc.files import file_sha256, read_json, write_json
-from albert_rc.score_files import ScoreFile, right_options
+from albert_rc.score_files import ScoreFile
+from albert_rc.score_sets import right_options
 
 RECORD = "calibration.json"
 

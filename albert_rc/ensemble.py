@@ -23,7 +23,8 @@ from albert_rc.confidence import (
     temper,
 )
 from albert_rc.data.schema import PaperSet
-from albert_rc.score_files import ScoreFile, right_options
+from albert_rc.score_files import ScoreFile
+from albert_rc.score_sets import right_options
 
 ROUNDS = 30
 """Of greedy selection: with more, weights get finer than dev papers can tell apart."""

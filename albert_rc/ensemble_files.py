@@ -29,7 +29,7 @@ def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
         return ()
     names: dict[int, str] = {}
     for file in files:
-        for place, name in file.label_names().items():
+        for place, name in file.labels.items():
             if names.setdefault(place, name) != name:
                 raise DataError(
                     f"{file.path}: label {place + 1} is {name!r}, but {names[place]!r} in "

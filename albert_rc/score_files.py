@@ -1,4 +1,4 @@
-"""Score files, as `predict --scores` writes them: read, checked line by line, put beside gold."""
+"""Score files, as `predict --scores` writes them: read, and checked line by line."""
 
 # Q questions, K options (the most that a question of the file has)
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from albert_rc.data.schema import PaperSet, letter, letter_index
+from albert_rc.data.schema import letter, letter_index
 from albert_rc.errors import DataError
 from albert_rc.files import sha256
 
@@ -44,6 +44,8 @@ class ScoreFile:
     chances_QK: Chances
     """Probabilities, 0 where there is no option; for numbers [Q, 1] the numbers."""
     num_options_Q: Indices
+    labels: dict[int, str]
+    """Names of labels by their place, as far as the answers tell; empty for other kinds."""
     temperature: float
     """What the model's logits were divided by before they became probabilities."""
 
@@ -55,23 +57,6 @@ class ScoreFile:
     def where(self, question: int) -> str:
         """A question's place, for messages."""
         return f"{self.path}, line {self.lines[question]}"
-
-    def label_names(self) -> dict[int, str]:
-        """Names of the labels by their place, as far as the answers tell.
-
-        Raises:
-            DataError: two names for a place.
-        """
-        names: dict[int, str] = {}
-        for question, (place, name) in enumerate(
-            zip(self.chances_QK.argmax(-1).tolist(), self.answers, strict=True)
-        ):
-            if names.setdefault(place, name) != name:
-                raise DataError(
-                    f"{self.where(question)}: the likeliest label, number {place + 1}, is called "
-                    f"{name!r} here and {names[place]!r} before; make the file again with predict"
-                )
-        return names
 
 
 def read_scores(path: Path) -> ScoreFile:
@@ -114,6 +99,7 @@ def read_scores(path: Path) -> ScoreFile:
             answers=[],
             chances_QK=np.array([[record["answer"]] for record in found], np.float64),
             num_options_Q=np.ones(len(found), np.int64),
+            labels={},
             **common,
         )
     answers = [record["answer"] for record in found]
@@ -121,15 +107,19 @@ def read_scores(path: Path) -> ScoreFile:
     chances_QK = np.zeros((len(found), int(counts.max())))
     for row, record in zip(chances_QK, found, strict=True):
         row[: len(record["probabilities"])] = record["probabilities"]
-    by_letter = all(letter_index(answer) is not None for answer in answers)
-    if by_letter:
-        _set_first(chances_QK, answers, path, numbers)
-    chances_QK /= chances_QK.sum(-1, keepdims=True)
+    places = [letter_index(answer) for answer in answers]
+    by_letter = None not in places
+    named: dict[str, int] = {}
+    if not by_letter:
+        named = _label_places(chances_QK, answers, path, numbers)
+        places = [named.get(answer) for answer in answers]
+    _set_first(chances_QK, places, answers, path, numbers)
     return ScoreFile(
         kind="letters" if by_letter else "labels",
         answers=answers,
-        chances_QK=chances_QK,
+        chances_QK=chances_QK / chances_QK.sum(-1, keepdims=True),
         num_options_Q=counts,
+        labels={place: name for name, place in named.items()},
         **common,
     )
 
@@ -196,106 +186,35 @@ def _check_numbering(found: Sequence[dict[str, Any]], lines: Sequence[int], path
         last[paper] = number
 
 
-def _set_first(
+def _label_places(
     chances_QK: Chances, answers: Sequence[str], path: Path, lines: Sequence[int]
+) -> dict[str, int]:
+    """Places of the labels by their names, from the lines where one of them is the likeliest."""
+    places: dict[str, int] = {}
+    names: dict[int, str] = {}
+    second_Q, first_Q = np.sort(chances_QK, -1)[:, -2:].T
+    best_Q = chances_QK.argmax(-1)
+    for question in np.flatnonzero(first_Q - second_Q > TIE).tolist():
+        place, name = int(best_Q[question]), answers[question]
+        if places.setdefault(name, place) != place or names.setdefault(place, name) != name:
+            said = f"the likeliest label, number {place + 1}, is called {name!r} here, not before"
+            _refuse(path, lines[question], said)
+    return places
+
+
+def _set_first(
+    chances_QK: Chances,
+    places: Sequence[int | None],
+    answers: Sequence[str],
+    path: Path,
+    lines: Sequence[int],
 ) -> None:
     """Have each answer be the likeliest option, also where rounding made a tie of it."""
-    for row, answer, line in zip(chances_QK, answers, lines, strict=True):
-        place = letter_index(answer)
-        if place is None or place >= len(row) or row[place] < row.max() - TIE:
+    for row, place, answer, line in zip(chances_QK, places, answers, lines, strict=True):
+        if place is None:
+            continue  # a label that is the likeliest nowhere but in ties
+        if place >= len(row) or row[place] < row.max() - TIE:
             _refuse(
                 path, line, f"the answer is {answer}, but {letter(int(row.argmax()))} likeliest"
             )
         row[place] = row.max() + TIE * TIE
-
-
-def put_together(files: Sequence[ScoreFile]) -> list[ScoreFile]:
-    """Files of several models with their questions in the first one's order.
-
-    Raises:
-        DataError: they are about other questions, or one model stands there twice.
-    """
-    first = files[0]
-    places = {key: question for question, key in enumerate(first.keys)}
-    result = [first]
-    for other in files[1:]:
-        if other.kind != first.kind:
-            raise DataError(f"{other.path}: holds {other.kind}, but {first.path} {first.kind}")
-        for question, key in enumerate(other.keys):
-            mine = places.get(key)
-            if mine is None:
-                raise DataError(f"{other.where(question)}: {_lacks(key, first)}")
-            counts = int(other.num_options_Q[question]), int(first.num_options_Q[mine])
-            if counts[0] != counts[1]:
-                raise DataError(
-                    f"{other.where(question)}: {counts[0]} options, but {counts[1]} in "
-                    f"{first.where(mine)}; all files must be about the same papers"
-                )
-        present = set(other.keys)
-        for question, key in enumerate(first.keys):
-            if key not in present:
-                raise DataError(f"{first.where(question)}: {_lacks(key, other)}")
-        result.append(_ordered(other, places))
-    for number, one in enumerate(result):
-        for other in result[:number]:
-            if one.sha256 == other.sha256 or np.array_equal(one.chances_QK, other.chances_QK):
-                said = f"line 1 to the last: the same scores as {other.path}"
-                raise DataError(f"{one.path}, {said}; each model may be given once")
-    return result
-
-
-def _lacks(key: tuple[str, int], file: ScoreFile) -> str:
-    said = f"paper {key[0]}, number {key[1]}, is not in {file.path}"
-    return f"{said}; all files must be about the same papers"
-
-
-def _ordered(file: ScoreFile, places: dict[tuple[str, int], int]) -> ScoreFile:
-    order = sorted(range(len(file.keys)), key=lambda question: places[file.keys[question]])
-    return replace(
-        file,
-        keys=[file.keys[i] for i in order],
-        ids=None if file.ids is None else [file.ids[i] for i in order],
-        lines=[file.lines[i] for i in order],
-        answers=[file.answers[i] for i in order] if file.answers else [],
-        chances_QK=file.chances_QK[order],
-        num_options_Q=file.num_options_Q[order],
-    )
-
-
-def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
-    """[Q] index of each question's right option; -1 where the papers do not tell.
-
-    Raises:
-        DataError: the file is about other papers than these, or none is known.
-    """
-    if papers.kind == "span" or not file.answers or (papers.kind == "label") != bool(papers.labels):
-        raise DataError(f"{file.path}: only answers that are options can be compared with papers")
-    if (file.kind == "labels") != bool(papers.labels):
-        raise DataError(f"{file.path}: holds {file.kind}; the papers are {papers.format}")
-    asked = {
-        (passage.id, number): question
-        for passage in papers.passages
-        for number, question in enumerate(passage.questions, 1)
-    }
-    gold = []
-    for question, key in enumerate(file.keys):
-        if key not in asked:
-            said = f"paper {key[0]}, number {key[1]}, is not among the papers given as gold"
-            raise DataError(f"{file.where(question)}: {said}")
-        expected = len(papers.labels) or len(asked[key].options)
-        if file.num_options_Q[question] != expected:
-            said = f"{file.num_options_Q[question]} options, but the paper has {expected}"
-            raise DataError(f"{file.where(question)}: {said}")
-        answer = asked[key].answer
-        gold.append(-1 if answer is None else answer)
-    missing = asked.keys() - set(file.keys)
-    if missing:
-        paper, number = min(missing)
-        raise DataError(f"{file.path}: paper {paper}, number {number}, is not in it")
-    if file.kind == "labels" and any(
-        papers.labels[place] != name for place, name in file.label_names().items()
-    ):
-        raise DataError(f"{file.path}: its labels are not those of {papers.format}, in that order")
-    if max(gold) < 0:
-        raise DataError("the papers give no right answers; give papers that do")
-    return np.array(gold, np.int64)

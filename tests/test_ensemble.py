@@ -22,7 +22,8 @@ from albert_rc.ensemble import (
 from albert_rc.ensemble_report import assess
 from albert_rc.errors import DataError
 from albert_rc.metrics import gain
-from albert_rc.score_files import put_together, read_scores
+from albert_rc.score_files import read_scores
+from albert_rc.score_sets import put_together
 
 
 def pool_of(chances, gold=None, size=20):
@@ -249,6 +250,17 @@ def test_another_order_of_the_papers_is_put_right(tmp_path):
 def test_a_tie_of_rounding_is_the_answers(tmp_path):
     path = written(tmp_path / "a.jsonl", [line(answer="B", chances=(0.5, 0.5))])
     assert read_scores(path).chances_QK.argmax(-1).tolist() == [1]
+
+
+def test_labels_get_their_names_from_lines_without_a_tie(tmp_path):
+    tied = line("1", answer="yes", chances=(0.5, 0.5))
+    rest = [line("2", answer="no", chances=(0.6, 0.4)), line("3", answer="yes", chances=(0.1, 0.9))]
+    found = read_scores(written(tmp_path / "a.jsonl", [tied, *rest]))
+    assert found.labels == {0: "no", 1: "yes"}
+    assert found.chances_QK.argmax(-1).tolist() == [1, 0, 1]
+    two_names = [*rest, line("4", answer="yes", chances=(0.9, 0.1))]
+    with pytest.raises(DataError, match=r"line 3: the likeliest label, number 1, is called 'yes'"):
+        read_scores(written(tmp_path / "b.jsonl", two_names))
 
 
 def run(*arguments):

@@ -58,7 +58,7 @@ def ensemble(
     format_: Annotated[
         str | None, typer.Option("--format", help="Of the papers: cloze, race, dream, ...")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Figures as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The figures of --gold as JSON.")] = False,
 ) -> None:
     """Answer by several models' scores; fit their weights on dev and say what they are worth."""
     from albert_rc import ensemble_files as kept
@@ -66,7 +66,8 @@ def ensemble(
     from albert_rc.ensemble import WEIGH, Fit, fitted_methods, make_pool
     from albert_rc.ensemble_report import assess
     from albert_rc.errors import UsageError
-    from albert_rc.score_files import put_together, read_scores
+    from albert_rc.score_files import read_scores
+    from albert_rc.score_sets import put_together
 
     needs_gold = {"--dev-scores": dev_scores, "--fit": fit_out}
     needs_out = {"--scores": scores_out, "--abstain": abstain}
@@ -119,6 +120,8 @@ def ensemble(
     labels = labels or kept.label_names(files)
     lines = kept.score_lines(files, fit, labels)
     unsure = kept.write(lines, out_file, scores_out, "label" if labels else kind, labels, abstain)
+    if gold is not None and not dev_scores:
+        say(f"warning: {out_file} answers the papers fitted on; only the table's figures are fair")
     said = f"{out_file}: {len(lines):,} answers to {len(set(files[0].papers)):,} papers"
     (say if json else typer.echo)(said)
     if unsure is not None and abstain is not None:
