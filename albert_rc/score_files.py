@@ -182,7 +182,7 @@ def _check_numbering(found: Sequence[dict[str, Any]], lines: Sequence[int], path
         paper, number = record["paper"], record["number"]
         if number != last[paper] + 1:
             expected = f"number {last[paper] + 1} was to come"
-            _refuse(path, line, f"paper {paper} has number {number} where {expected}")
+            _refuse(path, line, f"paper {paper!r} has number {number} where {expected}")
         last[paper] = number
 
 
@@ -215,6 +215,6 @@ def _set_first(
             continue  # a label that is the likeliest nowhere but in ties
         if place >= len(row) or row[place] < row.max() - TIE:
             _refuse(
-                path, line, f"the answer is {answer}, but {letter(int(row.argmax()))} likeliest"
+                path, line, f"the answer is {answer!r}, but {letter(int(row.argmax()))} likeliest"
             )
         row[place] = row.max() + TIE * TIE

@@ -48,7 +48,7 @@ def put_together(files: Sequence[ScoreFile]) -> list[ScoreFile]:
 
 
 def _lacks(key: tuple[str, int], file: ScoreFile) -> str:
-    said = f"paper {key[0]}, number {key[1]}, is not in {file.path}"
+    said = f"paper {key[0]!r}, number {key[1]}, is not in {file.path}"
     return f"{said}; all files must be about the same papers"
 
 
@@ -83,7 +83,7 @@ def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
     gold = []
     for question, key in enumerate(file.keys):
         if key not in asked:
-            said = f"paper {key[0]}, number {key[1]}, is not among the papers given as gold"
+            said = f"paper {key[0]!r}, number {key[1]}, is not among the papers given as gold"
             raise DataError(f"{file.where(question)}: {said}")
         expected = len(papers.labels) or len(asked[key].options)
         if file.num_options_Q[question] != expected:
@@ -94,7 +94,7 @@ def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
     missing = asked.keys() - set(file.keys)
     if missing:
         paper, number = min(missing)
-        raise DataError(f"{file.path}: paper {paper}, number {number}, is not in it")
+        raise DataError(f"{file.path}: paper {paper!r}, number {number}, is not in it")
     if file.kind == "labels" and any(
         papers.labels[place] != name for place, name in file.labels.items()
     ):
