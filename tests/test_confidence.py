@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import SHAPE
+from test_ensemble import drawn, softmax
 from typer.testing import CliRunner
 
 from albert_rc.calibration import calibrate, find_unsure, keep, kept_temperature
@@ -25,16 +26,6 @@ from albert_rc.errors import CheckpointError, DataError
 from albert_rc.loading import load_model, save_model
 from albert_rc.predict import answers_of, score_lines
 from albert_rc.score_files import read_scores
-
-
-def softmax(logits):
-    return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-
-
-def drawn(chances, seed=0):
-    """Right answers that come as often as the probabilities say."""
-    rng = np.random.default_rng(seed)
-    return (chances.cumsum(-1) > rng.random((len(chances), 1))).argmax(-1)
 
 
 @pytest.fixture
