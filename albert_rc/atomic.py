@@ -142,6 +142,18 @@ def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
                 _sync(temporary)
 
 
+def write_files(contents: Mapping[Path, bytes]) -> None:
+    """Write several files' contents; none gets its name before all of them are on disk."""
+
+    def writer(content: bytes) -> Callable[[Path], None]:
+        def write(temporary: Path) -> None:
+            temporary.write_bytes(content)
+
+        return write
+
+    write_together({target: writer(content) for target, content in contents.items()})
+
+
 def write_bytes(target: Path, content: bytes) -> None:
     """Write `content` to `target`, whole or not at all."""
     with atomic_path(target) as temporary:

@@ -16,6 +16,7 @@ from albert_rc.errors import DataError
 from albert_rc.files import natural_key
 from albert_rc.jsonkeys import read_unique_json
 from albert_rc.metrics import Accuracy, accuracy, by_group
+from albert_rc.score_files import read_scores
 from albert_rc.scores import METRICS, interval, mean, squad1_match, squad2_match
 from albert_rc.wording import one_line, quoted, shortened
 
@@ -52,12 +53,13 @@ class Evaluation:
 def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
     """The letters of an answer file, one per question, in the papers' order.
 
-    Both forms are read: paper id to a list of letters, and question id to a letter.
+    Both forms are read: paper id to a list of letters, and question id to a letter; score files
+    too.
 
     Raises:
         DataError: papers or answers are missing, too many, or no option's letter; all are named.
     """
-    content = read_unique_json(path)
+    content = _content(path)
     if not isinstance(content, dict):
         raise DataError(f'{path}: must be an object such as {{"test0001.json": ["B", ...]}}')
     content = dict(content)
@@ -94,6 +96,20 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
             "make it again with `albert-rc predict` on the same papers"
         )
     return letters
+
+
+def _content(path: Path) -> Any:
+    """What an answer file holds; of a score file (`.jsonl`) the answers in it."""
+    if path.suffix != ".jsonl":
+        return read_unique_json(path)
+    file = read_scores(path)
+    if file.kind != "letters":
+        given = file.answers or file.chances_QK[:, 0].tolist()
+        return dict(zip(file.papers, given, strict=True))
+    papers: dict[str, list[str]] = {}
+    for paper, answer in zip(file.papers, file.answers, strict=True):
+        papers.setdefault(paper, []).append(answer)
+    return papers
 
 
 def gold_letters(papers: Sequence[Passage]) -> list[str | None]:
@@ -195,7 +211,7 @@ def read_given(path: Path, ids: Sequence[str], kind: type) -> list[Any]:
     Raises:
         DataError: answers are missing, too many, or of another kind.
     """
-    content = read_unique_json(path)
+    content = _content(path)
     if not isinstance(content, dict):
         raise DataError(f'{path}: must be an object such as {{"id": answer, ...}}')
     kinds = (int, float) if kind is float else (kind,)

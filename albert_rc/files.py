@@ -6,7 +6,7 @@ import hashlib
 import re
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,11 @@ def to_json(value: Any, indent: bool = True) -> bytes:
     """JSON in UTF-8 with a newline at the end; keys keep their order."""
     options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
     return orjson.dumps(value, option=options | (orjson.OPT_INDENT_2 if indent else 0))
+
+
+def json_lines(values: Iterable[Any]) -> bytes:
+    """One line of JSON per value."""
+    return b"".join(to_json(value, indent=False) for value in values)
 
 
 def write_json(target: Path, value: Any) -> None:

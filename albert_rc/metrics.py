@@ -62,32 +62,92 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
     Returns:
         The interval is NaN for fewer than two papers.
     """
+    hits = np.asarray(right, dtype=np.float64)
+    low, high = _over_papers(hits, papers, seed)
+    return Accuracy(int(hits.sum()), len(hits), low, high)
+
+
+def _over_papers(
+    values: NDArray[np.float64], papers: Sequence[Hashable], seed: int
+) -> tuple[float, float]:
+    """Percentile bootstrap interval of the mean of values; papers are drawn, not questions."""
     from scipy.stats import bootstrap
 
-    hits = np.asarray(right, dtype=np.float64)
     numbers: dict[Hashable, int] = {}
     index = np.asarray([numbers.setdefault(p, len(numbers)) for p in papers], dtype=np.int64)
-    correct = np.bincount(index, hits) if len(hits) else np.zeros(0)
-    counts = np.bincount(index).astype(np.float64) if len(hits) else np.zeros(0)
-    low = high = float("nan")
-    if len(counts) > 1:
+    sums = np.bincount(index, values) if len(values) else np.zeros(0)
+    counts = np.bincount(index).astype(np.float64) if len(values) else np.zeros(0)
+    if len(counts) < 2:
+        return float("nan"), float("nan")
 
-        def ratio(c: NDArray[np.float64], n: NDArray[np.float64], axis: int = -1) -> object:
-            return c.sum(axis) / n.sum(axis)
+    def ratio(c: NDArray[np.float64], n: NDArray[np.float64], axis: int = -1) -> object:
+        return c.sum(axis) / n.sum(axis)
 
-        interval = bootstrap(
-            (correct, counts),
-            ratio,
-            paired=True,
-            vectorized=True,
-            n_resamples=RESAMPLES,
-            confidence_level=CONFIDENCE,
-            method="percentile",
-            rng=np.random.default_rng(seed),
-            batch=200,
-        ).confidence_interval
-        low, high = float(interval.low), float(interval.high)
-    return Accuracy(int(hits.sum()), len(hits), low, high)
+    interval = bootstrap(
+        (sums, counts),
+        ratio,
+        paired=True,
+        vectorized=True,
+        n_resamples=RESAMPLES,
+        confidence_level=CONFIDENCE,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+        batch=200,
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much more a system gets right than another on the same questions, with its interval."""
+
+    value: float
+    """Difference of the accuracies, as a share."""
+    low: float
+    high: float
+    only_first: int
+    """Questions that only this system answers rightly."""
+    only_second: int
+    p_value: float
+    """McNemar's exact test, two-sided."""
+
+    def __str__(self) -> str:
+        said = f"{100 * self.value:+.2f} points"
+        if not np.isnan(self.low):
+            said += f" [{100 * self.low:+.2f}, {100 * self.high:+.2f}]"
+        return (
+            f"{said}; only it right {self.only_first}, only the other {self.only_second} "
+            f"(McNemar's exact p = {self.p_value:.3g})"
+        )
+
+    def as_json(self) -> dict[str, float | int | None]:
+        """For `--json`."""
+        return {
+            "gain": _finite(self.value),
+            "low": _finite(self.low),
+            "high": _finite(self.high),
+            "only_first_right": self.only_first,
+            "only_second_right": self.only_second,
+            "mcnemar_p": self.p_value,
+        }
+
+
+def gain(
+    first: Sequence[bool], second: Sequence[bool], papers: Sequence[Hashable], seed: int = 0
+) -> Gain:
+    """What one system gains on another, with a bootstrap interval over papers and McNemar's test.
+
+    Args:
+        first: whether each question was answered rightly by the system.
+        second: whether it was by the other.
+        papers: the paper each question belongs to.
+        seed: of the resampling.
+    """
+    ours, theirs = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    low, high = _over_papers(ours - theirs, papers, seed)
+    only_first, only_second = int((ours > theirs).sum()), int((theirs > ours).sum())
+    value = float((ours - theirs).mean()) if len(ours) else float("nan")
+    return Gain(value, low, high, only_first, only_second, _mcnemar(only_first, only_second))
 
 
 def by_group(
@@ -116,12 +176,16 @@ class Comparison:
 
 def compare(first: Sequence[str], second: Sequence[str], gold: Sequence[str | None]) -> Comparison:
     """Agreement of two answer lists, and McNemar's exact test where gold is known."""
-    from scipy.stats import binomtest
-
     alike = [a == b for a, b in zip(first, second, strict=True)]
     pairs = [(a == g, b == g) for a, b, g in zip(first, second, gold, strict=True) if g is not None]
     only_first = sum(a and not b for a, b in pairs)
     only_second = sum(b and not a for a, b in pairs)
-    differing = only_first + only_second
-    p_value = float(binomtest(only_first, differing).pvalue) if differing else 1.0
+    p_value = _mcnemar(only_first, only_second)
     return Comparison(sum(alike) / max(1, len(alike)), only_first, only_second, p_value)
+
+
+def _mcnemar(only_first: int, only_second: int) -> float:
+    from scipy.stats import binomtest
+
+    differing = only_first + only_second
+    return float(binomtest(only_first, differing).pvalue) if differing else 1.0

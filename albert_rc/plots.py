@@ -17,7 +17,7 @@ MARKERS = "osD^vPX"
 
 def lines(
     panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]],
-    x_label: str,
+    x_label: str | Sequence[str],
     title: str,
     log: bool = False,
 ) -> Any:
@@ -25,7 +25,7 @@ def lines(
 
     Args:
         panels: label of the y axis -> name of a line -> its x and y.
-        x_label: of the x axis.
+        x_label: of the x axis, or of each panel's.
         title: above all panels.
         log: both axes logarithmic, so that powers are straight lines.
 
@@ -39,7 +39,8 @@ def lines(
         raise UsageError("figures need matplotlib: pip install 'albert-rc[plots]'") from None
     figure = Figure(figsize=(4.8 * len(panels), 3.6), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    for axis, (y_label, found) in zip(axes, panels.items(), strict=True):
+    x_labels = [x_label] * len(panels) if isinstance(x_label, str) else x_label
+    for axis, below, (y_label, found) in zip(axes, x_labels, panels.items(), strict=True):
         for number, (name, (x, y)) in enumerate(found.items()):
             axis.plot(
                 x,
@@ -50,7 +51,7 @@ def lines(
                 markersize=4,
                 linewidth=1.5,
             )
-        axis.set_xlabel(x_label)
+        axis.set_xlabel(below)
         axis.set_ylabel(y_label)
         axis.grid(alpha=0.3, linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)

@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from albert_rc.atomic import write_together
+from albert_rc.atomic import write_files
+from albert_rc.calibration import Unsure, find_unsure, unsure_path
 from albert_rc.data.batches import Collator, batches_by_length
 from albert_rc.data.schema import letter
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
-from albert_rc.files import to_json
+from albert_rc.files import json_lines, to_json
 from albert_rc.model.heads import ReadingModel
 from albert_rc.tokenizer import Tokenizer
 
@@ -109,15 +110,27 @@ def answers_of(store: Store, scored_QK: Tensor) -> Answers:
     return answers
 
 
-def score_lines(store: Store, scored_QK: Tensor) -> list[dict[str, Any]]:
-    """One record per question: paper, number of the question (from 1), letter, probabilities."""
+def score_lines(store: Store, scored_QK: Tensor, temperature: float = 1.0) -> list[dict[str, Any]]:
+    """One record per question: paper, number of the question (from 1), letter, probabilities.
+
+    Args:
+        store: what was answered.
+        scored_QK: as `score` gives it.
+        temperature: what the logits are divided by; it changes probabilities, never an answer.
+    """
     lines = []
     numbers: dict[int, int] = {}
     options = store.num_options.tolist()
+    # Of the scores as they are: dividing could make equals of two that all but tie.
     best = scored_QK.numpy().argmax(-1)
+    if temperature != 1 and not store.is_numeric:
+        scored_QK = (scored_QK.double() / temperature).log_softmax(-1)
+    keys = store.meta["question_keys"] if store.kind == "choice" else None
     for question, passage in enumerate(store.passage_of_question.tolist()):
         numbers[passage] = numbers.get(passage, 0) + 1
         line = {"paper": store.meta["ids"][passage], "number": numbers[passage]}
+        if keys is not None:
+            line["id"] = keys[question]
         chances = scored_QK[question, : options[question]].exp().tolist()
         if store.is_numeric:
             line["answer"] = round(float(scored_QK[question, 0]), 6)
@@ -125,15 +138,42 @@ def score_lines(store: Store, scored_QK: Tensor) -> list[dict[str, Any]]:
             chosen = int(best[question])
             line["answer"] = store.labels[chosen] if store.labels else letter(chosen)
             line["probabilities"] = [round(chance, 6) for chance in chances]
+            if temperature != 1:
+                line["temperature"] = round(temperature, 6)
         lines.append(line)
     return lines
 
 
-def write_predictions(store: Store, scored_QK: Tensor, path: Path, scores: Path | None) -> None:
-    """Write answer.json and, if asked for, a JSON line per question: both whole, or neither."""
-    answers = to_json(answers_of(store, scored_QK))
-    writers = {path: lambda p: p.write_bytes(answers)}
-    if scores is not None:
-        lines = b"".join(to_json(line, indent=False) for line in score_lines(store, scored_QK))
-        writers[scores] = lambda p: p.write_bytes(lines)
-    write_together(writers)
+def write_predictions(
+    store: Store,
+    scored_QK: Tensor,
+    path: Path,
+    scores: Path | None,
+    *,
+    temperature: float = 1.0,
+    abstain: float | None = None,
+) -> Unsure | None:
+    """Write answer.json and what is asked for beside it: all of it whole, or nothing.
+
+    Args:
+        store: what was answered.
+        scored_QK: as `score` gives it.
+        path: of answer.json.
+        scores: where a JSON line per question goes.
+        temperature: what the logits are divided by for probabilities.
+        abstain: list the answers whose probability is below this, beside answer.json.
+
+    Returns:
+        these answers.
+    """
+    contents = {path: to_json(answers_of(store, scored_QK))}
+    unsure = None
+    if scores is not None or abstain is not None:
+        lines = score_lines(store, scored_QK, temperature)
+        if scores is not None:
+            contents[scores] = json_lines(lines)
+        if abstain is not None:
+            unsure = find_unsure(lines, abstain, store.labels)
+            contents[unsure_path(path)] = json_lines(unsure.lines)
+    write_files(contents)
+    return unsure

@@ -18,7 +18,9 @@ import typer
 from albert_rc import __version__
 from albert_rc.cli import (
     bench,
+    calibrate,
     doctor,
+    ensemble,
     evaluate,
     inspect,
     predict,
@@ -46,6 +48,8 @@ for name, command in (
     ("train", train.train),
     ("predict", predict.predict),
     ("evaluate", evaluate.evaluate),
+    ("calibrate", calibrate.calibrate),
+    ("ensemble", ensemble.ensemble),
     ("vocabulary", vocabulary.vocabulary),
     ("pretrain-data", pretrain_data.pretrain_data),
     ("pretrain", pretrain.pretrain),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    answers: Annotated[Path, typer.Argument(help="answer.json.")],
+    answers: Annotated[Path, typer.Argument(help="answer.json, or a score file.")],
     gold: Annotated[Path, typer.Argument(help="The papers with right answers: folder or file.")],
     against: Annotated[
         Path | None, typer.Option(help="Another answer.json to compare with.")

@@ -29,6 +29,19 @@ def predict(
         Path | None,
         typer.Option(help="Also write each question's probabilities here (JSON lines)."),
     ] = None,
+    abstain: Annotated[
+        float | None,
+        typer.Option(
+            help="List the answers less probable than this, for a teacher, beside --out; 0.6, say."
+        ),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            help="Divide the logits by this for probabilities (no answer changes); what "
+            "`calibrate` kept in the run's folder by default, else 1."
+        ),
+    ] = None,
     format_: Annotated[
         str | None, typer.Option("--format", help="Of raw papers: cloze, race or dream.")
     ] = None,
@@ -67,6 +80,7 @@ def predict(
     """Answer every question, in the papers' natural order, or refuse: never a part of them."""
     from dataclasses import replace
 
+    from albert_rc.calibration import unsure_path
     from albert_rc.data.shards import load_store
     from albert_rc.devices import choose_precision, keep_freed_memory, processes
     from albert_rc.errors import UsageError
@@ -74,8 +88,7 @@ def predict(
     from albert_rc.predict import score, write_predictions
     from albert_rc.spans import find_spans, write_spans
 
-    if token_budget < 1:
-        raise UsageError(f"--token-budget {token_budget} must be at least 1")
+    _check_ranges(token_budget, abstain, temperature)
     keep_freed_memory()
     how: dict[str, Any] = {
         "attention": attention,
@@ -87,6 +100,9 @@ def predict(
         source = load_store(data) if data.suffix == ".pt" else _read(data, format_)
         how["precision"] = chosen = choose_precision(precision, group.device)
         spans = source.kind == "span"
+        numbers = source.kind == "label" and not source.labels
+        if (spans or numbers) and (abstain is not None or temperature is not None):
+            raise UsageError("--abstain and --temperature are for answers with a probability each")
         loaded: Loaded[Any]
         loaded = load_spans(model, **how) if spans else load_model(model, source.kind, **how)
         store = _ready(data, source, loaded, max_length)
@@ -100,6 +116,10 @@ def predict(
         loaded.model.encoder.compute = replace(compute, precision=chosen, ffn_chunk=ffn_chunk)
         if chosen == "int8":
             _pass_gate(loaded, gate or data.with_name("dev.pt"), tolerance, group)
+        unsure = None
+        wanted = (scores is not None or abstain is not None) and not (spans or numbers)
+        # Before the work, so that a damaged record costs none.
+        divisor, calibrated = _temperature(loaded, temperature, wanted, group)
         total = store.num_items if spans else store.num_questions
         answer: Any = find_spans if spans else score
         with bar("answering", total, group.is_main) as advance:
@@ -116,10 +136,44 @@ def predict(
                 tuned: Any = loaded.model.null_threshold
                 write_spans(found, tuned if null_threshold is None else null_threshold, out, scores)
             else:
-                write_predictions(store, found, out, scores)
+                unsure = write_predictions(
+                    store, found, out, scores, temperature=divisor, abstain=abstain
+                )
             typer.echo(
                 f"{out}: {store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
             )
+            if abstain is not None and unsure is not None:
+                typer.echo(unsure.line(abstain, unsure_path(out), calibrated))
+
+
+def _check_ranges(token_budget: int, abstain: float | None, temperature: float | None) -> None:
+    from albert_rc.errors import UsageError
+
+    if token_budget < 1:
+        raise UsageError(f"--token-budget {token_budget} must be at least 1")
+    if abstain is not None and not 0 < abstain <= 1:
+        raise UsageError(f"--abstain {abstain} must be above 0 and at most 1")
+    if temperature is not None and not 0.0004 <= temperature <= 2500:
+        raise UsageError(f"--temperature {temperature} must be between 0.0004 and 2500")
+
+
+def _temperature(
+    loaded: Loaded[Any], given: float | None, wanted: bool, group: Processes
+) -> tuple[float, bool]:
+    """What to divide logits by, and whether that makes frequencies of probabilities."""
+    from albert_rc.calibration import RECORD, kept_temperature
+
+    folder = loaded.tokenizer.folder
+    if given is not None:
+        return given, given != 1
+    if not wanted or not group.is_main:  # the others write nothing
+        return 1.0, False
+    kept, calibrated = kept_temperature(folder)
+    if calibrated:
+        say(f"temperature {kept:.4f}, kept in {folder / RECORD} (--temperature 1: without)")
+    elif (folder / RECORD).is_file():
+        say(f"warning: {folder / RECORD} is of other weights and is not used; calibrate again")
+    return kept, calibrated
 
 
 def _pass_gate(loaded: Loaded[Any], dev: Path, tolerance: float, group: Processes) -> None:

@@ -1,0 +1,193 @@
+"""A model's temperature: fitted on dev scores, kept beside its weights, used by `predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albert_rc.confidence import (
+    BINS,
+    COLDEST,
+    HOTTEST,
+    Confidence,
+    fit_temperature,
+    folds_of,
+    held_out_tempered,
+    measure,
+)
+from albert_rc.data.schema import PaperSet, letter, letter_index
+from albert_rc.errors import CheckpointError, DataError
+from albert_rc.files import file_sha256, read_json, write_json
+from albert_rc.score_files import ScoreFile
+from albert_rc.score_sets import right_options
+
+RECORD = "calibration.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """What a temperature does to a model's probabilities."""
+
+    temperature: float
+    """Of the model's own logits, fitted on all papers."""
+    scores_temperature: float
+    """What the scores had been made with."""
+    folds: int
+    before: Confidence
+    after: Confidence
+    """By temperatures that never saw the paper: what to expect on other papers."""
+    scores_sha256: str
+    gold_sha256: str
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json` and for the record."""
+        return {
+            "temperature": round(self.temperature, 6),
+            "scores_temperature": self.scores_temperature,
+            "folds": self.folds,
+            "before": self.before.as_json(),
+            "after": self.after.as_json(),
+            "scores_sha256": self.scores_sha256,
+            "gold_sha256": self.gold_sha256,
+        }
+
+
+def calibrate(
+    file: ScoreFile, papers: PaperSet, folds: int = 5, seed: int = 0, bins: int = BINS
+) -> Calibration:
+    """Fit a temperature, and measure it on papers that it was not fitted on.
+
+    Args:
+        file: scores of papers with right answers.
+        papers: these papers.
+        folds: into which the papers are divided, to fit on all but one and measure on that one.
+        seed: of the division.
+        bins: of the calibration error.
+
+    Raises:
+        DataError: the scores are of other papers, or the answers are no options.
+    """
+    gold_Q = right_options(file, papers)
+    known = np.flatnonzero(gold_Q >= 0)
+    gold_Q, chances_QK = gold_Q[known], file.chances_QK[known]
+    present_QK = np.arange(chances_QK.shape[1]) < file.num_options_Q[known, None]
+    fold_Q = folds_of([file.papers[i] for i in known], folds, seed)
+    after_QK = held_out_tempered(chances_QK, present_QK, gold_Q, fold_Q)
+    return Calibration(
+        temperature=fit_temperature(chances_QK, present_QK, gold_Q) * file.temperature,
+        scores_temperature=file.temperature,
+        folds=int(fold_Q.max()) + 1,
+        before=measure(chances_QK, gold_Q, bins),
+        after=measure(after_QK, gold_Q, bins),
+        scores_sha256=file.sha256,
+        gold_sha256=papers.source_hash,
+    )
+
+
+def keep(calibration: Calibration, folder: Path) -> Path:
+    """Keep a temperature beside the weights that it is about.
+
+    Raises:
+        CheckpointError: there are no weights in the folder.
+    """
+    record = {**calibration.as_json(), "weights_sha256": _weights_hash(folder)}
+    write_json(folder / RECORD, record)
+    return folder / RECORD
+
+
+def kept_temperature(folder: Path) -> tuple[float, bool]:
+    """The temperature beside a model's weights, and whether there is one for these weights.
+
+    Returns:
+        1 and False where none was kept, or only one of other weights.
+
+    Raises:
+        CheckpointError: the record is damaged.
+    """
+    path = folder / RECORD
+    if not path.is_file():
+        return 1.0, False
+    try:
+        record = read_json(path)
+        temperature, weights = float(record["temperature"]), str(record["weights_sha256"])
+        if not COLDEST**2 <= temperature <= HOTTEST**2:
+            raise ValueError
+    except (DataError, KeyError, TypeError, ValueError):
+        raise CheckpointError(
+            f"{path}: damaged; make it again with `albert-rc calibrate`, or give --temperature 1"
+        ) from None
+    return (temperature, True) if weights == _weights_hash(folder) else (1.0, False)
+
+
+def _weights_hash(folder: Path) -> str:
+    path = folder / "model.safetensors"
+    try:
+        return file_sha256(path)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: cannot be read ({error.strerror}); name the folder of the model that made "
+            "the scores"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Unsure:
+    """Answers that a teacher should see."""
+
+    lines: list[dict[str, Any]]
+    """In the papers' order."""
+    total: int
+    expected: float
+    """Mean probability of the other answers: their accuracy, if the probabilities are calibrated.
+    NaN where there are none."""
+
+    def line(self, below: float, path: Path, calibrated: bool) -> str:
+        """What was found, as a sentence."""
+        said = f"{path}: {len(self.lines):,} of {self.total:,} answers are less sure than {below:g}"
+        if len(self.lines) == self.total:
+            return said
+        if not calibrated:
+            return f"{said}; not calibrated (`albert-rc calibrate`), so these are no frequencies"
+        return f"{said}; the rest should be right in {self.expected:.1%}"
+
+
+def find_unsure(
+    lines: Sequence[Mapping[str, Any]], below: float, labels: Sequence[str] = ()
+) -> Unsure:
+    """Answers whose probability is below a threshold, with the runner-up.
+
+    Args:
+        lines: as in a score file, with probabilities.
+        below: the threshold.
+        labels: names of the options by their place, where they are no letters.
+    """
+    found, others = [], []
+    for line in lines:
+        chances = list(line["probabilities"])
+        answer = line["answer"]
+        place = letter_index(answer) if not labels else list(labels).index(answer)
+        chance = chances[place or 0]
+        if chance >= below:
+            others.append(chance)
+            continue
+        second = max((i for i in range(len(chances)) if i != place), key=chances.__getitem__)
+        keys = {name: line[name] for name in ("paper", "number", "id") if name in line}
+        found.append(
+            {
+                **keys,
+                "answer": answer,
+                "probability": chance,
+                "runner_up": labels[second] if labels else letter(second),
+                "runner_up_probability": chances[second],
+            }
+        )
+    return Unsure(found, len(lines), float(np.mean(others)) if others else float("nan"))
+
+
+def unsure_path(answers: Path) -> Path:
+    """Where they are listed: `answer.unsure.jsonl` beside `answer.json`."""
+    return answers.with_name(f"{answers.stem}.unsure.jsonl")

@@ -1,0 +1,111 @@
+"""`albert-rc calibrate`: how far a model's probabilities can be believed, and its temperature."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from albert_rc.cli.console import example, out, print_json, say, table
+
+if TYPE_CHECKING:
+    from albert_rc.calibration import Calibration
+
+
+def calibrate(
+    scores: Annotated[Path, typer.Argument(help="A score file of papers with right answers.")],
+    gold: Annotated[Path, typer.Argument(help="These papers: folder or file.")],
+    model: Annotated[
+        Path | None,
+        typer.Option(help="The run's folder: keep the temperature there, for `predict` to use."),
+    ] = None,
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help="Write the figures here too, as JSON.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw reliability and coverage: PNG and SVG.")
+    ] = None,
+    folds: Annotated[
+        int, typer.Option(min=2, help="Parts of the papers; each is measured by the others' fit.")
+    ] = 5,
+    bins: Annotated[int, typer.Option(min=1, help="Of the calibration error.")] = 15,
+    seed: Annotated[int, typer.Option(help="Of the folds.")] = 0,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Of the papers: cloze, race, dream, ...")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Figures as JSON.")] = False,
+) -> None:
+    """Calibration error before and after a temperature fitted on dev, and accuracy by coverage."""
+    from albert_rc import calibration
+    from albert_rc.data.readers import read_split, require_good
+    from albert_rc.files import write_json
+    from albert_rc.score_files import read_scores
+
+    papers = read_split(gold, format_name=format_)
+    require_good([papers], "stop")
+    found = calibration.calibrate(read_scores(scores), papers, folds, seed, bins)
+    if out_file is not None:
+        write_json(out_file, found.as_json())
+    if json:
+        print_json(found.as_json())
+    else:
+        _show(scores, found)
+    if model is not None:
+        say(f"{calibration.keep(found, model)}: `predict --scores` and `--abstain` use it")
+    if figure is not None:
+        _draw(found, figure)
+
+
+def _show(scores: Path, found: Calibration) -> None:
+    from albert_rc.confidence import FIGURES
+
+    names = {"accuracy": "accuracy", "ece": "ECE", "brier": "Brier", "nll": "NLL", "aurc": "AURC"}
+    rows = [
+        (names[name], *(f"{getattr(side, name):.4f}" for side in (found.before, found.after)))
+        for name in FIGURES
+    ]
+    rows += [
+        (
+            f"accuracy of the surest {share:.0%}",
+            f"{value:.2%}",
+            f"{found.after.coverage[share]:.2%}",
+        )
+        for share, value in found.before.coverage.items()
+    ]
+    table(f"{scores}", ("", "before", "after"), rows)
+    out.print(f"after: each paper by a temperature that {found.folds}-fold fits found without it")
+    for name, side in (("before", found.before), ("after", found.after)):
+        cells = [
+            (f"{row.low:.2f}-{row.high:.2f}", f"{row.questions:,}", f"{row.confidence:.4f}",
+             f"{row.accuracy:.4f}") for row in side.bins
+        ]  # fmt: skip
+        table(f"reliability {name}", ("probability", "answers", "mean", "right"), cells)
+    out.print(f"temperature: {found.temperature:.4f}, fitted on all {found.before.questions:,}")
+    if found.after.ece >= found.before.ece:
+        say("warning: it does not lower the calibration error on papers it was not fitted on")
+
+
+def _draw(found: Calibration, path: Path) -> None:
+    from albert_rc.plots import lines, save
+
+    sides = {"before": found.before, "after": found.after}
+    reliable = {
+        name: ([100 * row.confidence for row in s.bins], [100 * row.accuracy for row in s.bins])
+        for name, s in sides.items()
+    }
+    reliable["ideal"] = ([0.0, 100.0], [0.0, 100.0])
+    covered = {
+        name: ([100 * share for share in s.coverage], [100 * a for a in s.coverage.values()])
+        for name, s in sides.items()
+    }
+    panels = {"right, %": reliable, "accuracy of those answered, %": covered}
+    labels = ("probability of the answer, %", "answered, %")
+    title = f"Temperature {found.temperature:.3f}: ECE {found.before.ece:.3f}"
+    for file in save(lines(panels, labels, f"{title} -> {found.after.ece:.3f}"), path):
+        say(f"{file}")
+
+
+calibrate.__doc__ = f"{calibrate.__doc__}\n\n" + example(
+    "albert-rc calibrate predictions/dev.jsonl papers/dev --model models/run1"
+)

@@ -1,0 +1,175 @@
+"""`albert-rc ensemble`: one answer file from the scores of several models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from albert_rc.cli.console import example, out, print_json, say, table
+
+if TYPE_CHECKING:
+    from albert_rc.data.schema import PaperSet
+    from albert_rc.ensemble import Fit
+    from albert_rc.ensemble_report import Report
+
+
+def ensemble(
+    scores: Annotated[
+        list[Path], typer.Argument(help="Score files of the same papers, one per model.")
+    ],
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help="Where the answers go, such as answer.json.")
+    ] = None,
+    scores_out: Annotated[
+        Path | None, typer.Option("--scores", help="Also write the ensemble's probabilities here.")
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="probabilities (their mean, the default), logits or ranks; with --gold also "
+            "weights, greedy, or best: whichever does best on dev."
+        ),
+    ] = None,
+    gold: Annotated[
+        Path | None,
+        typer.Option(help="Papers with right answers, to fit and to measure on: folder or file."),
+    ] = None,
+    dev_scores: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Scores of the papers in --gold, once per model, in the order of SCORES; "
+            "SCORES themselves by default."
+        ),
+    ] = None,
+    fit_out: Annotated[
+        Path | None, typer.Option("--fit", help="Keep what was fitted here, for --use.")
+    ] = None,
+    use: Annotated[
+        Path | None, typer.Option(help="Apply a kept fit; SCORES in the order it was fitted in.")
+    ] = None,
+    abstain: Annotated[
+        float | None,
+        typer.Option(help="List the answers less probable than this beside --out."),
+    ] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Parts that dev papers are divided into.")] = 5,
+    seed: Annotated[int, typer.Option(help="Of the folds.")] = 0,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Of the papers: cloze, race, dream, ...")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The figures of --gold as JSON.")] = False,
+) -> None:
+    """Answer by several models' scores; fit their weights on dev and say what they are worth."""
+    from albert_rc import ensemble_files as kept
+    from albert_rc.calibration import unsure_path
+    from albert_rc.ensemble import WEIGH, Fit, fitted_methods, make_pool
+    from albert_rc.ensemble_report import assess
+    from albert_rc.errors import UsageError
+    from albert_rc.score_files import read_scores
+    from albert_rc.score_sets import put_together
+
+    needs_gold = {"--dev-scores": dev_scores, "--fit": fit_out}
+    needs_out = {"--scores": scores_out, "--abstain": abstain}
+    for wrong, said in (
+        (len(scores) < 2, "an ensemble has two score files or more"),
+        (method not in (None, "best", *WEIGH), f"--method is one of {', '.join(WEIGH)}, best"),
+        (use and (gold or method), "--use is a whole fit: no --gold or --method beside it"),
+        (not gold and any(needs_gold.values()), f"{' and '.join(needs_gold)} need --gold"),
+        (
+            not gold and method in fitted_methods(),
+            f"--method {method} is fitted on papers with right answers: give --gold "
+            "and --dev-scores, or --use a fit",
+        ),
+        (not out_file and any(needs_out.values()), f"{' and '.join(needs_out)} need --out"),
+        (not out_file and not gold, "--out says where the answers go"),
+        (abstain is not None and not 0 < abstain <= 1, f"--abstain {abstain}: must be in 0 to 1"),
+        (
+            dev_scores and len(dev_scores) != len(scores),
+            f"{len(dev_scores or ())} --dev-scores to {len(scores)} SCORES: one of each per model",
+        ),
+    ):
+        if wrong:
+            raise UsageError(said)
+    files = put_together([read_scores(path) for path in scores])
+    numbers = files[0].kind == "numbers"
+    if numbers and (gold or use or abstain or method not in (None, "probabilities")):
+        raise UsageError("numbers are averaged and nothing else: give SCORES and --out alone")
+    fit = Fit(method or "probabilities", (1 / len(files),) * len(files))
+    kind = "cloze" if files[0].ids is None else "choice"
+    labels: tuple[str, ...] = ()
+    if gold is not None:
+        papers = _read(gold, format_)
+        dev = put_together([read_scores(path) for path in dev_scores]) if dev_scores else files
+        kept.check_models(files, kept.models_of(dev))
+        names = [str(file.path) for file in dev]
+        fit, report = assess(make_pool(dev, papers), names, fit.method, folds, seed)
+        kind, labels = papers.kind, papers.labels
+        if fit_out is not None:
+            kept.save_fit(fit_out, fit, report, dev, gold, papers.source_hash)
+        _show(report, fit, json)
+    elif use is not None:
+        fit, models = kept.load_fit(use)
+        kept.check_models(files, models)
+        for file, model, weight in zip(files, models, fit.weights, strict=True):
+            say(f"{weight:.4f} {file.path} (fitted with {model['scores']})")
+            if file.sha256 == model["sha256"]:
+                say(f"warning: {file.path} is what was fitted on; its figures will flatter")
+    if out_file is None:
+        return
+    labels = labels or kept.label_names(files)
+    lines = kept.score_lines(files, fit, labels)
+    unsure = kept.write(lines, out_file, scores_out, "label" if labels else kind, labels, abstain)
+    if gold is not None and not dev_scores:
+        say(f"warning: {out_file} answers the papers fitted on; only the table's figures are fair")
+    said = f"{out_file}: {len(lines):,} answers to {len(set(files[0].papers)):,} papers"
+    (say if json else typer.echo)(said)
+    if unsure is not None and abstain is not None:
+        calibrated = gold is not None or use is not None
+        (say if json else typer.echo)(unsure.line(abstain, unsure_path(out_file), calibrated))
+
+
+def _read(gold: Path, format_name: str | None) -> PaperSet:
+    from albert_rc.data.readers import read_split, require_good
+
+    papers = read_split(gold, format_name=format_name)
+    require_good([papers], "stop")
+    return papers
+
+
+def _show(report: Report, fit: Fit, json: bool) -> None:
+    """Singles, methods, and what the chosen one gains."""
+    if json:
+        fitted = {"weights": list(fit.weights), "temperature": fit.temperature}
+        print_json({**report.as_json(), "fit": {"method": fit.method, **fitted}})
+        return
+    names = {"single": "single best in the other folds", "probabilities": "mean of probabilities",
+             "logits": "mean of logits", "ranks": "mean of ranks"}  # fmt: skip
+    rows: list[tuple[Any, ...]] = [
+        (row.name, row.accuracy, f"{row.nll:.4f}", f"{row.ece:.4f}") for row in report.singles
+    ]
+    rows += [
+        (
+            f"{'* ' if name == report.chosen else ''}{names.get(name, name)}",
+            row.accuracy,
+            f"{row.nll:.4f}",
+            f"{row.ece:.4f}",
+        )
+        for name, row in report.methods.items()
+    ]
+    header = ("system", "accuracy [95% interval]", "NLL", "ECE")
+    table(f"{report.folds} folds over papers; * is what was asked for", header, rows)
+    best = report.singles[report.best].name
+    for line in (
+        "below the files: each paper by weights and temperatures fitted on the other folds",
+        f"against {best}, the best on all of dev: {report.gain}",
+        f"against the single best in the other folds: {report.gain_in_folds}",
+        f"fitted on all of dev: {fit.method}, temperature {fit.temperature:.4f}",
+        *(f"  {w:.4f} {row.name}" for w, row in zip(fit.weights, report.singles, strict=True)),
+    ):
+        out.print(line, markup=False)
+
+
+ensemble.__doc__ = f"{ensemble.__doc__}\n\n" + example(
+    "albert-rc ensemble a.jsonl b.jsonl c.jsonl --out predictions/answer.json"
+)

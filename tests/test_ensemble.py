@@ -1,0 +1,419 @@
+"""Several models' scores made one, and what that is worth."""
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from albert_rc.data.readers import read_split
+from albert_rc.ensemble import (
+    MIX,
+    WEIGH,
+    Fit,
+    Pool,
+    cross_validate,
+    fit,
+    greedy_weights,
+    likeliest_weights,
+)
+from albert_rc.ensemble_report import assess
+from albert_rc.errors import DataError
+from albert_rc.metrics import gain
+from albert_rc.score_files import read_scores
+from albert_rc.score_sets import put_together
+
+
+def softmax(logits):
+    return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+
+
+def drawn(chances, seed=0):
+    """Right answers that come as often as the probabilities say."""
+    rng = np.random.default_rng(seed)
+    return (chances.cumsum(-1) > rng.random((len(chances), 1))).argmax(-1)
+
+
+def pool_of(chances, gold=None, size=20):
+    chances = np.asarray(chances, float)
+    questions = chances.shape[1]
+    return Pool(
+        chances_MQK=chances,
+        present_QK=np.ones(chances.shape[1:], bool),
+        gold_Q=np.full(questions, -1) if gold is None else np.asarray(gold),
+        papers=[f"p{i // size}" for i in range(questions)],
+    )
+
+
+def models(count, questions, seed=0, scale=1.5):
+    return softmax(np.random.default_rng(seed).normal(size=(count, questions, 4)) * scale)
+
+
+def test_a_planted_mixture_is_found():
+    chances = models(4, 20_000)
+    wanted = np.array([0.5, 0.0, 0.35, 0.15])
+    gold = drawn(np.tensordot(wanted, chances, 1))
+    assert np.abs(likeliest_weights(pool_of(chances, gold)) - wanted).max() < 0.03
+
+
+def test_greedy_selection_takes_the_two_that_complete_each_other():
+    """Each knows one half and is undecided in the other; the third is sure, and often wrong."""
+    gold = np.random.default_rng(0).integers(0, 4, 400)
+    known = np.full((400, 4), 0.1)
+    known[np.arange(400), gold] = 0.7
+    even = np.full((400, 4), 0.25)
+    first = np.where(np.arange(400)[:, None] < 200, known, even)
+    second = np.where(np.arange(400)[:, None] < 200, even, known)
+    third = np.full((400, 4), 0.05)
+    third[np.arange(400), np.where(np.arange(400) % 5 < 2, gold, (gold + 1) % 4)] = 0.85
+    found = greedy_weights(pool_of([first, second, third], gold))
+    assert found.tolist() == [0.5, 0.5, 0.0]
+
+
+def test_greedy_selection_may_be_one_model():
+    gold = np.arange(40) % 4
+    right = np.full((40, 4), 0.1)
+    right[np.arange(40), gold] = 0.7
+    found = greedy_weights(pool_of([models(1, 40)[0], right], gold))
+    assert found.tolist() == [0, 1]
+
+
+def test_means_by_hand():
+    chances = np.array([[[0.5, 0.3, 0.2]], [[0.2, 0.7, 0.1]]])
+    pool = pool_of(chances)
+    half = np.array([0.5, 0.5])
+    assert MIX["probabilities"](pool, half)[0] == pytest.approx([0.35, 0.5, 0.15])
+    root = np.sqrt([0.1, 0.21, 0.02])
+    assert MIX["logits"](pool, half)[0] == pytest.approx(root / root.sum())
+    # Ranks 3 2 1 and 2 3 1: the first two tie, and the mean probability decides.
+    ranks = MIX["ranks"](pool, half)[0]
+    assert ranks.argsort().tolist() == [2, 0, 1]
+    assert ranks.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("method", sorted(WEIGH))
+def test_fewer_options_and_temperatures(method):
+    """What there is not gets nothing, and a temperature changes no answer."""
+    chances = models(3, 200)
+    present = np.ones((200, 4), bool)
+    present[::2, 2:] = False
+    chances = np.where(present, chances, 0)
+    chances /= chances.sum(-1, keepdims=True)
+    pool = pool_of(chances, drawn(chances.mean(0)))
+    pool = Pool(**{**vars(pool), "present_QK": present})
+    weights = WEIGH[method](pool)
+    plain = Fit(method, tuple(weights))(pool)
+    assert (plain[~present] == 0).all()
+    assert plain.sum(-1) == pytest.approx(1)
+    for temperature in (0.1, 12.0):
+        other = Fit(method, tuple(weights), temperature)(pool)
+        assert (other.argmax(-1) == plain.argmax(-1)).all()
+        assert (other[~present] == 0).all()
+
+
+def test_cross_validation_never_sees_its_fold():
+    """A method that learns the right answers by heart knows none of those it is measured on."""
+    gold = np.random.default_rng(3).integers(0, 4, 2000)
+    pool = pool_of(models(1, 2000, seed=5), gold)
+
+    def by_heart(seen):
+        # The model's probabilities are as good as a name for a question.
+        learned = {
+            row.tobytes(): right
+            for row, right in zip(seen.chances_MQK[0], seen.gold_Q, strict=True)
+        }
+
+        def answer(asked):
+            found = [learned.get(row.tobytes(), 0) for row in asked.chances_MQK[0]]
+            return np.eye(4)[found]
+
+        return answer
+
+    assert (by_heart(pool)(pool).argmax(-1) == gold).all()
+    honest = cross_validate(pool, by_heart, 5, 0)
+    assert (honest.argmax(-1) == 0).all()
+
+
+@pytest.mark.parametrize("method", ["greedy", "weights", "best"])
+def test_selection_among_guesses_gains_nothing(method):
+    """Thirty models that guess: some choice of them fits these papers, and none fits others."""
+    gold = np.random.default_rng(4).integers(0, 4, 600)
+    pool = pool_of(models(30, 600, seed=6), gold, size=10)
+    names = [str(i) for i in range(30)]
+    fitted, report = assess(pool, names, method, folds=5, seed=0)
+    if method == "greedy":
+        inside = (fitted(pool).argmax(-1) == gold).mean()
+        assert inside > 0.33
+    assert report.methods[method].accuracy.value < 0.29
+    assert report.gain.value < 0
+    assert report.gain_in_folds.low < 0 < report.gain_in_folds.high
+    # The best single, chosen on what it is measured on, flatters itself; chosen in folds, not.
+    assert report.singles[report.best].accuracy.value > 0.28
+    assert report.methods["single"].accuracy.value < 0.28
+
+
+def test_models_that_err_apart_gain():
+    gold = np.random.default_rng(7).integers(0, 4, 3000)
+    noise = np.random.default_rng(8).normal(size=(4, 3000, 4))
+    noise[:, np.arange(3000), gold] += 0.8
+    _, report = assess(pool_of(softmax(noise), gold), list("abcd"), "weights", 5, 0)
+    assert report.gain.low > 0.05
+    assert report.gain.p_value < 1e-6
+    assert report.as_json()["best_single"] in "abcd"
+
+
+def test_best_is_chosen_in_each_fold_anew():
+    pool = pool_of(models(3, 400), drawn(models(3, 400).mean(0)))
+    fitted, report = assess(pool, list("abc"), "best", 4, 0)
+    assert fitted.method in WEIGH
+    assert list(report.methods) == ["single", *WEIGH, "best"]
+    assert report.chosen == "best"
+
+
+def test_questions_without_a_right_answer_are_passed_over():
+    gold = np.arange(200) % 4
+    gold[::2] = -1
+    _, report = assess(pool_of(models(2, 200), gold), ["a", "b"], "weights", 5, 0)
+    assert report.singles[0].accuracy.total == 100
+
+
+def test_gain_is_the_difference_with_mcnemar():
+    first = [True] * 12 + [False] * 8
+    second = [True] * 4 + [False] * 16
+    found = gain(first, second, [i % 5 for i in range(20)])
+    assert (found.value, found.only_first, found.only_second) == (pytest.approx(0.4), 8, 0)
+    assert found.p_value == pytest.approx(2 / 2**8)
+    assert found.low < 0.4 < found.high
+    assert gain(first, first, range(20)).p_value == 1
+
+
+# The files
+
+
+def line(paper="p", number=1, answer="A", chances=(0.7, 0.3), **others):
+    record = {"paper": paper, "number": number, "answer": answer, "probabilities": list(chances)}
+    return json.dumps({**record, **others})
+
+
+GOOD = [line(), line(number=2, answer="B", chances=(0.2, 0.8)), line("q", chances=(0.5, 0.3, 0.2))]
+
+
+def written(path, lines):
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (line(number=2, chances=(0.5, float("nan"))), "NaN or infinite"),
+        (line(number=2).replace("0.3", "null"), "probability 2 is null, as NaN is written"),
+        (line(number=2).replace("0.3", '"0.3"'), "probability 2 is '0.3', no number"),
+        (line(number=2, chances=(0.7, 0.2)), "sum to 0.9, not to 1"),
+        (line(number=2, chances=(1.2, -0.2)), "probability 1 is 1.2, not between"),
+        (line(number=2, chances=(1.0,)), "a list of two or more"),
+        (line(number=2, answer="B"), "the answer is 'B', but A likeliest"),
+        (line(number=2, answer="D"), "the answer is 'D', but A likeliest"),
+        (line(number=3), "number 3 where number 2 was to come"),
+        (line(number=1), "number 1 where number 2 was to come"),
+        (line(number=2, temperature=2), "another temperature than on line 1"),
+        (line(number=2, id="p#2"), "an id here or on line 1"),
+        ('{"paper": "p", "number": 2, "answer": 3.5}', "probabilities here or on line 1"),
+        ('{"id": "q", "null_odds": 1, "no_answer": 0.5, "best": []}', r"spans \(SQuAD\)"),
+        ("[]", "must be an object"),
+        ("{", "not JSON"),
+    ],
+)
+def test_lines_that_are_no_scores_are_refused(tmp_path, bad, said):
+    path = written(tmp_path / "s.jsonl", [GOOD[0], bad])
+    with pytest.raises(DataError, match=rf"s\.jsonl, line 2: .*{said}"):
+        read_scores(path)
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (GOOD, r"b\.jsonl, line 1 to the last: the same scores as .*a\.jsonl"),
+        ([*GOOD, ""], r"the same scores as"),
+        (
+            [GOOD[0], GOOD[1], line("r")],
+            r"b\.jsonl, line 3: paper 'r', number 1, is not in .*a\.js",
+        ),
+        (GOOD[:2], r"a\.jsonl, line 3: paper 'q', number 1, is not in .*b\.jsonl"),
+        ([*GOOD[:2], line("q")], r"b\.jsonl, line 3: 2 options, but 3 in .*a\.jsonl, line 3"),
+        (['{"paper": "p", "number": 1, "answer": 3.5}'], r"b\.jsonl: holds numbers, but"),
+    ],
+)
+def test_files_that_do_not_go_together_are_refused(tmp_path, others, said):
+    paths = [written(tmp_path / "a.jsonl", GOOD), written(tmp_path / "b.jsonl", others)]
+    with pytest.raises(DataError, match=said):
+        put_together([read_scores(path) for path in paths])
+
+
+def test_another_order_of_the_papers_is_put_right(tmp_path):
+    other = [line("q", chances=(0.6, 0.2, 0.2)), line(chances=(0.9, 0.1)), GOOD[1]]
+    paths = [written(tmp_path / "a.jsonl", GOOD), written(tmp_path / "b.jsonl", other)]
+    first, second = put_together([read_scores(path) for path in paths])
+    assert first.keys == second.keys
+    assert second.chances_QK[:, 0] == pytest.approx([0.9, 0.2, 0.6])
+
+
+def test_a_tie_of_rounding_is_the_answers(tmp_path):
+    path = written(tmp_path / "a.jsonl", [line(answer="B", chances=(0.5, 0.5))])
+    assert read_scores(path).chances_QK.argmax(-1).tolist() == [1]
+
+
+def test_labels_get_their_names_from_lines_without_a_tie(tmp_path):
+    tied = line("1", answer="yes", chances=(0.5, 0.5))
+    rest = [line("2", answer="no", chances=(0.6, 0.4)), line("3", answer="yes", chances=(0.1, 0.9))]
+    found = read_scores(written(tmp_path / "a.jsonl", [tied, *rest]))
+    assert found.labels == {0: "no", 1: "yes"}
+    assert found.chances_QK.argmax(-1).tolist() == [1, 0, 1]
+    two_names = [*rest, line("4", answer="yes", chances=(0.9, 0.1))]
+    with pytest.raises(DataError, match=r"line 3: the likeliest label, number 1, is called 'yes'"):
+        read_scores(written(tmp_path / "b.jsonl", two_names))
+
+
+def run(*arguments):
+    from albert_rc.cli.app import app
+
+    return CliRunner().invoke(app, ["ensemble", *map(str, arguments)])
+
+
+@pytest.fixture
+def score_files(sample, tmp_path):
+    """Writes score files of three models for a split of the sample, with or without ids."""
+
+    def write(name, split, seed=0):
+        papers = read_split(sample / name / split)
+        paths = []
+        for model in range(3):
+            rng = np.random.default_rng([seed, model, split == "dev"])
+            lines = []
+            for passage in papers.passages:
+                for number, question in enumerate(passage.questions, 1):
+                    logits = rng.normal(size=len(question.options))
+                    if question.answer is not None:
+                        logits[question.answer] += model + 0.5
+                    chances = [round(float(c), 6) for c in softmax(logits)]
+                    key = {} if name == "cloze" else {"id": f"{passage.id}#{number}"}
+                    answer = "ABCDEFG"[int(np.argmax(chances))]
+                    lines.append(line(passage.id, number, answer, chances, **key))
+            paths.append(written(tmp_path / f"{name}-{split}-{model}.jsonl", lines))
+        return paths
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["cloze", "race"])
+def test_plain_means_need_no_gold(score_files, sample, tmp_path, name):
+    paths = score_files(name, "test")
+    out, scores = tmp_path / "answer.json", tmp_path / "all.jsonl"
+    done = run(*paths, "--out", out, "--scores", scores, "--abstain", 0.5)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "not calibrated" in done.output
+    answers = json.loads(out.read_text())
+    papers = read_split(sample / name / "test")
+    whole = read_scores(scores)
+    assert len(whole.keys) == papers.num_questions
+    mean = np.mean([read_scores(path).chances_QK for path in paths], 0)
+    assert np.abs(mean - whole.chances_QK).max() < 1e-5
+    if name == "cloze":
+        assert [a for paper in papers.ids for a in answers[paper]] == whole.answers
+    else:
+        assert list(answers.items()) == list(zip(whole.ids, whole.answers, strict=True))
+    listed = (tmp_path / "answer.unsure.jsonl").read_text().splitlines()
+    assert len(listed) == (whole.chances_QK.max(-1) < 0.5).sum()
+
+
+def test_a_fit_is_kept_and_used(score_files, sample, tmp_path):
+    dev, test = score_files("cloze", "dev"), score_files("cloze", "test")
+    gold = ("--gold", sample / "cloze" / "dev", "--method", "weights", "--folds", 3)
+    at_once, kept, later = (tmp_path / name for name in ("a.json", "fit.json", "b.json"))
+    pairs = [part for path in dev for part in ("--dev-scores", path)]
+    done = run(*test, *pairs, *gold, "--fit", kept, "--out", at_once, "--json")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert run(*dev, *gold).exit_code == 0
+    record = json.loads(kept.read_text())
+    assert record["method"] == "weights"
+    assert sum(model["weight"] for model in record["models"]) == pytest.approx(1)
+    done = run(*test, "--use", kept, "--out", later)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert at_once.read_bytes() == later.read_bytes()
+    done = run(*dev, "--use", kept, "--out", later)
+    assert "is what was fitted on" in done.output
+    refused = run(*test[:2], "--use", kept, "--out", later)
+    assert isinstance(refused.exception, DataError)
+    assert "2 score files to a fit of 3 models" in str(refused.exception)
+    kept.write_text("{}")
+    assert "no fit" in str(run(*test, "--use", kept, "--out", later).exception)
+
+
+def test_a_score_file_can_be_evaluated(score_files, sample, tmp_path):
+    from albert_rc.evaluation import read_answers
+
+    for name in ("cloze", "race"):
+        papers = read_split(sample / name / "dev").passages
+        for path in score_files(name, "dev"):
+            assert read_answers(path, papers) == read_scores(path).answers
+
+
+def test_gold_of_other_papers_is_refused(score_files, sample):
+    dev = score_files("cloze", "dev")
+    refused = run(*dev, "--gold", sample / "cloze" / "train")
+    assert "is not among the papers given as gold" in str(refused.exception)
+    assert "line 1" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--method", "greedy", "--out", "a"], "give --gold"),
+        (["--method", "median", "--out", "a"], "--method is one of"),
+        (["--use", "f", "--method", "ranks", "--out", "a"], "no --gold or --method"),
+        (["--fit", "f", "--out", "a"], "need --gold"),
+        (["--abstain", "0.5", "--gold", "g"], "need --out"),
+        ([], "--out says where"),
+        (["--abstain", "7", "--out", "a"], "must be in 0 to 1"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options, said):
+    assert said in str(run("a.jsonl", "b.jsonl", *options).exception)
+    assert "two score files" in str(run("a.jsonl", "--out", "a").exception)
+
+
+def test_labels_and_numbers(tmp_path):
+    out = tmp_path / "answer.json"
+    one = [line("1", answer="no", chances=(0.4, 0.6)), line("2", answer="yes", chances=(0.9, 0.1))]
+    two = [line("1", answer="yes", chances=(0.8, 0.2)), line("2", answer="no", chances=(0.3, 0.7))]
+    paths = [written(tmp_path / f"{i}.jsonl", lines) for i, lines in enumerate((one, two))]
+    assert run(*paths, "--out", out).exit_code == 0
+    assert json.loads(out.read_text()) == {"1": "yes", "2": "yes"}
+    swapped = [
+        line("1", answer="no", chances=(0.8, 0.2)),
+        line("2", answer="no", chances=(0.9, 0.1)),
+    ]
+    paths = [paths[0], written(tmp_path / "swapped.jsonl", swapped)]
+    assert "must be of the same task" in str(run(*paths, "--out", out).exception)
+    never = [written(tmp_path / f"never{i}.jsonl", [o[1 - i]]) for i, o in enumerate((one, two))]
+    never[0].write_text(line("1", answer="yes", chances=(0.9, 0.1)) + "\n")
+    never[1].write_text(line("1", answer="yes", chances=(0.8, 0.2)) + "\n")
+    assert "label 2 of 2 is never the answer" in str(run(*never, "--out", out).exception)
+    numbers = [
+        written(tmp_path / f"n{i}.jsonl", [json.dumps({"paper": "1", "number": 1, "answer": v})])
+        for i, v in enumerate((2.5, 4.0))
+    ]
+    assert run(*numbers, "--out", out).exit_code == 0
+    assert json.loads(out.read_text()) == {"1": 3.25}
+    assert "numbers are averaged" in str(run(*numbers, "--gold", "g").exception)
+
+
+def test_fits_are_of_their_questions_alone():
+    """`fit` gives the same for a part as for a pool that never had the rest."""
+    pool = pool_of(models(3, 300), drawn(models(3, 300).mean(0)))
+    some = np.arange(0, 300, 2)
+    alone = pool_of(pool.chances_MQK[:, some], pool.gold_Q[some])
+    for method in WEIGH:
+        one, other = (partial(fit, method)(p) for p in (pool.part(some), alone))
+        assert one == other
