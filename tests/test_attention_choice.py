@@ -123,6 +123,7 @@ def test_robertas_first_positions_are_not_repeated():
     assert _repeated(table, 12, 2)[:, 0].tolist() == [0, 1, 2, 3, 4, 5, 2, 3, 4, 5, 2, 3]
 
 
+@pytest.mark.slow
 def test_the_commands_take_it(sample, cli, tmp_path):
     data = tmp_path / "data"
     vocabulary = sample / "vocabulary"

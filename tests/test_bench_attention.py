@@ -112,6 +112,7 @@ def test_what_turns_out_too_much_is_left_out_from_there_on():
     assert exponents(measured)["lsh"] == {"peak_bytes": None, "seconds": None}
 
 
+@pytest.mark.slow
 def test_the_command(cli, tmp_path):
     out = tmp_path / "attention.json"
     done = cli(

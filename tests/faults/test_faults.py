@@ -251,7 +251,7 @@ def test_kills_at_random_moments(tmp_path):
     """A few here; `make kills` does hundreds."""
     script = SAMPLE.parents[1] / "tests" / "faults" / "kills.py"
     done = subprocess.run(
-        [sys.executable, script, "--kills", "6", "--seed", str(time.time_ns() % 10**6)],
+        [sys.executable, script, "--kills", "3", "--seed", str(time.time_ns() % 10**6)],
         capture_output=True,
         text=True,
         check=False,
