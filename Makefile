@@ -17,10 +17,10 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	touch $@
 
 demo: $(VENV)/ready
-	$(BIN)/albert-rc doctor $(SAMPLE)/cloze --model $(SAMPLE)/vocabulary
-	$(BIN)/albert-rc preprocess $(SAMPLE)/cloze --model $(SAMPLE)/vocabulary --out $(DEMO)
-	$(BIN)/albert-rc train --data $(DEMO) --model $(SAMPLE)/vocabulary --scratch tiny \
-	  --out models/demo --epochs 30 --batch-size 4 --learning-rate 1e-3 --mask-rate 0.25 --patience 8
+	$(BIN)/albert-rc doctor $(SAMPLE)/cloze --model albert-rc-tiny
+	$(BIN)/albert-rc preprocess $(SAMPLE)/cloze --model albert-rc-tiny --out $(DEMO)
+	$(BIN)/albert-rc train --data $(DEMO) --model albert-rc-tiny --out models/demo \
+	  --epochs 4 --batch-size 4 --learning-rate 1e-4
 	$(BIN)/albert-rc predict --data $(DEMO)/dev.pt --model models/demo --out predictions/dev.json
 	$(BIN)/albert-rc evaluate predictions/dev.json $(SAMPLE)/cloze/dev
 	$(BIN)/albert-rc predict --data $(DEMO)/test.pt --model models/demo --out predictions/answer.json \
