@@ -88,8 +88,12 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path):
     papers = read_split(table)
     assert len(papers.passages) == 1
     assert [str(problem).partition(": ")[::2] for problem in papers.problems] == [
-        ("train.tsv:3", "2 columns, but the header has 3"),
-        ("train.tsv:4", "column sentence2 is missing or empty"),
+        (
+            "train.tsv:3",
+            "2 columns, but the header has 3; write every column, with nothing between its tabs "
+            "where it is empty",
+        ),
+        ("train.tsv:4", "column sentence2 is missing or empty; a row needs it"),
         ("train.tsv:5", "the label 'maybe' is not one of entailment, not_entailment"),
     ]
     scores = write(tmp_path / "s.tsv", "sentence1\tsentence2\tscore", "A.\tB.\thigh")

@@ -103,9 +103,10 @@ def digest(tensors, meta, problems):
     return found.hexdigest()[:16]
 
 
-# Made by the code that read everything into memory, in one process (commit 0ef0333).
+# Made by the code that read everything into memory, in one process (commit 0ef0333); one sentence
+# of a problem has changed since, and no tensor.
 BEFORE = {
-    "cloze/train": "18900b5eeefa652b",
+    "cloze/train": "781bdbc46e2cc043",
     "cloze/dev": "1c63bdacd0b19bec",
     "race/train": "e53e707c706b43b2",
 }
