@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class Variant:
     seconds: float | None = None
     """Pretrain for so long instead of for a number of steps."""
     start: str | None = None
-    """Begin with the weights of this variant of the same table."""
+    """Begin with the weights of this variant of the same table, or of a model that ships."""
     corpus_share: float = 1.0
 
     def made(self) -> str:
@@ -51,7 +52,12 @@ class Variant:
         rest = (self.pair, self.settings, self.seconds, self.start, self.corpus_share)
         return f"{shape} {rest}"
 
+    def folder(self, seed: int) -> str:
+        """Where its weights are, whichever table asked for them."""
+        return f"{zlib.crc32(self.made().encode()):08x} {seed}"
 
+
+SHIPPED = "albert-rc-tiny-pretrained"
 BASE: dict[str, Any] = {
     "hidden_size": 256, "embedding_size": 128, "num_layers": 4, "num_heads": 4, "ffn_size": 1024,
 }  # fmt: skip
@@ -59,6 +65,11 @@ BASE: dict[str, Any] = {
 
 VARIANTS = [
     *(Variant("pairs", name, pair=name) for name in ("none", "nsp", "sop")),
+    # From random weights the words take all of so short a run. Here they are known already.
+    *(
+        Variant("pairs, words known", name, pair=name, start=SHIPPED)
+        for name in ("none", "nsp", "sop")
+    ),
     *(
         Variant("embeddings", f"E {size}, {sharing}", {"embedding_size": size, "sharing": sharing})
         for sharing in ("all", "none")
@@ -115,14 +126,19 @@ def pretrain(
     """Pretrain a variant into `out`; what it came to on held-out sequences."""
     shape = {**BASE, **variant.shape}
     source, scratch = arguments.vocabulary, "tiny"
-    if variant.start is not None:
-        source, scratch = arguments.work / f"{variant.table} {variant.start} {seed}", None
+    if variant.start == SHIPPED:
+        source, scratch, shape = Path(SHIPPED), None, {}
+    elif variant.start is not None:
+        before = next(
+            v for v in VARIANTS if (v.table, v.name) == (variant.table, variant.start)
+        )  # fmt: skip
+        source, scratch = arguments.work / before.folder(seed), None
         shape = {"num_layers": shape["num_layers"]}
     loaded = load_pretraining(
         source, scratch=scratch, shape=shape, with_pairs=variant.pair != "none", seed=seed
     )
     settings = TrainConfig(
-        learning_rate=1e-3,
+        learning_rate=5e-4 if variant.start == SHIPPED else 1e-3,
         batch_size=32,
         max_steps=arguments.steps if variant.seconds is None else 100_000,
         warmup=0.05,
@@ -216,7 +232,7 @@ def run(
 ) -> dict[str, Any]:
     """Pretrain and fine-tune a variant."""
     started = time.perf_counter()
-    folder = arguments.work / f"{variant.table} {variant.name} {seed}"
+    folder = arguments.work / variant.folder(seed)
     found = pretrain(variant, arguments, seed, folder, group)
     found["cloze_dev"] = tune(arguments, seed, folder, group)
     found["total_seconds"] = round(time.perf_counter() - started)
