@@ -62,32 +62,47 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
     Returns:
         The interval is NaN for fewer than two papers.
     """
+    low, high = interval_over_papers(right, papers, seed)
+    return Accuracy(int(sum(right)), len(right), low, high)
+
+
+def interval_over_papers(
+    values: Sequence[float], papers: Sequence[Hashable], seed: int = 0
+) -> tuple[float, float]:
+    """The 95% interval of a mean over questions, papers being what is resampled.
+
+    Args:
+        values: one per question.
+        papers: the paper each question belongs to.
+        seed: of the resampling.
+
+    Returns:
+        NaN twice for fewer than two papers.
+    """
     from scipy.stats import bootstrap
 
-    hits = np.asarray(right, dtype=np.float64)
     numbers: dict[Hashable, int] = {}
     index = np.asarray([numbers.setdefault(p, len(numbers)) for p in papers], dtype=np.int64)
-    correct = np.bincount(index, hits) if len(hits) else np.zeros(0)
-    counts = np.bincount(index).astype(np.float64) if len(hits) else np.zeros(0)
-    low = high = float("nan")
-    if len(counts) > 1:
+    if len(numbers) < 2:
+        return float("nan"), float("nan")
+    sums = np.bincount(index, np.asarray(values, dtype=np.float64))
+    counts = np.bincount(index).astype(np.float64)
 
-        def ratio(c: NDArray[np.float64], n: NDArray[np.float64], axis: int = -1) -> object:
-            return c.sum(axis) / n.sum(axis)
+    def ratio(c: NDArray[np.float64], n: NDArray[np.float64], axis: int = -1) -> object:
+        return c.sum(axis) / n.sum(axis)
 
-        interval = bootstrap(
-            (correct, counts),
-            ratio,
-            paired=True,
-            vectorized=True,
-            n_resamples=RESAMPLES,
-            confidence_level=CONFIDENCE,
-            method="percentile",
-            rng=np.random.default_rng(seed),
-            batch=200,
-        ).confidence_interval
-        low, high = float(interval.low), float(interval.high)
-    return Accuracy(int(hits.sum()), len(hits), low, high)
+    interval = bootstrap(
+        (sums, counts),
+        ratio,
+        paired=True,
+        vectorized=True,
+        n_resamples=RESAMPLES,
+        confidence_level=CONFIDENCE,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+        batch=200,
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
 
 
 def by_group(
@@ -112,6 +127,15 @@ class Comparison:
     only_second: int
     p_value: float
     """McNemar's exact test, two-sided."""
+
+    def as_json(self) -> dict[str, float | int]:
+        """For `--json`."""
+        return {
+            "agreement": round(self.agreement, 6),
+            "only_first_right": self.only_first,
+            "only_second_right": self.only_second,
+            "mcnemar_p": self.p_value,
+        }
 
 
 def compare(first: Sequence[str], second: Sequence[str], gold: Sequence[str | None]) -> Comparison:

@@ -11,6 +11,7 @@ PACKAGE = ROOT / "albert_rc"
 FLOOR = {
     "errors", "config", "files", "tensorfile", "tokenizer", "batch", "metrics", "seeds", "devices",
     "families", "atomic", "watch", "costs", "weightfile", "scores", "cleaning", "hub",
+    "calibration",
 }  # fmt: skip
 WORK = FLOOR | {"data", "model", "loading"}
 ALLOWED = {
@@ -25,7 +26,9 @@ ALLOWED = {
     "train": WORK | {"predict", "spans", "quality", "train"},
     "gate": WORK | {"predict", "spans", "quality"},
     "bench": WORK | {"predict", "spans", "quality", "train", "bench"},
-    "evaluation": FLOOR | {"data"},
+    "slices": FLOOR | {"data"},
+    "evaluation": FLOOR | {"data", "slices"},
+    "report": FLOOR | {"data", "slices", "evaluation", "report"},
     "vocabulary": FLOOR,
     "analysis": WORK,
     "plots": FLOOR,
