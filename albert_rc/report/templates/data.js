@@ -63,7 +63,7 @@ function percent(thousandths) {
 }
 
 // What the last filter asked for; `paper.js` dims what does not match and marks what was sought.
-const filter = { active: false, words: "", below: 500, view: "" };
+const filter = { active: false, decides: false, words: "", below: 500, view: "" };
 
 function isUnsure(question, run) {
   const sure = confidence(question, run);

@@ -123,6 +123,8 @@ function applyFilters() {
   filter.view = values.get("view") || "";
   const asked = tests(values);
   filter.active = asked.length > 0;
+  // Of answers chosen for being wrong, none is right: nothing worth saying.
+  filter.decides = Boolean(values.get("answer") || (values.get("change") && values.get("change") !== "changed"));
   for (const paper of papers) {
     const fits = !filter.words || textOf(paper).includes(filter.words);
     let any = false;
@@ -155,13 +157,18 @@ function findStops() {
   stops = wrong.length ? wrong : matching;
 }
 
+function rightShare(questions, run) {
+  const right = questions.filter((question) => stateOf(question, run) === "right").length;
+  return `${((100 * right) / questions.length).toFixed(1)}%`;
+}
+
 function report() {
   const seen = order.filter((paper) => paper.shown);
   const matching = seen.flatMap((paper) => paper.questions.filter((question) => question.match));
   const known = matching.filter((question) => question.gold >= 0);
   const total = papers.reduce((sum, paper) => sum + paper.questions.length, 0);
   const parts = [`${count(seen.length)} of ${count(papers.length)} papers`, `${count(matching.length)} of ${count(total)} ${noun}s`];
-  if (known.length) parts.push(`${((100 * known.filter(ANSWERS.right).length) / known.length).toFixed(1)}% right`);
+  if (known.length && !filter.decides) parts.push(`${runs.map((run) => rightShare(known, run)).join(" and ")} right`);
   byId("count").textContent = parts.join(" · ");
   byId("nothing").hidden = seen.length > 0;
 }
