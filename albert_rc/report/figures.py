@@ -166,7 +166,7 @@ def _weak(evaluation: Evaluation | None) -> list[Weak]:
         return []
     whole = evaluation.total.value
     found = [
-        Weak(kind, name, part.value, round((whole - part.value) * part.total))
+        Weak(kind, name, round(part.value, 6), round((whole - part.value) * part.total))
         for kind, groups in evaluation.groups.items()
         for name, part in groups.items()
         if part.high < whole and part.total >= ENOUGH

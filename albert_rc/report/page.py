@@ -47,7 +47,7 @@ def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
         UTF-8. The page's policy lets no script and no style run but its own, by their hashes.
     """
     style = _read("style.css")
-    # One function around all: nothing of ours is global, and a frozen script has one hash.
+    # One function around all, so that nothing of ours is global.
     parts = "\n".join(_read(f"{part}.js") for part in SCRIPTS)
     script = f'(() => {{\n"use strict";\n{parts}}})();\n'
     environment = Environment(
