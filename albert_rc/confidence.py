@@ -90,10 +90,16 @@ class Bin:
     accuracy: float
 
 
-def reliability(confidence_Q: Chances, right_Q: Flags, bins: int = BINS) -> list[Bin]:
-    """The reliability table: bins of equal width, those without an answer left out."""
+def bin_places(confidence_Q: Chances, bins: int = BINS) -> Indices:
+    """[Q] the bin of equal width, from 0, that each probability falls into."""
     # Halves of a ulp must not decide: 0.6 belongs to the bin that ends at 0.6.
-    place_Q = np.clip(np.ceil(np.round(confidence_Q * bins, 9)).astype(int) - 1, 0, bins - 1)
+    found: Indices = np.ceil(np.round(confidence_Q * bins, 9)).astype(np.int64) - 1
+    return np.clip(found, 0, bins - 1)
+
+
+def reliability(confidence_Q: Chances, right_Q: Flags, bins: int = BINS) -> list[Bin]:
+    """The reliability table, bins without an answer left out."""
+    place_Q = bin_places(confidence_Q, bins)
     table = []
     for place in np.unique(place_Q).tolist():
         here = place_Q == place

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from albert_rc.data.baseline import no_reading_answers
-from albert_rc.data.overlap import OverlapIndex
 from albert_rc.data.schema import PaperSet, Passage, letter, letter_index, question_keys
 from albert_rc.errors import DataError
 from albert_rc.files import natural_key
@@ -18,9 +17,8 @@ from albert_rc.jsonkeys import read_unique_json
 from albert_rc.metrics import Accuracy, accuracy, by_group
 from albert_rc.score_files import read_scores
 from albert_rc.scores import METRICS, interval, mean, squad1_match, squad2_match
+from albert_rc.slices import Slices, slices_of
 from albert_rc.wording import one_line, quoted, shortened
-
-LENGTHS = (150, 250, 350, 500)  # words
 
 
 @dataclass
@@ -29,7 +27,7 @@ class Evaluation:
 
     total: Accuracy
     groups: dict[str, dict[str, Accuracy]]
-    """By level, blank number, passage length, overlap with training: whatever applies."""
+    """By level, passage length, blank number and what else `slices_of` tells apart."""
     chance: float
     no_reading: Accuracy | None
     unanswered_gold: int
@@ -121,24 +119,11 @@ def gold_letters(papers: Sequence[Passage]) -> list[str | None]:
     ]
 
 
-def _length_group(passage: Passage) -> str:
-    words = len(passage.text.split())
-    edges = (0, *LENGTHS)
-    for low, high in zip(edges, LENGTHS, strict=False):
-        if words < high:
-            return f"{low}-{high - 1} words"
-    return f"{LENGTHS[-1]}+ words"
-
-
-def _number_group(passage: Passage, number: int) -> str | None:
-    if passage.kind == "choice":
-        return None
-    first = number // 5 * 5
-    return f"blanks {first + 1}-{first + 5}"
-
-
 def evaluate(
-    answers: Sequence[str], papers: Sequence[Passage], train: Sequence[Passage] | None = None
+    answers: Sequence[str],
+    papers: Sequence[Passage],
+    train: Sequence[Passage] | None = None,
+    slices: Slices | None = None,
 ) -> Evaluation:
     """Accuracy of answers, in all and by group.
 
@@ -146,6 +131,7 @@ def evaluate(
         answers: as `read_answers` gives them.
         papers: the gold papers.
         train: the training split, for the no-reading baseline and the passages that it shares.
+        slices: what `slices_of` says of these papers, where that is known already.
 
     Raises:
         DataError: the papers give no right answers.
@@ -157,17 +143,11 @@ def evaluate(
         raise DataError("the papers give no right answers; evaluate on papers that do")
     right = [answers[i] == gold[i] for i in known]
     owners = [places[i][0].id for i in known]
-    kinds: dict[str, list[str | None]] = {
-        "level": [places[i][0].level for i in known],
-        "passage length": [_length_group(places[i][0]) for i in known],
-        "blank number": [_number_group(*places[i]) for i in known],
-    }
+    if slices is None:
+        slices = slices_of(papers, train)
+    kinds = {kind: [names[i] for i in known] for kind, names in slices.items()}
     no_reading = None
     if train:
-        shared = OverlapIndex(train).all(papers)
-        kinds["overlap with training"] = [
-            "shared with training" if owner in shared else "not in training" for owner in owners
-        ]
         guesses = no_reading_answers(train, papers)
         no_reading = accuracy([letter(guesses[i]) == gold[i] for i in known], owners)
     groups = {kind: by_group(right, owners, names) for kind, names in kinds.items()}

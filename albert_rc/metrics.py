@@ -62,23 +62,31 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
     Returns:
         The interval is NaN for fewer than two papers.
     """
-    hits = np.asarray(right, dtype=np.float64)
-    low, high = _over_papers(hits, papers, seed)
-    return Accuracy(int(hits.sum()), len(hits), low, high)
+    low, high = interval_over_papers(right, papers, seed)
+    return Accuracy(int(sum(right)), len(right), low, high)
 
 
-def _over_papers(
-    values: NDArray[np.float64], papers: Sequence[Hashable], seed: int
+def interval_over_papers(
+    values: Sequence[float], papers: Sequence[Hashable], seed: int = 0
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean of values; papers are drawn, not questions."""
+    """The 95% interval of a mean over questions, papers being what is resampled.
+
+    Args:
+        values: one per question.
+        papers: the paper each question belongs to.
+        seed: of the resampling.
+
+    Returns:
+        NaN twice for fewer than two papers.
+    """
     from scipy.stats import bootstrap
 
     numbers: dict[Hashable, int] = {}
     index = np.asarray([numbers.setdefault(p, len(numbers)) for p in papers], dtype=np.int64)
-    sums = np.bincount(index, values) if len(values) else np.zeros(0)
-    counts = np.bincount(index).astype(np.float64) if len(values) else np.zeros(0)
-    if len(counts) < 2:
+    if len(numbers) < 2:
         return float("nan"), float("nan")
+    sums = np.bincount(index, np.asarray(values, dtype=np.float64))
+    counts = np.bincount(index).astype(np.float64)
 
     def ratio(c: NDArray[np.float64], n: NDArray[np.float64], axis: int = -1) -> object:
         return c.sum(axis) / n.sum(axis)
@@ -144,7 +152,7 @@ def gain(
         seed: of the resampling.
     """
     ours, theirs = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    low, high = _over_papers(ours - theirs, papers, seed)
+    low, high = interval_over_papers((ours - theirs).tolist(), papers, seed)
     only_first, only_second = int((ours > theirs).sum()), int((theirs > ours).sum())
     value = float((ours - theirs).mean()) if len(ours) else float("nan")
     return Gain(value, low, high, only_first, only_second, _mcnemar(only_first, only_second))
@@ -172,6 +180,15 @@ class Comparison:
     only_second: int
     p_value: float
     """McNemar's exact test, two-sided."""
+
+    def as_json(self) -> dict[str, float | int]:
+        """For `--json`."""
+        return {
+            "agreement": round(self.agreement, 6),
+            "only_first_right": self.only_first,
+            "only_second_right": self.only_second,
+            "mcnemar_p": self.p_value,
+        }
 
 
 def compare(first: Sequence[str], second: Sequence[str], gold: Sequence[str | None]) -> Comparison:

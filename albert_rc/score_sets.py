@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from albert_rc.data.schema import PaperSet
+from albert_rc.data.schema import PaperSet, Passage
 from albert_rc.errors import DataError
 from albert_rc.score_files import Indices, ScoreFile
+from albert_rc.wording import quoted
 
 
 def put_together(files: Sequence[ScoreFile]) -> list[ScoreFile]:
@@ -48,7 +49,7 @@ def put_together(files: Sequence[ScoreFile]) -> list[ScoreFile]:
 
 
 def _lacks(key: tuple[str, int], file: ScoreFile) -> str:
-    said = f"paper {key[0]!r}, number {key[1]}, is not in {file.path}"
+    said = f"paper {quoted(key[0])}, number {key[1]}, is not in {file.path}"
     return f"{said}; all files must be about the same papers"
 
 
@@ -75,30 +76,47 @@ def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
         raise DataError(f"{file.path}: only answers that are options can be compared with papers")
     if (file.kind == "labels") != bool(papers.labels):
         raise DataError(f"{file.path}: holds {file.kind}; the papers are {papers.format}")
-    asked = {
-        (passage.id, number): question
-        for passage in papers.passages
-        for number, question in enumerate(passage.questions, 1)
-    }
-    gold = []
-    for question, key in enumerate(file.keys):
-        if key not in asked:
-            said = f"paper {key[0]!r}, number {key[1]}, is not among the papers given as gold"
-            raise DataError(f"{file.where(question)}: {said}")
-        expected = len(papers.labels) or len(asked[key].options)
-        if file.num_options_Q[question] != expected:
-            said = f"{file.num_options_Q[question]} options, but the paper has {expected}"
-            raise DataError(f"{file.where(question)}: {said}")
-        answer = asked[key].answer
-        gold.append(-1 if answer is None else answer)
-    missing = asked.keys() - set(file.keys)
-    if missing:
-        paper, number = min(missing)
-        raise DataError(f"{file.path}: paper {paper!r}, number {number}, is not in it")
+    rows_Q = rows_of(file, papers.passages, len(papers.labels))
+    gold_Q = np.full(len(file.keys), -1)
+    questions = (question for passage in papers.passages for question in passage.questions)
+    for row, question in zip(rows_Q.tolist(), questions, strict=True):
+        if question.answer is not None:
+            gold_Q[row] = question.answer
     if file.kind == "labels" and any(
         papers.labels[place] != name for place, name in file.labels.items()
     ):
         raise DataError(f"{file.path}: its labels are not those of {papers.format}, in that order")
-    if max(gold) < 0:
+    if gold_Q.max() < 0:
         raise DataError("the papers give no right answers; give papers that do")
-    return np.array(gold, np.int64)
+    return gold_Q
+
+
+def rows_of(file: ScoreFile, papers: Sequence[Passage], num_labels: int = 0) -> Indices:
+    """[Q] row in a file of every question of the papers, in the papers' order.
+
+    Args:
+        file: scores of options or labels.
+        papers: what was answered.
+        num_labels: of a task with labels; 0 where questions have options of their own.
+
+    Raises:
+        DataError: the file is about other papers than these, or not about all of them.
+    """
+    asked = {
+        (passage.id, number): num_labels or len(question.options)
+        for passage in papers
+        for number, question in enumerate(passage.questions, 1)
+    }
+    rows = {key: row for row, key in enumerate(file.keys)}
+    for row, (paper, number) in enumerate(file.keys):
+        expected, found = asked.get((paper, number)), int(file.num_options_Q[row])
+        if expected is None:
+            said = f"paper {quoted(paper)}, number {number}, is not among the papers"
+            raise DataError(f"{file.where(row)}: {said}; give the papers that were answered")
+        if found != expected:
+            raise DataError(f"{file.where(row)}: {found} options, but the paper has {expected}")
+    missing = asked.keys() - rows.keys()
+    if missing:
+        paper, number = min(missing)
+        raise DataError(f"{file.path}: paper {quoted(paper)}, number {number}, is not in it")
+    return np.array([rows[key] for key in asked], np.int64)

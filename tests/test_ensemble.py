@@ -362,7 +362,7 @@ def test_a_score_file_can_be_evaluated(score_files, sample, tmp_path):
 def test_gold_of_other_papers_is_refused(score_files, sample):
     dev = score_files("cloze", "dev")
     refused = run(*dev, "--gold", sample / "cloze" / "train")
-    assert "is not among the papers given as gold" in str(refused.exception)
+    assert "is not among the papers; give the papers" in str(refused.exception)
     assert "line 1" in str(refused.exception)
 
 

@@ -27,7 +27,8 @@ ALLOWED = {
     "train": WORK | {"predict", "spans", "quality", "train"},
     "gate": WORK | {"predict", "spans", "quality"},
     "bench": WORK | {"predict", "spans", "quality", "train", "bench"},
-    "evaluation": FLOOR | {"data", "score_files"},
+    "slices": FLOOR | {"data"},
+    "evaluation": FLOOR | {"data", "slices", "score_files"},
     "score_files": FLOOR | {"data"},
     "score_sets": FLOOR | {"data", "score_files"},
     "confidence": FLOOR,
@@ -35,6 +36,8 @@ ALLOWED = {
     "ensemble": FLOOR | {"data", "score_files", "score_sets", "confidence"},
     "ensemble_report": FLOOR | {"confidence", "ensemble"},
     "ensemble_files": FLOOR | {"data", "score_files", "calibration", "ensemble", "ensemble_report"},
+    "report": FLOOR
+    | {"data", "slices", "evaluation", "score_files", "score_sets", "confidence", "report"},
     "vocabulary": FLOOR,
     "analysis": WORK,
     "plots": FLOOR,

@@ -30,7 +30,7 @@ def evaluate(
 ) -> None:
     """Accuracy with a 95% interval, by level, blank number, length and overlap with training."""
     from albert_rc import evaluation
-    from albert_rc.data.readers import read_split, require_good
+    from albert_rc.data.readers import read_split, require_good, training_beside
     from albert_rc.metrics import compare
 
     papers = read_split(gold, format_name=format_)
@@ -39,7 +39,7 @@ def evaluate(
         measure = evaluation.evaluate_rows if papers.kind == "label" else evaluation.evaluate_spans
         _show_metrics(answers, measure(answers, papers), json)
         return
-    train = train or _beside(gold)
+    train = train or training_beside(gold)
     train_papers = None
     if train is not None:
         training = read_split(train, format_name=papers.format)
@@ -54,13 +54,7 @@ def evaluate(
         known = evaluation.gold_letters(papers.passages)
         compared = compare(letters, others, known)
         other = evaluation.evaluate(others, papers.passages)
-        found["against"] = {
-            **other.total.as_json(),
-            "agreement": round(compared.agreement, 6),
-            "only_first_right": compared.only_first,
-            "only_second_right": compared.only_second,
-            "mcnemar_p": compared.p_value,
-        }
+        found["against"] = {**other.total.as_json(), **compared.as_json()}
     if json:
         print_json(found)
         return
@@ -92,17 +86,6 @@ def _show_metrics(answers: Path, found: list[Measured], json: bool) -> None:
         print_json({"metrics": numbers})
         return
     table(f"{answers}", ("metric", "value [95% interval]"), [(m.name, m) for m in found])
-
-
-def _beside(gold: Path) -> Path | None:
-    """The training split of the collection that GOLD is a split of."""
-    from albert_rc.data.readers import find_splits
-
-    splits = find_splits(gold.resolve().parent)
-    here = splits.get("train")
-    if here is None or here == gold.resolve() or gold.resolve() not in splits.values():
-        return None
-    return here
 
 
 evaluate.__doc__ = f"{evaluate.__doc__}\n\n" + example(

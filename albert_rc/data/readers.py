@@ -123,6 +123,15 @@ def find_splits(raw: Path) -> dict[str, Path]:
     return found or {split_name(raw): raw}
 
 
+def training_beside(gold: Path) -> Path | None:
+    """The training split of the collection that `gold` is another split of, or None."""
+    splits = find_splits(gold.resolve().parent)
+    here = splits.get("train")
+    if here is None or here == gold.resolve() or gold.resolve() not in splits.values():
+        return None
+    return here
+
+
 def split_name(path: Path) -> str:
     """What a single split is called: by its own name, `valid` and the like being dev."""
     name = path.resolve().name if path.is_dir() else path.stem

@@ -1,0 +1,68 @@
+"""`albert-rc report`: answers, probabilities and gold as a page to read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from albert_rc.cli.console import example, out, print_json, say
+
+
+def report(
+    scores: Annotated[Path, typer.Argument(help="From `predict --scores`; or an answer.json.")],
+    gold: Annotated[
+        Path, typer.Argument(help="The papers: folder or file, with right answers or without.")
+    ],
+    page: Annotated[Path, typer.Option("--out", help="The HTML file to write.")] = Path(
+        "report.html"
+    ),
+    against: Annotated[
+        Path | None, typer.Option(help="A second system's scores or answers, to compare with.")
+    ] = None,
+    train: Annotated[
+        Path | None,
+        typer.Option(help="Training papers, for the no-reading baseline; beside GOLD by default."),
+    ] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Of the papers: cloze, race or dream.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Also print the figures as JSON.")] = False,
+) -> None:
+    """One HTML file to read the answers in, without a network: what is right, wrong or unsure."""
+    from albert_rc.atomic import write_bytes
+    from albert_rc.data.readers import read_split, require_good, training_beside
+    from albert_rc.errors import UsageError
+    from albert_rc.report.figures import figures_of, require_options
+    from albert_rc.report.page import render
+    from albert_rc.report.runs import read_run, run_names
+
+    if page.resolve() in {path.resolve() for path in (scores, gold, against) if path}:
+        raise UsageError(f"--out {page} is one of the files to read; give another name")
+    papers = read_split(gold, format_name=format_)
+    require_good([papers], "stop")
+    require_options(papers.kind)
+    train = train or training_beside(gold)
+    training = None
+    if train is not None:
+        training = read_split(train, format_name=papers.format).passages
+        say(f"training papers: {train} ({len(training):,} usable)")
+    paths = [scores] if against is None else [scores, against]
+    names = run_names(paths)
+    runs = [read_run(p, papers.passages, n) for p, n in zip(paths, names, strict=True)]
+    found = figures_of(papers.kind, papers.passages, runs, training)
+    content = render(found, papers.passages, papers.name)
+    write_bytes(page, content)
+    if json:
+        print_json({"out": str(page), "bytes": len(content), **found.as_json()})
+        return
+    out.print(f"{page}: {len(papers.passages):,} papers, {len(content) / 1e6:.1f} MB", markup=False)
+    for each in found.runs:
+        if each.evaluation is not None:
+            out.print(f"{each.run.name}: {each.evaluation.total}", markup=False)
+
+
+report.__doc__ = f"{report.__doc__}\n\n" + example(
+    "albert-rc report predictions/dev.jsonl papers/dev --out report.html"
+)

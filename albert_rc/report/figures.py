@@ -1,0 +1,174 @@
+"""The figures of a report: `evaluate`'s, calibration, and what stands out among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from albert_rc.data.schema import Kind, Passage
+from albert_rc.errors import UsageError
+from albert_rc.evaluation import Evaluation, evaluate, gold_letters
+from albert_rc.metrics import Comparison, compare
+from albert_rc.report.reliability import Reliability, loss_of, reliability_of
+from albert_rc.report.runs import Run
+from albert_rc.slices import Slices, slices_of
+
+SURE = 0.9
+ENOUGH = 30  # questions that a slice needs to be pointed at
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """One run and what there is to say of it."""
+
+    run: Run
+    evaluation: Evaluation | None
+    """None where the papers give no right answer."""
+    calibration: Reliability | None
+    """None without right answers or without probabilities."""
+    losses: list[float | None] | None
+    """Of every question, in nats; None without probabilities."""
+    mean_confidence: float | None
+
+
+@dataclass(frozen=True)
+class Weak:
+    """A slice that is clearly worse than the whole."""
+
+    kind: str
+    name: str
+    accuracy: float
+    lost: int
+    """Right answers more that it would have, were it as good as the whole."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All figures of a report."""
+
+    kind: Kind
+    num_papers: int
+    num_questions: int
+    slices: Slices
+    runs: list[RunFigures]
+    comparison: Comparison | None
+    weak: list[Weak]
+    sure_and_wrong: int
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`: the first run's figures as `evaluate` names them, then the rest."""
+        found: dict[str, Any] = {"papers": self.num_papers, "questions": self.num_questions}
+        for number, figures in enumerate(self.runs):
+            own = figures.evaluation.as_json() if figures.evaluation else {}
+            if figures.calibration is not None:
+                own["calibration"] = figures.calibration.as_json()
+            if number == 0:
+                found |= own
+                found["weak"] = [vars(weak) for weak in self.weak]
+            else:
+                found["against"] = own
+        if self.comparison is not None:
+            found["against"] |= self.comparison.as_json()
+        return found
+
+
+def require_options(kind: Kind) -> None:
+    """Go on only with papers that have options.
+
+    Raises:
+        UsageError: they have none.
+    """
+    if kind not in ("cloze", "choice"):
+        raise UsageError(
+            "report shows papers with options to choose from (cloze, RACE, DREAM); "
+            "for SQuAD's and GLUE's take `albert-rc evaluate`"
+        )
+
+
+def figures_of(
+    kind: Kind,
+    papers: Sequence[Passage],
+    runs: Sequence[Run],
+    train: Sequence[Passage] | None = None,
+) -> Figures:
+    """Compute a report's figures.
+
+    Args:
+        kind: of the papers.
+        papers: cloze or multiple choice; where right answers are missing there are fewer figures.
+        runs: one, or two to compare.
+        train: the training split, for the no-reading baseline and the passages that it shares.
+
+    Raises:
+        UsageError: papers of a kind that has no options.
+    """
+    require_options(kind)
+    gold = gold_letters(papers)
+    slices = slices_of(papers, train)
+    found = [_figures(run, papers, gold, slices, train) for run in runs]
+    compared = None
+    if len(runs) > 1:
+        compared = compare(runs[0].letters, runs[1].letters, gold)
+    return Figures(
+        kind=kind,
+        num_papers=len(papers),
+        num_questions=len(gold),
+        slices=slices,
+        runs=found,
+        comparison=compared,
+        weak=_weak(found[0].evaluation),
+        sure_and_wrong=_sure_and_wrong(runs[0], gold),
+    )
+
+
+def _figures(
+    run: Run,
+    papers: Sequence[Passage],
+    gold: Sequence[str | None],
+    slices: Slices,
+    train: Sequence[Passage] | None,
+) -> RunFigures:
+    known = [i for i, right in enumerate(gold) if right is not None]
+    evaluation = evaluate(run.letters, papers, train, slices) if known else None
+    sure = run.confidence
+    if run.probabilities is None or sure is None:
+        return RunFigures(run, evaluation, None, None, None)
+    questions = chain.from_iterable(passage.questions for passage in papers)
+    losses = [
+        None if q.answer is None else loss_of(row[q.answer])
+        for q, row in zip(questions, run.probabilities, strict=True)
+    ]
+    owners = [passage.id for passage in papers for _ in passage.questions]
+    calibration = None
+    if known:
+        calibration = reliability_of(
+            [sure[i] for i in known],
+            [run.letters[i] == gold[i] for i in known],
+            [loss for loss in losses if loss is not None],
+            [owners[i] for i in known],
+        )
+    return RunFigures(run, evaluation, calibration, losses, sum(sure) / len(sure))
+
+
+def _sure_and_wrong(run: Run, gold: Sequence[str | None]) -> int:
+    sure = run.confidence
+    if sure is None:
+        return 0
+    given = zip(gold, run.letters, sure, strict=True)
+    return sum(right not in (None, answer) and chance >= SURE for right, answer, chance in given)
+
+
+def _weak(evaluation: Evaluation | None) -> list[Weak]:
+    """Up to three slices whose whole interval is below the accuracy in all, dearest first."""
+    if evaluation is None:
+        return []
+    whole = evaluation.total.value
+    found = [
+        Weak(kind, name, round(part.value, 6), round((whole - part.value) * part.total))
+        for kind, groups in evaluation.groups.items()
+        for name, part in groups.items()
+        if part.high < whole and part.total >= ENOUGH
+    ]
+    return sorted(found, key=lambda weak: -weak.lost)[:3]

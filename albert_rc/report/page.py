@@ -1,0 +1,130 @@
+"""The page itself: one file that asks nothing of the network, and could not."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from albert_rc import __version__
+from albert_rc.data.schema import Passage
+from albert_rc.metrics import Accuracy
+from albert_rc.report.content import embedded, page_data, slice_names
+from albert_rc.report.figures import ENOUGH, SURE, Figures
+
+SCRIPTS = ("data", "paper", "details", "list", "page")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The share at the left and at the right end of the slices' charts."""
+
+    low: float
+    high: float
+
+    def x(self, share: float) -> float:
+        """Where a share stands between the ends, 0 to 100."""
+        return round(100 * (share - self.low) / (self.high - self.low), 2)
+
+
+def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
+    """The report as a self-contained HTML page.
+
+    Args:
+        figures: what `figures_of` computed.
+        papers: the papers that it was given.
+        name: what the papers are called, for the title.
+
+    Returns:
+        UTF-8. The page's policy lets no script and no style run but its own, by their hashes.
+    """
+    style = _read("style.css")
+    # One function around all, so that nothing of ours is global.
+    parts = "\n".join(_read(f"{part}.js") for part in SCRIPTS)
+    script = f'(() => {{\n"use strict";\n{parts}}})();\n'
+    environment = Environment(
+        loader=PackageLoader("albert_rc.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"percent": _percent, "interval": _interval, "count": _count}
+    page = environment.get_template("page.html.j2").render(
+        figures=figures,
+        runs=figures.runs,
+        first=figures.runs[0],
+        name=name,
+        noun="blanks" if figures.kind == "cloze" else "questions",
+        slices=slice_names(figures),
+        scale=_scale(figures),
+        parts_of=partial(_parts_of, figures),
+        sure=SURE,
+        enough=ENOUGH,
+        has_scores=any(each.run.probabilities is not None for each in figures.runs),
+        data=Markup(embedded(page_data(figures, papers))),
+        style=Markup(style),
+        script=Markup(script),
+        policy="; ".join(
+            (
+                "default-src 'none'",
+                f"script-src '{_hash(script)}'",
+                f"style-src '{_hash(style)}'",
+                "base-uri 'none'",
+                "form-action 'none'",
+            )
+        ),
+        version=__version__,
+    )
+    return page.encode()
+
+
+def _read(name: str) -> str:
+    return (files("albert_rc.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def _interval(value: Any) -> str:
+    """An interval in percent, or nothing where there is none."""
+    if math.isnan(value.low):
+        return ""
+    return f"{100 * value.low:.1f} to {100 * value.high:.1f}%"
+
+
+def _count(number: int) -> str:
+    return f"{number:,}"
+
+
+def _parts_of(figures: Figures, kind: str, group: str) -> list[Accuracy]:
+    """Every run's accuracy on a slice."""
+    return [each.evaluation.groups[kind][group] for each in figures.runs if each.evaluation]
+
+
+def _scale(figures: Figures) -> Scale:
+    """From the lowest to the highest end of any slice's interval, in whole tenths."""
+    ends = []
+    for each in figures.runs:
+        if each.evaluation is None:
+            continue
+        for groups in each.evaluation.groups.values():
+            for part in groups.values():
+                ends += [part.value] if math.isnan(part.low) else [part.low, part.high]
+    low = math.floor(10 * min(ends, default=0)) / 10
+    high = math.ceil(10 * max(ends, default=1)) / 10
+    return Scale(low, high) if high > low else Scale(max(0.0, low - 0.1), min(1.0, low + 0.1))

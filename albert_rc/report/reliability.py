@@ -1,0 +1,97 @@
+"""Whether probabilities mean what they say, with an interval for each bin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from albert_rc.confidence import FLOOR, bin_places, calibration_error, reliability
+from albert_rc.metrics import Accuracy, accuracy, interval_over_papers
+
+NUM_BINS = 10  # fewer than `calibrate` has: a chart must show their intervals
+
+
+@dataclass(frozen=True)
+class Bin:
+    """The questions whose chosen option has a probability in (low, high]."""
+
+    low: float
+    high: float
+    confidence: float
+    """Mean probability of the chosen option."""
+    accuracy: Accuracy
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Probabilities against what was right."""
+
+    bins: list[Bin]
+    """Those with a question in them, from unsure to sure."""
+    error: float
+    """Expected calibration error (Guo et al. 2017, section 2), 0 to 1."""
+    loss: float
+    """Mean of -ln(probability of the right option), in nats."""
+    low: float
+    high: float
+    """The loss's 95% interval, over papers."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        known = not math.isnan(self.low)
+        return {
+            "loss": round(self.loss, 6),
+            "loss_low": round(self.low, 6) if known else None,
+            "loss_high": round(self.high, 6) if known else None,
+            "calibration_error": round(self.error, 6),
+            "bins": [
+                {
+                    "from": b.low,
+                    "to": b.high,
+                    "confidence": round(b.confidence, 6),
+                    **b.accuracy.as_json(),
+                }
+                for b in self.bins
+            ],
+        }
+
+
+def loss_of(probability: float) -> float:
+    """-ln of a right option's probability, in nats."""
+    return -math.log(max(probability, FLOOR))
+
+
+def reliability_of(
+    confidence: Sequence[float],
+    right: Sequence[bool],
+    losses: Sequence[float],
+    papers: Sequence[Hashable],
+) -> Reliability:
+    """Compare probabilities with what was right, in ten bins of the same width.
+
+    Args:
+        confidence: the chosen option's probability, 0 to 1, per question; at least one.
+        right: whether it was the right option.
+        losses: `loss_of` the right option's probability.
+        papers: the paper each question belongs to.
+    """
+    sure_Q, right_Q = np.asarray(confidence), np.asarray(right, np.bool_)
+    members: dict[int, list[int]] = {}
+    for i, place in enumerate(bin_places(sure_Q, NUM_BINS).tolist()):
+        members.setdefault(place, []).append(i)
+    bins = [
+        Bin(
+            low=place / NUM_BINS,
+            high=(place + 1) / NUM_BINS,
+            confidence=sum(confidence[i] for i in found) / len(found),
+            accuracy=accuracy([right[i] for i in found], [papers[i] for i in found]),
+        )
+        for place, found in sorted(members.items())
+    ]
+    error = calibration_error(reliability(sure_Q, right_Q, NUM_BINS))
+    low, high = interval_over_papers(losses, papers)
+    return Reliability(bins, error, sum(losses) / len(losses), low, high)

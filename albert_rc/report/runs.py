@@ -1,0 +1,64 @@
+"""What a system answered: a file of scores, or of answers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from albert_rc.data.schema import Passage, letter_index
+from albert_rc.errors import DataError
+from albert_rc.evaluation import read_answers
+from albert_rc.score_files import read_scores
+from albert_rc.score_sets import rows_of
+
+
+@dataclass(frozen=True)
+class Run:
+    """One system's answers to all questions, in the papers' order."""
+
+    name: str
+    letters: list[str]
+    chosen: list[int]
+    """The same as indices of options."""
+    probabilities: list[list[float]] | None
+    """Of every option of every question; None where the file holds answers alone."""
+
+    @property
+    def confidence(self) -> list[float] | None:
+        """The chosen option's probability of every question."""
+        if self.probabilities is None:
+            return None
+        return [row[i] for row, i in zip(self.probabilities, self.chosen, strict=True)]
+
+
+def run_names(paths: Sequence[Path]) -> list[str]:
+    """What to call the systems: by file, and where files are called alike by folder too."""
+    names = [path.name for path in paths]
+    if len(set(names)) < len(names):
+        names = [f"{path.resolve().parent.name}/{path.name}" for path in paths]
+    return names
+
+
+def read_run(path: Path, papers: Sequence[Passage], name: str) -> Run:
+    """Read `predict`'s scores (`.jsonl`), or an answer.json, which has no probabilities.
+
+    Args:
+        path: the file.
+        papers: what was answered; every question must have its answer, and no other.
+        name: what the report calls it.
+
+    Raises:
+        DataError: the file does not belong to these papers, or is not whole.
+    """
+    if path.suffix != ".jsonl":
+        letters = read_answers(path, papers)
+        chosen = [index for x in letters if (index := letter_index(x)) is not None]
+        return Run(name, letters, chosen, None)
+    file = read_scores(path)
+    if file.kind != "letters":
+        raise DataError(f"{path}: holds {file.kind}; the papers have options to choose from")
+    rows = rows_of(file, papers).tolist()
+    chances = [file.chances_QK[row, : file.num_options_Q[row]].tolist() for row in rows]
+    chosen = [chance.index(max(chance)) for chance in chances]
+    return Run(name, [file.answers[row] for row in rows], chosen, chances)

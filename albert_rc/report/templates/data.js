@@ -1,0 +1,71 @@
+// The papers, with names for what `content.py` packs into lists; and small helpers.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const cloze = data.kind === "cloze";
+const noun = cloze ? "blank" : "question";
+const runs = data.runs.map((_, run) => run);
+const SIGNS = { right: "✓", wrong: "✗", open: "○" };
+const STATES = { right: "right", wrong: "wrong", open: "no gold" };
+
+const papers = data.papers.map(([id, losses, parts, questions], index) => {
+  const paper = { id, losses, parts, index, shown: true, article: null, filled: false };
+  paper.questions = questions.map(([options, gold, chosen, chances, groups, text], number) => (
+    { paper, number, options, gold, chosen, chances, groups, text: text || "", match: true }
+  ));
+  return paper;
+});
+data.papers = null;
+
+const byId = (id) => document.getElementById(id);
+
+// An element; texts are always set as text, never as markup.
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+function letter(index) {
+  let name = "";
+  for (let left = index + 1; left; left = Math.floor((left - 1) / 26)) {
+    name = String.fromCharCode(65 + ((left - 1) % 26)) + name;
+  }
+  return name;
+}
+
+const count = (number) => number.toLocaleString("en");
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const shown = (option) => option || "(empty)";
+
+function stateOf(question, run) {
+  if (question.gold < 0) return "open";
+  return question.chosen[run] === question.gold ? "right" : "wrong";
+}
+
+// Thousandths that the run gives an option, or null where it gave answers alone.
+function chanceOf(question, run, option) {
+  return question.chances[run] ? question.chances[run][option] : null;
+}
+
+const confidence = (question, run) => chanceOf(question, run, question.chosen[run]);
+
+function changed(question) {
+  return runs.length > 1 && question.chosen[0] !== question.chosen[1];
+}
+
+function percent(thousandths) {
+  if (thousandths > 0 && thousandths < 10) return "<1%";
+  if (thousandths > 990 && thousandths < 1000) return ">99%";
+  return `${Math.round(thousandths / 10)}%`;
+}
+
+// What the last filter asked for; `paper.js` dims what does not match and marks what was sought.
+const filter = { active: false, decides: false, words: "", below: 500, view: "" };
+
+function isUnsure(question, run) {
+  const sure = confidence(question, run);
+  return sure !== null && sure < filter.below;
+}

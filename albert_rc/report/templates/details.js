@@ -1,0 +1,111 @@
+// All options of a blank: shown on hover, on focus and on tap; kept by a click; closed by Escape.
+
+const box = byId("details");
+const phone = matchMedia("(max-width: 640px)");
+let owner = null;
+let kept = false;
+let timer = 0;
+
+function questionAt(element) {
+  const chip = element instanceof Element ? element.closest("[data-number]") : null;
+  const article = chip && chip.closest("article");
+  if (!article) return null;
+  return papers[Number(article.dataset.index)].questions[Number(chip.dataset.number)];
+}
+
+const chipAt = (element) => (element instanceof Element ? element.closest(".blank[data-number]") : null);
+
+function openDetails(chip, keep) {
+  clearTimeout(timer);
+  if (owner !== chip) {
+    closeDetails();
+    const question = questionAt(chip);
+    byId("details-body").replaceChildren(
+      make("p", { class: "title" }, `Blank ${question.number + 1}`), optionsTable(question));
+    owner = chip;
+    chip.setAttribute("aria-expanded", "true");
+    chip.setAttribute("aria-describedby", "details-body");
+    box.hidden = false;
+    place();
+  }
+  kept = keep;
+}
+
+function closeDetails() {
+  clearTimeout(timer);
+  if (!owner) return;
+  owner.setAttribute("aria-expanded", "false");
+  owner.removeAttribute("aria-describedby");
+  owner = null;
+  kept = false;
+  box.hidden = true;
+}
+
+// Below the answer, or above it where there is no room; on a phone at the bottom of the screen.
+function place() {
+  box.classList.toggle("sheet", phone.matches);
+  if (phone.matches) {
+    box.style.removeProperty("left");
+    box.style.removeProperty("top");
+    return;
+  }
+  const around = owner.getClientRects()[0];
+  const width = box.offsetWidth;
+  const height = box.offsetHeight;
+  const left = Math.max(8, Math.min(around.left, document.documentElement.clientWidth - width - 8));
+  const below = around.bottom + 6;
+  const top = below + height > innerHeight && around.top - height > 6 ? around.top - height - 6 : below;
+  box.style.setProperty("left", `${left + scrollX}px`);
+  box.style.setProperty("top", `${top + scrollY}px`);
+}
+
+function later(action, wait) {
+  clearTimeout(timer);
+  timer = setTimeout(action, wait);
+}
+
+function listenForDetails(list) {
+  list.addEventListener("pointerover", (event) => {
+    const chip = chipAt(event.target);
+    if (event.pointerType === "touch" || !chip || kept) return;
+    later(() => chip.isConnected && openDetails(chip, false), owner ? 20 : 90);
+  });
+  list.addEventListener("pointerout", (event) => {
+    if (event.pointerType !== "touch" && chipAt(event.target) && !kept) later(closeDetails, 220);
+  });
+  box.addEventListener("pointerenter", () => clearTimeout(timer));
+  box.addEventListener("pointerleave", () => { if (!kept) later(closeDetails, 220); });
+  list.addEventListener("focusin", (event) => {
+    const chip = chipAt(event.target);
+    // A click focuses too; it opens by itself.
+    if (chip && chip.matches(":focus-visible")) openDetails(chip, false);
+  });
+  list.addEventListener("focusout", (event) => {
+    if (!kept && !box.contains(event.relatedTarget)) closeDetails();
+  });
+  list.addEventListener("click", (event) => {
+    const chip = chipAt(event.target);
+    if (chip) toggle(chip);
+  });
+  list.addEventListener("keydown", (event) => {
+    const chip = chipAt(event.target);
+    if (!chip || (event.key !== "Enter" && event.key !== " ")) return;
+    event.preventDefault();
+    toggle(chip);
+  });
+  byId("details-close").addEventListener("click", () => {
+    const chip = owner;
+    closeDetails();
+    if (chip) chip.focus({ preventScroll: true });
+    closeDetails();
+  });
+  document.addEventListener("pointerdown", (event) => {
+    if (!box.contains(event.target) && !chipAt(event.target)) closeDetails();
+  });
+  addEventListener("resize", closeDetails);
+}
+
+function toggle(chip) {
+  if (owner === chip && kept) closeDetails();
+  else openDetails(chip, true);
+}

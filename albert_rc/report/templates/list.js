@@ -1,0 +1,174 @@
+// Filters, order, and the list of papers, of which only those near the window are drawn.
+
+const form = byId("filters");
+const list = byId("list");
+const MARGIN = 1500; // pixels above and below the window
+let order = papers;
+let stops = [];
+let current = null;
+
+function draw(paper) {
+  paper.filled = true;
+  paper.article.replaceChildren(...paperContent(paper));
+  paper.article.setAttribute("aria-labelledby", `paper${paper.index}`);
+  paper.article.style.removeProperty("min-height");
+}
+
+function clear(paper, height) {
+  if (paper.article.contains(document.activeElement) || paper.article.contains(owner)) return;
+  paper.filled = false;
+  paper.article.removeAttribute("aria-labelledby");
+  paper.article.replaceChildren();
+  paper.article.style.setProperty("min-height", `${height}px`);
+}
+
+const observer = new IntersectionObserver((entries) => {
+  const leaving = [];
+  for (const entry of entries) {
+    const paper = papers[Number(entry.target.dataset.index)];
+    if (entry.isIntersecting && !paper.filled) draw(paper);
+    else if (!entry.isIntersecting && paper.filled && paper.shown) leaving.push(paper);
+  }
+  // All heights first: reading between writes would lay the page out again each time.
+  const heights = leaving.map((paper) => paper.article.offsetHeight);
+  leaving.forEach((paper, number) => clear(paper, heights[number]));
+}, { rootMargin: `${MARGIN}px 0px` });
+
+// About how high a paper will be, so that the scroll bar is honest before it is drawn.
+function estimate(paper, width) {
+  const views = cloze && runs.length > 1 && filter.view === "" && width > 900 ? 2 : 1;
+  const letters = paper.parts.reduce((sum, part) => sum + part.length, 0) + (cloze ? 16 * paper.questions.length : 0);
+  const lines = Math.ceil((letters * 8.3) / Math.min(680, width / views - 40));
+  const asked = cloze ? 0 : paper.questions.reduce((sum, question) => sum + 70 + 31 * question.options.length, 0);
+  return 110 + 31 * lines + asked;
+}
+
+function guessHeights() {
+  const width = list.clientWidth || 800;
+  for (const paper of papers) {
+    if (!paper.filled) paper.article.style.setProperty("min-height", `${estimate(paper, width)}px`);
+  }
+}
+
+function buildList() {
+  for (const paper of papers) {
+    paper.article = make("article", { "data-index": paper.index, tabindex: "-1" });
+  }
+  guessHeights();
+  list.append(...papers.map((paper) => paper.article));
+  for (const paper of papers) observer.observe(paper.article);
+}
+
+const ANSWERS = {
+  wrong: (question) => stateOf(question, 0) === "wrong",
+  right: (question) => stateOf(question, 0) === "right",
+  open: (question) => question.gold < 0,
+};
+const CHANGES = {
+  changed,
+  gained: (question) => stateOf(question, 0) === "wrong" && stateOf(question, 1) === "right",
+  lost: (question) => stateOf(question, 0) === "right" && stateOf(question, 1) === "wrong",
+  both: (question) => stateOf(question, 0) === "wrong" && stateOf(question, 1) === "wrong",
+};
+const CERTAINTY = {
+  unsure: (question) => isUnsure(question, 0),
+  sure: (question) => confidence(question, 0) !== null && !isUnsure(question, 0),
+};
+
+// What a question must be, one test per filter that is set.
+function tests(values) {
+  const found = [ANSWERS[values.get("answer")], CERTAINTY[values.get("certainty")], CHANGES[values.get("change")]];
+  data.slices.forEach((_, slice) => {
+    const group = values.get(`s${slice}`);
+    if (group) found.push((question) => question.groups[slice] === Number(group));
+  });
+  return found.filter(Boolean);
+}
+
+function textOf(paper) {
+  if (paper.searched === undefined) {
+    const words = paper.parts.map((part, number) => {
+      const question = cloze && paper.questions[number];
+      return question ? part + question.options[question.chosen[0]] : part;
+    });
+    const asked = paper.questions.map((question) => [question.text, ...question.options].join("\n"));
+    paper.searched = [words.join(""), paper.parts.join("_"), paper.id, ...asked].join("\n").toLowerCase();
+  }
+  return paper.searched;
+}
+
+const share = (paper, test) => paper.questions.filter(test).length / paper.questions.length;
+const ORDERS = {
+  loss: (paper) => paper.losses[0] ?? -1,
+  wrong: (paper) => share(paper, ANSWERS.wrong),
+  unsure: (paper) => 1000 - mean(paper.questions.map((question) => confidence(question, 0) ?? 1000)),
+  changed: (paper) => share(paper, changed),
+};
+
+function arrange(by) {
+  const key = ORDERS[by];
+  const keys = key ? papers.map(key) : null;
+  const next = key ? [...papers].sort((a, b) => keys[b.index] - keys[a.index] || a.index - b.index) : papers;
+  if (next.every((paper, place) => paper === order[place])) return;
+  order = next;
+  list.append(...order.map((paper) => paper.article));
+}
+
+function applyFilters() {
+  closeDetails();
+  const values = new FormData(form);
+  const below = Number(values.get("below"));
+  filter.below = below > 0 ? 10 * below : 500;
+  filter.words = (values.get("q") || "").trim().toLowerCase();
+  filter.view = values.get("view") || "";
+  const asked = tests(values);
+  filter.active = asked.length > 0;
+  // Of answers chosen for being wrong, none is right: nothing worth saying.
+  filter.decides = Boolean(values.get("answer") || (values.get("change") && values.get("change") !== "changed"));
+  for (const paper of papers) {
+    const fits = !filter.words || textOf(paper).includes(filter.words);
+    let any = false;
+    for (const question of paper.questions) {
+      question.match = fits && asked.every((test) => test(question));
+      any ||= question.match;
+    }
+    paper.shown = any;
+  }
+  arrange(values.get("order"));
+  for (const paper of papers) {
+    paper.article.hidden = !paper.shown;
+    if (paper.filled) draw(paper);
+  }
+  current = null;
+  findStops();
+  report();
+}
+
+// Where the keys stop: at mistakes, or with a filter at all that it lets through.
+function findStops() {
+  const seen = order.filter((paper) => paper.shown);
+  seen.forEach((paper, place) => {
+    paper.place = place;
+    paper.article.setAttribute("aria-posinset", place + 1);
+    paper.article.setAttribute("aria-setsize", seen.length);
+  });
+  const matching = seen.flatMap((paper) => paper.questions.filter((question) => question.match));
+  const wrong = filter.active ? [] : matching.filter(ANSWERS.wrong);
+  stops = wrong.length ? wrong : matching;
+}
+
+function rightShare(questions, run) {
+  const right = questions.filter((question) => stateOf(question, run) === "right").length;
+  return `${((100 * right) / questions.length).toFixed(1)}%`;
+}
+
+function report() {
+  const seen = order.filter((paper) => paper.shown);
+  const matching = seen.flatMap((paper) => paper.questions.filter((question) => question.match));
+  const known = matching.filter((question) => question.gold >= 0);
+  const total = papers.reduce((sum, paper) => sum + paper.questions.length, 0);
+  const parts = [`${count(seen.length)} of ${count(papers.length)} papers`, `${count(matching.length)} of ${count(total)} ${noun}s`];
+  if (known.length && !filter.decides) parts.push(`${runs.map((run) => rightShare(known, run)).join(" and ")} right`);
+  byId("count").textContent = parts.join(" · ");
+  byId("nothing").hidden = seen.length > 0;
+}

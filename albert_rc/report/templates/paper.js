@@ -1,0 +1,160 @@
+// A paper as a reader sees it.
+
+// Text with what was searched for marked, each piece kept apart from its neighbours' direction.
+function segment(text) {
+  const span = make("span", { class: "text" });
+  const found = filter.words ? text.toLowerCase() : "";
+  // Some letters change their length in small letters; then places would not agree.
+  const places = found.length === text.length ? filter.words : "";
+  let at = 0;
+  while (places) {
+    const next = found.indexOf(places, at);
+    if (next < 0) break;
+    span.append(text.slice(at, next), make("mark", {}, text.slice(next, next + places.length)));
+    at = next + places.length;
+  }
+  span.append(text.slice(at));
+  return span;
+}
+
+// What a screen reader says of an answer.
+function said(question, run) {
+  const state = stateOf(question, run);
+  const sure = confidence(question, run);
+  const number = question.number + 1;
+  return [
+    cloze ? `Blank ${number}, ${shown(question.options[question.chosen[run]])}` : `Question ${number}`,
+    STATES[state] + (state === "wrong" ? `, right is ${shown(question.options[question.gold])}` : ""),
+    sure === null ? "" : percent(sure) + (isUnsure(question, run) ? ", unsure" : ""),
+    changed(question) ? "the runs differ" : "",
+  ].filter(Boolean).join("; ");
+}
+
+const signs = (question, run) => (
+  (isUnsure(question, run) ? "?" : "") + (changed(question) ? "⇄" : "")
+);
+
+function blank(question, run) {
+  const state = stateOf(question, run);
+  const chip = make("span", {
+    class: `blank ${state}${question.match ? "" : " dim"}`,
+    role: "button",
+    tabindex: "0",
+    "aria-label": said(question, run),
+    "aria-expanded": "false",
+    "data-number": question.number,
+  });
+  chip.append(
+    make("span", { class: "no" }, String(question.number + 1)),
+    make("span", { class: "sign" }, SIGNS[state]),
+    make("bdi", { class: "word" }, shown(question.options[question.chosen[run]])),
+  );
+  if (state === "wrong") {
+    chip.append(make("span", { class: "gold" }, " → ", make("bdi", {}, shown(question.options[question.gold]))));
+  }
+  const marks = signs(question, run);
+  if (marks) chip.append(make("span", { class: "sign" }, marks));
+  return chip;
+}
+
+function clozeText(paper, run) {
+  const passage = make("p", { class: "passage", dir: "auto" });
+  paper.parts.forEach((part, number) => {
+    passage.append(segment(part));
+    if (number < paper.questions.length) passage.append(blank(paper.questions[number], run));
+  });
+  return passage;
+}
+
+function optionsTable(question) {
+  const head = make("tr", {}, make("th", { scope: "col" }, make("span", { class: "away" }, "letter")),
+    make("th", { scope: "col" }, make("span", { class: "away" }, "option")));
+  for (const run of runs) {
+    const title = runs.length > 1 ? data.runs[run] : question.chances[run] ? "probability" : "answer";
+    head.append(make("th", { scope: "col" }, make("bdi", {}, title)));
+  }
+  const body = make("tbody");
+  question.options.forEach((option, number) => {
+    const right = number === question.gold;
+    const row = make("tr", { class: right ? "gold" : null }, make("th", { scope: "row" }, letter(number)));
+    const text = make("td", { class: "option" }, make("bdi", {}, cloze ? shown(option) : segment(shown(option))));
+    if (right) text.append(make("span", { class: "is" }, " right"));
+    row.append(text);
+    for (const run of runs) row.append(chanceCell(question, run, number));
+    body.append(row);
+  });
+  return make("table", { class: "options" },
+    make("caption", { class: "away" }, `Options of ${noun} ${question.number + 1}`),
+    make("thead", {}, head), body);
+}
+
+function chanceCell(question, run, option) {
+  const cell = make("td", { class: "chance" });
+  const chance = chanceOf(question, run, option);
+  if (question.chosen[run] === option) {
+    const state = stateOf(question, run);
+    cell.classList.add("chosen", state);
+    cell.append(make("span", { class: "sign" }, SIGNS[state]), make("span", { class: chance === null ? null : "away" }, " chosen "));
+  }
+  if (chance !== null) {
+    const fill = make("span", { class: "fill" });
+    fill.style.setProperty("width", `${chance / 10}%`);
+    cell.append(make("span", { class: "percent" }, percent(chance)), make("span", { class: "meter", "aria-hidden": "true" }, fill));
+  }
+  return cell;
+}
+
+function choiceQuestion(question) {
+  const state = stateOf(question, 0);
+  const ask = make("p", { class: "ask", dir: "auto" },
+    make("span", { class: "no" }, String(question.number + 1)),
+    make("span", { class: `sign ${state}` }, SIGNS[state]), make("span", { class: "away" }, ` ${STATES[state]}: `),
+    segment(question.text));
+  const marks = signs(question, 0);
+  if (marks) ask.append(make("span", { class: "sign" }, ` ${marks}`));
+  return make("div", {
+    class: `question ${state}${question.match ? "" : " dim"}`,
+    role: "group", tabindex: "-1", "aria-label": said(question, 0), "data-number": question.number,
+  }, ask, optionsTable(question));
+}
+
+function figuresOf(paper, run) {
+  const known = paper.questions.filter((question) => question.gold >= 0);
+  const parts = [];
+  if (known.length) {
+    const right = known.filter((question) => stateOf(question, run) === "right").length;
+    parts.push(`${right} of ${known.length} right`);
+  }
+  if (paper.losses[run] !== null) parts.push(`loss ${paper.losses[run].toFixed(2)}`);
+  return parts.join(", ");
+}
+
+function heading(paper) {
+  const first = paper.questions[0];
+  const about = data.slices
+    .filter(([kind]) => ["level", "passage length", "overlap with training"].includes(kind))
+    .map(([kind, names]) => names[first.groups[data.slices.findIndex((slice) => slice[0] === kind)]])
+    .filter((name) => name && name !== "not in training");
+  return make("header", {},
+    make("h3", { id: `paper${paper.index}` }, make("bdi", {}, paper.id)),
+    make("p", {}, [runs.length > 1 ? "" : figuresOf(paper, 0), ...about].filter(Boolean).join(" · ")));
+}
+
+function paperContent(paper) {
+  const content = [heading(paper)];
+  if (!cloze) {
+    if (runs.length > 1) {
+      content.push(make("p", { class: "which" }, ...runs.flatMap((run) => (
+        [run ? " · " : "", make("bdi", { class: "run" }, data.runs[run]), ` ${figuresOf(paper, run)}`]))));
+    }
+    content.push(make("p", { class: "passage", dir: "auto" }, segment(paper.parts[0])));
+    content.push(...paper.questions.map(choiceQuestion));
+    return content;
+  }
+  const views = runs.filter((run) => filter.view === "" || Number(filter.view) === run);
+  const columns = views.map((run) => make("div", { class: "column" },
+    runs.length > 1 ? make("p", { class: "which" }, make("bdi", { class: "run" }, data.runs[run]), ` ${figuresOf(paper, run)}`) : null,
+    clozeText(paper, run)));
+  content.push(make("div", { class: views.length > 1 ? "columns" : null }, ...columns));
+  return content;
+}
