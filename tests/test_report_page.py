@@ -214,7 +214,8 @@ def test_options_on_hover_focus_and_tap(opened, files):
         files["two"], viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
     )
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
-    phone.locator("article .blank.wrong").nth(2).tap()
+    phone.locator("article").first.scroll_into_view_if_needed()
+    phone.locator("article .blank.wrong").first.tap()
     sheet = phone.locator("#details.sheet")
     assert sheet.bounding_box()["width"] == 390
     phone.locator("#details-close").tap()
