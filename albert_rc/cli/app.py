@@ -19,6 +19,7 @@ from albert_rc.cli import (
     bench,
     doctor,
     evaluate,
+    import_,
     inspect,
     predict,
     preprocess,
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 for name, command in (
     ("doctor", doctor.doctor),
+    ("import", import_.import_),
     ("preprocess", preprocess.preprocess),
     ("train", train.train),
     ("predict", predict.predict),
