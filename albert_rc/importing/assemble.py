@@ -1,5 +1,6 @@
 """Blocks of text and lists to papers: every number gets its blank, options and passage, or a name
-of what it lacks."""
+of what it lacks.
+"""
 
 from __future__ import annotations
 
@@ -239,7 +240,7 @@ class _Assembler:
             parts = [piece.text for piece in pieces]
             texts.append(join_lines(parts, self.outline.everywhere, self.notes))
         # Signs that part options from each other are not theirs.
-        for sign in (";", "；", ",", "，"):  # noqa: RUF001
+        for sign in (";", "；", ",", "，"):
             if len(texts) > 1 and all(text.endswith(sign) for text in texts[:-1]):
                 texts = [text.removesuffix(sign).rstrip() for text in texts]
         for number, text in enumerate(texts):
@@ -308,7 +309,7 @@ class _Assembler:
             )
 
     def _check_underscores(self, paper: Paper) -> None:
-        runs = re.findall(r"[_＿]+", paper.article)  # noqa: RUF001
+        runs = re.findall(r"[_＿]+", paper.article)
         if len(runs) > len(paper.numbers) and not self.troubles:
             extra = len(runs) - len(paper.numbers)
             self._trouble(

@@ -16,13 +16,13 @@ STYLES: tuple[Style, ...] = ("line", "bracket", "bare")
 """From the clearest to the least clear: `__36__`, `(36)`, `36`."""
 
 _NUMBER = re.compile(r"(?<![0-9])(?:[0-9]{1,3}|[0-9]\s[0-9])(?![0-9])")
-_RULE_BEFORE = re.compile(r"(?:_+|[-—–─]{2,})\s*$")  # noqa: RUF001
-_RULE_AFTER = re.compile(r"\s*(?:[.、)]\s*(?=_))?(?:_+|[-—–─]{2,})")  # noqa: RUF001
+_RULE_BEFORE = re.compile(r"(?:_+|[-—–─]{2,})\s*$")
+_RULE_AFTER = re.compile(r"\s*(?:[.、)]\s*(?=_))?(?:_+|[-—–─]{2,})")
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _NO_BLANK_BEFORE = re.compile(
     r"(?:[A-Za-z0-9$£€¥#/:'’+]|[0-9][.,]|[-–]|\bNo\.?\s|\bpage\s)$", re.IGNORECASE
-)  # noqa: RUF001
-_NO_BLANK_AFTER = re.compile(r"(?:[A-Za-z%°/+]|[.,:][0-9]|[-–]\s?[A-Za-z0-9])")  # noqa: RUF001
+)
+_NO_BLANK_AFTER = re.compile(r"(?:[A-Za-z%°/+]|[.,:][0-9]|[-–]\s?[A-Za-z0-9])")
 LONE = {"line": 1, "bracket": 3, "bare": 5}
 """How many numbers in a row look like blanks without options."""
 

@@ -91,7 +91,7 @@ class _Reader:
                 if not any(cell._tc is other for other in seen):
                     seen.append(cell._tc)
                     cells.append("\n".join(text for text, _, _ in self._texts(cell)).strip())
-            letters = [cell.strip().strip(".、．") for cell in cells]  # noqa: RUF001
+            letters = [cell.strip().strip(".、．") for cell in cells]
             if (
                 row_number == 1
                 and letters[1:]
@@ -192,7 +192,7 @@ def _runs(paragraph: Any) -> Iterator[Any]:
 
 def _ruled(text: str) -> str:
     """Underlined text with its blank made visible: `  36  ` as `__36__`."""
-    if re.fullmatch(r"\s*[(\[（]?\s*[0-9０-９]{1,3}\s*[)\]）]?\s*[.．]?\s*", text):  # noqa: RUF001
+    if re.fullmatch(r"\s*[(\[（]?\s*[0-9０-９]{1,3}\s*[)\]）]?\s*[.．]?\s*", text):
         return f" __{text.strip()}__ "
     if not text.strip():
         return "____" if len(text) > 1 else text

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from albert_rc.importing.lines import HAN, Line, words
 
-_DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"  # noqa: RUF001
+_DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
 _RANGE = re.compile(
     rf"[(\[]?\s*([0-9]{{1,3}}){_DASH}([0-9]{{1,3}})\s*[)\]]?\s*[.:、)]?\s*"
     r"((?:[A-Z]\s*[,;、.]?\s*)+|(?:[a-g]\s*[,;、.]?\s*)+)(?![A-Za-z])"
 )
 _SINGLE = re.compile(
-    r"[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.:、)\-–—]?\s*"  # noqa: RUF001
+    r"[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.:、)\-–—]?\s*"
     r"(?:[(\[]\s*)?(?:\[?答案\]?\s*:?\s*)?([A-Z]|[a-g](?=[\s,;.)]|$))(?:\s*[)\]])?(?![A-Za-z])"
 )
 _BETWEEN = re.compile(r"[\s,;|/。.、]*")
@@ -22,7 +22,9 @@ _WORDS = (
     r"answers?(?:\s+keys?|\s+sheets?)?|keys?(?:\s+to\b.*)?|solutions?|corrigés?|réponses|"
     r"lösung(?:en|sschlüssel)?|schlüssel|soluciones|respuestas|clave|ответы|ключи|정답|解答"
 )
-_HEADING = re.compile(rf"(?i)^(?:[^.!?]*\b)?(?:{_WORDS})[\W_]*$")
+_HEADING = re.compile(
+    rf"^(?:(?:(?:[A-Z0-9][\w'’]*|to|the|and|of|for|&|[-–—:(),])\s*)*[\s(])?(?i:{_WORDS})[\s:)*=_-]*$"
+)
 _NUMBERS = re.compile(r"^(?P<label>[^0-9]{0,16}?)(?P<row>(?:[\s|,.、]*[0-9]{1,3}){2,})[\s|,.、]*$")
 _LETTERS = re.compile(
     r"^(?P<label>[^0-9]{0,16}?)(?P<row>(?:(?:^|[\s|,、:])[\s|,、]*[A-Za-z](?![A-Za-z]))+)[\s|,、]*$"
@@ -50,6 +52,8 @@ class KeyProblem:
 def is_key_heading(line: Line) -> bool:
     """`Answers`, `Key to Part II`, `参考答案` and the like, alone on their line."""
     shadow = line.shadow.strip()
+    if re.match(r"[(\[]?\s*(?:[0-9]|[A-Za-z]\s?[.)\]、])", shadow):
+        return False  # an option, or a question
     if re.search(f"[{HAN}]", shadow):
         bare = re.sub(r"[\s\W_]", "", shadow)
         return (
@@ -100,7 +104,7 @@ def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]]
 
 def label_of(line: Line) -> str:
     """What stands before the answers of a key line: `Passage 1:`."""
-    match = re.search(r"[(\[]?\s*[0-9]{1,3}\s*(?:[.:、)\]\-~–—]|\s)\s*[0-9A-Za-z(\[]", line.shadow)  # noqa: RUF001
+    match = re.search(r"[(\[]?\s*[0-9]{1,3}\s*(?:[.:、)\]\-~–—]|\s)\s*[0-9A-Za-z(\[]", line.shadow)
     return line.shadow[: match.start()].strip() if match else ""
 
 

@@ -7,15 +7,21 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
+from math import inf
 
 SOFT_HYPHEN = "\u00ad"
 _INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
 _LIGATURES = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
 _BRACKETS = {"〔": "(", "〕": ")", "【": "[", "】": "]"}
 LEAST_WIDTH = 40  # characters; shorter lines say nothing about where the page ends
-EDGE = 14  # characters from the edge that the end of a full line may be
+UNBROKEN = 160  # characters; a page has no longer lines
+SLACK = 3  # characters that an edge may be wrong by
+EDGE = 6  # characters from the edge that many full lines end in
 HAN = r"\u3400-\u9fff\uf900-\ufaff"
-FINAL = re.compile(r"""[.!?。！？…:：]["'”’)\]]*\s*$""")  # noqa: RUF001 - as they are printed
+FINAL = re.compile(r"""[.!?。！？…:：]["'”’)\]]*\s*$""")
+
+_FIRST = re.compile(r"\s*(?:[_(\[]+\s*[0-9]{1,3}\s*[_)\]]+\S*|\S+)")  # a word, or a blank
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,6 @@ class Line:
     """Its length, in characters; on a page, as wide as it was printed."""
     whole: bool = False
     """Whether it is a paragraph, so that nothing of it stands in the next line."""
-    slack: float = 0
-    """How much its width may be wrong by, in characters."""
     turns: bool = False
     """Whether it is the first of its page."""
 
@@ -128,14 +132,15 @@ def wraps(line: Line, following: Line, width: float) -> bool:
     """
     if line.whole or following.whole or following.gap:
         return False
-    word = len(following.shadow.split(maxsplit=1)[0]) if following.shadow.strip() else 0
-    return line.width + 1 + word > width - line.slack
+    found = _FIRST.match(following.shadow)
+    word = len(found[0].lstrip()) if found else 0
+    return line.width + 1 + word > width - SLACK
 
 
 def words(line: Line | str) -> list[str]:
     """Words in Latin letters."""
     shadow = line if isinstance(line, str) else line.shadow
-    return re.findall(r"[A-Za-zÀ-ÿ]+(?:['’][A-Za-z]+)?", shadow)  # noqa: RUF001
+    return re.findall(r"[A-Za-zÀ-ÿ]+(?:['’][A-Za-z]+)?", shadow)
 
 
 def shortened(text: str, length: int = 40) -> str:
@@ -147,14 +152,63 @@ def shortened(text: str, length: int = 40) -> str:
 def column_width(lines: Sequence[Line]) -> float:
     """The width that running lines were broken at: many of them end near it.
 
-    Where no such edge shows, lines are paragraphs as they are, and it is the longest one's.
+    Where no such edge shows it is the longest one's; or infinite, if that fits on no page, for
+    then every line is a paragraph.
+    """
+    inner = [
+        line.width
+        for line, below in pairwise(lines)
+        if not (below.gap or below.turns or line.whole) and below.indent <= line.indent
+    ]
+    wide = sorted((width for width in inner if width >= LEAST_WIDTH), reverse=True)
+    needed = 2 if spaced and len(found) > 8 and any(above > 1 for *_, above in found) else 1
+    return [
+        make_line(text, f"{where} {number}", gap=above >= needed) for number, text, above in found
+    ]
+
+
+def wraps(line: Line, following: Line, width: float) -> bool:
+    """Whether a line is full, so that the next one may go on with its paragraph.
+
+    A line was broken there to fit the page if the next line's first word had no room on it.
+
+    Args:
+        line: the one before.
+        following: the one after.
+        width: of the column, in characters.
+    """
+    if line.whole or following.whole or following.gap:
+        return False
+    found = _FIRST.match(following.shadow)
+    word = len(found[0].lstrip()) if found else 0
+    return line.width + 1 + word > width - SLACK
+
+
+def words(line: Line | str) -> list[str]:
+    """Words in Latin letters."""
+    shadow = line if isinstance(line, str) else line.shadow
+    return re.findall(r"[A-Za-zÀ-ÿ]+(?:['’][A-Za-z]+)?", shadow)
+
+
+def shortened(text: str, length: int = 40) -> str:
+    """The beginning of a text, in one line."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= length else f"{flat[: length - 3].rstrip()}..."
+
+
+def column_width(lines: Sequence[Line]) -> float:
+    """The width that running lines were broken at: many of them end near it.
+
+    Where no such edge shows it is the longest one's; or infinite, if that fits on no page, for
+    then every line is a paragraph.
     """
     wide = sorted((line.width for line in lines if line.width >= LEAST_WIDTH), reverse=True)
-    needed = max(3, 0.35 * len(wide))
+    needed = max(3, 0.2 * len(wide))
     end = 0
     for start, edge in enumerate(wide):
         while end < len(wide) and wide[end] > edge - EDGE:
             end += 1
         if end - start >= needed:
             return edge
-    return max((line.width for line in lines), default=0)
+    longest = max((line.width for line in lines), default=0)
+    return inf if longest > UNBROKEN else longest

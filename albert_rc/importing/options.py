@@ -15,7 +15,7 @@ MARK = re.compile(
         | (?P<plain>[A-Za-z])(?:\s?[.、)]|\s\.)(?![A-Za-z]\.))""",
     re.VERBOSE,
 )
-_NUMBER = r"(?:\(\s*[A-Z]?\s*\)\s*)?[(\[]?\s*(?P<number>[0-9]{1,3})\s*[)\]]?\s*(?P<sep>[.、):])?\s*"
+_NUMBER = r"(?:\(\s*[A-Z]?\s*\)\s*)?[(\[]?\s*(?P<number>[0-9]{1,3})\s*(?P<sep>[)\].、:]{0,2})\s*"
 START = re.compile(rf"^\s*{_NUMBER}")
 INNER = re.compile(rf"(?<=\s){_NUMBER}(?=\(\s?[Aa]\s?\)|\[\s?[Aa]\s?\]|[Aa]\s?[.、)])")
 

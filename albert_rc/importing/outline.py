@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise, zip_longest
 
 from albert_rc.importing import key
 from albert_rc.importing.lines import FINAL, Line, Piece, column_width, words, wraps
@@ -12,7 +13,9 @@ from albert_rc.importing.options import INNER, START, Item, Mark, first_mark, ma
 from albert_rc.importing.prose import is_page_mark, role_of
 
 STEM_LINES = 8
+_QUESTION = re.compile(r"\s*[(\[]?\s*[0-9]{1,3}\s*[.)\]、]")
 AHEAD = 3
+KEY_AHEAD = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,9 @@ def read_outline(lines: Sequence[Line], only_key: bool = False) -> Outline:
 class _Reader:
     def __init__(self, lines: Sequence[Line], only_key: bool) -> None:
         self.left_out: list[LeftOut] = []
-        self.width = column_width([line for line in lines if first_mark(line) is None])
+        self.width = column_width(
+            [line for line in lines if not (marks_in(_all(line)) or _QUESTION.match(line.shadow))]
+        )
         self.everywhere = "\n".join(line.text for line in lines)
         self.lines = self._without_page_marks(lines)
         self.blocks = [Block()]
@@ -102,7 +107,7 @@ class _Reader:
     def _take(self, at: int) -> int:
         """Take the line at a position; the number of lines that were used up."""
         line = self.lines[at]
-        if key.is_key_heading(line):
+        if self._is_key_heading(at):
             self.in_key = True
             self.row = []
             self.left_out.append(LeftOut(line.place, line.text.strip(), "heading of a key"))
@@ -129,6 +134,15 @@ class _Reader:
         return 1
 
     # Keys
+
+    def _is_key_heading(self, at: int) -> bool:
+        """Whether a line is a key's heading: by its words, and by an answer that follows."""
+        return key.is_key_heading(self.lines[at]) and any(
+            key.read_key_line(line) or (below and key.read_key_table(line, below))
+            for line, below in zip_longest(
+                self.lines[at + 1 : at + KEY_AHEAD], self.lines[at + 2 : at + KEY_AHEAD]
+            )
+        )
 
     def _take_key(self, at: int) -> int:
         line = self.lines[at]
@@ -180,7 +194,7 @@ class _Reader:
         """Where the options of a question begin whose number stands at the beginning of a line."""
         line = self.lines[at]
         match = START.match(line.shadow)
-        if self.only_key or match is None or not (match["sep"] or match[0].strip()[0] in "(["):
+        if self.only_key or match is None or not match["sep"]:
             return None
         if self._is_in_text(int(match["number"]) - 1):
             return None
@@ -254,7 +268,7 @@ class _Reader:
         """Give a line that begins with a mark to the open item, or its parts to those in a row."""
         marks = marks_in(Piece(line, 0, len(line.text)))
         cuts = [marks[0]]
-        for before, mark in zip(marks, marks[1:], strict=False):
+        for before, mark in pairwise(marks):
             if mark.index <= before.index:
                 cuts.append(mark)
         if len(self.row) == 1 or len(cuts) != len(self.row):
@@ -273,7 +287,7 @@ class _Reader:
         line, item = self.lines[at], self.row[-1]
         if item.body[-1].line.whole and line.whole and not _marks(item):
             return False
-        wanted = len(set(mark.index for mark in _marks(item)))
+        wanted = len({mark.index for mark in _marks(item)})
         for other in self.lines[at + 1 : at + 1 + AHEAD]:
             mark = first_mark(other)
             if mark is not None and mark.index == wanted:
@@ -321,6 +335,10 @@ class _Reader:
         self.blocks[-1].text.append(line)
 
 
+def _all(line: Line) -> Piece:
+    return Piece(line, 0, len(line.text))
+
+
 def _marks(item: Item) -> list[Mark]:
     return [mark for piece in item.body for mark in marks_in(piece)]
 
@@ -333,7 +351,7 @@ def _numbered(line: Line, number: int | None) -> bool:
 def _inline(piece: Piece) -> Mark | None:
     """The A of options that stand behind other words in a line: one that a B follows."""
     marks = marks_in(piece)
-    for mark, following in zip(marks, marks[1:], strict=False):
+    for mark, following in pairwise(marks):
         if mark.index == 0 and following.index == 1:
             return mark
     return None

@@ -142,7 +142,7 @@ def with_blanks(text: str, blanks: Sequence[Candidate]) -> str:
 
 def as_gap(text: str) -> str:
     """A question's text with `_` for its line of underscores, and without the place to tick."""
-    text = re.sub(r"^\s*[(（]\s*[)）]\s*|\s*[(（]\s*[)）]\s*$", "", text)  # noqa: RUF001
-    text = re.sub(r"(?<=[^\W_])[_＿]+", " _", text)  # noqa: RUF001
-    text = re.sub(r"[_＿]+(?=[^\W_])", "_ ", text)  # noqa: RUF001
-    return re.sub(r"[_＿]+", "_", text).strip()  # noqa: RUF001
+    text = re.sub(r"^\s*[(（]\s*[)）]\s*|\s*[(（]\s*[)）]\s*$", "", text)
+    text = re.sub(r"(?<=[^\W_])[_＿]+", " _", text)
+    text = re.sub(r"[_＿]+(?=[^\W_])", "_ ", text)
+    return re.sub(r"[_＿]+", "_", text).strip()

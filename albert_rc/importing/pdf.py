@@ -182,7 +182,6 @@ def _column_lines(rows: Sequence[Row], where: str, before: int) -> list[Line]:
                 gap,
                 line.indent,
                 line.width,
-                slack=3,
                 turns=number == 0,
             )
         )

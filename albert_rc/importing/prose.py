@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
+from math import isinf
 from typing import Literal
 
 from albert_rc.importing.lines import FINAL, HAN, SOFT_HYPHEN, Line, words, wraps
@@ -14,8 +16,9 @@ _ORDINAL = r"(?:[0-9]{1,2}|[IVXivx]{1,4}|[A-H]|one|two|three|four|five|six|seven
 _HEADING = re.compile(
     rf"""^[\W_]*(?:
         (?:passage|text|part|section|test|paper|unit|task|exercise|cloze|reading|article|story|
-           exam|texte|partie|teil|texto|parte|aufgabe)
-            (?:\s+(?:test|comprehension|passage|text|exercise))?\s*[-:.(]*\s*{_ORDINAL}?\b
+           texte|partie|teil|texto|parte|aufgabe)
+            (?:\s+(?:test|comprehension|passage|text|exercise|cloze|[0-9]+))*
+            (?: \W*$ | [\W_]*\b{_ORDINAL}\b (?!['’]) )
       | [IVX]{{1,4}}\s*[.、]  | \([IVXA-H]\) | [A-H] (?=\W*$) | [A-H]\s*篇
       | 第?\s*[一二三四五六七八九十]{{1,3}}\s*(?:部分|节|大题|篇|[、.)，]) | 第\s*[0-9IVX]+\s*(?:部分|节|篇)
     )""",
@@ -31,19 +34,24 @@ _OPENS = re.compile(
     r"pick|look at|use|decide|answer|circle|for (?:each|every|questions?)|questions?\s+[0-9]+|"
     r"there (?:is|are)|in this (?:section|part)|after reading|cloze)\b"
 )
+_EXAM = re.compile(
+    r"(?i)\b(?:exam(?:s|ination)?|test papers?|paper\s+(?:[0-9]|[IVX]+\b)|mid-?term|final term|"
+    r"grade\s+[0-9]|semester|mock|quiz|worksheet)\b"
+)
 _LETTERS = re.compile(
     r"\bA\b\W+(?:B\b\W+C\b|and\s+B\b|or\s+B\b|-\s*[C-O]\b|(?:to|~|through)\s+[C-O]\b)"
 )
-_SPAN = re.compile(r"\b[0-9]{1,3}\s*(?:[-~–—]|to)\s*[0-9]{1,3}\b")  # noqa: RUF001
+_SPAN = re.compile(r"\b[0-9]{1,3}\s*(?:[-~–—]|to)\s*[0-9]{1,3}\b")
 _POINTS = re.compile(r"(?i)\b[0-9.]+\s*(?:points?|marks?|minutes?|pts)\b")
 _HEADER = re.compile(
-    r"(?i)^\W*(?:name|class|school|date|student|candidate|score|time)\b[^.!?]{0,12}[:_]"
+    r"(?i)^\W*(?:(?:full )?name|class|school|date|student(?: (?:no|number|name))?|candidate|score)"
+    r"\W*(?:[:_]|$)|^\W*time(?: allowed)?\s*:"
 )
 _CHINESE = re.compile(
     "短文|选项|选出|填入|空白|完形|阅读|小题|满分|部分|第.节|答题|单词|姓名|班级|试卷|试题"
 )
 _PAGE = re.compile(
-    r"(?i)^\W*(?:[-–—~·]+\s*[0-9]{1,3}\s*[-–—~·]+"  # noqa: RUF001
+    r"(?i)^\W*(?:[-–—~·]+\s*[0-9]{1,3}\s*[-–—~·]+"
     r"|page\s*[0-9]+(?:\s*(?:of|/)\s*[0-9]+)?|p\.?\s*[0-9]+(?:\s*(?:of|/)\s*[0-9]+)?"
     r"|[0-9]{1,3}\s*/\s*[0-9]{1,3}"
     r"|第\s*[0-9]+\s*页.{0,12}|[^A-Za-z]{0,24}第\s*[0-9]+\s*页[^A-Za-z]{0,12}"
@@ -54,10 +62,85 @@ _TURN = re.compile(
 )
 _OTHER = HAN + "\u3040-\u30ff\uac00-\ud7af\u0400-\u04ff\u0600-\u06ff"
 _COMMON = frozenset(
-    "the of to and a in is was it that he she they i you for on with as at be had have not his her "
-    "but from are this by an who which what their one all we there my were when your would so if "
-    "about can out up them then no do did me said could how after into him some than has more will "
-    "only other time because very where why does which".split()  # noqa: SIM905
+    [
+        "the",
+        "of",
+        "to",
+        "and",
+        "a",
+        "in",
+        "is",
+        "was",
+        "it",
+        "that",
+        "he",
+        "she",
+        "they",
+        "i",
+        "you",
+        "for",
+        "on",
+        "with",
+        "as",
+        "at",
+        "be",
+        "had",
+        "have",
+        "not",
+        "his",
+        "her",
+        "but",
+        "from",
+        "are",
+        "this",
+        "by",
+        "an",
+        "who",
+        "which",
+        "what",
+        "their",
+        "one",
+        "all",
+        "we",
+        "there",
+        "my",
+        "were",
+        "when",
+        "your",
+        "would",
+        "so",
+        "if",
+        "about",
+        "can",
+        "out",
+        "up",
+        "them",
+        "then",
+        "no",
+        "do",
+        "did",
+        "me",
+        "said",
+        "could",
+        "how",
+        "after",
+        "into",
+        "him",
+        "some",
+        "than",
+        "has",
+        "more",
+        "will",
+        "only",
+        "other",
+        "time",
+        "because",
+        "very",
+        "where",
+        "why",
+        "does",
+        "which",
+    ]
 )
 
 
@@ -85,7 +168,7 @@ def role_of(shadow: str) -> Role:
     if _HEADER.match(shadow) and len(found) <= 14:
         return "heading"
     short = len(found) <= 8 and not re.search(r"[.!?,;]\W*$", shadow[2:])
-    if short and _HEADING.match(shadow) and "__" not in shadow:
+    if short and (_HEADING.match(shadow) or _EXAM.search(shadow)) and "__" not in shadow:
         return "heading"
     letters = bool(_LETTERS.search(shadow))
     if _OPENS.match(shadow) or letters:
@@ -113,20 +196,25 @@ def paragraphs(lines: Sequence[Line], width: float) -> list[list[Line]]:
         lines: running text.
         width: that lines were broken at.
     """
-    pairs = list(zip(lines, lines[1:], strict=False))
+    pairs = list(pairwise(lines))
     close = [(a, b) for a, b in pairs if not (a.whole or b.gap or b.indent >= a.indent + 1.5)]
     full = sum(wraps(a, b, width) for a, b in close)
-    filled = len(close) >= 4 and full >= 0.6 * len(close)
+    filled = (len(close) >= 4 and full >= 0.6 * len(close)) or isinf(width)
+    margin = min((line.indent for line in lines), default=0) if filled else 0
     found: list[list[Line]] = []
     for number, line in enumerate(lines):
-        if number and not _starts_paragraph(*pairs[number - 1], width, filled):
+        if (
+            number
+            and not _starts_paragraph(*pairs[number - 1], width, filled, margin)
+            and not _ends_instruction(found[-1], line)
+        ):
             found[-1].append(line)
         else:
             found.append([line])
     return found
 
 
-def _starts_paragraph(before: Line, line: Line, width: float, filled: bool) -> bool:
+def _starts_paragraph(before: Line, line: Line, width: float, filled: bool, margin: float) -> bool:
     """Whether a new paragraph begins with a line.
 
     Args:
@@ -134,19 +222,28 @@ def _starts_paragraph(before: Line, line: Line, width: float, filled: bool) -> b
         line: the line.
         width: of the column.
         filled: whether nearly all lines reach its edge, so that one that does not is a last one.
+        margin: how far the line is set in that is set in least.
     """
     if before.whole or line.whole or _is_han(before) != _is_han(line):
         return True
-    if any(role_of(each.shadow) == "heading" for each in (before, line)):
+    full = wraps(before, line, width)
+    if not full and any(role_of(each.shadow) == "heading" for each in (before, line)):
         return True
     ends = bool(FINAL.search(before.shadow))
     if line.gap:
         # A page may end in the middle of a sentence.
         return ends or not line.shadow.lstrip()[:1].islower()
-    full = wraps(before, line, width)
-    if line.indent >= before.indent + 1.5 and line.indent >= 1.5:
+    if line.indent >= margin + 1.5:
         return ends or not full
     return not full and (ends or filled)
+
+
+def _ends_instruction(paragraph: Sequence[Line], line: Line) -> bool:
+    """Whether a paragraph is a whole instruction, and the line under it something else."""
+    text = " ".join(line.shadow.strip() for line in paragraph)
+    return (
+        bool(FINAL.search(text)) and role_of(text) == "instruction" and _hints(line.shadow[:80]) < 2
+    )
 
 
 def _is_han(line: Line) -> bool:
