@@ -9,18 +9,19 @@ WIDE = str.maketrans(
     "0123456789ABCDEFGabcdefg.()", "０１２３４５６７８９ＡＢＣＤＥＦＧａｂｃｄｅｆｇ．（）"
 )
 BLANKS = (
-    "__{}__", "____{}____", "({})", "{}", "{}.____", "___({})___", "[{}]", "_{}_", "____{}", "（{}）",
-    "__ {} __", "( {} )",
+    "__{}__", "____{}____", "({})", "{}", "{}.____", "___({})___", "[{}]", "_{}_", "____{}",
+    "（{}）", "__ {} __", "( {} )",
 )  # fmt: skip
 MARKS = ("{}.", "{})", "({})", "[{}]", "{}、", "{}．")
 NUMBERS = ("{}.", "{})", "({})", "{}．", "{}、", "{}")
 HEADS = {
     "cloze": (
-        "完形填空（共{n}小题；每小题1.5分）\n阅读下面短文，从短文后各题所给的A、B、C和D四个选项中，选出最佳选项。",
-        "Part II Cloze\nDirections: Read the passage below and choose the best answer for each blank "
-        "from the options A, B, C and D.",
-        "Section A\nFor questions {a}-{b}, read the text and decide which answer (A, B, C or D) best "
-        "fits each gap.",
+        "完形填空（共{n}小题；每小题1.5分）\n"
+        "阅读下面短文，从短文后各题所给的A、B、C和D四个选项中，选出最佳选项。",
+        "Part II Cloze\nDirections: Read the passage below and choose the best answer for each "
+        "blank from the options A, B, C and D.",
+        "Section A\nFor questions {a}-{b}, read the text and decide which answer (A, B, C or D) "
+        "best fits each gap.",
         "Lisez le texte suivant et choisissez la bonne réponse (A, B, C ou D).",
         "二、完形填空",
         "",
@@ -34,7 +35,11 @@ HEADS = {
     ),
 }
 KEYS = ("参考答案", "Answer Key", "Answers", "Keys:", "答案：", "Lösungen", "KEY TO THE TEST")
-TITLES = ("", "2024 Senior High School English Examination (Paper 2)", "英语试卷    姓名____ 班级____")
+TITLES = (
+    "",
+    "2024 Senior High School English Examination (Paper 2)",
+    "英语试卷    姓名____ 班级____",
+)
 
 
 @dataclass
@@ -151,7 +156,9 @@ def print_key(first: int, letters: list[str], layout: Layout) -> str:
         said = glue.join(name for _, name in row)
         colon = ":" if layout.key == "tilde" else ""
         parts.append(
-            f"{row[0][0]}. {said}" if len(row) == 1 else f"{row[0][0]}{sign}{row[-1][0]}{colon} {said}"
+            f"{row[0][0]}. {said}"
+            if len(row) == 1
+            else f"{row[0][0]}{sign}{row[-1][0]}{colon} {said}"
         )
     return "   ".join(parts)
 

@@ -70,9 +70,8 @@ def import_(
             "no passage with options found; docs/import.md shows the layouts that are understood"
         )
     if troubles:
-        say(
-            f"{len(papers) - len(whole)} passage(s) left out, {len(troubles)} problem(s), listed above"
-        )
+        left = len(papers) - len(whole)
+        say(f"{left} passage(s) left out, {len(troubles)} problem(s), listed above")
 
 
 def _show(found: Import) -> None:

@@ -38,11 +38,10 @@ def assign(
 
 def _agrees(answers: Sequence[key.Answer], numbers: Counter[int]) -> bool:
     """Whether the key counts as the papers do, and not from 1 again for each of them."""
-    given = Counter(answer.number for answer in answers)
-    return max(given.values()) == 1 or (
-        not any(count > 1 and number not in numbers for number, count in given.items())
-        and len(key.groups(answers)) < 2
-    )
+    if len(key.groups(answers)) == 1:
+        return True
+    known = sum(answer.number in numbers for answer in answers)
+    return known == len(answers)
 
 
 def _by_number(

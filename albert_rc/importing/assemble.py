@@ -1,15 +1,14 @@
-"""Blocks of text and lists to papers: every number gets its blank, options and passage, or a name
-of what it lacks.
-"""
+"""Blocks of text and lists to papers: every number is placed, or what it lacks is named."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 from albert_rc.importing.blanks import Candidate, Placement, candidates, lone_blanks, place
-from albert_rc.importing.lines import words
+from albert_rc.importing.lines import Line, words
 from albert_rc.importing.options import Item, cut, usual_count
 from albert_rc.importing.outline import Block, LeftOut, Outline
 from albert_rc.importing.papers import Import, Paper, Trouble, letters_of, spans
@@ -23,6 +22,7 @@ from albert_rc.importing.passages import (
 )
 from albert_rc.importing.prose import join_lines
 
+MOST_MISSING = 10  # numbers between two others; more are another passage's
 STRAY = 20
 """Words of a line between two lists that is no passage."""
 
@@ -102,7 +102,7 @@ def _is_interrupted(last: Block, block: Block, outline: Outline) -> bool:
     )
 
 
-def _text_lines(found: Sequence[Paragraph]):  # type: ignore[no-untyped-def]
+def _text_lines(found: Sequence[Paragraph]) -> list[tuple[int, Line]]:
     return [pair for paragraph in found if paragraph.role == "text" for pair in paragraph.lines]
 
 
@@ -197,8 +197,8 @@ class _Assembler:
                     "leave one, or mend its number",
                 )
         known = sorted(number for number in counts if number is not None)
-        for before, after in zip(known, known[1:], strict=False):
-            for number in range(before + 1, min(after, before + 200)):
+        for before, after in pairwise(known):
+            for number in range(before + 1, after) if after - before <= MOST_MISSING else ():
                 if not any(c.number == number and c.style == "line" for c in self.candidates):
                     self._trouble(
                         (number,),
@@ -341,7 +341,7 @@ class _Assembler:
                 p.left_out(p.role if p.role != "text" else "no blanks") for p in self.paragraphs
             ]
             return
-        for number in range(numbers[0], min(numbers[-1], numbers[0] + 200)):
+        for number in range(numbers[0], min(numbers[-1], numbers[0] + 50)):
             if number not in numbers:
                 self._trouble(
                     (number,),

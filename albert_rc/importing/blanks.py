@@ -17,11 +17,9 @@ STYLES: tuple[Style, ...] = ("line", "bracket", "bare")
 
 _NUMBER = re.compile(r"(?<![0-9])(?:[0-9]{1,3}|[0-9]\s[0-9])(?![0-9])")
 _RULE_BEFORE = re.compile(r"(?:_+|[-—–─]{2,})\s*$")
-_RULE_AFTER = re.compile(r"\s*(?:[.、)]\s*(?=_))?(?:_+|[-—–─]{2,})")
+_RULE_AFTER = re.compile(r"(?:[.、)]\s?(?=_)|\s*)(?:_+|[-—–─]{2,})")
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
-_NO_BLANK_BEFORE = re.compile(
-    r"(?:[A-Za-z0-9$£€¥#/:'’+]|[0-9][.,]|[-–]|\bNo\.?\s|\bpage\s)$", re.IGNORECASE
-)
+_NO_BLANK_BEFORE = re.compile(r"(?:[A-Za-z0-9$£€¥#/:'’+]|[0-9][.,]|[-–]|\b[Nn]o\.\s?|\b[Pp]age\s)$")
 _NO_BLANK_AFTER = re.compile(r"(?:[A-Za-z%°/+]|[.,:][0-9]|[-–]\s?[A-Za-z0-9])")
 LONE = {"line": 1, "bracket": 3, "bare": 5}
 """How many numbers in a row look like blanks without options."""
@@ -68,9 +66,14 @@ def _candidate(line_number: int, line: Line, match: re.Match[str], taken: int) -
         style, start, end = "bracket", taken + len(before) - 1, after.end()
     rule_before = _RULE_BEFORE.search(shadow, taken, start)
     rule_after = _RULE_AFTER.match(shadow, end)
-    dashes = [rule for rule in (rule_before, rule_after) if rule and "_" not in rule[0]]
-    if dashes and not (rule_before and rule_after):
-        rule_before = rule_after = None  # a dash of the sentence
+    if rule_before and rule_after and rule_after[0][0] in ".、)":
+        rule_after = None  # the full stop before another blank
+    if any(rule and "_" not in rule[0] for rule in (rule_before, rule_after)):
+        # Dashes are the sentence's own, unless they stand on both sides.
+        sides = [rule[0].strip()[0] for rule in (rule_before, rule_after) if rule]
+        if len(sides) < 2 or "_" in sides:
+            rule_before = rule_before if rule_before and "_" in rule_before[0] else None
+            rule_after = rule_after if rule_after and "_" in rule_after[0] else None
     if rule_before or rule_after:
         style = "line"
         start = rule_before.start() if rule_before else start

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from albert_rc.errors import DataError, UsageError
 from albert_rc.importing.lines import Line, make_line
 
 MOST_BYTES = 200_000_000  # of a document when it is unpacked
-_FORMS = {
+_FORMS: dict[str, Callable[[int], str]] = {
     "decimal": str,
     "upperLetter": lambda number: chr(64 + number) if number <= 26 else "?",
     "lowerLetter": lambda number: chr(96 + number) if number <= 26 else "?",
@@ -60,17 +60,17 @@ class _Reader:
     def lines(self) -> list[Line]:
         found: list[Line] = []
         gap = False
-        for number, (text, place, cell) in enumerate(self._texts(self.document), 1):
+        for number, (text, place) in enumerate(self._texts(self.document), 1):
             for part in text.split("\n"):
                 if part.strip():
                     place_ = place or f"paragraph {number}"
-                    found.append(make_line(part, place_, gap=gap, whole=not cell or True))
+                    found.append(make_line(part, place_, gap=gap, whole=True))
                     gap = False
                 else:
                     gap = True
         return found
 
-    def _texts(self, holder: Any) -> Iterator[tuple[str, str, bool]]:
+    def _texts(self, holder: Any) -> Iterator[tuple[str, str]]:
         from docx.table import Table
 
         tables = 0
@@ -79,9 +79,9 @@ class _Reader:
                 tables += 1
                 yield from self._rows(block, tables)
             else:
-                yield self._paragraph(block), "", False
+                yield self._paragraph(block), ""
 
-    def _rows(self, table: Any, number: int) -> Iterator[tuple[str, str, bool]]:
+    def _rows(self, table: Any, number: int) -> Iterator[tuple[str, str]]:
         header: list[str] = []
         for row_number, row in enumerate(table.rows, 1):
             place = f"table {number}, row {row_number}"
@@ -90,7 +90,7 @@ class _Reader:
             for cell in row.cells:  # one that spans several columns comes several times
                 if not any(cell._tc is other for other in seen):
                     seen.append(cell._tc)
-                    cells.append("\n".join(text for text, _, _ in self._texts(cell)).strip())
+                    cells.append("\n".join(text for text, _ in self._texts(cell)).strip())
             letters = [cell.strip().strip(".、．") for cell in cells]
             if (
                 row_number == 1
@@ -105,9 +105,9 @@ class _Reader:
                 ]
             if any("\n" in cell for cell in cells):
                 # A cell of several paragraphs is read before the next one.
-                yield "\n".join(cells), place, True
+                yield "\n".join(cells), place
             else:
-                yield "\t".join(cells), place, True
+                yield "\t".join(cells), place
 
     def _paragraph(self, paragraph: Any) -> str:
         text = ""

@@ -46,7 +46,7 @@ def read_lines(path: Path) -> tuple[list[Line], list[str]]:
 def _text_lines(text: str) -> list[Line]:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     starts = set()
-    rows = []
+    rows: list[str] = []
     for row in re.split("\n", text):
         if "\f" in row:
             starts.add(len(rows) + 1)

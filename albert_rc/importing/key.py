@@ -87,7 +87,10 @@ def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]]
             numbers = range(first, last + 1)
             if first >= last or len(letters) != len(numbers):
                 numbers = numbers or range(first, first + 1)
-                reason = f"the key {first}-{last} has {len(letters)} letter(s) for {len(numbers)} number(s)"
+                reason = (
+                    f"the key {first}-{last} has {len(letters)} letter(s) "
+                    f"for {len(numbers)} number(s)"
+                )
                 problems.append(KeyProblem(tuple(numbers), line.place, reason))
             else:
                 answers += [

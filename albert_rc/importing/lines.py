@@ -7,7 +7,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from math import inf
 
 SOFT_HYPHEN = "\u00ad"
@@ -15,7 +14,7 @@ _INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
 _LIGATURES = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
 _BRACKETS = {"〔": "(", "〕": ")", "【": "[", "】": "]"}
 LEAST_WIDTH = 40  # characters; shorter lines say nothing about where the page ends
-UNBROKEN = 160  # characters; a page has no longer lines
+UNBROKEN = 100  # characters; few pages have longer lines, and those show their edge
 SLACK = 3  # characters that an edge may be wrong by
 EDGE = 6  # characters from the edge that many full lines end in
 HAN = r"\u3400-\u9fff\uf900-\ufaff"
@@ -114,53 +113,6 @@ def make_lines(texts: Iterable[str], where: str = "line") -> list[Line]:
         else:
             empty += 1
     spaced = sum(above > 0 for _, _, above in found[1:]) >= 0.8 * max(1, len(found) - 1)
-    needed = 2 if spaced and len(found) > 8 and any(above > 1 for *_, above in found) else 1
-    return [
-        make_line(text, f"{where} {number}", gap=above >= needed) for number, text, above in found
-    ]
-
-
-def wraps(line: Line, following: Line, width: float) -> bool:
-    """Whether a line is full, so that the next one may go on with its paragraph.
-
-    A line was broken there to fit the page if the next line's first word had no room on it.
-
-    Args:
-        line: the one before.
-        following: the one after.
-        width: of the column, in characters.
-    """
-    if line.whole or following.whole or following.gap:
-        return False
-    found = _FIRST.match(following.shadow)
-    word = len(found[0].lstrip()) if found else 0
-    return line.width + 1 + word > width - SLACK
-
-
-def words(line: Line | str) -> list[str]:
-    """Words in Latin letters."""
-    shadow = line if isinstance(line, str) else line.shadow
-    return re.findall(r"[A-Za-zÀ-ÿ]+(?:['’][A-Za-z]+)?", shadow)
-
-
-def shortened(text: str, length: int = 40) -> str:
-    """The beginning of a text, in one line."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= length else f"{flat[: length - 3].rstrip()}..."
-
-
-def column_width(lines: Sequence[Line]) -> float:
-    """The width that running lines were broken at: many of them end near it.
-
-    Where no such edge shows it is the longest one's; or infinite, if that fits on no page, for
-    then every line is a paragraph.
-    """
-    inner = [
-        line.width
-        for line, below in pairwise(lines)
-        if not (below.gap or below.turns or line.whole) and below.indent <= line.indent
-    ]
-    wide = sorted((width for width in inner if width >= LEAST_WIDTH), reverse=True)
     needed = 2 if spaced and len(found) > 8 and any(above > 1 for *_, above in found) else 1
     return [
         make_line(text, f"{where} {number}", gap=above >= needed) for number, text, above in found

@@ -79,7 +79,7 @@ def first_mark(line: Line) -> Mark | None:
     return marks[0] if marks and marks[0].start == lead else None
 
 
-def sequence(marks: Sequence[Mark], expected: int | None) -> list[Mark] | str:
+def sequence(marks: Sequence[Mark], expected: int | None) -> list[Mark] | str:  # noqa: PLR0911 - one case, one answer
     """The marks that cut a list into A, B, C, ..., or why that cannot be said.
 
     Args:

@@ -88,8 +88,9 @@ class _Reader:
                 continue
             if turned and kept and not FINAL.search(kept[-1].shadow):
                 # White space around a page's number parts no paragraphs.
-                line = replace(line, gap=False)
-            kept.append(line)
+                kept.append(replace(line, gap=False))
+            else:
+                kept.append(line)
             turned = False
         return kept
 
@@ -104,7 +105,7 @@ class _Reader:
         ]
         return Outline(blocks, self.left_out, self.width, self.everywhere)
 
-    def _take(self, at: int) -> int:
+    def _take(self, at: int) -> int:  # noqa: PLR0911 - one case, one answer
         """Take the line at a position; the number of lines that were used up."""
         line = self.lines[at]
         if self._is_key_heading(at):
@@ -166,7 +167,7 @@ class _Reader:
         """Where items begin that have their A right behind the number: start, number, body."""
         if self.only_key:
             return []
-        heads = []
+        heads: list[tuple[int, int, int]] = []
         for match in (START.match(line.shadow), *INNER.finditer(line.shadow)):
             if match is None or (heads and match.start() <= heads[-1][2]):
                 continue
@@ -190,7 +191,7 @@ class _Reader:
         self.blocks[-1].items += row
         self.row = row
 
-    def _question_ahead(self, at: int) -> tuple[int, Mark] | None:
+    def _question_ahead(self, at: int) -> tuple[int, Mark] | None:  # noqa: PLR0911 - one case, one answer
         """Where the options of a question begin whose number stands at the beginning of a line."""
         line = self.lines[at]
         match = START.match(line.shadow)
@@ -282,7 +283,7 @@ class _Reader:
     def _append(self, piece: Piece) -> None:
         self.row[-1].body.append(piece)
 
-    def _goes_on(self, at: int) -> bool:
+    def _goes_on(self, at: int) -> bool:  # noqa: PLR0911 - one case, one answer
         """Whether a line without a mark belongs to the option before it."""
         line, item = self.lines[at], self.row[-1]
         if item.body[-1].line.whole and line.whole and not _marks(item):

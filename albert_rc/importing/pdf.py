@@ -6,12 +6,13 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.importing.lines import Line, clean, shadow_of
+from albert_rc.importing.lines import Line, Piece, clean, shadow_of
 from albert_rc.importing.options import marks_in
 
 SAME_LINE = 0.4  # of a letter's height
@@ -147,9 +148,7 @@ def _gutter(rows: Sequence[Row], width: float) -> float | None:
     return None if going_on >= 0.3 * len(both) else at
 
 
-def _whole(line: Line) -> Any:
-    from albert_rc.importing.lines import Piece
-
+def _whole(line: Line) -> Piece:
     return Piece(line, 0, len(line.text))
 
 
@@ -168,7 +167,7 @@ def _column_lines(rows: Sequence[Row], where: str, before: int) -> list[Line]:
         return []
     edge = min(row[0].left for row in rows)
     letter = _letter_width(rows)
-    steps = [b[0].top - a[0].top for a, b in zip(rows, rows[1:], strict=False)]
+    steps = [b[0].top - a[0].top for a, b in pairwise(rows)]
     usual = median(steps) if steps else 0
     lines = []
     for number, row in enumerate(rows):

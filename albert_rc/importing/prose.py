@@ -20,7 +20,8 @@ _HEADING = re.compile(
             (?:\s+(?:test|comprehension|passage|text|exercise|cloze|[0-9]+))*
             (?: \W*$ | [\W_]*\b{_ORDINAL}\b (?!['’]) )
       | [IVX]{{1,4}}\s*[.、]  | \([IVXA-H]\) | [A-H] (?=\W*$) | [A-H]\s*篇
-      | 第?\s*[一二三四五六七八九十]{{1,3}}\s*(?:部分|节|大题|篇|[、.)，]) | 第\s*[0-9IVX]+\s*(?:部分|节|篇)
+      | 第?\s*[一二三四五六七八九十]{{1,3}}\s*(?:部分|节|大题|篇|[、.)，])
+      | 第\s*[0-9IVX]+\s*(?:部分|节|篇)
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -63,83 +64,10 @@ _TURN = re.compile(
 _OTHER = HAN + "\u3040-\u30ff\uac00-\ud7af\u0400-\u04ff\u0600-\u06ff"
 _COMMON = frozenset(
     [
-        "the",
-        "of",
-        "to",
-        "and",
-        "a",
-        "in",
-        "is",
-        "was",
-        "it",
-        "that",
-        "he",
-        "she",
-        "they",
-        "i",
-        "you",
-        "for",
-        "on",
-        "with",
-        "as",
-        "at",
-        "be",
-        "had",
-        "have",
-        "not",
-        "his",
-        "her",
-        "but",
-        "from",
-        "are",
-        "this",
-        "by",
-        "an",
-        "who",
-        "which",
-        "what",
-        "their",
-        "one",
-        "all",
-        "we",
-        "there",
-        "my",
-        "were",
-        "when",
-        "your",
-        "would",
-        "so",
-        "if",
-        "about",
-        "can",
-        "out",
-        "up",
-        "them",
-        "then",
-        "no",
-        "do",
-        "did",
-        "me",
-        "said",
-        "could",
-        "how",
-        "after",
-        "into",
-        "him",
-        "some",
-        "than",
-        "has",
-        "more",
-        "will",
-        "only",
-        "other",
-        "time",
-        "because",
-        "very",
-        "where",
-        "why",
-        "does",
-        "which",
+        *("the", "of", "to", "and", "a", "is", "was", "it", "that", "he", "she", "they", "you"),
+        *("for", "with", "as", "at", "be", "had", "have", "not", "his", "her", "but", "from"),
+        *("are", "this", "by", "who", "which", "what", "their", "we", "there", "my", "were"),
+        *("when", "your", "would", "if", "about", "can", "out", "up", "them", "then", "how"),
     ]
 )
 
@@ -239,11 +167,14 @@ def _starts_paragraph(before: Line, line: Line, width: float, filled: bool, marg
 
 
 def _ends_instruction(paragraph: Sequence[Line], line: Line) -> bool:
-    """Whether a paragraph is a whole instruction, and the line under it something else."""
+    """Whether a paragraph is a whole heading or instruction, and the line under it no more."""
     text = " ".join(line.shadow.strip() for line in paragraph)
-    return (
-        bool(FINAL.search(text)) and role_of(text) == "instruction" and _hints(line.shadow[:80]) < 2
-    )
+    if not FINAL.search(text):
+        # A long heading may look like a full line.
+        return len(paragraph) == 1 and role_of(text) == "heading" and line.shadow[:1].isupper()
+    if is_foreign(text) and not is_foreign(line.shadow):
+        return True
+    return role_of(text) == "instruction" and _hints(line.shadow[:80]) < 2
 
 
 def _is_han(line: Line) -> bool:
