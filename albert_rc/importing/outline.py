@@ -63,9 +63,7 @@ def read_outline(lines: Sequence[Line], only_key: bool = False) -> Outline:
 class _Reader:
     def __init__(self, lines: Sequence[Line], only_key: bool) -> None:
         self.left_out: list[LeftOut] = []
-        self.width = column_width(
-            [line for line in lines if not (marks_in(_all(line)) or _QUESTION.match(line.shadow))]
-        )
+        self.width = column_width([line for line in lines if _is_running(line)])
         self.everywhere = "\n".join(line.text for line in lines)
         self.lines = self._without_page_marks(lines)
         self.blocks = [Block()]
@@ -334,6 +332,11 @@ class _Reader:
         if self.blocks[-1].items:
             self.blocks.append(Block())
         self.blocks[-1].text.append(line)
+
+
+def _is_running(line: Line) -> bool:
+    """Whether it may be a line of a passage, and neither options, question nor key."""
+    return not (marks_in(_all(line)) or _QUESTION.match(line.shadow) or key.read_key_line(line))
 
 
 def _all(line: Line) -> Piece:

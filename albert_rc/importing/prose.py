@@ -210,6 +210,8 @@ def _mended(text: str, part: str, everywhere: str, notes: list[str]) -> str:
     rest = re.match(r"[A-Za-z]+", part)
     if first is None or rest is None:
         return text + part
+    if rest[0] in ("and", "or", "to", "but"):  # long- and short-term
+        return f"{text} {part}"
     joined, hyphened = first[0] + rest[0], f"{first[0]}-{rest[0]}"
     if re.search(rf"(?i)\b{re.escape(hyphened)}\b", everywhere):
         return text + part
