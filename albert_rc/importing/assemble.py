@@ -238,7 +238,7 @@ class _Assembler:
         texts = []
         for pieces in item.options:
             parts = [piece.text for piece in pieces]
-            texts.append(join_lines(parts, self.outline.everywhere, self.notes))
+            texts.append(join_lines(parts, self.outline.vocabulary, self.notes))
         # Signs that part options from each other are not theirs.
         for sign in (";", "；", ",", "，"):
             if len(texts) > 1 and all(text.endswith(sign) for text in texts[:-1]):
@@ -290,7 +290,7 @@ class _Assembler:
             mine = [number for number, c in placed if c.line_number in inside]
             owned.update(mine)
             blanks = [placement.placed[number] for number in mine]
-            text = article(part, blanks, self.outline.everywhere, self.notes)
+            text = article(part, blanks, self.outline.vocabulary, self.notes)
             paper = Paper(
                 "cloze",
                 mine,
@@ -363,7 +363,7 @@ class _Assembler:
         parts = [] if has_cloze else choice_parts(self.paragraphs, self.found.left_out)
         text = ""
         if parts and parts[-1]:
-            text = article(parts[-1], [], self.outline.everywhere, self.notes)
+            text = article(parts[-1], [], self.outline.vocabulary, self.notes)
         else:
             why = "the text above them has blanks" if has_cloze else "there is no text above them"
             self._trouble(
@@ -382,7 +382,7 @@ class _Assembler:
         for part in parts[:-1]:
             self.found.left_out += [p.left_out("no questions") for p in part]
         questions = [
-            as_gap(join_lines([p.text for p in item.stem], self.outline.everywhere, self.notes))
+            as_gap(join_lines([p.text for p in item.stem], self.outline.vocabulary, self.notes))
             for item in items
         ]
         place_ = parts[-1][0].lines[0][1].place if text else items[0].place

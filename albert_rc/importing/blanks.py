@@ -79,7 +79,8 @@ def _candidate(line_number: int, line: Line, match: re.Match[str], taken: int) -
         start = rule_before.start() if rule_before else start
         end = rule_after.end() if rule_after else end
     if style == "bare" and (
-        _NO_BLANK_BEFORE.search(shadow[:start]) or _NO_BLANK_AFTER.match(shadow, end)
+        _NO_BLANK_BEFORE.search(shadow[max(0, start - 8) : start])
+        or _NO_BLANK_AFTER.match(shadow, end)
     ):
         return None
     return Candidate(line_number, start, end, number, style, line.place)

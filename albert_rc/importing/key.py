@@ -11,7 +11,7 @@ from albert_rc.importing.lines import HAN, Line, words
 _DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
 _RANGE = re.compile(
     rf"[(\[]?\s*([0-9]{{1,3}}){_DASH}([0-9]{{1,3}})\s*[)\]]?\s*[.:、)]?\s*"
-    r"((?:[A-Z]\s*[,;、.]?\s*)+|(?:[a-g]\s*[,;、.]?\s*)+)(?![A-Za-z])"
+    r"((?:[A-Z][\s,;、.]*)+|(?:[a-g][\s,;、.]*)+)(?![A-Za-z])"
 )
 _SINGLE = re.compile(
     r"[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.:、)\-–—]?\s*"
@@ -22,10 +22,11 @@ _WORDS = (
     r"answers?(?:\s+keys?|\s+sheets?)?|keys?(?:\s+to\b.*)?|solutions?|corrigés?|réponses|"
     r"lösung(?:en|sschlüssel)?|schlüssel|soluciones|respuestas|clave|ответы|ключи|정답|解答"
 )
-_HEADING = re.compile(
-    rf"^(?:(?:(?:[A-Z0-9][\w'’]*|to|the|and|of|for|&|[-–—:(),])\s*)*[\s(])?(?i:{_WORDS})[\s:)*=_-]*$"
+_HEADING = re.compile(rf"(?i)(?:^|[\s(])(?:{_WORDS})[\s:)*=_-]*$")
+_TITLE = re.compile(r"[A-Z0-9(][\w'’.]*[),:]?|to|the|and|of|for|&|[-–—:]")
+_NUMBERS = re.compile(
+    r"^(?P<label>[^0-9]{0,16}?)(?P<row>[0-9]{1,3}(?:[\s|,.、]+[0-9]{1,3})+)[\s|,.、]*$"
 )
-_NUMBERS = re.compile(r"^(?P<label>[^0-9]{0,16}?)(?P<row>(?:[\s|,.、]*[0-9]{1,3}){2,})[\s|,.、]*$")
 _LETTERS = re.compile(
     r"^(?P<label>[^0-9]{0,16}?)(?P<row>(?:(?:^|[\s|,、:])[\s|,、]*[A-Za-z](?![A-Za-z]))+)[\s|,、]*$"
 )
@@ -61,7 +62,9 @@ def is_key_heading(line: Line) -> bool:
             and bool(re.search("答案|解析$", bare))
             and not re.search("[写涂填选]", bare)
         )
-    return len(words(line)) <= 7 and bool(_HEADING.match(shadow))
+    match = _HEADING.search(shadow) if len(words(line)) <= 7 and len(shadow) < 100 else None
+    # Before the word only what stands in titles: a sentence may end with "answers" too.
+    return match is not None and all(map(_TITLE.fullmatch, shadow[: match.start()].split()))
 
 
 def read_key_line(line: Line) -> tuple[list[Answer], list[KeyProblem]] | None:

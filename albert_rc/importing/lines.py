@@ -20,6 +20,8 @@ EDGE = 6  # characters from the edge that many full lines end in
 HAN = r"\u3400-\u9fff\uf900-\ufaff"
 FINAL = re.compile(r"""[.!?。！？…:：]["'”’)\]]*\s*$""")
 
+LONGEST_RUN = 100  # spaces or underscores in a row; more say no more
+_LONG_RUN = re.compile(r"\s{100,}|[_\uff3f]{100,}")
 _FIRST = re.compile(r"\s*(?:[_(\[]+\s*[0-9]{1,3}\s*[_)\]]+\S*|\S+)")  # a word, or a blank
 
 
@@ -82,6 +84,7 @@ def shadow_of(text: str) -> str:
 def clean(text: str) -> str:
     """A line without invisible characters, and soft hyphens only at its end."""
     text = text.translate(_INVISIBLE).translate(_LIGATURES).rstrip()
+    text = _LONG_RUN.sub(lambda match: match[0][:LONGEST_RUN], text)
     if SOFT_HYPHEN in text:
         text = text[:-1].replace(SOFT_HYPHEN, "") + text[-1]
     return text
@@ -140,6 +143,15 @@ def words(line: Line | str) -> list[str]:
     """Words in Latin letters."""
     shadow = line if isinstance(line, str) else line.shadow
     return re.findall(r"[A-Za-zÀ-ÿ]+(?:['’][A-Za-z]+)?", shadow)
+
+
+def vocabulary(lines: Iterable[Line]) -> frozenset[str]:
+    """All words of lines, small; those with hyphens whole and in parts."""
+    found: set[str] = set()
+    for line in lines:
+        for word in re.findall(r"[A-Za-z]+(?:-[A-Za-z]+)*", line.text):
+            found.update((word.lower(), *word.lower().split("-")))
+    return frozenset(found)
 
 
 def shortened(text: str, length: int = 40) -> str:

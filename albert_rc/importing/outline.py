@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 
 from albert_rc.importing import key
-from albert_rc.importing.lines import FINAL, Line, Piece, column_width, words, wraps
-from albert_rc.importing.options import INNER, START, Item, Mark, first_mark, marks_in
+from albert_rc.importing.lines import FINAL, Line, Piece, column_width, vocabulary, words, wraps
+from albert_rc.importing.options import INNER, MARK, START, Item, Mark, first_mark, marks_in
 from albert_rc.importing.prose import is_page_mark, role_of
 
 STEM_LINES = 8
 _QUESTION = re.compile(r"\s*[(\[]?\s*[0-9]{1,3}\s*[.)\]、]")
 AHEAD = 3
 KEY_AHEAD = 10
+PASSAGE_LINES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class Outline:
     blocks: list[Block]
     left_out: list[LeftOut]
     width: float
-    everywhere: str
-    """All of the text."""
+    vocabulary: frozenset[str]
+    """All words of the file, small."""
 
 
 def read_outline(lines: Sequence[Line], only_key: bool = False) -> Outline:
@@ -64,7 +65,7 @@ class _Reader:
     def __init__(self, lines: Sequence[Line], only_key: bool) -> None:
         self.left_out: list[LeftOut] = []
         self.width = column_width([line for line in lines if _is_running(line)])
-        self.everywhere = "\n".join(line.text for line in lines)
+        self.vocabulary = vocabulary(lines)
         self.lines = self._without_page_marks(lines)
         self.blocks = [Block()]
         self.row: list[Item] = []
@@ -101,7 +102,7 @@ class _Reader:
             for block in self.blocks
             if block.text or block.items or block.answers or block.key_problems
         ]
-        return Outline(blocks, self.left_out, self.width, self.everywhere)
+        return Outline(blocks, self.left_out, self.width, self.vocabulary)
 
     def _take(self, at: int) -> int:  # noqa: PLR0911 - one case, one answer
         """Take the line at a position; the number of lines that were used up."""
@@ -169,8 +170,8 @@ class _Reader:
         for match in (START.match(line.shadow), *INNER.finditer(line.shadow)):
             if match is None or (heads and match.start() <= heads[-1][2]):
                 continue
-            marks = marks_in(Piece(line, match.end(), len(line.shadow)))
-            if marks and marks[0].start == match.end() and marks[0].index == 0:
+            mark = MARK.match(line.shadow, match.end())
+            if mark is not None and (mark["round"] or mark["square"] or mark["plain"]) in "Aa":
                 heads.append((match.start(), int(match["number"]), match.end()))
         return heads
 
@@ -220,7 +221,7 @@ class _Reader:
         if block.items:
             return False
         pattern = re.compile(rf"(?:[_(\[]\s*{number}\s*[_)\].]|(?<![0-9]){number}\s*\.?\s*_)")
-        return any(pattern.search(line.shadow) for line in block.text)
+        return any(pattern.search(line.shadow) for line in block.text[-PASSAGE_LINES:])
 
     def _take_question(self, at: int, question: tuple[int, Mark]) -> None:
         last, mark = question

@@ -58,14 +58,16 @@ def cloze_parts(
     """
     parts: list[list[Paragraph]] = []
     current: list[Paragraph] = []
+    open_ = False
 
     def has_blank(paragraph: Paragraph) -> bool:
         return any(number in blank_lines for number, _ in paragraph.lines)
 
     for paragraph in found:
-        open_ = any(map(has_blank, current))
-        if paragraph.role == "text" or has_blank(paragraph):
+        blank = has_blank(paragraph)
+        if paragraph.role == "text" or blank:
             current.append(paragraph)
+            open_ = open_ or blank
             continue
         left_out.append(paragraph.left_out(paragraph.role))
         if open_ and paragraph.role == "foreign":
@@ -75,7 +77,8 @@ def cloze_parts(
         else:
             left_out += [p.left_out("before the passage") for p in current]
         current = []
-    if any(map(has_blank, current)):
+        open_ = False
+    if open_:
         parts.append(current)
     else:
         left_out += [p.left_out("no blank in it") for p in current]
@@ -105,7 +108,7 @@ def choice_parts(found: Sequence[Paragraph], left_out: list[LeftOut]) -> list[li
 def article(
     part: Sequence[Paragraph],
     blanks: Sequence[Candidate],
-    everywhere: str,
+    vocabulary: frozenset[str],
     notes: list[str],
 ) -> str:
     """A passage's text, a line for each paragraph, with `_` for its blanks."""
@@ -117,7 +120,7 @@ def article(
         texts.append(
             join_lines(
                 [with_blanks(line.text, at.get(number, [])) for number, line in paragraph.lines],
-                everywhere,
+                vocabulary,
                 notes,
             )
         )

@@ -10,6 +10,7 @@ from typing import Literal
 
 from albert_rc.importing.lines import FINAL, HAN, SOFT_HYPHEN, Line, words, wraps
 
+INSTRUCTION_LINES = 12
 Role = Literal["text", "heading", "instruction", "foreign"]
 
 _ORDINAL = r"(?:[0-9]{1,2}|[IVXivx]{1,4}|[A-H]|one|two|three|four|five|six|seven|eight|nine|ten)"
@@ -168,6 +169,8 @@ def _starts_paragraph(before: Line, line: Line, width: float, filled: bool, marg
 
 def _ends_instruction(paragraph: Sequence[Line], line: Line) -> bool:
     """Whether a paragraph is a whole heading or instruction, and the line under it no more."""
+    if len(paragraph) > INSTRUCTION_LINES:
+        return False
     text = " ".join(line.shadow.strip() for line in paragraph)
     if not FINAL.search(text):
         # A long heading may look like a full line.
@@ -181,7 +184,7 @@ def _is_han(line: Line) -> bool:
     return len(re.findall(f"[{_OTHER}]", line.shadow)) > len(words(line))
 
 
-def join_lines(parts: Sequence[str], everywhere: str, notes: list[str]) -> str:
+def join_lines(parts: Sequence[str], vocabulary: frozenset[str], notes: list[str]) -> str:
     """Lines of one paragraph as running text, with one space where there were several.
 
     A hyphen at the end of a line is one of the word's own if the word stands so elsewhere in the
@@ -189,32 +192,35 @@ def join_lines(parts: Sequence[str], everywhere: str, notes: list[str]) -> str:
 
     Args:
         parts: the lines' text.
-        everywhere: the paper's whole text.
+        vocabulary: the paper's words.
         notes: takes what was decided.
     """
-    text = ""
-    for part in (" ".join(part.split()) for part in parts):
-        if not part:
-            continue
-        if text.endswith(SOFT_HYPHEN):
-            text = text[:-1] + part
-        elif re.search(r"[A-Za-z][-\u2010]$", text) and part[0].islower():
-            text = _mended(text, part, everywhere, notes)
+    lines = [" ".join(part.split()) for part in parts]
+    lines = [line for line in lines if line]
+    text = []
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        if not below:
+            text.append(line.rstrip(SOFT_HYPHEN))
+        elif line.endswith(SOFT_HYPHEN):
+            text.append(line[:-1])
+        elif re.search(r"[A-Za-z][-\u2010]$", line[-2:]) and below[0].islower():
+            text.append(_mended(line, below, vocabulary, notes))
         else:
-            text = f"{text} {part}" if text else part
-    return text.rstrip(SOFT_HYPHEN)
+            text.append(f"{line} ")
+    return "".join(text)
 
 
-def _mended(text: str, part: str, everywhere: str, notes: list[str]) -> str:
-    first = re.search(r"[A-Za-z\-]+$", text[:-1])
-    rest = re.match(r"[A-Za-z]+", part)
+def _mended(line: str, below: str, vocabulary: frozenset[str], notes: list[str]) -> str:
+    """A line that ends with a hyphen, as it goes on with the one below it."""
+    first = re.search(r"[A-Za-z-]+$", line[-60:-1])
+    rest = re.match(r"[A-Za-z]+", below)
     if first is None or rest is None:
-        return text + part
+        return line
     if rest[0] in ("and", "or", "to", "but"):  # long- and short-term
-        return f"{text} {part}"
-    joined, hyphened = first[0] + rest[0], f"{first[0]}-{rest[0]}"
-    if re.search(rf"(?i)\b{re.escape(hyphened)}\b", everywhere):
-        return text + part
-    if not re.search(rf"(?i)\b{re.escape(joined)}\b", everywhere):
+        return f"{line} "
+    joined = first[0] + rest[0]
+    if f"{first[0]}-{rest[0]}".lower() in vocabulary:
+        return line
+    if joined.lower() not in vocabulary:
         notes.append(f"{first[0]}- at the end of a line was read as {joined}")
-    return text[:-1] + part
+    return line[:-1]
