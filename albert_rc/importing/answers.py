@@ -49,7 +49,8 @@ def _by_number(
 ) -> list[Trouble]:
     for paper in papers:
         _give(paper, [a for a in answers if a.number in set(paper.numbers)], 0)
-    lost = [answer for answer in answers if answer.number not in numbers]
+    named = {n for paper in papers for trouble in paper.troubles for n in trouble.numbers}
+    lost = [answer for answer in answers if answer.number not in numbers | named]
     return [
         Trouble(
             (answer.number,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from albert_rc.files import natural_key
 from albert_rc.importing import key
 from albert_rc.importing.answers import assign
 from albert_rc.importing.assemble import assemble
@@ -32,6 +33,7 @@ def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[I
         found = assemble(outline, str(path))
         found.notes += notes
         _answer(found, outline)
+        found.left_out.sort(key=lambda line: natural_key(line.place))
         imports.append(found)
     if key_path is not None:
         lines, notes = read_lines(key_path)
