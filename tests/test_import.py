@@ -3,7 +3,6 @@
 import json
 import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from conftest import SAMPLE
@@ -174,6 +173,14 @@ REFUSED = {
     "an option that is missing": (STORY + LISTS.replace("D. own", "") + KEY, {37}),
     "two cuts of a list": (
         STORY + LISTS.replace("A. hear     B. cook   C. hate  D", "A. B. Fox B. cook C. hate D"),
+        {37},
+    ),
+    "options that go on in columns": (
+        STORY + LISTS.replace("\n37", "\n       quickly     forever\n37") + KEY,
+        {36},
+    ),
+    "a header inside a list": (
+        STORY + LISTS.replace("   C. hate", "\nHilltop School\n   C. hate") + KEY,
         {37},
     ),
     "two bare numbers": (styled("{}").replace("a purse", "37 coins") + LISTS + KEY, {37}),
@@ -535,8 +542,3 @@ def test_real_papers_come_back(tmp_path, real_data):
     tally = round_trip(tmp_path, pool, 120)
     assert tally["wrong"] == tally["lost"] == 0, tally
     assert tally["exact"] >= 0.95 * tally["papers"], tally
-
-
-def test_its_modules_are_small():
-    folder = Path(__import__("albert_rc.importing", fromlist=["x"]).__file__).parent
-    assert all(len(path.read_text().splitlines()) <= 400 for path in folder.glob("*.py"))

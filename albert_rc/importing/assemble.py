@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 
-from albert_rc.importing.blanks import Candidate, Placement, candidates, lone_blanks, place
-from albert_rc.importing.lines import Line, words
+from albert_rc.importing.blanks import Placement, candidates, lone_blanks, place
+from albert_rc.importing.checks import number_troubles, stem_of
+from albert_rc.importing.joining import join_blocks
 from albert_rc.importing.options import Item, cut, usual_count
-from albert_rc.importing.outline import Block, LeftOut, Outline
+from albert_rc.importing.outline import Block, Outline
 from albert_rc.importing.papers import Import, Paper, Trouble, letters_of, spans
 from albert_rc.importing.passages import (
-    Paragraph,
     article,
     as_gap,
     choice_parts,
     cloze_parts,
     split_paragraphs,
+    text_lines,
 )
 from albert_rc.importing.prose import join_lines
-
-MOST_MISSING = 10  # numbers between two others; more are another passage's
-STRAY = 20
-"""Words of a line between two lists that is no passage."""
 
 
 def assemble(outline: Outline, source: str) -> Import:
@@ -35,7 +30,7 @@ def assemble(outline: Outline, source: str) -> Import:
         source: the file's name, for messages.
     """
     found = Import(source, [], [], list(outline.left_out), [])
-    _join_blocks(outline, found)
+    join_blocks(outline, found)
     everything = [item for block in outline.blocks for item in block.items]
     numbered = [item for item in everything if item.number is not None]
     bare = usual_count([item for item in numbered if not item.stem])
@@ -47,72 +42,13 @@ def assemble(outline: Outline, source: str) -> Import:
     return found
 
 
-def _join_blocks(outline: Outline, found: Import) -> None:
-    """Undo parting by a page's header in a list, and give a list before its passage to it."""
-    blocks: list[Block] = []
-    for block in outline.blocks:
-        last = blocks[-1] if blocks else None
-        if last is not None and _is_interrupted(last, block, outline):
-            found.left_out += [
-                LeftOut(e.place, e.text.strip(), "between options") for e in block.text
-            ]
-            last.items += block.items
-            last.answers += block.answers
-            last.key_problems += block.key_problems
-        elif (
-            last is not None
-            and _is_bank(last)
-            and not block.items
-            and not _blanks_of(last, outline)
-        ):
-            found.left_out += [
-                LeftOut(e.place, e.text.strip(), "before the options") for e in last.text
-            ]
-            last.text = block.text
-            last.answers += block.answers
-            last.key_problems += block.key_problems
-        else:
-            blocks.append(block)
-    outline.blocks = blocks
-
-
-def _is_bank(block: Block) -> bool:
-    return len(block.items) == 1 and block.items[0].number is None
-
-
-def _blanks_of(block: Block, outline: Outline) -> list[Candidate]:
-    found = split_paragraphs(block.text, outline.width)
-    return lone_blanks(candidates(_text_lines(found)))
-
-
-def _is_interrupted(last: Block, block: Block, outline: Outline) -> bool:
-    if not (last.items and block.items) or last.answers:
-        return False
-    before, after = last.items[-1], block.items[0]
-    if before.number is None or after.number != before.number + 1:
-        return False
-    if bool(before.stem) != bool(after.stem):
-        return False
-    found = split_paragraphs(block.text, outline.width)
-    if any(paragraph.role in ("heading", "instruction") for paragraph in found):
-        return False
-    numbers = {item.number for item in block.items}
-    return sum(len(words(line)) for line in block.text) < STRAY and not any(
-        c.number in numbers for c in candidates(enumerate(block.text))
-    )
-
-
-def _text_lines(found: Sequence[Paragraph]) -> list[tuple[int, Line]]:
-    return [pair for paragraph in found if paragraph.role == "text" for pair in paragraph.lines]
-
-
 class _Assembler:
     def __init__(self, block: Block, outline: Outline, found: Import) -> None:
         self.block = block
         self.outline = outline
         self.found = found
         self.paragraphs = split_paragraphs(block.text, outline.width)
-        self.candidates = candidates(_text_lines(self.paragraphs))
+        self.candidates = candidates(text_lines(self.paragraphs))
         self.troubles: list[Trouble] = []
         self.notes: list[str] = []
 
@@ -121,11 +57,11 @@ class _Assembler:
         if not block.items:
             self._without_items()
             return
-        self._check_numbers()
+        self.troubles += number_troubles(block.items, self.candidates)
         bank = [item for item in block.items if item.number is None]
         numbered = [item for item in block.items if item.number is not None]
-        blanks = [item for item in numbered if not self._stem(item)]
-        asked = [item for item in numbered if self._stem(item)]
+        blanks = [item for item in numbered if not stem_of(item)]
+        asked = [item for item in numbered if stem_of(item)]
         first = len(self.found.papers)
         if bank and numbered:
             for item in bank:
@@ -166,9 +102,6 @@ class _Assembler:
     def _trouble(self, numbers: Sequence[int], place_: str, reason: str, way_out: str) -> None:
         self.troubles.append(Trouble(tuple(numbers), place_, reason, way_out))
 
-    def _stem(self, item: Item) -> str:
-        return re.sub(r"[\s_().]+", "", "".join(p.line.shadow[p.start : p.end] for p in item.stem))
-
     def _without_items(self) -> None:
         blanks = lone_blanks(self.candidates)
         for blank in blanks:
@@ -183,56 +116,6 @@ class _Assembler:
         self.found.left_out += [
             p.left_out(p.role if p.role != "text" else "no questions") for p in self.paragraphs
         ]
-
-    def _check_numbers(self) -> None:
-        items = [item for item in self.block.items if item.number is not None]
-        counts = Counter(item.number for item in items)
-        for number, count in sorted(counts.items()):
-            if number is not None and count > 1:
-                places = ", ".join(item.place for item in items if item.number == number)
-                self._trouble(
-                    (number,),
-                    places,
-                    f"options {number} stand {count} times",
-                    "leave one, or mend its number",
-                )
-        known = sorted(number for number in counts if number is not None)
-        for before, after in pairwise(known):
-            for number in range(before + 1, after) if after - before <= MOST_MISSING else ():
-                if not any(c.number == number and c.style == "line" for c in self.candidates):
-                    self._trouble(
-                        (number,),
-                        "",
-                        f"{number} is missing between {before} and {after}: it has no options",
-                        "add them, or mend the numbers",
-                    )
-        for group in (
-            [item for item in items if not self._stem(item)],
-            [item for item in items if self._stem(item)],
-        ):
-            self._check_options(group)
-        for item in self.block.items:
-            if item.trouble:
-                name = f"{item.number}: " if item.number is not None else ""
-                numbers = (item.number,) if item.number is not None else ()
-                self._trouble(
-                    numbers, item.place, f"{name}{item.trouble}", "mend its options there"
-                )
-
-    def _check_options(self, items: Sequence[Item]) -> None:
-        sizes = Counter(len(item.options) for item in items if not item.trouble)
-        if len(sizes) < 2:
-            return
-        (usual, most), (_, second) = sizes.most_common(2)
-        for item in items:
-            if item.trouble or (len(item.options) == usual and most > second):
-                continue
-            reason = f"{item.number} has {len(item.options)} options, others have {usual}"
-            if most == second:
-                reason = (
-                    f"{item.number} has {len(item.options)} options, others have another number"
-                )
-            item.trouble = reason.partition(" ")[2]
 
     def _options(self, item: Item) -> list[str]:
         texts = []

@@ -33,7 +33,7 @@ def read_lines(path: Path) -> tuple[list[Line], list[str]]:
     if suffix == ".docx":
         return read_docx(path), []
     if suffix == ".pdf":
-        return read_pdf(path), []
+        return read_pdf(path)
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -79,6 +79,12 @@ def first_mark(line: Line) -> Mark | None:
     return marks[0] if marks and marks[0].start == lead else None
 
 
+def in_columns(line: Line) -> bool:
+    """Whether options stand side by side in a line with wide white space between them."""
+    marks = marks_in(Piece(line, 0, len(line.text)))
+    return any(re.search(r"\s{3}$|\t$", line.shadow[: mark.start]) for mark in marks[1:])
+
+
 def sequence(marks: Sequence[Mark], expected: int | None) -> list[Mark] | str:  # noqa: PLR0911 - one case, one answer
     """The marks that cut a list into A, B, C, ..., or why that cannot be said.
 

@@ -8,11 +8,27 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 
 from albert_rc.importing import key
-from albert_rc.importing.lines import FINAL, Line, Piece, column_width, vocabulary, words, wraps
-from albert_rc.importing.options import INNER, MARK, START, Item, Mark, first_mark, marks_in
+from albert_rc.importing.lines import (
+    FINAL,
+    Line,
+    Piece,
+    column_width,
+    shortened,
+    vocabulary,
+    words,
+    wraps,
+)
+from albert_rc.importing.lookahead import Head, heads_in, list_ahead, question_ahead
+from albert_rc.importing.options import (
+    START,
+    Item,
+    Mark,
+    first_mark,
+    in_columns,
+    marks_in,
+)
 from albert_rc.importing.prose import is_page_mark, role_of
 
-STEM_LINES = 8
 _QUESTION = re.compile(r"\s*[(\[]?\s*[0-9]{1,3}\s*[.)\]、]")
 AHEAD = 3
 KEY_AHEAD = 10
@@ -128,7 +144,7 @@ class _Reader:
         if mark is not None and self._take_marked(at, mark):
             return 1
         if self.row and self._goes_on(at):
-            self._append(Piece(line, 0, len(line.text)))
+            self._go_on(line)
             return 1
         self._take_text(line)
         return 1
@@ -162,20 +178,10 @@ class _Reader:
 
     # Items
 
-    def _heads(self, line: Line) -> list[tuple[int, int, int]]:
-        """Where items begin that have their A right behind the number: start, number, body."""
-        if self.only_key:
-            return []
-        heads: list[tuple[int, int, int]] = []
-        for match in (START.match(line.shadow), *INNER.finditer(line.shadow)):
-            if match is None or (heads and match.start() <= heads[-1][2]):
-                continue
-            mark = MARK.match(line.shadow, match.end())
-            if mark is not None and (mark["round"] or mark["square"] or mark["plain"]) in "Aa":
-                heads.append((match.start(), int(match["number"]), match.end()))
-        return heads
+    def _heads(self, line: Line) -> list[Head]:
+        return [] if self.only_key else heads_in(line)
 
-    def _open(self, line: Line, heads: Sequence[tuple[int, int, int]]) -> None:
+    def _open(self, line: Line, heads: Sequence[Head]) -> None:
         if line.shadow[: heads[0][0]].strip():
             if self.row:
                 self._append(Piece(line, 0, heads[0][0]))
@@ -190,30 +196,13 @@ class _Reader:
         self.blocks[-1].items += row
         self.row = row
 
-    def _question_ahead(self, at: int) -> tuple[int, Mark] | None:  # noqa: PLR0911 - one case, one answer
-        """Where the options of a question begin whose number stands at the beginning of a line."""
-        line = self.lines[at]
-        match = START.match(line.shadow)
+    def _question_ahead(self, at: int) -> tuple[int, Mark] | None:
+        match = START.match(self.lines[at].shadow)
         if self.only_key or match is None or not match["sep"]:
             return None
-        if self._is_in_text(int(match["number"]) - 1):
-            return None
-        # Options on the line of the stem: the last A that a B follows.
-        found = _inline(Piece(line, match.end(), len(line.text)))
-        if found is not None:
-            return at, found
-        for j in range(at + 1, min(at + 1 + STEM_LINES, len(self.lines))):
-            other = self.lines[j]
-            start = START.match(other.shadow)
-            if (start and start["sep"]) or self._heads(other) or key.is_key_heading(other):
-                return None
-            mark = first_mark(other)
-            if mark is not None:
-                return (j, mark) if mark.index == 0 else None
-            found = _inline(Piece(other, 0, len(other.text)))
-            if found is not None:
-                return j, found
-        return None
+        return (
+            None if self._is_in_text(int(match["number"]) - 1) else question_ahead(self.lines, at)
+        )
 
     def _is_in_text(self, number: int) -> bool:
         """Whether a number stands as a blank in the text under which there are no items yet."""
@@ -234,6 +223,8 @@ class _Reader:
             start = match.end() if number == at else 0
             end = mark.start if number == last else len(line.text)
             item.stem.append(Piece(line, start, end))
+            if number > at and end > 0 and (line.gap or line.turns) and line.text[:end].strip():
+                item.trouble = f"its question may go on with {_beginning(line)}, or end before"
         line = self.lines[last]
         item.body.append(Piece(line, mark.start, len(line.text)))
         self.blocks[-1].items.append(item)
@@ -246,7 +237,7 @@ class _Reader:
         if self.row and mark.index:
             self._spread(line)
             return True
-        if mark.index or not self._list_ahead(at):
+        if mark.index or not list_ahead(self.lines[at : at + 2 * AHEAD]):
             return False
         self._leave_key()
         if not self.row and self.blocks[-1].items and self.blocks[-1].items[-1].number is not None:
@@ -255,14 +246,6 @@ class _Reader:
         self.blocks[-1].items.append(item)
         self.row = [item]
         return True
-
-    def _list_ahead(self, at: int) -> bool:
-        """Whether a B follows the A that a line begins with."""
-        for line in self.lines[at : at + 2 * AHEAD]:
-            letters = [mark.index for mark in marks_in(Piece(line, 0, len(line.text)))]
-            if 1 in letters:
-                return True
-        return False
 
     def _spread(self, line: Line) -> None:
         """Give a line that begins with a mark to the open item, or its parts to those in a row."""
@@ -291,21 +274,35 @@ class _Reader:
         for other in self.lines[at + 1 : at + 1 + AHEAD]:
             mark = first_mark(other)
             if mark is not None and mark.index == wanted:
-                return len(self.row) == 1
+                if not (line.shadow.lstrip()[:1].islower() or self._fills(item, line)):
+                    # What stands on top of a page may have come between.
+                    item.trouble = f"an option may go on with {_beginning(line)}, or end before"
+                return True
             if mark is not None or self._heads(other):
                 break
         inside = marks_in(Piece(line, 0, len(line.text)))
         if inside and inside[0].index == wanted and len(self.row) == 1:
             return True
-        if not wraps(item.body[-1].line, line, self.width) or role_of(line.shadow) != "text":
+        if not self._fills(item, line) or role_of(line.shadow) != "text":
             return False
         if line.shadow.lstrip()[:1].islower():
             return True
         following = self.lines[at + 1 : at + AHEAD]
         if any(self._heads(other) or _numbered(other, item.number) for other in following):
             return True
-        item.trouble = f"its last option may go on with {line.text.strip()[:30]!r}, or end before"
+        item.trouble = f"its last option may go on with {_beginning(line)}, or end before"
         return False
+
+    def _fills(self, item: Item, line: Line) -> bool:
+        """Whether the line above is full, so that the option was broken there."""
+        return wraps(item.body[-1].line, line, self.width)
+
+    def _go_on(self, line: Line) -> None:
+        """Take a line without a mark into the option before it, if that is the only one near."""
+        if len(self.row) > 1 or in_columns(self.row[0].body[-1].line):
+            for item in self.row:
+                item.trouble = f"{_beginning(line)} may belong to any option of the line above it"
+        self._append(Piece(line, 0, len(line.text)))
 
     # Text
 
@@ -335,6 +332,10 @@ class _Reader:
         self.blocks[-1].text.append(line)
 
 
+def _beginning(line: Line) -> str:
+    return repr(shortened(line.text, 30))
+
+
 def _is_running(line: Line) -> bool:
     """Whether it may be a line of a passage, and neither options, question nor key."""
     return not (marks_in(_all(line)) or _QUESTION.match(line.shadow) or key.read_key_line(line))
@@ -351,12 +352,3 @@ def _marks(item: Item) -> list[Mark]:
 def _numbered(line: Line, number: int | None) -> bool:
     match = START.match(line.shadow)
     return match is not None and number is not None and int(match["number"]) == number + 1
-
-
-def _inline(piece: Piece) -> Mark | None:
-    """The A of options that stand behind other words in a line: one that a B follows."""
-    marks = marks_in(piece)
-    for mark, following in pairwise(marks):
-        if mark.index == 0 and following.index == 1:
-            return mark
-    return None

@@ -46,6 +46,11 @@ def split_paragraphs(lines: Sequence[Line], width: float) -> list[Paragraph]:
     return found
 
 
+def text_lines(found: Sequence[Paragraph]) -> list[tuple[int, Line]]:
+    """The numbered lines of paragraphs that are text."""
+    return [pair for paragraph in found if paragraph.role == "text" for pair in paragraph.lines]
+
+
 def cloze_parts(
     found: Sequence[Paragraph], blank_lines: set[int], left_out: list[LeftOut]
 ) -> list[list[Paragraph]]:

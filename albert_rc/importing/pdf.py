@@ -34,8 +34,8 @@ class Word:
 Row = list[Word]
 
 
-def read_pdf(path: Path) -> list[Line]:
-    """The lines of a PDF's pages.
+def read_pdf(path: Path) -> tuple[list[Line], list[str]]:
+    """The lines of a PDF's pages, and which headers were left out.
 
     Raises:
         UsageError: pdfplumber is not installed.
@@ -207,18 +207,23 @@ def _line(row: Row, place: str, edge: float, letter: float) -> Line:
     return Line(text, shadow_of(text), place, False, indent, (right - edge) / letter)
 
 
-def _without_headers(lines: list[Line]) -> list[Line]:
-    """Lines without those that stand, but for their numbers, on top or bottom of three pages."""
+def _without_headers(lines: list[Line]) -> tuple[list[Line], list[str]]:
+    """Lines without those that stand, but for their numbers, on top or bottom of several pages."""
     pages: dict[str, list[Line]] = {}
     for line in lines:
         pages.setdefault(line.place.partition(",")[0], []).append(line)
     edges = Counter(_digitless(line) for page in pages.values() for line in {page[0], page[-1]})
-    repeated = {text for text, count in edges.items() if count >= 3}
-    return [
+    repeated = {text: count for text, count in edges.items() if count > 1}
+    kept = [
         line
         for page in pages.values()
         for line in page
         if not (line in (page[0], page[-1]) and _digitless(line) in repeated)
+    ]
+    return kept, [
+        f"{text!r}, on top or bottom of {count} pages, was left out"
+        for text, count in repeated.items()
+        if len(text) > 3
     ]
 
 
