@@ -129,7 +129,7 @@ def _give(paper: Paper, answers: Sequence[key.Answer], shift: int) -> None:
             )
             continue
         index = letter_index(found.letter)
-        if index is None or index >= len(options):
+        if options and (index is None or index >= len(options)):
             paper.troubles.append(
                 Trouble(
                     (number,),
