@@ -42,6 +42,7 @@ ALLOWED = {
     "analysis": WORK,
     "plots": FLOOR,
     "checkup": FLOOR | {"data"},
+    "importing": FLOOR | {"data", "importing"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -22,6 +22,7 @@ from albert_rc.cli import (
     doctor,
     ensemble,
     evaluate,
+    import_,
     inspect,
     predict,
     preprocess,
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 for name, command in (
     ("doctor", doctor.doctor),
+    ("import", import_.import_),
     ("preprocess", preprocess.preprocess),
     ("train", train.train),
     ("predict", predict.predict),

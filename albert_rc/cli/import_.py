@@ -1,0 +1,147 @@
+"""`albert-rc import`: printed exam papers to JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from albert_rc.cli.console import example, out, print_json, say
+
+if TYPE_CHECKING:
+    from albert_rc.importing.papers import Import, Paper
+
+SHOWN = 12
+
+
+def import_(
+    files: Annotated[list[Path], typer.Argument(help="Printed papers: .txt, .docx or .pdf.")],
+    out_: Annotated[
+        Path, typer.Option("--out", help="Folder for the papers: OUT/cloze and OUT/race.")
+    ],
+    key: Annotated[
+        Path | None, typer.Option(help="A file with the answers, if they are not in the papers.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="train, dev or test: a folder below OUT/cloze, OUT/race.")
+    ] = None,
+    on_error: Annotated[
+        str,
+        typer.Option(
+            help="`stop` if a number cannot be placed, or `skip` the passages that it concerns."
+        ),
+    ] = "stop",
+    json: Annotated[bool, typer.Option("--json", help="What was understood, as JSON.")] = False,
+) -> None:
+    """Turn printed papers into JSON: passages with blanks, questions, answer keys.
+
+    Says what it understood, and names each number that it could not place; nothing is guessed.
+    Exits with 3 if there is one.
+    """
+    from albert_rc.data.readers import SPLITS, require_good
+    from albert_rc.errors import DataError, UsageError
+    from albert_rc.importing.run import import_papers
+    from albert_rc.importing.write import write_papers
+
+    require_good([], on_error)
+    if split is not None and split not in SPLITS:
+        raise UsageError(f"--split {split}: choose from {', '.join(SPLITS)}")
+    imports = import_papers(files, key)
+    papers = [paper for found in imports for paper in found.papers]
+    whole = [paper for paper in papers if paper.whole]
+    troubles = [trouble for found in imports for trouble in found.all_troubles()]
+    stopped = bool(troubles) and on_error == "stop"
+    written = [] if stopped else write_papers(whole, out_, split)
+    if json:
+        print_json(_as_json(imports, [str(path) for path in written]))
+    else:
+        for found in imports:
+            _show(found)
+        for path in written:
+            typer.echo(f"wrote {path}")
+    if stopped:
+        raise DataError(
+            f"{len(troubles)} problem(s), listed above; nothing was written. Mend them, or leave "
+            "out the passages that they concern with --on-error skip"
+        )
+    if not whole:
+        raise DataError(
+            "no passage with options found; docs/import.md shows the layouts that are understood"
+        )
+    if troubles:
+        left = len(papers) - len(whole)
+        say(f"{left} passage(s) left out, {len(troubles)} problem(s), listed above")
+
+
+def _show(found: Import) -> None:
+    out.print(found.source, style="bold", markup=False)
+    for note in found.notes:
+        out.print(f"  note: {note}", markup=False)
+    for paper in found.papers:
+        _show_paper(paper)
+    for trouble in found.troubles:
+        out.print(f"  not placed: {trouble}", markup=False)
+    if found.left_out:
+        out.print("  in no passage:", markup=False)
+    for line in found.left_out[:SHOWN]:
+        out.print(f"    {line.place} ({line.why}): {_short(line.text)}", markup=False)
+    if len(found.left_out) > SHOWN:
+        rest = len(found.left_out) - SHOWN
+        out.print(f"    ... and {rest} more (--json lists all)", markup=False)
+
+
+def _show_paper(paper: Paper) -> None:
+    from albert_rc.importing.papers import spans
+
+    kind = "blanks" if paper.kind == "cloze" else "questions"
+    sizes = sorted({len(options) for options in paper.options})
+    options = " or ".join(map(str, sizes)) or "no"
+    key = "key found" if paper.answers is not None else "no key"
+    state = "" if paper.whole else "NOT WHOLE, "
+    out.print(
+        f"  {paper.name}: {state}{kind} {spans(paper.numbers) or 'none'}, {options} options each, "
+        f"{key}; begins: {_short(paper.article)}",
+        markup=False,
+    )
+    for note in dict.fromkeys(paper.notes):
+        out.print(f"    note: {note}", markup=False)
+    for trouble in paper.troubles:
+        out.print(f"    not placed: {trouble}", markup=False)
+
+
+def _short(text: str) -> str:
+    from albert_rc.importing.lines import shortened
+
+    return shortened(text, 60)
+
+
+def _as_json(imports: list[Import], written: list[str]) -> dict[str, Any]:
+    return {
+        "files": [
+            {
+                "file": found.source,
+                "notes": found.notes,
+                "papers": [{"name": p.name, **p.summary()} for p in found.papers],
+                "unplaced": [
+                    {
+                        "numbers": list(t.numbers),
+                        "place": t.place,
+                        "problem": t.reason,
+                        "way_out": t.way_out,
+                    }
+                    for t in found.all_troubles()
+                ],
+                "left_out": [
+                    {"place": e.place, "text": e.text, "why": e.why} for e in found.left_out
+                ],
+            }
+            for found in imports
+        ],
+        "written": written,
+    }
+
+
+import_.__doc__ = f"{import_.__doc__}\n\n" + example(
+    "albert-rc import exam.docx exam.pdf --key answers.txt --out papers --split dev"
+)

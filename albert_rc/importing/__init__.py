@@ -1,0 +1,1 @@
+"""Printed exam papers to JSON: text, lines, what each of them is, papers, files."""

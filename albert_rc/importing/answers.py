@@ -1,0 +1,143 @@
+"""Answers to papers: by number where numbers are unique, by place or order where they restart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from albert_rc.data.schema import letter, letter_index
+from albert_rc.importing import key
+from albert_rc.importing.papers import Paper, Trouble, spans
+
+
+def assign(
+    papers: Sequence[Paper],
+    answers: Sequence[key.Answer],
+    followed: Sequence[tuple[int, Sequence[key.Answer]]] = (),
+) -> list[Trouble]:
+    """Give each paper its answers.
+
+    Args:
+        papers: in the order of the file.
+        answers: the whole key, in its order.
+        followed: parts of the key that stand right behind passages, each with the number of
+            papers above it.
+
+    Returns:
+        what belongs to no paper; what a paper lacks is added to its troubles.
+    """
+    if not answers:
+        return []
+    numbers = Counter(number for paper in papers for number in paper.numbers)
+    if max(numbers.values(), default=1) == 1 and _agrees(answers, numbers):
+        return _by_number(papers, answers, set(numbers))
+    if len(followed) > 1:
+        return _by_place(papers, followed)
+    return _by_order(papers, key.groups(answers))
+
+
+def _agrees(answers: Sequence[key.Answer], numbers: Counter[int]) -> bool:
+    """Whether the key counts as the papers do, and not from 1 again for each of them."""
+    if len(key.groups(answers)) == 1:
+        return True
+    known = sum(answer.number in numbers for answer in answers)
+    return known == len(answers)
+
+
+def _by_number(
+    papers: Sequence[Paper], answers: Sequence[key.Answer], numbers: set[int]
+) -> list[Trouble]:
+    for paper in papers:
+        _give(paper, [a for a in answers if a.number in set(paper.numbers)], 0)
+    named = {n for paper in papers for trouble in paper.troubles for n in trouble.numbers}
+    lost = [answer for answer in answers if answer.number not in numbers | named]
+    return [
+        Trouble(
+            (answer.number,),
+            answer.place,
+            f"the key's {answer.number} has no question",
+            "take it out of the key, or see why its question was not found",
+        )
+        for answer in lost
+    ]
+
+
+def _by_place(
+    papers: Sequence[Paper], followed: Sequence[tuple[int, Sequence[key.Answer]]]
+) -> list[Trouble]:
+    """Keys right behind their passages: each is for the papers since the one before."""
+    troubles: list[Trouble] = []
+    start = 0
+    for end, answers in followed:
+        mine = papers[start:end]
+        start = max(start, end)
+        numbers = {number for paper in mine for number in paper.numbers}
+        if len(mine) == 1 and not numbers & {answer.number for answer in answers}:
+            troubles += _by_order(mine, key.groups(answers))
+        else:
+            troubles += _by_number(mine, answers, numbers)
+    return troubles
+
+
+def _by_order(papers: Sequence[Paper], parts: Sequence[Sequence[key.Answer]]) -> list[Trouble]:
+    """A key that begins again for each passage: as many parts, of as many answers."""
+    sizes = [len(part) for part in parts]
+    if sizes != [len(paper.numbers) for paper in papers]:
+        for paper in papers:
+            paper.troubles.append(
+                Trouble(
+                    tuple(paper.numbers),
+                    paper.place,
+                    f"{spans(paper.numbers)}: the key's numbers begin again, and its parts of "
+                    f"{', '.join(map(str, sizes))} answers do not fit the passages",
+                    "number the key as the questions are",
+                )
+            )
+        return []
+    for paper, part in zip(papers, parts, strict=True):
+        shift = paper.numbers[0] - part[0].number
+        if shift:
+            paper.notes.append(
+                f"the key's {part[0].number}-{part[-1].number} was read as {spans(paper.numbers)}"
+            )
+        _give(paper, part, shift)
+    return []
+
+
+def _give(paper: Paper, answers: Sequence[key.Answer], shift: int) -> None:
+    given: dict[int, key.Answer] = {}
+    for answer in answers:
+        number = answer.number + shift
+        other = given.setdefault(number, answer)
+        if other.letter != answer.letter:
+            paper.troubles.append(
+                Trouble(
+                    (number,),
+                    answer.place,
+                    f"{number} stands twice in the key, as {other.letter} and {answer.letter}",
+                    "leave one",
+                )
+            )
+    if not given:
+        return
+    right = []
+    for number, options in zip(paper.numbers, paper.options, strict=False):
+        found = given.get(number)
+        if found is None:
+            paper.troubles.append(
+                Trouble((number,), "", f"the key for {number} is missing", "add it, or give no key")
+            )
+            continue
+        index = letter_index(found.letter)
+        if options and (index is None or index >= len(options)):
+            paper.troubles.append(
+                Trouble(
+                    (number,),
+                    found.place,
+                    f"the key's {number} is {found.letter}, but its last option is "
+                    f"{letter(len(options) - 1)}",
+                    "mend the key, or the options",
+                )
+            )
+        right.append(found.letter)
+    paper.answers = right

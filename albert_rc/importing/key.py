@@ -1,0 +1,138 @@
+"""Answer keys: `36-40 ABCDA`, `36. A 37. B`, tables, with or without a heading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from albert_rc.importing.lines import HAN, Line, words
+
+_DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
+_RANGE = re.compile(
+    rf"[(\[]?\s*([0-9]{{1,3}}){_DASH}([0-9]{{1,3}})\s*[)\]]?\s*[.:、)]?\s*"
+    r"((?:[A-Z][\s,;、.]*)+|(?:[a-g][\s,;、.]*)+)(?![A-Za-z])"
+)
+_SINGLE = re.compile(
+    r"[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.:、)\-–—]?\s*"
+    r"(?:[(\[]\s*)?(?:\[?答案\]?\s*:?\s*)?([A-Z]|[a-g](?=[\s,;.)]|$))(?:\s*[)\]])?(?![A-Za-z])"
+)
+_BETWEEN = re.compile(r"[\s,;|/。.、]*")
+_WORDS = (
+    r"answers?(?:\s+keys?|\s+sheets?)?|keys?(?:\s+to\b.*)?|solutions?|corrigés?|réponses|"
+    r"lösung(?:en|sschlüssel)?|schlüssel|soluciones|respuestas|clave|ответы|ключи|정답|解答"
+)
+_HEADING = re.compile(rf"(?i)(?:^|[\s(])(?:{_WORDS})[\s:)*=_-]*$")
+_TITLE = re.compile(r"[A-Z0-9(][\w'’.]*[),:]?|to|the|and|of|for|&|[-–—:]")
+_NUMBERS = re.compile(
+    r"^(?P<label>[^0-9]{0,16}?)(?P<row>[0-9]{1,3}(?:[\s|,.、]+[0-9]{1,3})+)[\s|,.、]*$"
+)
+_LETTERS = re.compile(
+    r"^(?P<label>[^0-9]{0,16}?)(?P<row>(?:(?:^|[\s|,、:])[\s|,、]*[A-Za-z](?![A-Za-z]))+)[\s|,、]*$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One entry of a key."""
+
+    number: int
+    letter: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyProblem:
+    """An entry that cannot be read."""
+
+    numbers: tuple[int, ...]
+    place: str
+    reason: str
+
+
+def is_key_heading(line: Line) -> bool:
+    """`Answers`, `Key to Part II`, `参考答案` and the like, alone on their line."""
+    shadow = line.shadow.strip()
+    if re.match(r"[(\[]?\s*(?:[0-9]|[A-Za-z]\s?[.)\]、])", shadow):
+        return False  # an option, or a question
+    if re.search(f"[{HAN}]", shadow):
+        bare = re.sub(r"[\s\W_]", "", shadow)
+        return (
+            len(bare) <= 24
+            and bool(re.search("答案|解析$", bare))
+            and not re.search("[写涂填选]", bare)
+        )
+    match = _HEADING.search(shadow) if len(words(line)) <= 7 and len(shadow) < 100 else None
+    # Before the word only what stands in titles: a sentence may end with "answers" too.
+    return match is not None and all(map(_TITLE.fullmatch, shadow[: match.start()].split()))
+
+
+def read_key_line(line: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
+    """The answers of a line that holds nothing else but a label before them, else None."""
+    shadow = line.shadow.rstrip()
+    for match in re.finditer(r"(?<![0-9A-Za-z])[(\[]?\s*[0-9]", shadow):
+        if match.start() > 40:
+            return None
+        found = _entries(line, match.start())
+        if found is not None:
+            return found
+    return None
+
+
+def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]] | None:
+    shadow = line.shadow.rstrip()
+    answers: list[Answer] = []
+    problems: list[KeyProblem] = []
+    while position < len(shadow):
+        if match := _RANGE.match(shadow, position):
+            first, last = int(match[1]), int(match[2])
+            letters = re.findall("[A-Za-z]", match[3])
+            numbers = range(first, last + 1)
+            if first >= last or len(letters) != len(numbers):
+                numbers = numbers or range(first, first + 1)
+                reason = (
+                    f"the key {first}-{last} has {len(letters)} letter(s) "
+                    f"for {len(numbers)} number(s)"
+                )
+                problems.append(KeyProblem(tuple(numbers), line.place, reason))
+            else:
+                answers += [
+                    Answer(n, c.upper(), line.place) for n, c in zip(numbers, letters, strict=True)
+                ]
+        elif match := _SINGLE.match(shadow, position):
+            answers.append(Answer(int(match[1]), match[2].upper(), line.place))
+        else:
+            return None
+        between = _BETWEEN.match(shadow, match.end())
+        position = between.end() if between else match.end()
+    return answers, problems
+
+
+def label_of(line: Line) -> str:
+    """What stands before the answers of a key line: `Passage 1:`."""
+    match = re.search(r"[(\[]?\s*[0-9]{1,3}\s*(?:[.:、)\]\-~–—]|\s)\s*[0-9A-Za-z(\[]", line.shadow)
+    return line.shadow[: match.start()].strip() if match else ""
+
+
+def read_key_table(above: Line, below: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
+    """A row of numbers with a row of letters under it, else None."""
+    numbers, letters = _NUMBERS.match(above.shadow.strip()), _LETTERS.match(below.shadow.strip())
+    if numbers is None or letters is None:
+        return None
+    found = [int(number) for number in re.findall("[0-9]+", numbers["row"])]
+    given = re.findall("[A-Za-z]", letters["row"])
+    if len(found) != len(given):
+        reason = f"the key's table has {len(found)} numbers but {len(given)} letters"
+        return [], [KeyProblem(tuple(found), above.place, reason)]
+    return [Answer(n, c.upper(), below.place) for n, c in zip(found, given, strict=True)], []
+
+
+def groups(answers: Sequence[Answer]) -> list[list[Answer]]:
+    """A key's parts: a new one begins where the numbers begin again."""
+    found: list[list[Answer]] = []
+    for answer in answers:
+        if found and answer.number > found[-1][-1].number:
+            found[-1].append(answer)
+        else:
+            found.append([answer])
+    return found

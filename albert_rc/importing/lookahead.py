@@ -1,0 +1,67 @@
+"""Where questions and lists begin, seen from the line of their number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from albert_rc.importing import key
+from albert_rc.importing.lines import Line, Piece
+from albert_rc.importing.options import INNER, MARK, START, Mark, first_mark, marks_in
+
+STEM_LINES = 8  # of one question, at most
+Head = tuple[int, int, int]
+"""Where an item begins in its line, its number, and where its A stands."""
+
+
+def heads_in(line: Line) -> list[Head]:
+    """Items of a line that have their A right behind the number."""
+    heads: list[Head] = []
+    for match in (START.match(line.shadow), *INNER.finditer(line.shadow)):
+        if match is None or (heads and match.start() <= heads[-1][2]):
+            continue
+        mark = MARK.match(line.shadow, match.end())
+        if mark is not None and (mark["round"] or mark["square"] or mark["plain"]) in "Aa":
+            heads.append((match.start(), int(match["number"]), match.end()))
+    return heads
+
+
+def question_ahead(lines: Sequence[Line], at: int) -> tuple[int, Mark] | None:
+    """The line and the A where the options of a question begin, whose number begins a line.
+
+    Args:
+        lines: all of the file.
+        at: the one that begins with a number.
+    """
+    match = START.match(lines[at].shadow)
+    start = match.end() if match else 0
+    found = _inline(Piece(lines[at], start, len(lines[at].text)))
+    if found is not None:
+        return at, found
+    for number in range(at + 1, min(at + 1 + STEM_LINES, len(lines))):
+        line = lines[number]
+        match = START.match(line.shadow)
+        if (match and match["sep"]) or heads_in(line) or key.is_key_heading(line):
+            return None
+        mark = first_mark(line)
+        if mark is not None:
+            return (number, mark) if mark.index == 0 else None
+        found = _inline(Piece(line, 0, len(line.text)))
+        if found is not None:
+            return number, found
+    return None
+
+
+def list_ahead(lines: Sequence[Line]) -> bool:
+    """Whether a B stands in the lines, the first of which begins with an A."""
+    return any(
+        mark.index == 1 for line in lines for mark in marks_in(Piece(line, 0, len(line.text)))
+    )
+
+
+def _inline(piece: Piece) -> Mark | None:
+    """The A of options that stand behind other words in a line: one that a B follows."""
+    for mark, following in pairwise(marks_in(piece)):
+        if mark.index == 0 and following.index == 1:
+            return mark
+    return None

@@ -1,0 +1,354 @@
+"""The order of a paper: text, lists of options, answers; decided line by line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, zip_longest
+
+from albert_rc.importing import key
+from albert_rc.importing.lines import (
+    FINAL,
+    Line,
+    Piece,
+    column_width,
+    shortened,
+    vocabulary,
+    words,
+    wraps,
+)
+from albert_rc.importing.lookahead import Head, heads_in, list_ahead, question_ahead
+from albert_rc.importing.options import (
+    START,
+    Item,
+    Mark,
+    first_mark,
+    in_columns,
+    marks_in,
+)
+from albert_rc.importing.prose import is_page_mark, role_of
+
+_QUESTION = re.compile(r"\s*[(\[]?\s*[0-9]{1,3}\s*[.)\]、]")
+AHEAD = 3
+KEY_AHEAD = 10
+PASSAGE_LINES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A line that belongs to no paper."""
+
+    place: str
+    text: str
+    why: str
+
+
+@dataclass(slots=True)
+class Block:
+    """Text with the lists of options under it, and the answers that follow before more text."""
+
+    text: list[Line] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    answers: list[key.Answer] = field(default_factory=list)
+    key_problems: list[key.KeyProblem] = field(default_factory=list)
+    papers: int = 0
+    """How many were made of it."""
+
+
+@dataclass(slots=True)
+class Outline:
+    """A whole file."""
+
+    blocks: list[Block]
+    left_out: list[LeftOut]
+    width: float
+    vocabulary: frozenset[str]
+    """All words of the file, small."""
+
+
+def read_outline(lines: Sequence[Line], only_key: bool = False) -> Outline:
+    """Say of each line what it is.
+
+    Args:
+        lines: a file's.
+        only_key: the file is an answer key, and nothing else.
+    """
+    return _Reader(lines, only_key).read()
+
+
+class _Reader:
+    def __init__(self, lines: Sequence[Line], only_key: bool) -> None:
+        self.left_out: list[LeftOut] = []
+        self.width = column_width([line for line in lines if _is_running(line)])
+        self.vocabulary = vocabulary(lines)
+        self.lines = self._without_page_marks(lines)
+        self.blocks = [Block()]
+        self.row: list[Item] = []
+        """Items that are open: the last one, or several side by side."""
+        self.in_key = self.only_key = only_key
+
+    def _without_page_marks(self, lines: Sequence[Line]) -> list[Line]:
+        kept: list[Line] = []
+        turned = False
+        for number, line in enumerate(lines):
+            following = lines[number + 1] if number + 1 < len(lines) else None
+            alone = re.fullmatch(r"\s*[0-9]{1,3}\s*", line.shadow) and not line.whole
+            alone = alone and (line.gap or line.turns)
+            if is_page_mark(line) or (
+                alone and (following is None or following.gap or following.turns)
+            ):
+                self.left_out.append(LeftOut(line.place, line.text.strip(), "page number"))
+                turned = True
+                continue
+            if turned and kept and not FINAL.search(kept[-1].shadow):
+                # White space around a page's number parts no paragraphs.
+                kept.append(replace(line, gap=False))
+            else:
+                kept.append(line)
+            turned = False
+        return kept
+
+    def read(self) -> Outline:
+        position = 0
+        while position < len(self.lines):
+            position += self._take(position)
+        blocks = [
+            block
+            for block in self.blocks
+            if block.text or block.items or block.answers or block.key_problems
+        ]
+        return Outline(blocks, self.left_out, self.width, self.vocabulary)
+
+    def _take(self, at: int) -> int:  # noqa: PLR0911 - one case, one answer
+        """Take the line at a position; the number of lines that were used up."""
+        line = self.lines[at]
+        if self._is_key_heading(at):
+            self.in_key = True
+            self.row = []
+            self.left_out.append(LeftOut(line.place, line.text.strip(), "heading of a key"))
+            return 1
+        heads = self._heads(line)
+        taken = 0 if heads else self._take_key(at)
+        if taken:
+            self.row = []
+            return taken
+        if heads:
+            self._open(line, heads)
+            return 1
+        question = self._question_ahead(at)
+        if question:
+            self._take_question(at, question)
+            return question[0] - at + 1
+        mark = first_mark(line)
+        if mark is not None and self._take_marked(at, mark):
+            return 1
+        if self.row and self._goes_on(at):
+            self._go_on(line)
+            return 1
+        self._take_text(line)
+        return 1
+
+    # Keys
+
+    def _is_key_heading(self, at: int) -> bool:
+        """Whether a line is a key's heading: by its words, and by an answer that follows."""
+        return key.is_key_heading(self.lines[at]) and any(
+            key.read_key_line(line) or (below and key.read_key_table(line, below))
+            for line, below in zip_longest(
+                self.lines[at + 1 : at + KEY_AHEAD], self.lines[at + 2 : at + KEY_AHEAD]
+            )
+        )
+
+    def _take_key(self, at: int) -> int:
+        line = self.lines[at]
+        found = key.read_key_line(line)
+        taken = 1
+        if found is None and at + 1 < len(self.lines):
+            found = key.read_key_table(line, self.lines[at + 1])
+            taken = 2
+        if found is None:
+            return 0
+        answers, problems = found
+        if len(answers) + sum(len(problem.numbers) for problem in problems) < 2 and not self.in_key:
+            return 0
+        self.blocks[-1].answers += answers
+        self.blocks[-1].key_problems += problems
+        return taken
+
+    # Items
+
+    def _heads(self, line: Line) -> list[Head]:
+        return [] if self.only_key else heads_in(line)
+
+    def _open(self, line: Line, heads: Sequence[Head]) -> None:
+        if line.shadow[: heads[0][0]].strip():
+            if self.row:
+                self._append(Piece(line, 0, heads[0][0]))
+            else:
+                self._take_text(line)
+                return
+        self._leave_key()
+        ends = [*(start for start, _, _ in heads[1:]), len(line.text)]
+        row = []
+        for (_, number, body), end in zip(heads, ends, strict=True):
+            row.append(Item(number, line.place, body=[Piece(line, body, end)]))
+        self.blocks[-1].items += row
+        self.row = row
+
+    def _question_ahead(self, at: int) -> tuple[int, Mark] | None:
+        match = START.match(self.lines[at].shadow)
+        if self.only_key or match is None or not match["sep"]:
+            return None
+        return (
+            None if self._is_in_text(int(match["number"]) - 1) else question_ahead(self.lines, at)
+        )
+
+    def _is_in_text(self, number: int) -> bool:
+        """Whether a number stands as a blank in the text under which there are no items yet."""
+        block = self.blocks[-1]
+        if block.items:
+            return False
+        pattern = re.compile(rf"(?:[_(\[]\s*{number}\s*[_)\].]|(?<![0-9]){number}\s*\.?\s*_)")
+        return any(pattern.search(line.shadow) for line in block.text[-PASSAGE_LINES:])
+
+    def _take_question(self, at: int, question: tuple[int, Mark]) -> None:
+        last, mark = question
+        match = START.match(self.lines[at].shadow)
+        assert match is not None
+        self._leave_key()
+        item = Item(int(match["number"]), self.lines[at].place)
+        for number in range(at, last + 1):
+            line = self.lines[number]
+            start = match.end() if number == at else 0
+            end = mark.start if number == last else len(line.text)
+            item.stem.append(Piece(line, start, end))
+            if number > at and end > 0 and (line.gap or line.turns) and line.text[:end].strip():
+                item.trouble = f"its question may go on with {_beginning(line)}, or end before"
+        line = self.lines[last]
+        item.body.append(Piece(line, mark.start, len(line.text)))
+        self.blocks[-1].items.append(item)
+        self.row = [item]
+
+    def _take_marked(self, at: int, mark: Mark) -> bool:
+        line = self.lines[at]
+        if self.only_key:
+            return False
+        if self.row and mark.index:
+            self._spread(line)
+            return True
+        if mark.index or not list_ahead(self.lines[at : at + 2 * AHEAD]):
+            return False
+        self._leave_key()
+        if not self.row and self.blocks[-1].items and self.blocks[-1].items[-1].number is not None:
+            self.blocks.append(Block())
+        item = Item(None, line.place, body=[Piece(line, mark.start, len(line.text))])
+        self.blocks[-1].items.append(item)
+        self.row = [item]
+        return True
+
+    def _spread(self, line: Line) -> None:
+        """Give a line that begins with a mark to the open item, or its parts to those in a row."""
+        marks = marks_in(Piece(line, 0, len(line.text)))
+        cuts = [marks[0]]
+        for before, mark in pairwise(marks):
+            if mark.index <= before.index:
+                cuts.append(mark)
+        if len(self.row) == 1 or len(cuts) != len(self.row):
+            self._append(Piece(line, 0, len(line.text)))
+            return
+        ends = [*(mark.start for mark in cuts[1:]), len(line.text)]
+        for item, mark, end in zip(self.row, cuts, ends, strict=True):
+            item.columns = True
+            item.body.append(Piece(line, mark.start, end))
+
+    def _append(self, piece: Piece) -> None:
+        self.row[-1].body.append(piece)
+
+    def _goes_on(self, at: int) -> bool:  # noqa: PLR0911 - one case, one answer
+        """Whether a line without a mark belongs to the option before it."""
+        line, item = self.lines[at], self.row[-1]
+        if item.body[-1].line.whole and line.whole and not _marks(item):
+            return False
+        wanted = len({mark.index for mark in _marks(item)})
+        for other in self.lines[at + 1 : at + 1 + AHEAD]:
+            mark = first_mark(other)
+            if mark is not None and mark.index == wanted:
+                if not (line.shadow.lstrip()[:1].islower() or self._fills(item, line)):
+                    # What stands on top of a page may have come between.
+                    item.trouble = f"an option may go on with {_beginning(line)}, or end before"
+                return True
+            if mark is not None or self._heads(other):
+                break
+        inside = marks_in(Piece(line, 0, len(line.text)))
+        if inside and inside[0].index == wanted and len(self.row) == 1:
+            return True
+        if not self._fills(item, line) or role_of(line.shadow) != "text":
+            return False
+        if line.shadow.lstrip()[:1].islower():
+            return True
+        following = self.lines[at + 1 : at + AHEAD]
+        if any(self._heads(other) or _numbered(other, item.number) for other in following):
+            return True
+        item.trouble = f"its last option may go on with {_beginning(line)}, or end before"
+        return False
+
+    def _fills(self, item: Item, line: Line) -> bool:
+        """Whether the line above is full, so that the option was broken there."""
+        return wraps(item.body[-1].line, line, self.width)
+
+    def _go_on(self, line: Line) -> None:
+        """Take a line without a mark into the option before it, if that is the only one near."""
+        if len(self.row) > 1 or in_columns(self.row[0].body[-1].line):
+            for item in self.row:
+                item.trouble = f"{_beginning(line)} may belong to any option of the line above it"
+        self._append(Piece(line, 0, len(line.text)))
+
+    # Text
+
+    def _leave_key(self) -> None:
+        if self.in_key or self.blocks[-1].answers:
+            self.in_key = self.only_key
+            if not self.only_key and (self.blocks[-1].answers or self.blocks[-1].key_problems):
+                self.blocks.append(Block())
+
+    def _take_text(self, line: Line) -> None:
+        self.row = []
+        if self.in_key:
+            prose = len(words(line)) >= 8 and role_of(line.shadow) == "text"
+            if self.only_key or not prose:
+                numbers = re.match(r"\s*[(\[]?\s*([0-9]{1,3})\s*[.、)\]:-]", line.shadow)
+                if numbers:
+                    problem = key.KeyProblem(
+                        (int(numbers[1]),), line.place, "its line of the key has no plain letter"
+                    )
+                    self.blocks[-1].key_problems.append(problem)
+                else:
+                    self.left_out.append(LeftOut(line.place, line.text.strip(), "in the key"))
+                return
+        self._leave_key()
+        if self.blocks[-1].items:
+            self.blocks.append(Block())
+        self.blocks[-1].text.append(line)
+
+
+def _beginning(line: Line) -> str:
+    return repr(shortened(line.text, 30))
+
+
+def _is_running(line: Line) -> bool:
+    """Whether it may be a line of a passage, and neither options, question nor key."""
+    return not (marks_in(_all(line)) or _QUESTION.match(line.shadow) or key.read_key_line(line))
+
+
+def _all(line: Line) -> Piece:
+    return Piece(line, 0, len(line.text))
+
+
+def _marks(item: Item) -> list[Mark]:
+    return [mark for piece in item.body for mark in marks_in(piece)]
+
+
+def _numbered(line: Line, number: int | None) -> bool:
+    match = START.match(line.shadow)
+    return match is not None and number is not None and int(match["number"]) == number + 1

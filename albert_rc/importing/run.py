@@ -1,0 +1,77 @@
+"""Printed papers, and a key, to papers with everything said of them; nothing is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from albert_rc.files import natural_key
+from albert_rc.importing import key
+from albert_rc.importing.answers import assign
+from albert_rc.importing.assemble import assemble
+from albert_rc.importing.extract import read_lines
+from albert_rc.importing.outline import Outline, read_outline
+from albert_rc.importing.papers import Import, Paper, Trouble
+from albert_rc.importing.write import check_readable, name_papers
+
+
+def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[Import]:
+    """Read printed papers.
+
+    Args:
+        paths: of papers: text, Word documents, PDF.
+        key_path: of the answers to all of them, if they stand in a file of their own.
+
+    Raises:
+        UsageError: a kind of file that is not read; two papers of one name.
+        DataError: a file that cannot be read.
+    """
+    imports = []
+    for path in paths:
+        lines, notes = read_lines(path)
+        outline = read_outline(lines)
+        found = assemble(outline, str(path))
+        found.notes += notes
+        _answer(found, outline)
+        found.left_out.sort(key=lambda line: natural_key(line.place))
+        imports.append(found)
+    if key_path is not None:
+        lines, notes = read_lines(key_path)
+        outline = read_outline(lines, only_key=True)
+        answers = [answer for block in outline.blocks for answer in block.answers]
+        papers = [paper for found in imports for paper in found.papers]
+        rest = Import(str(key_path), [], assign(papers, answers), outline.left_out, notes)
+        _blame_key(outline, papers, rest)
+        if not answers:
+            rest.troubles.append(Trouble((), "", "no answers in it", "write them as `36-40 ABCDA`"))
+        imports.append(rest)
+    name_papers(imports)
+    for found in imports:
+        for paper in found.papers:
+            if paper.whole:
+                check_readable(paper)
+    return imports
+
+
+def _answer(found: Import, outline: Outline) -> None:
+    answers: list[key.Answer] = []
+    followed: list[tuple[int, Sequence[key.Answer]]] = []
+    papers = 0
+    for block in outline.blocks:
+        papers += block.papers
+        answers += block.answers
+        if block.answers:
+            followed.append((papers, block.answers))
+    found.troubles += assign(found.papers, answers, followed)
+    _blame_key(outline, found.papers, found)
+
+
+def _blame_key(outline: Outline, papers: Sequence[Paper], found: Import) -> None:
+    """Report entries of the key that cannot be read, to the papers that they are for."""
+    for problem in (problem for block in outline.blocks for problem in block.key_problems):
+        trouble = Trouble(problem.numbers, problem.place, problem.reason, "mend the key there")
+        owners = [paper for paper in papers if set(paper.numbers) & set(problem.numbers)]
+        for paper in owners:
+            paper.troubles.append(trouble)
+        if not owners:
+            found.troubles.append(trouble)
