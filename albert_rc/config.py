@@ -326,6 +326,14 @@ class TrainConfig:
     """Share of the other words that are hidden, and asked for, as well."""
     mask_weight: float = 1.0
     """Weight of their loss beside the questions'."""
+    label_smoothing: float = 0.0
+    """Share of the target that is spread over all options of a question."""
+    r_drop: float = 0.0
+    """Weight of the disagreement between two passes with different dropout; 0 for one pass."""
+    fgm: float = 0.0
+    """How far word embeddings are moved for a second, adversarial pass; 0 for none."""
+    ema: float = 0.0
+    """Decay of the average of the weights, which is then what is measured and kept; 0 for none."""
     on_collapse: str = "warn"
     """What to do about a collapse that `train.guard` finds: a key of `COLLAPSE`."""
     max_restarts: int = 2
@@ -354,6 +362,8 @@ class TrainConfig:
             "--weight-decay": self.weight_decay,
             "--clip": self.clip,
             "--mask-weight": self.mask_weight,
+            "--r-drop": self.r_drop,
+            "--fgm": self.fgm,
         }
         for flag, number in numbers.items():
             if not (math.isfinite(number) and number >= 0):
@@ -364,13 +374,30 @@ class TrainConfig:
             raise UsageError(f"--on-collapse {self.on_collapse}: choose from {', '.join(COLLAPSE)}")
         if self.parallel not in PARALLEL:
             raise UsageError(f"--parallel {self.parallel}: choose from {', '.join(PARALLEL)}")
-        if self.parallel == "fsdp" and self.optimizer_states != "fp32":
+        if self.parallel == "fsdp":
+            self._require_parts()
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"--seed {self.seed} must be from 0 to 2^63 - 1")
+        shares = {
+            "--warmup": self.warmup,
+            "--mask-rate": self.mask_rate,
+            "--label-smoothing": self.label_smoothing,
+            "--ema": self.ema,
+        }
+        for flag, share in shares.items():
+            if not 0 <= share < 1:
+                raise UsageError(f"{flag} {share} must be at least 0 and below 1")
+
+    def _require_parts(self) -> None:
+        """Refuse what `--parallel fsdp` cannot divide."""
+        if self.optimizer_states != "fp32":
             raise UsageError(
                 f"--optimizer-states {self.optimizer_states} does not go with --parallel fsdp, "
                 "which divides the moments among the processes already; leave one of them out"
             )
-        if not 0 <= self.seed < 2**63:
-            raise UsageError(f"--seed {self.seed} must be from 0 to 2^63 - 1")
-        for flag, share in (("--warmup", self.warmup), ("--mask-rate", self.mask_rate)):
-            if not 0 <= share < 1:
-                raise UsageError(f"{flag} {share} must be at least 0 and below 1")
+        for flag, number in (("--fgm", self.fgm), ("--ema", self.ema)):
+            if number:
+                raise UsageError(
+                    f"{flag} {number} needs the whole model on each process, which --parallel fsdp "
+                    "divides; leave one of them out"
+                )

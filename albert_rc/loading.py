@@ -34,6 +34,7 @@ from albert_rc.shaping import (
     require_memory,
     require_shape,
     scratch_config,
+    with_dropout,
     with_places,
 )
 from albert_rc.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
@@ -182,6 +183,7 @@ def load_model(
     lsh: Mapping[str, Any] | None = None,
     max_length: int | None = None,
     precision: str = "fp32",
+    dropout: float | None = None,
     seed: int = 0,
 ) -> Loaded[ReadingModel]:
     """Load a model with its vocabulary, on the CPU.
@@ -197,6 +199,7 @@ def load_model(
         lsh: settings of `LshConfig` that differ from the checkpoint's, or from the defaults.
         max_length: tokens of a sequence, where the model is to take more than it does.
         precision: of the layers' matrices. Training wants fp32; prediction, what it computes in.
+        dropout: of the layers, in training; by default the checkpoint's own.
         seed: of the random weights.
 
     Raises:
@@ -228,6 +231,7 @@ def load_model(
         lsh=lsh,
         max_length=max_length,
         precision=precision,
+        dropout=dropout,
         seed=seed,
     )
 
@@ -305,6 +309,7 @@ def _load(
     lsh: Mapping[str, Any] | None = None,
     max_length: int | None = None,
     precision: str = "fp32",
+    dropout: float | None = None,
     seed: int,
 ) -> Loaded[Model]:
     """What loading has in common; `make` takes the shape, and config.json unless from scratch."""
@@ -316,6 +321,7 @@ def _load(
         torch.manual_seed(seed)
         if scratch is not None:
             config = with_places(scratch_config(scratch, tokenizer, shape), max_length)
+            config = with_dropout(config, dropout)
             require_memory(config)
             model = make(config, None)
             start_with_neighbours(model.encoder)
@@ -324,7 +330,7 @@ def _load(
             config, raw = _checked_config(folder, tokenizer)
             weights = open_weights(folder, FAMILIES[config.family])
             require_sizes(weights, config)
-            config = with_places(config, max_length)
+            config = with_dropout(with_places(config, max_length), dropout)
             require_memory(config)
             model = make(config, raw)
             report = load_weights(model, weights, precision, tokenizer.fingerprint)

@@ -34,6 +34,15 @@ def with_places(config: EncoderConfig, max_length: int | None) -> EncoderConfig:
     return replace(config, max_positions=max_length + config.position_offset)
 
 
+def with_dropout(config: EncoderConfig, dropout: float | None) -> EncoderConfig:
+    """With another dropout in the layers and of attention weights, if one is given."""
+    if dropout is None:
+        return config
+    if not 0 <= dropout < 1:
+        raise UsageError(f"--dropout {dropout} must be at least 0 and below 1")
+    return replace(config, dropout=dropout, attention_dropout=dropout)
+
+
 def require_memory(config: EncoderConfig) -> None:
     """Refuse a model that cannot be held, before the system is asked for the memory.
 

@@ -16,7 +16,7 @@ from albert_rc.data.shards import make_store
 from albert_rc.devices import Processes
 from albert_rc.errors import UsageError
 from albert_rc.loading import load_model
-from albert_rc.train import loop
+from albert_rc.train import step
 from albert_rc.train.guard import OVERFLOWS, SKIPS
 from albert_rc.train.loop import Trainer
 from albert_rc.train.optim import linear_rate, settled_step
@@ -79,7 +79,7 @@ def test_watching_changes_nothing(trainer, tmp_path, monkeypatch, clip):
     watched.run()
     alone = trainer(tmp_path / "alone", **settings)
     alone.guard.add = lambda step, sums: None
-    monkeypatch.setattr(loop, "step_if_finite", lambda optimizer, norm: optimizer.step())
+    monkeypatch.setattr(step, "step_if_finite", lambda optimizer, norm: optimizer.step())
     alone.run()
     for a, b in zip(watched.model.parameters(), alone.model.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -94,16 +94,16 @@ def test_a_gradient_that_is_no_number_never_reaches_the_weights(trainer, tmp_pat
     run = trainer(tmp_path, optimizer=optimizer, clip=clip, eval_steps=50)
     break_gradients(run, {4})
     seen = []
-    update = run._update
+    update = run.stepper.update
 
-    def watched():
+    def watched(rate):
         before = [p.detach().clone() for p in run.model.parameters()]
-        norm = update()
+        norm = update(rate)
         after = run.model.parameters()
         seen.append(any(not torch.equal(a, b) for a, b in zip(before, after, strict=True)))
         return norm
 
-    run._update = watched
+    run.stepper.update = watched
     run.run()
     assert seen == [step != 4 for step in range(1, 13)]
     assert symptoms(tmp_path) == ["skipped"]
@@ -132,15 +132,15 @@ def test_gradients_that_stay_no_numbers_end_the_run(trainer, tmp_path, policy):
 
 def test_weights_that_are_no_numbers_are_never_kept(trainer, tmp_path):
     run = trainer(tmp_path, eval_steps=4)
-    update = run._update
+    update = run.stepper.update
 
-    def overflow():
-        norm = update()
+    def overflow(rate):
+        norm = update(rate)
         if run.progress.step == 7:  # a finite gradient, but a step beyond fp32
             next(run.model.parameters()).data.fill_(math.inf)
         return norm
 
-    run._update = overflow
+    run.stepper.update = overflow
     with pytest.raises(UsageError, match="step 8: the weights are no numbers any more"):
         run.run()
     assert all(bool(value.isfinite().all()) for value in weights(tmp_path).values())

@@ -14,15 +14,15 @@ def too_large():
 
 def starved(run, fails):
     """Make the steps of a run fail as long as `fails(run)` says."""
-    step = run._gradients
+    step = run.stepper.passes
 
-    def gradients(items, epoch):
-        found = step(items, epoch)  # what was computed by then must not count twice
+    def gradients(micro, counts):
+        found = step(micro, counts)  # what was computed by then must not count twice
         if fails(run):
             too_large()
         return found
 
-    run._gradients = gradients
+    run.stepper.passes = gradients
 
 
 def test_the_allocators_refusal_is_recognised():
@@ -34,7 +34,7 @@ def test_the_allocators_refusal_is_recognised():
 
 def test_micro_batches_are_halved_and_the_result_stays(trainer, tmp_path):
     whole, cut = trainer(tmp_path / "whole"), trainer(tmp_path / "cut")
-    starved(cut, lambda run: run.progress.step >= 3 and run.micro_batches < 4)
+    starved(cut, lambda run: run.progress.step >= 3 and run.stepper.micro_batches < 4)
     said = []
     whole.run()
     cut.run(on_event=said.append)
@@ -64,7 +64,7 @@ def test_other_errors_are_not_swallowed(trainer, tmp_path):
     def broken(items, epoch):
         raise RuntimeError("shapes do not match")
 
-    run._gradients = broken
+    run.stepper.passes = broken
     with pytest.raises(RuntimeError, match="shapes do not match"):
         run.run()
 

@@ -69,15 +69,15 @@ def trainer(folder, data, group, **settings):
 
 def starved(run):
     """The second process runs out of memory in one step, in the middle of the backward passes."""
-    gradients = run._gradients
+    gradients = run.stepper.passes
 
-    def failing(items, epoch):
-        found = gradients(items, epoch)
-        if run.processes.rank == 1 and run.progress.step == 2 and run.micro_batches == 1:
+    def failing(micro, counts):
+        found = gradients(micro, counts)
+        if run.processes.rank == 1 and run.progress.step == 2 and run.stepper.micro_batches == 1:
             torch.empty(1 << 60, dtype=torch.uint8)
         return found
 
-    run._gradients = failing
+    run.stepper.passes = failing
     return run
 
 
@@ -101,7 +101,7 @@ def work(folder):
                 }
         run = starved(make("starved"))
         run.run()
-        held["micro_batches"] = run.micro_batches
+        held["micro_batches"] = run.stepper.micro_batches
         make("dropout", shape=DROPOUT, mask_rate=0.2).run()
         run_until_power_cut(make("dropout_broken", shape=DROPOUT, mask_rate=0.2), HALF)
         make("dropout_broken", shape=DROPOUT, mask_rate=0.2).run(resume=True)

@@ -104,28 +104,28 @@ def test_micro_batches_change_nothing_but_rounding(pretrainer, tmp_path):
 def test_batches_made_ahead_are_the_same(pretrainer, tmp_path):
     """Also where the run is broken off, and where micro-batches get smaller on the way."""
     alone, fed = pretrainer(tmp_path / "alone"), pretrainer(tmp_path / "fed", save_steps=1)
-    fed.workers = 2
+    fed.stepper.workers = 2
     alone.run()
     run_until_power_cut(fed, 3)
     again = pretrainer(tmp_path / "fed", save_steps=1)
-    again.workers = 2
+    again.stepper.workers = 2
     again.run(resume=True)
     for one, other in zip(alone.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(one, other)
     assert multiprocessing.active_children() == []
     cut = pretrainer(tmp_path / "cut")
-    cut.workers = 2
-    gradients = cut._gradients
+    cut.stepper.workers = 2
+    gradients = cut.stepper.passes
 
-    def failing(items, epoch):
-        found = gradients(items, epoch)
-        if cut.progress.step == 1 and cut.micro_batches == 1:
+    def failing(micro, counts):
+        found = gradients(micro, counts)
+        if cut.progress.step == 1 and cut.stepper.micro_batches == 1:
             torch.empty(1 << 60, dtype=torch.uint8)
         return found
 
-    cut._gradients = failing
+    cut.stepper.passes = failing
     cut.run()
-    assert cut.micro_batches == 2
+    assert cut.stepper.micro_batches == 2
     for one, other in zip(alone.model.parameters(), cut.model.parameters(), strict=True):
         torch.testing.assert_close(one, other, atol=2e-5, rtol=0)
 

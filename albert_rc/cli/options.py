@@ -81,6 +81,31 @@ Workers = Annotated[
     typer.Option(help="Processes that make batches ahead of time; none for a CPU by default."),
 ]
 Resume = Annotated[bool, typer.Option(help="Go on from the state in --out.")]
+Dropout = Annotated[
+    float | None,
+    typer.Option(help="In the layers and of attention weights; the checkpoint's own by default."),
+]
+LabelSmoothing = Annotated[
+    float, typer.Option(help="Share of the target that is spread over all options.")
+]
+RDrop = Annotated[
+    float,
+    typer.Option(
+        help="R-Drop: weight of the disagreement of two passes with different dropout; twice the "
+        "work and memory."
+    ),
+]
+Fgm = Annotated[
+    float,
+    typer.Option(
+        help="Adversarial training: how far word embeddings are moved for a second pass; twice "
+        "the work."
+    ),
+]
+Ema = Annotated[
+    float,
+    typer.Option(help="Measure and keep an average of the weights; its decay, such as 0.999."),
+]
 Deterministic = Annotated[
     bool,
     typer.Option(

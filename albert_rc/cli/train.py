@@ -81,6 +81,11 @@ def train(
         float, typer.Option(help="Also hide and ask for this share of the other words (cloze).")
     ] = 0.0,
     mask_weight: Annotated[float, typer.Option(help="Weight of their loss.")] = 1.0,
+    dropout: options.Dropout = None,
+    label_smoothing: options.LabelSmoothing = 0.0,
+    r_drop: options.RDrop = 0.0,
+    fgm: options.Fgm = 0.0,
+    ema: options.Ema = 0.0,
     parallel: options.Parallel = "ddp",
     device: options.Device = None,
     deterministic: options.Deterministic = False,
@@ -128,6 +133,10 @@ def train(
             precision=choose_precision(precision, group.device, learning=True),
             mask_rate=mask_rate,
             mask_weight=mask_weight,
+            label_smoothing=label_smoothing,
+            r_drop=r_drop,
+            fgm=fgm,
+            ema=ema,
             ffn_chunk=ffn_chunk,
             parallel=parallel,
             seed=seed,
@@ -140,6 +149,7 @@ def train(
                 lsh_form, lsh_chunk, lsh_rounds, lsh_probes, lsh_hash, lsh_landmarks
             ),
             "max_length": max_length,
+            "dropout": dropout,
             "seed": seed,
         }
         task, loaded = train_store.kind, _load(model, train_store, option_score, how)
@@ -173,6 +183,7 @@ def train(
                 used = {
                     "task": task,
                     "residual": loaded.model.config.residual,
+                    "dropout": loaded.model.config.dropout,
                     "option_score": loaded.model.option_score,
                     "attention": loaded.model.encoder.compute.attention,
                     "lsh": asdict(loaded.model.encoder.compute.lsh),

@@ -16,6 +16,7 @@ from albert_rc.atomic import atomic_path
 from albert_rc.config import TrainConfig
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.files import check_archive
+from albert_rc.train.averaging import Averaged
 from albert_rc.train.parallel import DataParallel
 
 EARLIER = "earlier"
@@ -24,6 +25,7 @@ EARLIER = "earlier"
 _FIXED = (
     "epochs", "batch_size", "learning_rate", "warmup", "weight_decay", "clip", "max_steps",
     "precision", "mask_rate", "mask_weight", "optimizer", "optimizer_states", "seed",
+    "label_smoothing", "r_drop", "fgm", "ema",
 )  # fmt: skip
 
 
@@ -101,6 +103,8 @@ class Checkpoints:
     """What a continuation must have in common with the run."""
     identity: Callable[[], dict[str, Any]]
     """Fingerprints of what is trained on, likewise; asked for when they are needed."""
+    averaged: Averaged | None = None
+    """The average of the weights, if one is kept."""
 
     def save(self, progress: Progress, tally: list[Tensor]) -> None:
         """Write everything that the run needs to go on, on the main process.
@@ -128,6 +132,7 @@ class Checkpoints:
                 "model": model,
                 "optimizer": moments,
                 "scaler": self.scaler.state_dict(),
+                "averaged": {} if self.averaged is None else self.averaged.state(),
                 "progress": asdict(progress),
                 "tally": [part.cpu() for part in tally],
                 "settings": asdict(self.settings),
@@ -184,6 +189,8 @@ class Checkpoints:
             raise UsageError("--resume: the run was begun with a model of another shape") from None
         self.optimizer.load_state_dict(self.parallel.part(content["optimizer"]))
         self.scaler.load_state_dict(content["scaler"])
+        if self.averaged is not None:
+            self.averaged.restore(content["averaged"])
         random = content["random"]
         if len(random) == processes.world:
             mine = random[processes.rank]
@@ -221,7 +228,8 @@ def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str
     """Refuse to go on otherwise than the run was begun."""
     for name in _FIXED:
         now = getattr(settings, name)
-        before = content["settings"].get(name, now)  # of a version without it
+        usual = TrainConfig.__dataclass_fields__[name].default  # of a version without it
+        before = content["settings"].get(name, usual)
         if before != now:
             flag = "--" + name.replace("_", "-")
             raise UsageError(f"--resume: the run was begun with {flag} {before}, not {now}")

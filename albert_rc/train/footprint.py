@@ -46,6 +46,12 @@ class Task:
     attention: str = "dense"
     shards: int = 1
     """Processes that the weights and the optimiser's moments are divided among."""
+    passes: int = 1
+    """Forward passes whose activations are kept at once."""
+    averaged: bool = False
+    """Whether an average of the weights is kept."""
+    moved_words: bool = False
+    """Whether the word embeddings are moved, and put back, in each step."""
 
 
 def task_of(
@@ -72,6 +78,9 @@ def task_of(
         ffn_chunk=settings.ffn_chunk,
         attention=attention,
         shards=count_shards(settings.parallel, processes),
+        passes=2 if settings.r_drop else 1,
+        averaged=settings.ema > 0,
+        moved_words=settings.fgm > 0,
     )
 
 
@@ -80,7 +89,7 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
 
     Args:
         task: the model, the data, the device.
-        tokens: of the largest micro-batch.
+        tokens: of the largest micro-batch, in one pass.
         recompute: a key of `RECOMPUTE`.
         states: a key of `planner.STATES`.
     """
@@ -120,6 +129,8 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
     rows = block_rows(config.vocab_size, task.device)
     head = 2 * 4 * config.vocab_size * min(int(task.masked_share * tokens), rows)
     head += 3 * 4 * config.vocab_size * config.embedding_size
+    kept *= task.passes
+    head += 3 * 4 * config.vocab_size * config.embedding_size * task.moved_words
     prepared = matrices * size * (2 if on_cpu else task.precision != "fp32")
     # In a step the weights are whole once more, and so are the gradients until the backward pass
     # is over: with shared layers none is complete before. Their parts come when the whole ones go.
@@ -129,6 +140,8 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
         "gradients": 4 * parameters,
         "optimiser": {"fp32": 8, "8bit": 2, "cpu": 0}[states] * parameters // task.shards,
         "matrices": prepared,
+        # To swap it in takes one more copy of the largest tensor; words are that, mostly.
+        "average": (4 * parameters + 4 * config.vocab_size * config.embedding_size) * task.averaged,
         "activations": kept,
         "working": working + head,
     }

@@ -8,36 +8,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Generic
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from albert_rc.config import TrainConfig
-from albert_rc.devices import Processes, is_out_of_memory
-from albert_rc.errors import Interrupted, OutOfMemoryError, UsageError
+from albert_rc.devices import Processes
+from albert_rc.errors import Interrupted, UsageError
 from albert_rc.seeds import mix
+from albert_rc.train.averaging import Averaged
 from albert_rc.train.checkpoint import (
     Checkpoints,
     Progress,
     forget_earlier,
     set_aside,
 )
-from albert_rc.train.feed import Feed, micro_batches
 from albert_rc.train.guard import LOOK, Guard, Symptom, not_numbers
 from albert_rc.train.objective import Kind, Objective
-from albert_rc.train.optim import (
-    linear_rate,
-    make_optimizer,
-    set_rate,
-    settled_step,
-    step_if_finite,
-)
+from albert_rc.train.optim import linear_rate, make_optimizer, settled_step
 from albert_rc.train.parallel import make_parallel
 from albert_rc.train.record import Record
 from albert_rc.train.restart import WayBack, order_seed, respond
+from albert_rc.train.step import Stepper
 from albert_rc.train.stop import StopRequest
 from albert_rc.train.tally import StepReport, Tally, TrainResult
 
@@ -88,14 +84,28 @@ class Trainer(Generic[Kind]):
             settings.optimizer_states,
             settings.optimizer,
         )
-        self.micro_batches = settings.accumulation
-        self.workers = workers
-        self._feed: Feed[Kind] | None = None
         self.scaler = torch.amp.GradScaler(
             processes.device.type, enabled=settings.precision == "fp16"
         )
+        self.stepper = Stepper(
+            objective,
+            settings,
+            self.parallel,
+            self.optimizer,
+            self.scaler,
+            last=self.total_steps,
+            workers=workers,
+            say=self._say,
+        )
+        self.averaged = Averaged(self.model, settings.ema) if settings.ema else None
         self.checkpoints = Checkpoints(
-            folder, self.parallel, self.optimizer, self.scaler, settings, objective.identity
+            folder,
+            self.parallel,
+            self.optimizer,
+            self.scaler,
+            settings,
+            objective.identity,
+            self.averaged,
         )
         self.progress = Progress()
         self.guard = Guard(
@@ -165,7 +175,7 @@ class Trainer(Generic[Kind]):
                 if self.processes.is_main:
                     forget_earlier(self.folder)
         finally:
-            self._feed = None
+            self.stepper.forget_batches()
             if self.record is not None:
                 self.record.close()
         return TrainResult(
@@ -224,112 +234,13 @@ class Trainer(Generic[Kind]):
         )
 
     def _step(self, items: list[int], epoch: int) -> Tensor:
-        """One optimiser step on a global batch; its sums over all processes.
-
-        Where the gradient is no number the weights stay as they are.
-        Where memory runs out, all processes halve their micro-batches and take the step again.
-        """
-        self.parallel.gather()
-        while True:
-            failed = False
-            try:
-                sums, counts = self._gradients(items, epoch)
-            except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                failed = True
-            if not self.processes.any(failed):
-                break
-            self._halve(len(items))
-        norm = self._update()
-        # The same on every process, or nearly; their mean is the same to the last bit.
-        sums = torch.cat([sums, norm[None] / self.processes.world])
-        self.processes.sum(sums)
-        sums, norm = sums[:-1], sums[-1:]
-        self.guard.add(self.progress.step + 1, torch.cat([sums, counts, norm]))
+        """One optimiser step on a global batch; its sums and counts over all processes."""
+        step = self.progress.step
+        sums, counts, norm = self.stepper.take(items, epoch, step, self._rate())
+        if self.averaged is not None:
+            self.averaged.add(step)
+        self.guard.add(step + 1, torch.cat([sums, counts, norm]))
         return torch.cat([sums, counts])
-
-    def _halve(self, items: int) -> None:
-        """Make room for the step to be taken again.
-
-        Raises:
-            OutOfMemoryError: nothing is left to cut.
-        """
-        self.model.zero_grad(set_to_none=True)
-        self._feed = None
-        if self.processes.device.type == "cuda":
-            torch.cuda.empty_cache()
-        share_of_rank = -(-items // self.processes.world)
-        if self.micro_batches < share_of_rank:
-            self.micro_batches = min(share_of_rank, 2 * self.micro_batches)
-            self._say(f"out of memory: {self.micro_batches} micro-batches a step from now on")
-        elif self.encoder.compute.recompute != "layers":
-            compute = self.encoder.compute
-            self.encoder.compute = replace(compute, recompute="layers", join=1)
-            self._say("out of memory: layers are recomputed from now on")
-        else:
-            raise OutOfMemoryError(
-                "out of memory with single passages and recomputed layers; try "
-                "--optimizer-states 8bit (with --parallel ddp), a smaller model, or shorter "
-                "windows (preprocess --max-length)"
-            )
-
-    def _gradients(self, items: list[int], epoch: int) -> tuple[Tensor, Tensor]:
-        """Gradients of this process's share of a global batch; its sums, and the global counts."""
-        processes = self.processes
-        micro = self._micro_batches(items, epoch)
-        counts = self._counts(micro)
-        sums = torch.zeros(self.objective.num_sums, device=processes.device)
-        with self.encoder.unchanged():
-            for batch in micro:
-                loss, parts = self.objective.losses(batch.to(processes.device), counts)
-                sums += parts
-                self.scaler.scale(loss).backward()
-        return sums, counts
-
-    def _micro_batches(self, items: list[int], epoch: int) -> list[Kind]:
-        rank, world, pieces = self.processes.rank, self.processes.world, self.micro_batches
-        if not self.workers:
-            return micro_batches(self.objective, items, epoch, rank, world, pieces)
-        if self._feed is None:
-            self._feed = Feed(
-                self.objective,
-                first=self.progress.step,
-                last=self.total_steps,
-                rank=rank,
-                world=world,
-                pieces=pieces,
-                workers=self.workers,
-                pinned=self.processes.device.type == "cuda",
-            )
-        return next(self._feed)
-
-    def _counts(self, micro: list[Kind]) -> Tensor:
-        """What the losses of the global batch are divided by, at least 1 each."""
-        found = torch.zeros(self.objective.num_counts, dtype=torch.float32)
-        for batch in micro:
-            found += torch.tensor(self.objective.counts(batch), dtype=torch.float32)
-        counts = found.to(self.processes.device)
-        self.processes.sum(counts)
-        return counts.clamp(min=1)
-
-    def _update(self) -> Tensor:
-        """Sum gradients over the processes, clip, and move the weights; the gradient's norm."""
-        self.parallel.reduce()
-        parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self.scaler.unscale_(self.optimizer)
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        norm = self.parallel.plain(nn.utils.get_total_norm(gradients, foreach=True))
-        if self.settings.clip:
-            nn.utils.clip_grads_with_norm_(parameters, self.settings.clip, norm, foreach=True)
-        set_rate(self.optimizer, self._rate())
-        if self.scaler.is_enabled():
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-        else:
-            step_if_finite(self.optimizer, norm)
-        self.optimizer.zero_grad(set_to_none=True)
-        return norm
 
     def _rate(self) -> float:
         settings = self.settings
@@ -397,7 +308,7 @@ class Trainer(Generic[Kind]):
         # These are about the weights that lie in the folder, whoever made them.
         self.progress.best_score, self.progress.best_step = before.best_score, before.best_step
         self.guard.forget()
-        self._feed = None
+        self.stepper.forget_batches()
         self._set_order()
         torch.manual_seed(mix(self.objective.order.seed, self.processes.rank))
         self._save_state(Tally())
@@ -428,7 +339,7 @@ class Trainer(Generic[Kind]):
 
     def _evaluate(self) -> bool:
         """Evaluate, keep the weights if they are the best; whether to stop early."""
-        with self.parallel.gathered():
+        with self.parallel.gathered(), self._weights_to_keep():
             evaluation = self.objective.evaluate(self.processes)
         if evaluation is None:
             return False
@@ -451,8 +362,12 @@ class Trainer(Generic[Kind]):
             return True
         return False
 
+    def _weights_to_keep(self) -> AbstractContextManager[None]:
+        """Inside, the model has the weights that are measured and kept: their average, if any."""
+        return nullcontext() if self.averaged is None else self.averaged.in_place()
+
     def _save_weights(self) -> None:
-        with self.parallel.gathered():
+        with self.parallel.gathered(), self._weights_to_keep():
             if self.processes.is_main:
                 self.objective.save(self.folder)
         self.processes.wait()

@@ -14,10 +14,12 @@ from albert_rc.data.batches import BatchOrder, Collator
 from albert_rc.data.masking import WordHider
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
-from albert_rc.model.heads import ClozeHead, ReadingModel
+from albert_rc.errors import UsageError
+from albert_rc.model.heads import ClozeHead, Output, ReadingModel
 from albert_rc.predict import score
 from albert_rc.quality import quality
 from albert_rc.tokenizer import Tokenizer
+from albert_rc.train.answer_loss import disagreement, smoothed_loss
 from albert_rc.train.objective import Evaluation, Objective, stores_identity
 from albert_rc.train.vitals import Vitals
 
@@ -51,6 +53,25 @@ def answer_sums(batch: Batch, logits_QK: Tensor) -> Tensor:
     return sums
 
 
+def _require_use(model: ReadingModel, store: Store, settings: TrainConfig) -> None:
+    """Refuse parts of a recipe that would do nothing."""
+    asked = {"--label-smoothing": settings.label_smoothing, "--r-drop": settings.r_drop}
+    for flag, value in asked.items():
+        if value and store.kind == "label" and not store.labels:
+            raise UsageError(
+                f"{flag} {value} is for options and labels; this task asks for numbers"
+            )
+    config = model.config
+    dropout = max(config.dropout, config.attention_dropout)
+    if model.task != "cloze":
+        dropout = max(dropout, config.classifier_dropout)
+    if settings.r_drop and not dropout:
+        raise UsageError(
+            f"--r-drop {settings.r_drop} compares passes with different dropout, and this model "
+            "has none; add --dropout 0.1"
+        )
+
+
 class Reading(Objective[Batch]):
     """Learns to answer the questions of a store.
 
@@ -60,6 +81,9 @@ class Reading(Objective[Batch]):
         train_store: what is learned from.
         dev_store: what decides which weights are best; without one the last are kept.
         settings: the recipe.
+
+    Raises:
+        UsageError: the recipe asks for what these questions or this model cannot have.
     """
 
     num_sums = 3 + 2 + 2 * LETTERS
@@ -79,6 +103,8 @@ class Reading(Objective[Batch]):
         self.dev_store = dev_store
         self.score_name = " and ".join(train_store.metrics)
         self.mask_weight = settings.mask_weight
+        self.smoothing, self.r_drop = settings.label_smoothing, settings.r_drop
+        _require_use(model, train_store, settings)
         self.hider = None
         if settings.mask_rate and train_store.kind == "cloze":
             self.hider = WordHider(tokenizer, settings.mask_rate, settings.seed)
@@ -102,12 +128,28 @@ class Reading(Objective[Batch]):
 
     def losses(self, batch: Batch, counts: Tensor) -> tuple[Tensor, Tensor]:
         output = self.model(batch)
-        loss = output.loss_sum / counts[0]
+        loss = self._loss(batch, output, counts)
+        if self.r_drop:
+            # Half of Liang et al. 2021, equation 4, so that the learning rate means what it does
+            # without: the mean of both passes' losses, and their disagreement.
+            again = self.model(batch)
+            apart = disagreement(output.logits_QK, again.logits_QK, batch.answer_Q)
+            loss = (loss + self._loss(batch, again, counts)) / 2
+            loss = loss + self.r_drop / 2 * apart / counts[0]
         sums = [output.loss_sum.detach(), output.num_correct.float(), loss.new_zeros(())]
         if output.masked_loss_sum is not None:
-            loss = loss + self.mask_weight * output.masked_loss_sum / counts[1]
             sums[2] = output.masked_loss_sum.detach()
         return loss, torch.cat([torch.stack(sums), answer_sums(batch, output.logits_QK)])
+
+    def _loss(self, batch: Batch, output: Output, counts: Tensor) -> Tensor:
+        """What one pass loses; what is shown and watched is the plain cross-entropy."""
+        answers = output.loss_sum
+        if self.smoothing:
+            answers = smoothed_loss(output.logits_QK, batch.answer_Q, self.smoothing)
+        loss = answers / counts[0]
+        if output.masked_loss_sum is not None:
+            loss = loss + self.mask_weight * output.masked_loss_sum / counts[1]
+        return loss
 
     def report(self, sums: Sequence[float], counts: Sequence[float]) -> dict[str, float]:
         answered = max(1.0, counts[0])

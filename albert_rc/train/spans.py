@@ -14,6 +14,7 @@ from albert_rc.data.batches import BatchOrder
 from albert_rc.data.shards import Store
 from albert_rc.data.span_batches import SpanCollator
 from albert_rc.devices import Processes
+from albert_rc.errors import UsageError
 from albert_rc.model.spans import SpanModel
 from albert_rc.quality import span_quality
 from albert_rc.spans import find_spans
@@ -33,6 +34,9 @@ class Spans(Objective[SpanBatch]):
         train_store: what is learned from.
         dev_store: what decides which weights are best; without one the last are kept.
         settings: the recipe.
+
+    Raises:
+        UsageError: the recipe asks for what only options and labels have.
     """
 
     unit = "windows"
@@ -48,6 +52,10 @@ class Spans(Objective[SpanBatch]):
         dev_store: Store | None,
         settings: TrainConfig,
     ) -> None:
+        asked = {"--label-smoothing": settings.label_smoothing, "--r-drop": settings.r_drop}
+        for flag, value in asked.items():
+            if value:
+                raise UsageError(f"{flag} {value} is for options and labels; SQuAD has neither")
         self.model: SpanModel = model
         self.tokenizer = tokenizer
         self.train_store, self.dev_store = train_store, dev_store
