@@ -6,7 +6,7 @@ from albert_rc.config import TrainConfig
 from albert_rc.data.glue import GLUE
 from albert_rc.data.readers import READERS
 from albert_rc.errors import UsageError
-from albert_rc.train.recipes import DEFAULT, PUBLISHED, choose, task_name
+from albert_rc.train.recipes import DEFAULT, PUBLISHED, choose, dropout_of, task_name
 
 NOTHING = dict.fromkeys(("epochs", "batch_size", "learning_rate", "warmup", "max_steps"))
 
@@ -26,6 +26,9 @@ def test_what_is_given_goes_first(stores):
     store = stores["race", "train"]
     assert choose("default", store, NOTHING) == DEFAULT
     assert choose("published", store, NOTHING) == PUBLISHED["race"]
+    assert dropout_of("published", store, None) == 0.1
+    assert dropout_of("published", store, 0.0) == 0.0
+    assert dropout_of("default", store, None) is None
     mine = choose("published", store, NOTHING | {"epochs": 3, "batch_size": 4})
     assert mine == {"learning_rate": 2e-5, "batch_size": 4, "warmup": 1 / 12, "epochs": 3}
     assert choose("published", store, NOTHING | {"max_steps": 7})["max_steps"] == 7

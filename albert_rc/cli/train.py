@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,9 @@ from albert_rc.cli import options
 from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
 
 if TYPE_CHECKING:
-    from albert_rc.data.shards import Store
-    from albert_rc.loading import Loaded
+    from albert_rc.train.finetune import FineTuning
+    from albert_rc.train.several import Part
+    from albert_rc.train.tally import TrainResult
 
 
 def train(
@@ -56,6 +58,19 @@ def train(
         int | None, typer.Option(help="Stop after N evaluations without a better one.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of weights, data order and dropout.")] = 0,
+    seeds: Annotated[
+        int | None, typer.Option(help="Train N times, with seeds from --seed on, into OUT/seed-*.")
+    ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            help="Train K times, into OUT/fold-*, each without another K-th of the papers, which "
+            "it then answers: OUT/scores.jsonl."
+        ),
+    ] = None,
+    with_dev: Annotated[
+        bool, typer.Option("--with-dev", help="Also learn from dev.pt; the last weights stay.")
+    ] = False,
     precision: options.Precision = None,
     attention: options.Attention = None,
     lsh_form: options.LshForm = None,
@@ -97,22 +112,20 @@ def train(
     Beside them: log.txt, metrics.jsonl, TensorBoard's events, train.json (all settings). Several
     GPUs: `torchrun --nproc-per-node 2 -m albert_rc train ...`.
     """
-    from dataclasses import asdict
-
     from albert_rc.config import TrainConfig
-    from albert_rc.data.shards import check_store
     from albert_rc.devices import be_deterministic, choose_precision, processes
-    from albert_rc.files import write_json
-    from albert_rc.train.loop import Trainer
-    from albert_rc.train.planner import Levers, fit
-    from albert_rc.train.reading import Reading
-    from albert_rc.train.recipes import choose
-    from albert_rc.train.spans import Spans
+    from albert_rc.errors import UsageError
+    from albert_rc.train.finetune import FineTuning, open_stores
+    from albert_rc.train.planner import Levers
+    from albert_rc.train.recipes import choose, dropout_of
+    from albert_rc.train.several import Part, over_folds, over_seeds
 
+    if seeds is not None and folds is not None:
+        raise UsageError("--seeds and --folds: choose one of them")
     if deterministic:
         be_deterministic()
     with processes(device) as group, options.alone_in(out, group):
-        train_store, dev_store = _load_stores(data)
+        train_store, dev_store = open_stores(data, with_dev)
         given = {
             "epochs": epochs,
             "batch_size": batch_size,
@@ -149,88 +162,82 @@ def train(
                 lsh_form, lsh_chunk, lsh_rounds, lsh_probes, lsh_hash, lsh_landmarks
             ),
             "max_length": max_length,
-            "dropout": dropout,
-            "seed": seed,
+            "dropout": dropout_of(recipe, train_store, dropout),
         }
-        task, loaded = train_store.kind, _load(model, train_store, option_score, how)
-        longest = loaded.model.config.max_length
-        if max_length is not None:
-            longest = min(max_length, longest)
-        check_store(train_store, data / "train.pt", loaded.tokenizer, longest)
-        if dev_store is not None:
-            check_store(dev_store, data / "dev.pt", loaded.tokenizer, longest)
-        settings, plan_lines = fit(
-            settings,
-            loaded.model.config,
-            train_store,
-            group,
-            memory,
-            Levers(accumulation, recompute, optimizer_states),
-            masked_share=mask_rate if task == "cloze" else 0.0,
-            attention=loaded.model.encoder.compute.attention,
+        tuning = FineTuning(
+            model=model,
+            how=how,
+            option_score=option_score,
+            settings=settings,
+            levers=Levers(accumulation, recompute, optimizer_states),
+            memory=memory,
+            max_length=max_length,
+            data=data,
+            group=group,
+            workers=options.batch_workers(workers, group),
         )
-        if group.is_main:
-            options.announce(
-                loaded,
-                settings,
-                group,
-                plan_lines,
-                train_store.summary(),
-                dev_store.summary() if dev_store else None,
-            )
-            if not resume:
-                asked = {"model": model, "scratch": scratch, "data": str(data)}
-                used = {
-                    "task": task,
-                    "residual": loaded.model.config.residual,
-                    "dropout": loaded.model.config.dropout,
-                    "option_score": loaded.model.option_score,
-                    "attention": loaded.model.encoder.compute.attention,
-                    "lsh": asdict(loaded.model.encoder.compute.lsh),
-                    "world": group.world,
-                }
-                write_json(out / "train.json", asked | used | asdict(settings))
-        kind: Any = Spans if task == "span" else Reading
-        objective = kind(loaded.model, loaded.tokenizer, train_store, dev_store, settings)
-        trainer = Trainer(objective, settings, out, group, options.batch_workers(workers, group))
-        with TrainBar(group.is_main) as shown:
-            result = trainer.run(
-                resume,
-                None if minutes is None else 60 * minutes,
-                on_step=shown.step,
-                on_event=say,
-            )
-        if group.is_main:
-            best = "not measured" if result.paused else "not measured (no dev answers)"
-            if result.best_score is not None:
-                best = f"{result.best_score:.2%} at step {result.best_step}"
-            options.conclude(out, result, f", dev {objective.score_name} {best}")
+        seconds = None if minutes is None else 60 * minutes
+        if seeds is not None:
+            parts = over_seeds(seeds, seed, train_store, dev_store)
+        elif folds is not None:
+            parts = over_folds(folds, seed, train_store, dev_store)
+        else:
+            _run(tuning, Part("", seed, train_store, dev_store), out, resume, seconds)
+            return
+        _run_several(tuning, parts, out, resume, seconds)
 
 
-def _load(model: str, store: Store, option_score: str | None, how: dict[str, Any]) -> Loaded[Any]:
-    """The model for a store's kind of questions."""
-    from albert_rc.loading import load_model, load_spans
+def _run(
+    tuning: FineTuning, part: Part, out: Path, resume: bool, seconds: float | None
+) -> TrainResult:
+    """One run, announced and concluded."""
+    from albert_rc.files import write_json
 
-    if store.kind == "span":
-        return load_spans(model, **how)
-    return load_model(model, store.kind, option_score=option_score, labels=store.labels, **how)
+    prepared = tuning.prepare(part.train, part.dev, part.seed)
+    if tuning.group.is_main:
+        options.announce(
+            prepared.loaded,
+            prepared.settings,
+            tuning.group,
+            prepared.plan,
+            part.train.summary(),
+            part.dev.summary() if part.dev else None,
+        )
+        if not resume:
+            scratch = tuning.how["scratch"]
+            asked = {"model": tuning.model, "scratch": scratch, "data": str(tuning.data)}
+            write_json(out / "train.json", asked | prepared.record())
+    with TrainBar(tuning.group.is_main) as shown:
+        result = prepared.trainer(out).run(resume, seconds, on_step=shown.step, on_event=say)
+    if tuning.group.is_main:
+        best = "not measured" if result.paused else "not measured (no dev answers)"
+        if result.best_score is not None:
+            best = f"{result.best_score:.2%} at step {result.best_step}"
+        options.conclude(out, result, f", dev {prepared.objective.score_name} {best}")
+    return result
 
 
-def _load_stores(data: Path) -> tuple[Store, Store | None]:
-    """What is learned from, and what decides when it is enough."""
-    from albert_rc.data.shards import load_store
-    from albert_rc.errors import DataError
+def _run_several(
+    tuning: FineTuning, parts: list[Part], out: Path, resume: bool, seconds: float | None
+) -> None:
+    """Runs one after the other, and what they come to together."""
+    from albert_rc.train.several import RUNS, SCORES, run_all, spread_line
 
-    train_store = load_store(data / "train.pt")
-    if not train_store.has_answers:
-        raise DataError(f"{data / 'train.pt'}: its papers have no answers to learn from")
-    dev_path = data / "dev.pt"
-    dev_store = load_store(dev_path) if dev_path.is_file() else None
-    if dev_store is not None and dev_store.kind != train_store.kind:
-        raise DataError(f"{dev_path}: holds {dev_store.kind}, but train {train_store.kind}")
-    if dev_store is not None and dev_store.labels != train_store.labels:
-        raise DataError(f"{dev_path}: has other labels than train; make both of the same task")
-    return train_store, dev_store
+    begun = time.perf_counter()
+
+    def run(part: Part, folder: Path, resuming: bool) -> TrainResult:
+        left = None if seconds is None else seconds - (time.perf_counter() - begun)
+        return _run(tuning, part, folder, resuming, left)
+
+    found = run_all(parts, out, tuning.group, resume, run, say)
+    if found is None or not tuning.group.is_main:
+        return
+    unit = " and ".join(parts[0].train.metrics)
+    for name, figure in (("dev", "dev"), ("held-out papers", "held_out")):
+        if figure in found:
+            typer.echo(f"{out / RUNS}: {len(parts)} runs, {spread_line(name, found[figure], unit)}")
+    if parts[0].held_out is not None:
+        typer.echo(f"{out / SCORES}: all training papers, each answered by a run without it")
 
 
 train.__doc__ = f"{train.__doc__}\n\n" + example(

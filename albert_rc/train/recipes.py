@@ -42,6 +42,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "wnli": _row(2e-5, 16, 2000, 250),
 }
 """ALBERT's (Lan et al. 2020, appendix A.4, Table 14); cloze as the ASC20-21 entry's."""
+DROPPING = {"race": 0.1, "qqp": 0.1, "rte": 0.1, "wnli": 0.1}
+"""Dropout of the layers in the same table; of the others it is 0, as in the checkpoints."""
 RECIPES = ("default", "published")
 
 
@@ -78,3 +80,10 @@ def choose(recipe: str, store: Store, given: Mapping[str, Any]) -> dict[str, Any
     if given.get("epochs") is not None and given.get("max_steps") is None:
         chosen.pop("max_steps", None)  # epochs asked for are epochs
     return chosen
+
+
+def dropout_of(recipe: str, store: Store, given: float | None) -> float | None:
+    """The dropout of a recipe's layers; None for the checkpoint's own."""
+    if given is None and recipe == "published":
+        return DROPPING.get(task_name(store))
+    return given

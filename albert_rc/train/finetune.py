@@ -1,0 +1,143 @@
+"""From stores and a recipe to a trainer: what every fine-tuning run does before its first step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from albert_rc.config import TrainConfig
+from albert_rc.data.parts import joined
+from albert_rc.data.shards import Store, check_store, load_store
+from albert_rc.devices import Processes
+from albert_rc.errors import DataError
+from albert_rc.loading import Loaded, load_model, load_spans
+from albert_rc.train.loop import Trainer
+from albert_rc.train.objective import Objective
+from albert_rc.train.planner import Levers, fit
+from albert_rc.train.reading import Reading
+from albert_rc.train.spans import Spans
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A run that is about to begin."""
+
+    loaded: Loaded[Any]
+    objective: Objective[Any]
+    settings: TrainConfig
+    """With what the memory at hand asked for."""
+    plan: list[str]
+    """The memory planner's sentences."""
+    group: Processes
+    workers: int
+
+    def trainer(self, out: Path) -> Trainer[Any]:
+        """What runs it, in a folder."""
+        return Trainer(self.objective, self.settings, out, self.group, self.workers)
+
+    def record(self) -> dict[str, Any]:
+        """How the model was opened and all settings, for train.json."""
+        model, compute = self.loaded.model, self.loaded.model.encoder.compute
+        return {
+            "task": model.task,
+            "residual": model.config.residual,
+            "dropout": model.config.dropout,
+            "option_score": model.option_score,
+            "attention": compute.attention,
+            "lsh": asdict(compute.lsh),
+            "world": self.group.world,
+            **asdict(self.settings),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuning:
+    """What runs have in common that differ in their papers, their seed or their folder."""
+
+    model: str
+    """Folder or hub id to start from."""
+    how: Mapping[str, Any]
+    """What else `load_model` takes, but for the seed."""
+    option_score: str | None
+    settings: TrainConfig
+    levers: Levers
+    memory: str | None
+    max_length: int | None
+    data: Path
+    """Where the stores are from, for messages."""
+    group: Processes
+    workers: int
+
+    def prepare(self, train: Store, dev: Store | None, seed: int) -> Prepared:
+        """Open the model, look whether the stores are made for it, and plan for the memory.
+
+        Raises:
+            UsageError: no such model, or a recipe that these papers cannot have.
+            CheckpointError: unusable weights.
+            DataError: a store that was made for another model.
+            OutOfMemoryError: nothing fits.
+        """
+        loaded = self._load(train, seed)
+        longest = loaded.model.config.max_length
+        if self.max_length is not None:
+            longest = min(self.max_length, longest)
+        for store, name in ((train, "train.pt"), (dev, "dev.pt")):
+            if store is not None:
+                check_store(store, self.data / name, loaded.tokenizer, longest)
+        settings, plan = fit(
+            replace(self.settings, seed=seed),
+            loaded.model.config,
+            train,
+            self.group,
+            self.memory,
+            self.levers,
+            masked_share=self.settings.mask_rate if train.kind == "cloze" else 0.0,
+            attention=loaded.model.encoder.compute.attention,
+        )
+        kind: Any = Spans if train.kind == "span" else Reading
+        return Prepared(
+            loaded=loaded,
+            objective=kind(loaded.model, loaded.tokenizer, train, dev, settings),
+            settings=settings,
+            plan=plan,
+            group=self.group,
+            workers=self.workers,
+        )
+
+    def _load(self, store: Store, seed: int) -> Loaded[Any]:
+        """The model for a store's kind of questions."""
+        how = {**self.how, "seed": seed}
+        if store.kind == "span":
+            return load_spans(self.model, **how)
+        return load_model(
+            self.model, store.kind, option_score=self.option_score, labels=store.labels, **how
+        )
+
+
+def open_stores(data: Path, with_dev: bool = False) -> tuple[Store, Store | None]:
+    """What is learned from, and what decides when it is enough, if anything.
+
+    Args:
+        data: holds train.pt and, perhaps, dev.pt.
+        with_dev: learn from both.
+
+    Raises:
+        DataError: missing, unusable, without answers, or of two tasks.
+    """
+    train = load_store(data / "train.pt")
+    dev_path = data / "dev.pt"
+    dev = load_store(dev_path) if dev_path.is_file() else None
+    if with_dev and dev is None:
+        raise DataError(f"--with-dev: there is no {dev_path}")
+    for store, name in ((train, "train.pt"), (dev if with_dev else None, "dev.pt")):
+        if store is not None and not store.has_answers:
+            raise DataError(f"{data / name}: its papers have no answers to learn from")
+    if dev is not None and dev.kind != train.kind:
+        raise DataError(f"{dev_path}: holds {dev.kind}, but train {train.kind}")
+    if dev is not None and dev.labels != train.labels:
+        raise DataError(f"{dev_path}: has other labels than train; make both of the same task")
+    if with_dev and dev is not None:
+        return joined(train, dev, "train and dev"), None
+    return train, dev
