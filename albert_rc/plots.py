@@ -49,6 +49,7 @@ def lines(
                 color=COLOURS[number % len(COLOURS)],
                 marker=MARKERS[number % len(MARKERS)],
                 markersize=4,
+                markevery=max(1, len(x) // 20),
                 linewidth=1.5,
             )
         axis.set_xlabel(below)

@@ -41,6 +41,7 @@ ALLOWED = {
     "vocabulary": FLOOR,
     "analysis": WORK,
     "plots": FLOOR,
+    "curves": FLOOR | {"plots"},
     "checkup": FLOOR | {"data"},
     "importing": FLOOR | {"data", "importing"},
 }

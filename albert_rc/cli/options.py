@@ -228,7 +228,9 @@ def announce(
 
 
 def conclude(out: Path, result: TrainResult, best: str) -> None:
-    """Say what came out: a run's folder, how far it got, and how good it is."""
+    """Say what came out: a run's folder, how far it got, and how good it is; draw its course."""
+    from albert_rc.curves import draw_curves, read_curves, spark_lines
+
     of_all = f" of {result.total_steps:,}" if result.paused else ""
     typer.echo(f"{out}: {result.steps:,}{of_all} steps in {result.seconds:.0f} s{best}")
     if result.restarts:
@@ -238,3 +240,8 @@ def conclude(out: Path, result: TrainResult, best: str) -> None:
         )
     if result.paused:
         typer.echo("paused; the same command with --resume goes on from there")
+    curves = read_curves(out)
+    for line in spark_lines(curves):
+        say(line)
+    if drawn := draw_curves(out, curves):
+        say(f"curves: {drawn[0]}")
