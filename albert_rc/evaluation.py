@@ -110,6 +110,26 @@ def _content(path: Path) -> Any:
     return papers
 
 
+def read_alone(path: Path, papers: Sequence[Passage]) -> list[str | None] | None:
+    """What the model alone would have answered, where `predict --recall` knew the blank.
+
+    Args:
+        path: answers that `read_answers` has taken.
+        papers: what was answered.
+
+    Returns:
+        One for each question in the papers' order, None where nothing was recalled; None in all
+        for a file that does not tell.
+    """
+    if path.suffix != ".jsonl":
+        return None
+    file = read_scores(path)
+    if not any(file.read):
+        return None
+    by_key = dict(zip(file.keys, file.read, strict=True))
+    return [by_key[p.id, n] for p in papers for n in range(1, len(p.questions) + 1)]
+
+
 def gold_letters(papers: Sequence[Passage]) -> list[str | None]:
     """The right letter of every question; None where the papers do not tell."""
     return [

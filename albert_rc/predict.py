@@ -18,6 +18,7 @@ from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
 from albert_rc.files import json_lines, to_json
 from albert_rc.model.heads import ReadingModel
+from albert_rc.recall import Recalled, with_recall
 from albert_rc.tokenizer import Tokenizer
 
 TOKEN_BUDGET = 4096
@@ -110,36 +111,67 @@ def answers_of(store: Store, scored_QK: Tensor) -> Answers:
     return answers
 
 
-def score_lines(store: Store, scored_QK: Tensor, temperature: float = 1.0) -> list[dict[str, Any]]:
+def final_scores(
+    scored_QK: Tensor, temperature: float = 1.0, recalled: Recalled | None = None
+) -> Tensor:
+    """Log-probabilities after temperature and recall, [Q, K] in nats.
+
+    Args:
+        scored_QK: as `score` gives it.
+        temperature: what the logits are divided by.
+        recalled: what is known of the blanks from other papers.
+    """
+    if temperature != 1:
+        scored_QK = (scored_QK.double() / temperature).log_softmax(-1)
+    return scored_QK if recalled is None else with_recall(scored_QK, recalled)
+
+
+def describe(recalled: Recalled, scored_QK: Tensor, temperature: float = 1.0) -> str:
+    """How much was recalled, and what it changed, as a sentence."""
+    answer_Q = final_scores(scored_QK, temperature, recalled).argmax(-1)
+    total, changed = len(scored_QK), int((scored_QK.argmax(-1) != answer_Q).sum())
+    return (
+        f"recalled from training papers: {recalled.known:,} of {total:,} blanks "
+        f"({recalled.known / max(1, total):.1%}); {changed:,} answers are other than what was read"
+    )
+
+
+def score_lines(
+    store: Store, scored_QK: Tensor, temperature: float = 1.0, recalled: Recalled | None = None
+) -> list[dict[str, Any]]:
     """One record per question: paper, number of the question (from 1), letter, probabilities.
 
     Args:
         store: what was answered.
         scored_QK: as `score` gives it.
         temperature: what the logits are divided by; it changes probabilities, never an answer.
+        recalled: what is known of the blanks from other papers; `read` is then what the model
+            alone would have answered.
     """
     lines = []
     numbers: dict[int, int] = {}
     options = store.num_options.tolist()
     # Of the scores as they are: dividing could make equals of two that all but tie.
-    best = scored_QK.numpy().argmax(-1)
-    if temperature != 1 and not store.is_numeric:
-        scored_QK = (scored_QK.double() / temperature).log_softmax(-1)
+    read = scored_QK.numpy().argmax(-1)
+    shown_QK = scored_QK if store.is_numeric else final_scores(scored_QK, temperature, recalled)
+    best = read if recalled is None else shown_QK.numpy().argmax(-1)
     keys = store.meta["question_keys"] if store.kind == "choice" else None
     for question, passage in enumerate(store.passage_of_question.tolist()):
         numbers[passage] = numbers.get(passage, 0) + 1
         line = {"paper": store.meta["ids"][passage], "number": numbers[passage]}
         if keys is not None:
             line["id"] = keys[question]
-        chances = scored_QK[question, : options[question]].exp().tolist()
+        chances = shown_QK[question, : options[question]].exp().tolist()
         if store.is_numeric:
-            line["answer"] = round(float(scored_QK[question, 0]), 6)
+            line["answer"] = round(float(shown_QK[question, 0]), 6)
         else:
             chosen = int(best[question])
             line["answer"] = store.labels[chosen] if store.labels else letter(chosen)
             line["probabilities"] = [round(chance, 6) for chance in chances]
             if temperature != 1:
                 line["temperature"] = round(temperature, 6)
+        if recalled is not None and recalled.option_Q[question] >= 0:
+            line["read"] = letter(int(read[question]))
         lines.append(line)
     return lines
 
@@ -152,6 +184,7 @@ def write_predictions(
     *,
     temperature: float = 1.0,
     abstain: float | None = None,
+    recalled: Recalled | None = None,
 ) -> Unsure | None:
     """Write answer.json and what is asked for beside it: all of it whole, or nothing.
 
@@ -162,14 +195,18 @@ def write_predictions(
         scores: where a JSON line per question goes.
         temperature: what the logits are divided by for probabilities.
         abstain: list the answers whose probability is below this, beside answer.json.
+        recalled: what is known of the blanks from other papers.
 
     Returns:
         these answers.
     """
-    contents = {path: to_json(answers_of(store, scored_QK))}
+    final_QK = scored_QK
+    if recalled is not None:
+        final_QK = final_scores(scored_QK, temperature, recalled)
+    contents = {path: to_json(answers_of(store, final_QK))}
     unsure = None
     if scores is not None or abstain is not None:
-        lines = score_lines(store, scored_QK, temperature)
+        lines = score_lines(store, scored_QK, temperature, recalled)
         if scores is not None:
             contents[scores] = json_lines(lines)
         if abstain is not None:

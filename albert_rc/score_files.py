@@ -48,6 +48,8 @@ class ScoreFile:
     """Names of labels by their place, as far as the answers tell; empty for other kinds."""
     temperature: float
     """What the model's logits were divided by before they became probabilities."""
+    read: list[str | None]
+    """What the model alone would have answered, where `predict --recall` knew the blank."""
 
     @property
     def papers(self) -> list[str]:
@@ -92,6 +94,7 @@ def read_scores(path: Path) -> ScoreFile:
         "ids": [record["id"] for record in found] if "id" in first else None,
         "lines": numbers,
         "temperature": float(first.get("temperature", 1.0)),
+        "read": [record.get("read") for record in found],
     }
     if "probabilities" not in first:
         return ScoreFile(
@@ -155,8 +158,8 @@ def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
         if type(answer) not in (int, float):
             _refuse(path, line, 'neither "probabilities" nor a number as "answer"')
         return record
-    if not isinstance(answer, str) or not isinstance(record.get("id", ""), str):
-        _refuse(path, line, '"answer" and "id" must be text')
+    if not all(isinstance(x, str) for x in (answer, record.get("id", ""), record.get("read", ""))):
+        _refuse(path, line, '"answer", "id" and "read" must be text')
     _check_chances(record["probabilities"], path, line)
     return record
 

@@ -60,6 +60,7 @@ def _ordered(file: ScoreFile, places: dict[tuple[str, int], int]) -> ScoreFile:
         keys=[file.keys[i] for i in order],
         ids=None if file.ids is None else [file.ids[i] for i in order],
         lines=[file.lines[i] for i in order],
+        read=[file.read[i] for i in order],
         answers=[file.answers[i] for i in order] if file.answers else [],
         chances_QK=file.chances_QK[order],
         num_options_Q=file.num_options_Q[order],

@@ -32,6 +32,7 @@ def evaluate(
     from albert_rc import evaluation
     from albert_rc.data.readers import read_split, require_good, training_beside
     from albert_rc.metrics import compare
+    from albert_rc.slices import slices_of
 
     papers = read_split(gold, format_name=format_)
     require_good([papers], "stop")
@@ -46,8 +47,16 @@ def evaluate(
         train_papers = training.passages
         say(f"training papers: {train} ({len(train_papers):,} usable)")
     letters = evaluation.read_answers(answers, papers.passages)
-    result = evaluation.evaluate(letters, papers.passages, train_papers)
+    slices = slices_of(papers.passages, train_papers)
+    alone = evaluation.read_alone(answers, papers.passages)
+    if alone is not None:
+        slices["answered by"] = ["reading" if x is None else "recall" for x in alone]
+    result = evaluation.evaluate(letters, papers.passages, train_papers, slices)
     found: dict[str, Any] = result.as_json()
+    if alone is not None:
+        read = [x or y for x, y in zip(alone, letters, strict=True)]
+        reading = evaluation.evaluate(read, papers.passages, None, {}).total
+        found["reading_alone"] = reading.as_json()
     compared = None
     if against is not None:
         others = evaluation.read_answers(against, papers.passages)
@@ -68,6 +77,8 @@ def evaluate(
             f"no reading (most often right in training): {result.no_reading}",
             markup=False,
         )
+    if alone is not None:
+        out.print(f"reading alone, nothing recalled: {reading}", markup=False)
     if result.unanswered_gold:
         out.print(f"{result.unanswered_gold} questions have no right answer in the papers")
     if compared is not None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from albert_rc.data.shards import Store
     from albert_rc.devices import Processes
     from albert_rc.loading import Loaded
+    from albert_rc.recall import Recalled
 
 
 def predict(
@@ -40,6 +41,13 @@ def predict(
         typer.Option(
             help="Divide the logits by this for probabilities (no answer changes); what "
             "`calibrate` kept in the run's folder by default, else 1."
+        ),
+    ] = None,
+    recall: Annotated[
+        Path | None,
+        typer.Option(
+            help="Cloze: training papers with answers (a .pt store, or raw). Where they hold a "
+            "blank's surroundings word for word, what stands there is evidence."
         ),
     ] = None,
     format_: Annotated[
@@ -85,7 +93,7 @@ def predict(
     from albert_rc.devices import choose_precision, keep_freed_memory, processes
     from albert_rc.errors import UsageError
     from albert_rc.loading import load_model, load_spans
-    from albert_rc.predict import score, write_predictions
+    from albert_rc.predict import describe, score, write_predictions
     from albert_rc.spans import find_spans, write_spans
 
     _check_ranges(token_budget, abstain, temperature)
@@ -114,10 +122,10 @@ def predict(
         loaded.model.to(group.device)
         compute = loaded.model.encoder.compute
         loaded.model.encoder.compute = replace(compute, precision=chosen, ffn_chunk=ffn_chunk)
+        recalled = None if recall is None else _recalled(recall, store, loaded, format_)
         if chosen == "int8":
             _pass_gate(loaded, gate or data.with_name("dev.pt"), tolerance, group)
-        unsure = None
-        wanted = (scores is not None or abstain is not None) and not (spans or numbers)
+        wanted = (scores or abstain or recall) is not None and not (spans or numbers)
         # Before the work, so that a damaged record costs none.
         divisor, calibrated = _temperature(loaded, temperature, wanted, group)
         total = store.num_items if spans else store.num_questions
@@ -132,16 +140,25 @@ def predict(
                 progress=lambda done: advance(done * group.world),
             )
         if group.is_main:
+            unsure = None
             if spans:
                 tuned: Any = loaded.model.null_threshold
                 write_spans(found, tuned if null_threshold is None else null_threshold, out, scores)
             else:
                 unsure = write_predictions(
-                    store, found, out, scores, temperature=divisor, abstain=abstain
+                    store,
+                    found,
+                    out,
+                    scores,
+                    temperature=divisor,
+                    abstain=abstain,
+                    recalled=recalled,
                 )
             typer.echo(
                 f"{out}: {store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
             )
+            if recalled is not None:
+                typer.echo(describe(recalled, found, divisor))
             if abstain is not None and unsure is not None:
                 typer.echo(unsure.line(abstain, unsure_path(out), calibrated))
 
@@ -215,6 +232,22 @@ def _read(data: Path, format_name: str | None) -> PaperSet:
     for problem in papers.problems:
         say(f"warning: {problem}")
     return papers
+
+
+def _recalled(path: Path, store: Store, loaded: Loaded[Any], format_name: str | None) -> Recalled:
+    """What training papers say about the store's blanks."""
+    from albert_rc.data.shards import load_store, make_store
+    from albert_rc.errors import DataError
+    from albert_rc.recall import Memory
+
+    if path.suffix == ".pt":
+        known = load_store(path)
+    else:
+        papers = _read(path, format_name)
+        known = make_store(papers, loaded.tokenizer, loaded.model.config.max_length)
+    if not known.has_answers:
+        raise DataError(f"--recall {path}: its papers have no answers to recall")
+    return Memory(known).recall(store)
 
 
 def _ready(
