@@ -18,7 +18,10 @@ from albert_rc.errors import UsageError
 from albert_rc.files import parse_json
 from albert_rc.train.checkpoint import state_path, states
 
-OWN = ("--out", "--resume", "--max-steps", "--save-steps", "--epochs", "--minutes", "--keep")
+OWN = (
+    "--out", "--resume", "--max-steps", "--save-steps", "--epochs", "--minutes", "--keep",
+    "--seeds", "--folds",
+)  # fmt: skip
 """Options that the trial sets itself."""
 
 
@@ -129,12 +132,13 @@ def _differences(one: Path, other: Path, step: int) -> list[Difference]:
         for folder in (one, other)
     ]
     names = {
-        "model": "weights", "optimizer": "moments", "random": "random states",
-        "progress": "progress",
+        "model": "weights", "optimizer": "moments", "averaged": "averaged weights",
+        "random": "random states", "progress": "progress",
     }  # fmt: skip
     return [
         _compared(said, *(list(_numbers(state[name])) for state in states_))
         for name, said in names.items()
+        if states_[0][name]
     ]
 
 
