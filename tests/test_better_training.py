@@ -1,7 +1,5 @@
 """Label smoothing, R-Drop, adversarial passes and averaged weights: each is what its paper says."""
 
-import copy
-
 import pytest
 import torch
 from conftest import run_until_power_cut
@@ -11,9 +9,12 @@ from torch.nn import functional
 from albert_rc.config import TrainConfig
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.loading import load_model
 from albert_rc.train.adversarial import moved
 from albert_rc.train.answer_loss import disagreement, smoothed_loss
-from albert_rc.train.averaging import Averaged, mean_weights
+from albert_rc.train.averaging import Averaged
+from albert_rc.train.checkpoint import state_path
+from albert_rc.train.mean_weights import of_folders, of_states, write_mean
 
 NEVER = float("-inf")
 DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1}
@@ -232,9 +233,43 @@ def test_out_of_memory_in_the_second_pass_is_taken_again(trainer, tmp_path):
     assert torch.equal(calls[2], calls[0])
 
 
-def test_means_of_checkpoints():
-    states = [{"a": torch.full((2,), float(x))} for x in (1, 2, 6)]
-    assert mean_weights(states, ["x", "y", "z"])["a"].tolist() == [3.0, 3.0]
-    other = copy.copy(states[0]) | {"b": torch.zeros(1)}
-    with pytest.raises(CheckpointError, match="y: b is not as in x"):
-        mean_weights([states[0], other], ["x", "y"])
+def test_the_mean_of_a_runs_last_states(trainer, tmp_path):
+    run = trainer(tmp_path / "run", save_steps=2, keep=3, eval_steps=12, max_steps=8)
+    run.run()
+    written = {
+        step: torch.load(state_path(tmp_path / "run", step), weights_only=True)["model"]
+        for step in (4, 6, 8)
+    }
+    sources = of_states(tmp_path / "run", 3)
+    write_mean(sources, tmp_path / "run", tmp_path / "mean")
+    mean = load_model(tmp_path / "mean", "cloze").model
+    for name, weight in mean.named_parameters():
+        expected = sum(state[name].double() for state in written.values()) / 3
+        torch.testing.assert_close(weight, expected.float(), atol=1e-7, rtol=0)
+    with pytest.raises(UsageError, match="has 3 states; train with --keep 4"):
+        of_states(tmp_path / "run", 4)
+    (tmp_path / "run" / "resume-00000006.pt").write_bytes(b"torn")
+    with pytest.raises(CheckpointError, match=r"resume-00000006\.pt: cannot be read"):
+        of_states(tmp_path / "run", 3)
+
+
+def test_the_mean_of_folders(trainer, tokenizer, tmp_path, cli):
+    models = []
+    for number in (0, 1):
+        run = trainer(tmp_path / f"{number}", max_steps=1 + number)
+        run.run()
+        models.append(run.model)
+    done = cli("average", tmp_path / "0", tmp_path / "1", "--out", tmp_path / "mean")
+    assert done.returncode == 0
+    mean = load_model(tmp_path / "mean", "cloze").model
+    pairs = zip(*(model.parameters() for model in (*models, mean)), strict=True)
+    for one, other, found in pairs:
+        torch.testing.assert_close(found, (one + other) / 2, atol=1e-7, rtol=0)
+    with pytest.raises(UsageError, match="where the weights come from"):
+        write_mean(of_folders([tmp_path / "0", tmp_path / "1"]), tmp_path / "0", tmp_path / "0")
+    with pytest.raises(UsageError, match="at least two"):
+        write_mean(of_folders([tmp_path / "0"]), tmp_path / "0", tmp_path / "mean")
+    other = trainer(tmp_path / "other", shape={"ffn_size": 48}, max_steps=1)
+    other.run()
+    with pytest.raises(CheckpointError, match="another shape or vocabulary"):
+        of_folders([tmp_path / "0", tmp_path / "other"])

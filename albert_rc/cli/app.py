@@ -17,6 +17,7 @@ import typer
 
 from albert_rc import __version__
 from albert_rc.cli import (
+    average,
     bench,
     calibrate,
     doctor,
@@ -53,6 +54,7 @@ for name, command in (
     ("evaluate", evaluate.evaluate),
     ("calibrate", calibrate.calibrate),
     ("ensemble", ensemble.ensemble),
+    ("average", average.average),
     ("report", report.report),
     ("vocabulary", vocabulary.vocabulary),
     ("pretrain-data", pretrain_data.pretrain_data),

@@ -1,14 +1,12 @@
-"""Averages of weights: over the steps of a run, and over several checkpoints."""
+"""An average of the weights over the steps of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-
-from albert_rc.errors import CheckpointError
 
 
 class Averaged:
@@ -58,27 +56,3 @@ class Averaged:
         """Take up what `state` gave."""
         for name, average in self._average.items():
             average.copy_(state[name])
-
-
-def mean_weights(states: Sequence[Mapping[str, Tensor]], names: Sequence[str]) -> dict[str, Tensor]:
-    """The plain mean of several checkpoints' weights (as Izmailov et al. 2018 average a run's).
-
-    Args:
-        states: weights by name, of the same shapes.
-        names: what to call the checkpoints in messages.
-
-    Raises:
-        CheckpointError: they are not of one shape.
-    """
-    first = states[0]
-    for state, name in zip(states, names, strict=True):
-        for key in first.keys() | state.keys():
-            if key not in first or key not in state or first[key].shape != state[key].shape:
-                raise CheckpointError(
-                    f"{name}: {key} is not as in {names[0]}; only checkpoints of one shape and "
-                    "vocabulary can be averaged (for others take `albert-rc ensemble`)"
-                )
-    return {
-        key: torch.stack([state[key].double() for state in states]).mean(0).to(value.dtype)
-        for key, value in first.items()
-    }

@@ -1,0 +1,132 @@
+"""The mean of several checkpoints' weights: of folders, or of the last states of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from albert_rc.atomic import atomic_path, write_bytes
+from albert_rc.config import EncoderConfig
+from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.families import FAMILIES, hub_key
+from albert_rc.files import check_archive
+from albert_rc.hub import resolve_source
+from albert_rc.hubconfig import read_config
+from albert_rc.tokenizer import VOCABULARY_FILES, load_tokenizer
+from albert_rc.train.checkpoint import states
+from albert_rc.weightfile import open_weights, read_weight, write_weights
+
+
+@dataclass(frozen=True)
+class Source:
+    """Weights that are read one at a time: all checkpoints together need not fit into memory."""
+
+    name: str
+    shapes: dict[str, tuple[int, ...]]
+    """By Hugging Face's names."""
+    read: Callable[[str], Tensor]
+
+
+def of_folders(folders: Sequence[str | Path]) -> list[Source]:
+    """The weights of several folders, which must be of one shape and one vocabulary.
+
+    Raises:
+        UsageError: no such folder.
+        CheckpointError: unusable, or not alike.
+    """
+    sources: list[Source] = []
+    kinds: list[tuple[EncoderConfig, str]] = []
+    for folder in map(resolve_source, folders):
+        config, _ = read_config(folder)
+        weights = open_weights(folder, FAMILIES[config.family])
+        kinds.append((config, load_tokenizer(folder).fingerprint))
+        if kinds[-1] != kinds[0]:
+            raise CheckpointError(
+                f"{folder}: has another shape or vocabulary than {sources[0].name}; only weights "
+                "that are alike have a mean (for others take `albert-rc ensemble`)"
+            )
+
+        def read(name: str, weights=weights) -> Tensor:  # type: ignore[no-untyped-def]
+            return read_weight(weights, weights.keys[name])
+
+        sources.append(Source(str(folder), weights.shapes, read))
+    return sources
+
+
+def of_states(run: Path, last: int) -> list[Source]:
+    """The weights in the newest states of a run.
+
+    Args:
+        run: its folder, with its weights, which say what they are called.
+        last: how many.
+
+    Raises:
+        UsageError: there are not so many; `train --keep` keeps more.
+        CheckpointError: torn, damaged or foreign.
+    """
+    found = states(run)[:last]
+    if len(found) < last:
+        raise UsageError(
+            f"--last {last}: {run} has {len(found)} states; train with --keep {last}, and "
+            "--save-steps for how far they are apart"
+        )
+    config, _ = read_config(run)
+    sources = []
+    for path in found:
+        try:
+            check_archive(path)
+            model = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["model"]
+        except Exception as error:  # torch raises many types for a foreign file
+            reason = str(error).partition("\n")[0][:120]
+            raise CheckpointError(f"{path}: cannot be read ({reason})") from None
+        named = {hub_key(name, config): tensor for name, tensor in model.items()}
+        shapes = {name: tuple(tensor.shape) for name, tensor in named.items()}
+        sources.append(Source(str(path), shapes, named.__getitem__))
+    return sources
+
+
+def write_mean(sources: Sequence[Source], like: Path, out: Path) -> int:
+    """Write the mean as a folder that `load_model` opens.
+
+    Sums are in fp64; each weight is written in the type that it has in the first source. Izmailov
+    et al. (2018) average along one run so; runs from different seeds have no useful mean.
+
+    Args:
+        sources: at least two, alike.
+        like: whose config.json and vocabulary it gets.
+        out: another folder.
+
+    Returns:
+        How many tensors were averaged.
+
+    Raises:
+        UsageError: fewer than two sources, or `out` is where they come from.
+        CheckpointError: tensors are missing, or of other shapes.
+    """
+    if len(sources) < 2:
+        raise UsageError("a mean takes at least two checkpoints")
+    if out.resolve() == like.resolve():
+        raise UsageError(f"--out {out} is where the weights come from; name another folder")
+    first = sources[0]
+    for source in sources[1:]:
+        for name in first.shapes.keys() | source.shapes.keys():
+            if first.shapes.get(name) != source.shapes.get(name):
+                raise CheckpointError(f"{source.name}: {name} is not as in {first.name}")
+    mean = {}
+    for name in first.shapes:
+        total = torch.zeros(first.shapes[name], dtype=torch.float64)
+        for source in sources:
+            total += source.read(name)
+        mean[name] = (total / len(sources)).to(first.read(name).dtype).contiguous()
+    out.mkdir(parents=True, exist_ok=True)
+    for name in VOCABULARY_FILES:
+        if (like / name).is_file():
+            write_bytes(out / name, (like / name).read_bytes())
+    write_bytes(out / "config.json", (like / "config.json").read_bytes())
+    with atomic_path(out / "model.safetensors") as temporary:
+        write_weights(temporary, mean, load_tokenizer(like).fingerprint)
+    return len(mean)
