@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,19 @@ LARGEST = 2**31 - 2**20
 """Bytes of one file: protobuf counts them in 31 bits."""
 
 
+def require_onnx() -> None:
+    """Say early what is missing.
+
+    Raises:
+        UsageError: the extra `onnx` is not installed.
+    """
+    missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f'--onnx: {" and ".join(missing)} not installed; pip install "albert-rc[onnx]"'
+        )
+
+
 def onnx_bytes(model: HeadedModel) -> bytes:
     """The model as an ONNX file, in fp32.
 
@@ -49,12 +63,10 @@ def onnx_bytes(model: HeadedModel) -> bytes:
         model: on the CPU; how it computes attention is not looked at, the graph's is dense.
 
     Raises:
-        UsageError: too large for one file, or reversible, or the extra `onnx` is not installed.
+        UsageError: too large for one file, or reversible.
     """
-    try:
-        import onnx
-    except ImportError:
-        raise UsageError('--onnx: pip install "albert-rc[onnx]" first') from None
+    import onnx
+
     if model.config.residual != "post":
         raise UsageError("--onnx: reversible layers cannot be exported")
     size = 4 * sum(parameter.numel() for parameter in model.parameters())

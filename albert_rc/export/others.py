@@ -14,7 +14,7 @@ from torch import Tensor
 
 from albert_rc.data.encode import encode_segments, question_with_option, split_at_blanks
 from albert_rc.data.schema import Passage
-from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.errors import CheckpointError
 from albert_rc.export.compare import Runner
 from albert_rc.tokenizer import Tokenizer
 
@@ -78,13 +78,10 @@ def onnx_runner(content: bytes) -> Runner:
     """An ONNX file's content in onnxruntime, on the CPU.
 
     Raises:
-        UsageError: onnxruntime is not installed.
         CheckpointError: it cannot open the file.
     """
-    try:
-        import onnxruntime
-    except ImportError:
-        raise UsageError('--onnx: pip install "albert-rc[onnx]" first') from None
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3

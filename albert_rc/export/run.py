@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ from albert_rc.atomic import atomic_folder, write_bytes
 from albert_rc.calibration import RECORD, kept_temperature
 from albert_rc.config import Compute
 from albert_rc.data.schema import Kind, PaperSet, Passage, Question
-from albert_rc.data.shards import make_store
+from albert_rc.data.shards import Store, make_store
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.export.card import Card, render
 from albert_rc.export.compare import Agreement, require_alike
 from albert_rc.export.figures import measure
-from albert_rc.export.graph import onnx_bytes
+from albert_rc.export.graph import onnx_bytes, require_onnx
 from albert_rc.export.others import (
     SplitAlike,
     onnx_runner,
@@ -29,7 +29,7 @@ from albert_rc.export.others import (
     split_alike,
     transformers_runner,
 )
-from albert_rc.export.records import Records, Row, read_records
+from albert_rc.export.records import Row, read_records
 from albert_rc.export.samples import sample_papers, sample_stores
 from albert_rc.export.vocabulary import write_vocabulary
 from albert_rc.families import FAMILIES
@@ -116,49 +116,40 @@ def export(
     """
     if precision not in (None, *PRECISIONS):
         raise UsageError(f"--precision {precision}: choose from {', '.join(PRECISIONS)}")
+    if onnx:
+        require_onnx()
     folder = resolve_source(source)
     _, raw = read_config(folder)
     task, architecture = _task(folder, raw)
     with atomic_folder(out) as temporary:
         loaded = _load(folder, task)
         notes = _require_expressible(folder, loaded, raw)
-        kind: Kind = "cloze" if task == "pretraining" else task  # type: ignore[assignment]
+        kind = _kind(task)
         samples = sample_papers(kind, getattr(loaded.model, "labels", ()))
         if papers is not None and papers.kind != kind:
             raise UsageError(f"--papers: they are {papers.kind}, but the model answers {kind}")
         longest = loaded.model.config.max_length
         write_vocabulary(loaded.tokenizer, temporary, longest)
         split = _require_split(temporary, loaded, samples, papers)
-        chosen = precision or _stored_precision(folder)
+        stored = _stored_precision(folder)
+        chosen = precision or stored
         _write_model(loaded, temporary, chosen)
-        before = loaded if chosen != _stored_precision(folder) else None
-        del loaded
 
+        # From here on it is the folder that counts, not what it was made from.
         ours = _load(temporary, task)
-        model, tokenizer = ours.model, ours.tokenizer
-        stores = sample_stores(samples, tokenizer, longest)
+        stores = sample_stores(samples, ours.tokenizer, longest)
         if papers is not None:
-            stores.append(make_store(papers, tokenizer, longest))
-        if before is not None:
-            notes.append(_cost_of_rounding(before, ours, stores, chosen))
-            del before
-        say("comparing transformers' answers with ours")
-        theirs = transformers_runner(temporary, task)
-        alike = require_alike(model, tokenizer, stores, theirs, "transformers")
-        del theirs
-        checks = [f"`tokenizer.json` against albert-rc: {split}.", f"transformers: {alike}."]
-        in_onnx = None
-        if onnx:
-            say("comparing ONNX's answers with ours")
-            content = onnx_bytes(model)
-            in_onnx = require_alike(model, tokenizer, stores, onnx_runner(content), "ONNX")
-            checks.append(f"ONNX (onnxruntime): {in_onnx}.")
-            (temporary / ONNX).parent.mkdir()
-            write_bytes(temporary / ONNX, content)
-            del content
-        if chosen == _stored_precision(folder):
+            stores.append(make_store(papers, ours.tokenizer, longest))
+        if chosen == stored:
             _take_temperature(folder, temporary)
+        else:
+            notes.append(_cost_of_rounding(loaded, ours, stores, chosen))
+        del loaded
+        alike, in_onnx = _compare(temporary, ours, stores, onnx, say)
         measured, measured_on = measure(ours, papers)
+        checks = [f"`tokenizer.json` against albert-rc: {split}.", f"transformers: {alike}."]
+        if in_onnx is not None:
+            checks.append(f"ONNX (onnxruntime): {in_onnx}.")
         records = read_records(folder)
         card = Card(
             title=title or out.resolve().name,
@@ -166,26 +157,22 @@ def export(
             licence=licence,
             task=task,
             architecture=architecture,
-            config=model.config,
-            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            config=ours.model.config,
+            parameters=sum(parameter.numel() for parameter in ours.model.parameters()),
             precision=chosen,
             megabytes=(temporary / "model.safetensors").stat().st_size / 1e6,
             records=records,
             measured=measured,
             measured_on=measured_on,
             checks=checks,
-            option_score=model.option_score,
-            null_threshold=getattr(model, "null_threshold", None),
+            option_score=ours.model.option_score,
+            null_threshold=getattr(ours.model, "null_threshold", None),
             notes=notes,
-            example=_example(ours, records) if kind == "cloze" else {},
+            example=_example(ours) if kind == "cloze" else {},
             onnx_megabytes=(temporary / ONNX).stat().st_size / 1e6 if onnx else None,
         )
         write_bytes(temporary / "README.md", render(card))
-        sizes = {
-            path.relative_to(temporary).as_posix(): path.stat().st_size
-            for path in sorted(temporary.rglob("*"))
-            if path.is_file()
-        }
+        sizes = _sizes(temporary)
     return Exported(
         out=out,
         task=task,
@@ -197,6 +184,39 @@ def export(
         onnx=in_onnx,
         measured=measured,
     )
+
+
+def _kind(task: str) -> Kind:
+    """The kind of papers that a model is tried on."""
+    kinds: dict[str, Kind] = {"choice": "choice", "label": "label", "span": "span"}
+    return kinds.get(task, "cloze")
+
+
+def _compare(
+    folder: Path, ours: Loaded[Any], stores: list[Store], onnx: bool, say: Callable[[str], None]
+) -> tuple[Agreement, Agreement | None]:
+    """Have others answer; write the ONNX file if it is wanted, and answers as it should.
+
+    Raises:
+        CheckpointError: their answers are not ours.
+    """
+    model, tokenizer = ours.model, ours.tokenizer
+    say("comparing transformers' answers with ours")
+    theirs = transformers_runner(folder, model.task)
+    alike = require_alike(model, tokenizer, stores, theirs, "transformers")
+    if not onnx:
+        return alike, None
+    say("comparing ONNX's answers with ours")
+    content = onnx_bytes(model)
+    in_onnx = require_alike(model, tokenizer, stores, onnx_runner(content), "ONNX")
+    (folder / ONNX).parent.mkdir()
+    write_bytes(folder / ONNX, content)
+    return alike, in_onnx
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
 
 
 def _task(folder: Path, raw: dict[str, Any]) -> tuple[str, str]:
@@ -295,7 +315,7 @@ def _write_model(loaded: Loaded[Any], folder: Path, precision: str) -> None:
 
 
 def _cost_of_rounding(
-    before: Loaded[Any], after: Loaded[Any], stores: list[Any], precision: str
+    before: Loaded[Any], after: Loaded[Any], stores: list[Store], precision: str
 ) -> str:
     """How many answers change because weights are kept in fewer bits, as a sentence."""
     if not isinstance(before.model, ReadingModel):
@@ -304,8 +324,7 @@ def _cost_of_rounding(
     changed = total = 0
     for store in stores:
         both: list[Tensor] = [
-            score(each.model, each.tokenizer, replace(store), alone).argmax(-1)
-            for each in (before, after)
+            score(each.model, each.tokenizer, store, alone).argmax(-1) for each in (before, after)
         ]
         changed += int((both[0] != both[1]).sum())
         total += len(both[0])
@@ -327,7 +346,7 @@ def _take_temperature(source: Path, folder: Path) -> None:
         write_json(folder / RECORD, record)
 
 
-def _example(loaded: Loaded[Any], records: Records) -> dict[str, Any]:
+def _example(loaded: Loaded[Any]) -> dict[str, Any]:
     """What the card's example asks, and what we answer."""
     (question,) = EXAMPLE.questions
     tokenizer = loaded.tokenizer

@@ -18,7 +18,7 @@ from albert_rc.data.shards import Store, make_store
 from albert_rc.tokenizer import Tokenizer
 
 PAPERS = Path(__file__).parent / "papers"
-WINDOWS = (48, 160, 512)
+WINDOWS = (64, 512)
 """Tokens of a sequence at most, where the model takes as many: short ones, long ones."""
 
 
@@ -41,8 +41,9 @@ def sample_papers(kind: Kind, labels: Sequence[str] = ()) -> PaperSet:
 
 def _rows(passage: Passage, labels: tuple[str, ...]) -> list[Passage]:
     """Sentences of a passage, by themselves and in pairs, to be sorted."""
-    sentences = re.split(r"(?<=[.!?])\s+", passage.text)
+    sentences = re.split(r"(?<=[.!?])\s+", passage.text)[:6]
     pairs = [(one, "") for one in sentences] + list(pairwise(sentences))
+    pairs.append((passage.text, sentences[0]))
     return [
         Passage(f"{passage.id} {n}", one, (Question(labels, None, two),), "label")
         for n, (one, two) in enumerate(pairs)
@@ -66,6 +67,6 @@ def sample_stores(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> li
         tokenizer: of the model that is tried.
         max_length: tokens that it takes.
     """
-    # A question with its options is never cut, and none of the sample's fits into the shortest.
-    windows = WINDOWS[1:] if papers.kind == "choice" else WINDOWS
+    # A question with its option is never cut, and some of the sample's are longer than 64.
+    windows = [2 * w if papers.kind == "choice" else w for w in WINDOWS]
     return [make_store(papers, tokenizer, min(w, max_length)) for w in windows]
