@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ from albert_rc.tokenizer import load_tokenizer
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """In which weights may be written, and what Hugging Face calls them."""
 ONNX = "onnx/model.onnx"
+COMPARED = 32
+"""Of the papers given, those that others answer too; they take their time."""
 MOST_SPLIT_OTHERWISE = 0.01
 """Share of the papers given: two pieces of equal score may be chosen otherwise, now and then."""
 EXAMPLE = Passage(
@@ -107,7 +109,7 @@ def export(
         precision: a key of `PRECISIONS`; as the weights lie on the disk by default.
         licence: of the weights, as the hub calls it; not stated by default.
         title: of the card; the folder's name by default.
-        papers: compare on these too, and where their answers are known, measure on them.
+        papers: compare on the first of these too, and measure on all whose answers are known.
         say: told what goes on.
 
     Raises:
@@ -139,7 +141,8 @@ def export(
         ours = _load(temporary, task)
         stores = sample_stores(samples, ours.tokenizer, longest)
         if papers is not None:
-            stores.append(make_store(papers, ours.tokenizer, longest))
+            some = replace(papers, passages=papers.passages[:COMPARED])
+            stores.append(make_store(some, ours.tokenizer, longest))
         if chosen == stored:
             _take_temperature(folder, temporary)
         else:

@@ -1,7 +1,7 @@
 """A vocabulary as a `tokenizer.json` that the tokenizers library splits by as we do.
 
-What transformers makes of a SentencePiece file by itself knows neither its normalization nor the
-pieces that users defined, and splits some 2% of the pieces otherwise (docs/export.md).
+What transformers 5 makes of a SentencePiece file by itself begins a word behind every sign that
+the file sets apart (`wide - ▁open`), and splits some 2% of the pieces otherwise (docs/export.md).
 """
 
 from __future__ import annotations
