@@ -119,9 +119,9 @@ CASES = [
     ("roberta", "cloze"),
 ]  # fmt: skip
 MORE = [
-    ("bert", "cloze"),    ("albert", "cloze"), ("albert-groups", "cloze"), ("albert-shared", "cloze"),
-    ("bert", "choice"), ("bert", "label"), ("bert", "span"), ("roberta", "choice"),
-    ("roberta", "label"), ("roberta", "span"), ("albert-silu", "cloze"),
+    ("albert", "cloze"), ("albert-groups", "cloze"), ("albert-shared", "cloze"),
+    ("albert-silu", "cloze"), ("bert", "cloze"), ("bert", "choice"), ("bert", "label"),
+    ("bert", "span"), ("roberta", "choice"), ("roberta", "label"), ("roberta", "span"),
 ]  # fmt: skip
 
 

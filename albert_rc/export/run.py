@@ -128,8 +128,7 @@ def export(
         notes = _require_expressible(folder, loaded, raw)
         kind = _kind(task)
         samples = sample_papers(kind, getattr(loaded.model, "labels", ()))
-        if papers is not None and papers.kind != kind:
-            raise UsageError(f"--papers: they are {papers.kind}, but the model answers {kind}")
+        _require_fitting(papers, kind, samples.labels)
         longest = loaded.model.config.max_length
         write_vocabulary(loaded.tokenizer, temporary, longest)
         split = _require_split(temporary, loaded, samples, papers)
@@ -193,6 +192,24 @@ def _kind(task: str) -> Kind:
     """The kind of papers that a model is tried on."""
     kinds: dict[str, Kind] = {"choice": "choice", "label": "label", "span": "span"}
     return kinds.get(task, "cloze")
+
+
+def _require_fitting(papers: PaperSet | None, kind: Kind, labels: tuple[str, ...]) -> None:
+    """Refuse papers that the model has no answers for.
+
+    Raises:
+        UsageError: says what they are, and what it answers.
+    """
+    if papers is None:
+        return
+    if papers.kind != kind:
+        raise UsageError(f"--papers: they are {papers.kind}, but the model answers {kind}")
+    if kind == "label" and papers.labels != labels:
+        known = ", ".join(labels) or "numbers"
+        raise UsageError(
+            f"--papers: their labels are {', '.join(papers.labels) or 'numbers'}, but the model "
+            f"knows {known}"
+        )
 
 
 def _compare(
