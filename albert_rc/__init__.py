@@ -1,3 +1,33 @@
-"""albert-rc: reading comprehension of exam papers with ALBERT."""
+"""albert-rc: reading comprehension of exam papers with ALBERT.
+
+From Python: `from albert_rc import answer, load_model`. They bring torch along, so they are
+looked up only when they are asked for.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from albert_rc.answering import Answer, AnsweredPaper, answer
+    from albert_rc.loading import load_model
 
 __version__ = "0.1.0"
+__all__ = ["Answer", "AnsweredPaper", "__version__", "answer", "load_model"]
+
+_HOMES = {
+    "Answer": "albert_rc.answering",
+    "AnsweredPaper": "albert_rc.answering",
+    "answer": "albert_rc.answering",
+    "load_model": "albert_rc.loading",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -6,6 +6,7 @@ import fcntl
 import glob
 import os
 import re
+import shutil
 import socket
 import sys
 import tempfile
@@ -130,6 +131,54 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `target`; it gets that name if the block succeeds.
+
+    What killed processes left behind of earlier tries is cleared away.
+
+    Raises:
+        UsageError: there is something at `target` already.
+        OSError: it cannot be written; names the target.
+    """
+    target = target.resolve()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"--out {target}: is not empty; name a new folder, or empty this one")
+    with _blamed_on(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for old in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+            with suppress(OSError):
+                _remove_abandoned(old)
+        temporary = Path(
+            tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        )
+        handle = os.open(temporary, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # no locks here, so nobody will clear away what is in use
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield temporary
+        with _blamed_on(target, temporary):
+            for path in sorted(temporary.rglob("*")):
+                _sync_folder(path) if path.is_dir() else _sync(path)
+            temporary.chmod(0o777 & ~_umask())
+            _sync_folder(temporary)
+            temporary.rename(target)
+            _sync_folder(target.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        os.close(handle)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove a temporary folder whose writer is dead."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
+    finally:
+        os.close(handle)
 
 
 def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:

@@ -99,6 +99,7 @@ class SentencePieceTokenizer(Tokenizer):
         self._glued = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
         self._lower = bool(settings.get("do_lower_case", True))
         self._keep_accents = bool(settings.get("keep_accents", False))
+        self.settings = {"do_lower_case": self._lower, "keep_accents": self._keep_accents}
         self.folder = folder
         self.size = self._word_start.get_piece_size()
         how = f"lower={self._lower} accents={self._keep_accents}"
@@ -201,6 +202,11 @@ class HuggingFaceTokenizer(Tokenizer):
             if index is not None:
                 return int(index)
         raise CheckpointError(f"{self.folder}: the vocabulary lacks {' or '.join(names)}")
+
+    def as_json(self) -> bytes:
+        """What a tokenizer.json would hold."""
+        content: str = self._backend.to_str()
+        return content.encode()
 
     def encode(self, texts: Sequence[str], glued: bool = False) -> list[list[int]]:
         safe = [self._defuse(" ".join(text.split()), glued) for text in texts]

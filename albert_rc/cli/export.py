@@ -1,0 +1,80 @@
+"""`albert-rc export`: a run as a folder for the Hugging Face hub, with its card, and as ONNX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from albert_rc.cli.console import example, out, print_json, say
+
+
+def export(
+    run: Annotated[
+        str, typer.Argument(help="A run's folder, any checkpoint's, or a shipped model's name.")
+    ],
+    folder: Annotated[Path, typer.Option("--out", help="The folder to write; a new one.")],
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help='Also as ONNX; wants pip install "albert-rc[onnx]".')
+    ] = False,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="Of the weights: fp32, bf16 or fp16; as they are by default."),
+    ] = None,
+    licence: Annotated[
+        str | None, typer.Option(help="Of the weights, for the card: mit, say. Yours to know.")
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Of the card; the folder's name by default.")
+    ] = None,
+    papers: Annotated[
+        Path | None,
+        typer.Option(help="Dev papers: compare on them too, and put figures into the card."),
+    ] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Of these papers: cloze, race, dream, ...")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="What was written and compared.")] = False,
+) -> None:
+    """Weights, vocabulary, config and a model card, ready to upload; transformers opens the folder.
+
+    It is there only after transformers' answers on it, and ONNX's, were compared with ours.
+    """
+    from albert_rc.data.readers import read_split, require_good
+    from albert_rc.export.run import export as write
+
+    given = None
+    if papers is not None:
+        given = read_split(papers, format_name=format_)
+        require_good([given], "stop")
+    done = write(
+        run,
+        folder,
+        onnx=onnx,
+        precision=precision,
+        licence=licence,
+        title=title,
+        papers=given,
+        say=say,
+    )
+    if json:
+        print_json(done.as_json())
+        return
+    total = sum(done.sizes.values())
+    out.print(f"{folder}: {done.architecture}, {total / 1e6:.1f} MB", markup=False)
+    for name, size in done.sizes.items():
+        out.print(f"  {name}: {size / 1e6:.2f} MB", markup=False)
+    out.print(f"vocabulary: {done.split}", markup=False)
+    out.print(f"transformers: {done.transformers}", markup=False)
+    if done.onnx is not None:
+        out.print(f"ONNX: {done.onnx}", markup=False)
+    for name, value in done.measured:
+        out.print(f"{name}: {value}", markup=False)
+    if licence is None:
+        say("the card states no licence; give --licence if you know it")
+
+
+export.__doc__ = f"{export.__doc__}\n\n" + example(
+    "albert-rc export models/run1 --out hub/run1 --onnx --licence mit --papers papers/dev"
+)

@@ -1,0 +1,81 @@
+"""The model card: a Jinja template, filled with what is known and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from albert_rc import __version__
+from albert_rc.config import EncoderConfig
+from albert_rc.export.records import Records, Row
+
+PIPELINES = {
+    "cloze": "fill-mask",
+    "pretraining": "fill-mask",
+    "choice": "multiple-choice",
+    "label": "text-classification",
+    "span": "question-answering",
+}
+"""The hub's names of what models do."""
+DOES = {
+    "cloze": "answers the blanks of English cloze passages, each from its own options",
+    "pretraining": "predicts hidden words, and is there to be fine-tuned",
+    "choice": "answers multiple-choice questions about English passages",
+    "label": "sorts English sentences, or pairs of them, or gives them a number",
+    "span": "marks the answer to a question in an English passage",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What stands in a card."""
+
+    title: str
+    folder: str
+    """What the folder is called."""
+    licence: str | None
+    """None where whoever exports does not say."""
+    task: str
+    """A key of `PIPELINES`."""
+    architecture: str
+    """The class of transformers that opens the folder."""
+    config: EncoderConfig
+    parameters: int
+    precision: str
+    megabytes: float
+    """Of the weights."""
+    records: Records
+    measured: list[Row]
+    """Figures of papers that were named when exporting; empty for none."""
+    measured_on: str
+    checks: list[str]
+    """What was compared before the folder was there, as sentences."""
+    option_score: str
+    null_threshold: float | None
+    notes: list[str] = field(default_factory=list)
+    """What else somebody should know who uses the folder."""
+    example: dict[str, Any] = field(default_factory=dict)
+    """Of cloze: `text`, `options`, and our `answer` with its `probability`."""
+    onnx_megabytes: float | None = None
+
+
+def render(card: Card) -> bytes:
+    """The card as Markdown with its YAML head, in UTF-8."""
+    environment = Environment(
+        loader=PackageLoader("albert_rc.export"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    text = environment.get_template("card.md.j2").render(
+        card=card,
+        records=card.records,
+        pipeline=PIPELINES[card.task],
+        does=DOES["pretraining" if card.records.pretrained_only else card.task],
+        is_cloze=card.task in ("cloze", "pretraining"),
+        version=__version__,
+    )
+    return text.encode()

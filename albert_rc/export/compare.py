@@ -1,0 +1,227 @@
+"""What others make of an exported model, held against our own answers."""
+
+# B sequences, L tokens of the longest, Q questions, K options, V vocabulary, S tokens that are
+# read, X rows of logits that are compared
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albert_rc.batch import Batch, Tokens
+from albert_rc.data.batches import Collator
+from albert_rc.data.shards import Store
+from albert_rc.data.span_batches import SpanCollator
+from albert_rc.errors import CheckpointError
+from albert_rc.model.heads import ClozeHead, HeadedModel, ReadingModel
+from albert_rc.model.pretraining import PretrainingModel
+from albert_rc.model.spans import SpanModel
+from albert_rc.tokenizer import Tokenizer
+
+TOLERANCE = 1e-4
+"""What a logit may differ by, as a share of the largest one (or of 1, if that is more)."""
+SIZES = (1, 4, 2, 3)
+"""Items of the batches, in turn: a fixed size would show no fault of another. Few, for others
+give a logit for each piece at each place: 250 MB for 4 long sequences of ALBERT's vocabulary."""
+
+Runner = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+"""Answers padded batches: `input_ids`, ... to `logits`, or `start_logits` and `end_logits`."""
+
+
+@dataclass
+class Agreement:
+    """How far somebody's answers are those of ours."""
+
+    batches: int = 0
+    questions: int = 0
+    """Or, of spans, windows."""
+    shortest: int = 10**9
+    """Tokens of a sequence."""
+    longest: int = 0
+    largest: float = 0.0
+    """Difference of two logits, as a share of the largest logit (or of 1)."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {**vars(self), "largest": float(f"{self.largest:.3g}"), "tolerance": TOLERANCE}
+
+    def __str__(self) -> str:
+        return (
+            f"{self.questions:,} answers alike in {self.batches} batches of {self.shortest} to "
+            f"{self.longest} tokens, logits at most {self.largest:.1e} of the largest apart "
+            f"(allowed: {TOLERANCE:g})"
+        )
+
+
+def require_alike(
+    model: HeadedModel, tokenizer: Tokenizer, stores: list[Store], theirs: Runner, who: str
+) -> Agreement:
+    """Have somebody answer what we answer, and compare every logit that is read.
+
+    Args:
+        model: ours, on the CPU, computing in fp32 with dense attention.
+        tokenizer: its vocabulary.
+        stores: what is answered, in batches of different sizes.
+        theirs: the other one.
+        who: what it is called in messages.
+
+    Raises:
+        CheckpointError: an answer is another, or a logit differs by more than `TOLERANCE`.
+    """
+    found = Agreement()
+    was_training = model.training
+    model.eval()
+    with torch.inference_mode(), model.encoder.unchanged():
+        for store in stores:
+            for batch in _batches(store, tokenizer):
+                ours_XV, answer_Q = _ours(model, batch)
+                given = padded(batch, model.config.pad_id, model.config.num_segments > 1)
+                if model.task == "choice":
+                    given = _by_question(given, batch)
+                theirs_XV = _read(theirs(given), batch, model)
+                _compare(found, ours_XV, theirs_XV, who, batch)
+                _same(answer_Q, _answers(model, batch, theirs_XV), who, batch)
+    model.train(was_training)
+    return found
+
+
+def _batches(store: Store, tokenizer: Tokenizer) -> Iterator[Any]:
+    spans = store.kind == "span"
+    collate: Any = SpanCollator(store, tokenizer) if spans else Collator(store, tokenizer)
+    sizes, start = cycle(SIZES), 0
+    options = None if spans else store.num_options.tolist()
+    while start < store.num_items:
+        last = min(start + next(sizes), store.num_items)
+        if store.kind == "choice" and options is not None:
+            # Hugging Face's tensor of choices has no room for questions with fewer.
+            same = next((i for i in range(start, last) if options[i] != options[start]), last)
+            last = same
+        yield collate(range(start, last))
+        start = last
+
+
+def padded(batch: Tokens, pad_id: int, with_segments: bool) -> dict[str, Tensor]:
+    """A batch as others take it: [B, L] each, filled up behind the sequences' ends."""
+    shape = len(batch.lengths), max(batch.lengths)
+    row_T, place_T = _rows(batch), batch.place_T
+    ids_BL = torch.full(shape, pad_id)
+    ids_BL[row_T, place_T] = batch.token_T
+    mask_BL = torch.zeros(shape, dtype=torch.int64)
+    mask_BL[row_T, place_T] = 1
+    given = {"input_ids": ids_BL, "attention_mask": mask_BL}
+    if with_segments:
+        given["token_type_ids"] = torch.zeros(shape, dtype=torch.int64)
+        if batch.segment_T is not None:
+            given["token_type_ids"][row_T, place_T] = batch.segment_T
+    return given
+
+
+def _rows(batch: Tokens) -> Tensor:
+    """The sequence that each token belongs to, [T]."""
+    return torch.arange(len(batch.lengths)).repeat_interleave(torch.tensor(batch.lengths))
+
+
+def _by_question(given: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
+    return {
+        name: rows_OL.view(batch.num_questions, batch.num_options, -1)
+        for name, rows_OL in given.items()
+    }
+
+
+def _ours(model: HeadedModel, batch: Any) -> tuple[Tensor, Tensor]:
+    """Our logits that are compared, and our answers."""
+    if isinstance(model, ReadingModel):
+        answer_Q = model(batch).logits_QK
+        if not isinstance(model.head, ClozeHead):
+            return answer_Q, _best(answer_Q)
+    if isinstance(model.head, ClozeHead):
+        blank_QE = model.head.transform(model.hidden(batch)[batch.blank_index_Q])
+        logit_QV = blank_QE.float() @ model.words.T.float() + model.head.bias
+        ours = answer_Q if isinstance(model, ReadingModel) else logit_QV
+        return logit_QV, _best(ours)
+    assert isinstance(model, SpanModel)
+    logits_S2: Tensor = model.head.span(model.hidden(batch)).float()
+    return logits_S2, _marks(logits_S2, batch)
+
+
+def _read(given: Mapping[str, Tensor], batch: Any, model: HeadedModel) -> Tensor:
+    """Of somebody's logits, those that we read too."""
+    row_S, place_S = _rows(batch)[batch.read_S], batch.place_T[batch.read_S]
+    if "start_logits" in given:
+        both = [given[name][row_S, place_S] for name in ("start_logits", "end_logits")]
+        return torch.stack(both, -1).float()
+    logits = given["logits"].float()
+    if not isinstance(model.head, ClozeHead):
+        return logits
+    blank_Q = batch.blank_index_Q
+    return logits[row_S[blank_Q], place_S[blank_Q]]
+
+
+def _answers(model: HeadedModel, batch: Any, theirs_XV: Tensor) -> Tensor:
+    """What is answered by somebody's logits."""
+    if isinstance(model, (ReadingModel, PretrainingModel)):
+        if isinstance(model, ReadingModel) and isinstance(model.head, ClozeHead):
+            return _best(_option_logits(model.head, batch, theirs_XV, model.words))
+        return _best(theirs_XV)
+    return _marks(theirs_XV, batch)
+
+
+def _option_logits(head: ClozeHead, batch: Batch, logit_QV: Tensor, word_VE: Tensor) -> Tensor:
+    """The options' logits, [Q, K], by those of the vocabulary."""
+    assert batch.piece_P is not None
+    assert batch.piece_option_P is not None
+    question_O = batch.option_slot_O // batch.num_options
+    weight_P = head.weigh(head, batch, word_VE[batch.piece_P].float())
+    logit_P = logit_QV[question_O[batch.piece_option_P], batch.piece_P]
+    total_O = torch.zeros(question_O.shape)
+    weight_O = total_O.index_add(0, batch.piece_option_P, weight_P)
+    total_O = total_O.index_add(0, batch.piece_option_P, weight_P * logit_P)
+    table = torch.full((batch.num_questions * batch.num_options,), -torch.inf)
+    table[batch.option_slot_O] = total_O / weight_O
+    return table.view(batch.num_questions, batch.num_options)
+
+
+def _best(logits_QK: Tensor) -> Tensor:
+    # A number asked for is no choice; that it is the same is what the logits tell.
+    return logits_QK.argmax(-1)
+
+
+def _marks(logits_S2: Tensor, batch: Tokens) -> Tensor:
+    """The likeliest first and last token of each window, [B, 2]."""
+    parts = logits_S2.split(list(batch.reads))
+    return torch.stack([part.argmax(0) for part in parts])
+
+
+def _compare(found: Agreement, ours_XV: Tensor, theirs_XV: Tensor, who: str, batch: Tokens) -> None:
+    if ours_XV.shape != theirs_XV.shape:
+        raise CheckpointError(
+            f"{who} gives logits of shape {list(theirs_XV.shape)}, ours {list(ours_XV.shape)}"
+        )
+    scale = max(1.0, float(ours_XV.abs().max()))
+    apart = float((ours_XV - theirs_XV).abs().max()) / scale
+    found.batches += 1
+    found.questions += getattr(batch, "num_questions", len(batch.lengths))
+    found.shortest = min(found.shortest, *batch.lengths, found.shortest)
+    found.longest = max(found.longest, *batch.lengths, found.longest)
+    found.largest = max(found.largest, apart)
+    if not apart <= TOLERANCE:  # nor is a difference that is no number
+        raise CheckpointError(
+            f"{who} differs from ours: logits of a batch of {len(batch.lengths)} sequences up to "
+            f"{max(batch.lengths)} tokens are {apart:.2g} of the largest apart, allowed are "
+            f"{TOLERANCE:g}; nothing was written"
+        )
+
+
+def _same(ours_Q: Tensor, theirs_Q: Tensor, who: str, batch: Tokens) -> None:
+    if not torch.equal(ours_Q, theirs_Q):
+        count = int((ours_Q != theirs_Q).sum())
+        raise CheckpointError(
+            f"{who} differs from ours: {count} of {ours_Q.numel()} answers of a batch of "
+            f"{len(batch.lengths)} sequences up to {max(batch.lengths)} tokens are others, though "
+            "the logits are alike; nothing was written"
+        )

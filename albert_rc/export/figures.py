@@ -1,0 +1,58 @@
+"""Figures of an exported model on papers whose answers are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from albert_rc.data.schema import PaperSet
+from albert_rc.data.shards import make_store
+from albert_rc.devices import Processes
+from albert_rc.export.records import Row
+from albert_rc.loading import Loaded
+from albert_rc.metrics import accuracy
+from albert_rc.model.heads import ReadingModel
+from albert_rc.predict import score
+from albert_rc.quality import quality, span_quality
+from albert_rc.spans import find_spans
+
+
+def measure(loaded: Loaded[Any], papers: PaperSet | None) -> tuple[list[Row], str]:
+    """How good a model's answers are, in fp32.
+
+    Args:
+        loaded: an exported model.
+        papers: of its kind; none to measure nothing.
+
+    Returns:
+        names and values; and what they were measured on, in words. Empty where no answer is known.
+    """
+    if papers is None:
+        return [], ""
+    model, tokenizer = loaded.model, loaded.tokenizer
+    store = make_store(papers, tokenizer, model.config.max_length)
+    if not store.has_answers:
+        return [], ""
+    alone = Processes(torch.device("cpu"))
+    where = f"`{papers.name}` ({papers.format}), SHA-256 of the papers {papers.source_hash}"
+    if store.kind == "span":
+        tuned = model.null_threshold is not None
+        found = span_quality(store, find_spans(model, tokenizer, store, alone), tuned)
+        rows = [(name, f"{value:.4f}") for name, value in found.figures().items()]
+        return rows, where
+    if not isinstance(model, ReadingModel):
+        return [], ""
+    scored_QK = score(model, tokenizer, store, alone)
+    of_store = quality(store, scored_QK)
+    rows = [(name, f"{value:.4f}") for name, value in of_store.metrics.items()]
+    if not store.is_numeric:
+        answer_Q = store.tensors["answer"].long()
+        known = (answer_Q >= 0).nonzero()[:, 0]
+        right = (scored_QK.argmax(-1) == answer_Q)[known].tolist()
+        share = accuracy(right, store.passage_of_question[known].tolist())
+        rows = [row for row in rows if row[0] != "accuracy"]
+        rows.insert(0, ("accuracy, 95% interval over papers", str(share)))
+    rows.append(("loss, nats" if not store.is_numeric else "squared error", f"{of_store.loss:.4f}"))
+    rows.append(("questions", f"{of_store.questions:,}"))
+    return rows, where

@@ -1,0 +1,235 @@
+"""What a run's folder knows about itself: data, recipe, figures. What it does not know is left out.
+
+Every file is optional: a checkpoint of somebody's has none of them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from albert_rc.calibration import RECORD, kept_temperature
+from albert_rc.data.shards import load_store
+from albert_rc.errors import AlbertRcError
+from albert_rc.files import parse_json, read_json
+from albert_rc.hub import shipped_models
+from albert_rc.wording import one_line
+
+Row = tuple[str, str]
+SETTINGS = {
+    "batch_size": "batch size",
+    "learning_rate": "learning rate",
+    "warmup": "warm-up, share of the steps",
+    "weight_decay": "weight decay",
+    "clip": "largest gradient norm",
+    "optimizer": "optimiser",
+    "precision": "precision",
+    "mask_rate": "other words hidden as well, share",
+    "mask_weight": "weight of their loss",
+    "option_score": "logit of an option of several pieces",
+    "attention": "attention",
+    "pair": "order of segments",
+    "world": "processes",
+    "seed": "seed",
+}
+"""Settings that the card shows, with their names there."""
+OWN_CARD = "README.md"
+
+
+@dataclass
+class Records:
+    """What is known of how a model came to be."""
+
+    started_from: str = "unknown"
+    """Weights that the run began with, in words."""
+    base_model: str | None = None
+    """Its name on the hub, where it has one."""
+    pretrained_only: bool = False
+    data: list[Row] = field(default_factory=list)
+    recipe: list[Row] = field(default_factory=list)
+    figures: list[Row] = field(default_factory=list)
+    temperature: float | None = None
+    """What `calibrate` kept for these weights."""
+    own_card: str | None = None
+    """What the folder's own card says, where it has one."""
+
+
+def read_records(folder: Path) -> Records:
+    """Everything that a run's folder tells.
+
+    Args:
+        folder: of a run, a model of the package, or any checkpoint.
+    """
+    found = Records()
+    settings = _object(folder / "train.json")
+    if not settings:
+        settings = _object(folder / "pretrain.json")
+        found.pretrained_only = bool(settings)
+    if settings:
+        _start(found, settings)
+        found.recipe = list(_recipe(settings))
+        found.data = _data(folder, settings)
+    lines = list(_metrics(folder / "metrics.jsonl"))
+    if trained := [line for line in lines if line.get("kind") == "train"]:
+        last = trained[-1]
+        found.recipe.append(
+            ("steps, epochs", f"{last.get('step')}, {last.get('epoch', 'unknown')}")
+        )
+    found.figures = _figures(lines, pretraining=found.pretrained_only)
+    _calibration(found, folder)
+    card = folder / OWN_CARD
+    if not settings and card.is_file():
+        text = card.read_text(encoding="utf-8", errors="replace")
+        body = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL).strip()
+        # Below a heading of ours, its own go two steps down.
+        found.own_card = re.sub(r"^(?=#{1,4} )", "##", body, flags=re.MULTILINE)
+    for name, path in shipped_models().items():
+        if path.resolve() == folder.resolve():
+            found.started_from = f"`{name}`, which comes with albert-rc, as it is"
+    return found
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where there is none, or none that can be read."""
+    try:
+        value = read_json(path)
+    except (AlbertRcError, OSError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _metrics(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            value = parse_json(line)
+        except ValueError:  # torn by a crash
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def _shown(value: object) -> str:
+    """A value in a cell of a table."""
+    return one_line(str(value)).replace("|", "\\|")
+
+
+def _start(found: Records, settings: Mapping[str, Any]) -> None:
+    model, scratch = str(settings.get("model", "unknown")), settings.get("scratch")
+    # A place on somebody's disk says nothing to others; its last part is what they called it.
+    name = _shown(Path(model).name)
+    if scratch:
+        found.started_from = f"random weights (`--scratch {_shown(scratch)}`), vocabulary `{name}`"
+    elif model in shipped_models():
+        found.started_from = f"`{name}`, which comes with albert-rc"
+    elif re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", model) and not Path(model).exists():
+        found.started_from, found.base_model = f"`{model}`", model
+    else:
+        found.started_from = f"a folder `{name}`"
+
+
+def _recipe(settings: Mapping[str, Any]) -> Iterator[Row]:
+    steps = settings.get("max_steps")
+    if steps:
+        yield "steps asked for", _shown(steps)
+    elif "epochs" in settings:
+        yield "epochs asked for", _shown(settings["epochs"])
+    for name, shown in SETTINGS.items():
+        value = settings.get(name)
+        if value is not None and (name != "mask_weight" or settings.get("mask_rate")):
+            yield shown, _shown(value)
+    masking = settings.get("masking")
+    if isinstance(masking, dict):
+        yield "words hidden, share", _shown(masking.get("rate"))
+        yield "longest run of words hidden together", _shown(masking.get("max_ngram"))
+
+
+def _data(folder: Path, settings: Mapping[str, Any]) -> list[Row]:
+    """The stores that the run was trained and measured on, by the record in its states."""
+    place = Path(str(settings.get("data", "")))
+    rows: list[Row] = [("folder", f"`{_shown(place.name or place)}`")]
+    identity = _identity(folder)
+    for split in ("train", "dev"):
+        recorded = identity.get(f"{split} store")
+        recorded = recorded if isinstance(recorded, dict) else {}
+        said = _store(place / f"{split}.pt", recorded.get("source_hash"))
+        if not said and recorded:
+            said = f"SHA-256 of the papers {recorded.get('source_hash')}"
+        if said:
+            rows.append((split, said))
+    return rows
+
+
+def _identity(folder: Path) -> dict[str, Any]:
+    """Fingerprints of the data in the newest state that can be read."""
+    for path in sorted(folder.glob("resume-*.pt"), reverse=True):
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            found = content["data"]
+        except Exception:  # torn, or foreign: torch raises many types
+            continue
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _store(path: Path, recorded: str | None) -> str:
+    """What a store says of itself, if it is the one that the run was made with."""
+    try:
+        store = load_store(path)
+    except (AlbertRcError, OSError):
+        return ""
+    meta = store.meta
+    if recorded is not None and meta.get("source_hash") != recorded:
+        return ""
+    said = (
+        f"{len(meta['ids']):,} papers, {store.num_questions:,} questions "
+        f"({_shown(meta.get('source_format'))}), windows of {meta['max_length']} tokens, "
+        f"SHA-256 of the papers {_shown(meta.get('source_hash'))}"
+    )
+    if recorded is None:
+        said += " (as found at export; the run's states, which would prove it, are gone)"
+    return said
+
+
+def _figures(lines: list[dict[str, Any]], pretraining: bool) -> list[Row]:
+    """What the weights that were kept reached on the dev store."""
+    best = [line for line in lines if line.get("kind") == "dev" and line.get("best")]
+    if not best:
+        return []
+    line = best[-1]
+    rows = [("step of these weights", _shown(line.get("step")))]
+    for name, value in line.items():
+        if name in ("kind", "step", "epoch", "best", "attempt") or isinstance(value, bool):
+            continue
+        if isinstance(value, (int, float)) and math.isfinite(value):
+            shown = f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+            on = "dev corpus" if pretraining else "dev store"
+            rows.append((f"{on}, {_shown(name).replace('_', ' ')}", shown))
+    return rows
+
+
+def _calibration(found: Records, folder: Path) -> None:
+    try:
+        temperature, there = kept_temperature(folder)
+    except AlbertRcError:
+        return
+    record = _object(folder / RECORD)
+    if not there:
+        return
+    found.temperature = temperature
+    for side, shown in (("before", "as it is"), ("after", "with the temperature, held out")):
+        part = record.get(side)
+        error = part.get("ece") if isinstance(part, dict) else None
+        if isinstance(error, (int, float)):
+            found.figures.append((f"calibration error (ECE) {shown}", f"{error:.4f}"))
+    found.figures.append(("temperature", f"{temperature:.4f}"))

@@ -1,0 +1,72 @@
+"""Papers that an export is tried on: of the kind, lengths and options that exams have.
+
+They are the project's own (data/sample), so that they may go with the package.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from albert_rc.data.encode import question_with_option
+from albert_rc.data.readers import read_split
+from albert_rc.data.schema import Kind, PaperSet, Passage, Question
+from albert_rc.data.shards import Store, make_store
+from albert_rc.tokenizer import Tokenizer
+
+PAPERS = Path(__file__).parent / "papers"
+WINDOWS = (64, 512)
+"""Tokens of a sequence at most, where the model takes as many: short ones, long ones."""
+
+
+def sample_papers(kind: Kind, labels: Sequence[str] = ()) -> PaperSet:
+    """Papers of a kind.
+
+    Args:
+        kind: what the model answers.
+        labels: of `label`, what it may say; none where it gives numbers.
+    """
+    if kind == "cloze":
+        return read_split(PAPERS / "cloze.jsonl")
+    papers = read_split(PAPERS / "race.jsonl")
+    if kind == "choice":
+        return papers
+    make = _rows if kind == "label" else _asked
+    passages = [made for passage in papers.passages for made in make(passage, tuple(labels))]
+    return replace(papers, kind=kind, passages=passages, labels=tuple(labels))
+
+
+def _rows(passage: Passage, labels: tuple[str, ...]) -> list[Passage]:
+    """Sentences of a passage, by themselves and in pairs, to be sorted."""
+    sentences = re.split(r"(?<=[.!?])\s+", passage.text)[:6]
+    pairs = [(one, "") for one in sentences] + list(pairwise(sentences))
+    pairs.append((passage.text, sentences[0]))
+    return [
+        Passage(f"{passage.id} {n}", one, (Question(labels, None, two),), "label")
+        for n, (one, two) in enumerate(pairs)
+    ]
+
+
+def _asked(passage: Passage, labels: tuple[str, ...]) -> list[Passage]:
+    """A passage with its questions, whose answers are to be marked."""
+    questions = tuple(
+        Question((), None, question_with_option(question.text, ""), id=f"{passage.id} {n}")
+        for n, question in enumerate(passage.questions)
+    )
+    return [Passage(passage.id, passage.text, questions, "span")]
+
+
+def sample_stores(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> list[Store]:
+    """Stores of the papers for windows of different lengths.
+
+    Args:
+        papers: few.
+        tokenizer: of the model that is tried.
+        max_length: tokens that it takes.
+    """
+    # A question with its option is never cut, and some of the sample's are longer than 64.
+    windows = [2 * w if papers.kind == "choice" else w for w in WINDOWS]
+    return [make_store(papers, tokenizer, min(w, max_length)) for w in windows]
