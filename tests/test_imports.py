@@ -43,6 +43,7 @@ ALLOWED = {
     "plots": FLOOR,
     "checkup": FLOOR | {"data"},
     "importing": FLOOR | {"data", "importing"},
+    "serve": WORK | {"predict", "calibration", "importing", "report", "serve"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
