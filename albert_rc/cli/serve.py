@@ -40,7 +40,7 @@ def serve(
     try:
         import python_multipart  # noqa: F401 - Starlette would only miss it at the first form
 
-        from albert_rc.serve.listen import address_of, names_of, open_socket, run
+        from albert_rc.serve.listen import address_of, names_of, open_socket, server_of
         from albert_rc.serve.web import make_app
     except ImportError as error:
         raise UsageError(f'serve needs {error.name}; pip install "albert-rc[serve]"') from None
@@ -66,8 +66,9 @@ def serve(
                 if open_:
                     webbrowser.open(address)
 
+            app = make_app(engine, names_of(host) if loopback else None, started)
             try:
-                run(make_app(engine, names_of(host) if loopback else None, started), listener)
+                server_of(app).run(sockets=[listener])
             except (KeyboardInterrupt, Interrupted):
                 pass  # that is how it ends
             finally:

@@ -54,11 +54,10 @@ def address_of(listener: socket.socket, host: str) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def run(app: ASGIApp, listener: socket.socket) -> None:
-    """Serve until Ctrl-C or SIGTERM; requests at work have three seconds to end.
+def server_of(app: ASGIApp) -> uvicorn.Server:
+    """The server; its `run(sockets=[...])` ends with Ctrl-C or SIGTERM.
 
-    Raises:
-        KeyboardInterrupt: it was Ctrl-C.
+    Requests at work have three seconds to end then.
     """
     settings = uvicorn.Config(
         app,
@@ -75,4 +74,4 @@ def run(app: ASGIApp, listener: socket.socket) -> None:
         timeout_graceful_shutdown=3,
         h11_max_incomplete_event_size=32 * 1024,
     )
-    uvicorn.Server(settings).run(sockets=[listener])
+    return uvicorn.Server(settings)

@@ -78,6 +78,7 @@ def _page(template: str, script: str, **values: Any) -> Page:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["code"] = _code
     content = environment.get_template(template).render(
         style=Markup(style), script=Markup(script), version=__version__, **values
     )
@@ -99,14 +100,23 @@ def _pretty(value: Any) -> str:
     return value if isinstance(value, str) else to_json(value).decode().rstrip()
 
 
+def _code(text: str) -> Markup:
+    """Text with what stands between backticks as code."""
+    parts = (
+        Markup("<code>{}</code>" if i % 2 else "{}").format(part)
+        for i, part in enumerate(text.split("`"))
+    )
+    return Markup("").join(parts)
+
+
 def _type_of(schema: dict[str, Any]) -> str:
     """A schema in words: `list of text`."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
-    if "enum" in schema:
-        return " | ".join(schema["enum"])
-    if "const" in schema:
-        return str(schema["const"])
+    if "enum" in schema or "const" in schema:
+        return " | ".join(schema.get("enum", [schema.get("const")]))
+    if schema.get("format") == "binary":
+        return "a file"
     kind = schema.get("type", "anything")
     if kind == "array":
         return f"list of {_type_of(schema['items'])}"

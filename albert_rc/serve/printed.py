@@ -25,9 +25,11 @@ from albert_rc.importing.papers import FOLDERS, Import
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.reading import Message, Reading, read_raws
 from albert_rc.serve.uploads import Upload
+from albert_rc.wording import shortened
 
 PAPER, KEY, RESULT = "paper", "key", "result.json"
 SHOWN_LINES = 20
+LONGEST = 600  # characters of a message; a number may stand in a thousand places
 _SUFFIXES = {"text": ".txt", "docx": ".docx", "pdf": ".pdf", "doc": ".doc"}
 _ROOT = Path(__file__).parents[2]
 
@@ -187,17 +189,13 @@ def _messages(found: Import) -> list[tuple[str, str, str]]:
         said += [("refused", paper.name, str(trouble)) for trouble in paper.troubles]
         said += [("note", paper.name, note) for note in dict.fromkeys(paper.notes)]
     said += [("refused", "", str(trouble)) for trouble in found.troubles]
-    lines = [("left out", "", f"{e.place} ({e.why}): {_short(e.text)}") for e in found.left_out]
+    lines = [
+        ("left out", "", f"{e.place} ({e.why}): {shortened(e.text, 100)}") for e in found.left_out
+    ]
     if len(lines) > SHOWN_LINES:
         rest = ("left out", "", f"... and {len(lines) - SHOWN_LINES:,} more lines")
         lines = [*lines[:SHOWN_LINES], rest]
-    return said + lines
-
-
-def _short(text: str) -> str:
-    from albert_rc.importing.lines import shortened
-
-    return shortened(text, 100)
+    return [(level, paper, shortened(text, LONGEST)) for level, paper, text in said] + lines
 
 
 if __name__ == "__main__":

@@ -93,6 +93,7 @@ function showAnswers(answered) {
   byId("skip").hidden = false;
   showDownloads();
   showFigures();
+  byId("text").rows = 5; // room for what matters now
   byId("papers").focus({ preventScroll: true });
   byId("papers").scrollIntoView();
 }
