@@ -49,8 +49,10 @@ byId("articles").addEventListener("keydown", (event) => {
 });
 // Tab leads out of the options as out of a menu: back to the blank, not to the end of the page.
 box.addEventListener("keydown", (event) => {
-  if (event.key !== "Tab" || !event.target.matches("input")) return;
-  if (!event.shiftKey && !box.querySelector(".back").hidden) return;
+  if (event.key !== "Tab") return;
+  const back = box.querySelector(".back");
+  const last = !back || back.hidden || event.target.matches("[data-back]");
+  if (event.shiftKey ? !event.target.matches("input") : !last) return;
   event.preventDefault();
   leaveOptions();
 });
