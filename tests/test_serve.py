@@ -110,6 +110,33 @@ def test_the_paper_comes_back_in_the_projects_form(served):
     assert [message["level"] for message in warned["messages"]] == ["warning"]
 
 
+def test_probabilities_are_calibrated_as_those_of_predict(tmp_path):
+    import shutil
+
+    import torch
+
+    from albert_rc.devices import Processes
+    from albert_rc.files import file_sha256
+    from albert_rc.hub import SHIPPED
+    from albert_rc.serve.engine import Engine
+    from albert_rc.serve.limits import Limits
+
+    folder = tmp_path / "mine"
+    shutil.copytree(SHIPPED / "albert-rc-tiny", folder)
+    record = {"temperature": 2, "weights_sha256": file_sha256(folder / "model.safetensors")}
+    (folder / "calibration.json").write_text(json.dumps(record))
+    content = json.dumps(CLOZE).encode()
+    engine = Engine(str(folder), Processes(torch.device("cpu")), Limits(), lambda _: None)
+    found = json.loads(engine.submit(make_upload(content, "a.json"), None).result())
+    engine.close()
+    assert (found["model"], found["calibrated"]) == ("mine", True)
+    (tmp_path / "a.json").write_bytes(content)
+    out, scores = tmp_path / "out.json", tmp_path / "scores.jsonl"
+    predict(data=tmp_path / "a.json", model=str(folder), out=out, scores=scores, device="cpu")
+    expected = [json.loads(line)["probabilities"] for line in scores.read_bytes().splitlines()]
+    assert [question["probabilities"] for question in found["papers"][0]["questions"]] == expected
+
+
 def test_untrained_heads_are_said_to_guess(served):
     race = {"article": "It rains .", "questions": ["What ?"], "options": [["rain", "sun"]]}
     (message,) = served.post({**race, "answers": [], "id": "r"}).json["messages"]

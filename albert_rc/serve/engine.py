@@ -75,8 +75,9 @@ class Engine:
         self._waiting = 0
         self._closing = Event()
         first = self._load("cloze")
-        if first.report.new:
-            self._load("choice")
+        if first.report.new and self._load("choice").report.new:
+            said = " nor ".join(NOUNS.values())
+            say(f"warning: {self.name} has learned neither {said}; its answers are guesses")
         self.temperature, self.calibrated = kept_temperature(first.tokenizer.folder)
 
     @property
