@@ -227,6 +227,27 @@ def test_pages_of_other_sites_are_refused(served):
     assert served.post(CLOZE, **own).status == 200
 
 
+def test_others_are_let_in_only_where_that_was_asked_for():
+    from starlette.datastructures import Headers
+
+    from albert_rc.serve.guard import Guard, Refusal
+    from albert_rc.serve.limits import Limits
+    from albert_rc.serve.listen import names_of
+
+    async def app(scope, receive, send):
+        pass
+
+    here, anywhere = (Guard(app, Limits(), hosts) for hosts in (names_of("::1"), None))
+    other = Headers({"host": "exams.example:8000"})
+    anywhere._check("POST", other)
+    here._check("POST", Headers({"host": "[::1]:8000", "origin": "http://[::1]:8000"}))
+    with pytest.raises(Refusal, match="name"):
+        here._check("GET", other)
+    for guard in (here, anywhere):
+        with pytest.raises(Refusal):
+            guard._check("POST", Headers({"host": "localhost", "origin": "http://evil.example"}))
+
+
 def test_too_much_is_refused_before_it_came(narrow):
     head = f"POST /api/answer HTTP/1.1\r\nHost: 127.0.0.1:{narrow.port}\r\n"
     for length in ("20001", "1" * 400):

@@ -28,6 +28,7 @@ def serve(
     """
     import os
     import webbrowser
+    from threading import Thread
 
     from albert_rc.errors import Interrupted, UsageError
 
@@ -64,7 +65,8 @@ def serve(
             def started() -> None:
                 typer.echo(f"serving {engine.name} at {address} (Ctrl-C ends it)")
                 if open_:
-                    webbrowser.open(address)
+                    # A browser in the terminal would keep the server waiting.
+                    Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
             app = make_app(engine, names_of(host) if loopback else None, started)
             try:

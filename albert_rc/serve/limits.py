@@ -26,6 +26,9 @@ class Limits:
     """For a printed paper."""
     read_bytes: int = 1024 * MEGABYTE
     """Of memory, for the process that reads a printed paper."""
+    found_bytes: int = 50 * MEGABYTE
+    """Of what was understood of it: blanks may have a long list of options in common, each its own
+    copy."""
     answer_seconds: float = 120
 
     def as_json(self) -> dict[str, int | float]:

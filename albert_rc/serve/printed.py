@@ -60,6 +60,8 @@ def read_printed(
             (folder / files[1]).write_bytes(key.content)
         _run_child(folder, files, limits, stopped)
         try:
+            if (folder / RESULT).stat().st_size > limits.found_bytes:
+                raise DataError("its blanks have too many options in all; give it in parts")
             found = parse_json((folder / RESULT).read_bytes())
         except (OSError, ValueError):  # ended by the system, most likely for its memory
             raise DataError(

@@ -77,6 +77,8 @@ def test_bombs_do_not_go_off(served):
         with pytest.raises(DataError, match=said):
             read_printed(make_upload(tags, "a.docx"), None, limits)
         assert time.perf_counter() - began < 10
+    with pytest.raises(DataError, match="too many options"):
+        read_printed(make_upload(PRINTED), None, Limits(found_bytes=100))
     assert "when unpacked" in served.post(claiming(document(), 2**31), WORD).error
     for entities in (
         b'<!DOCTYPE w [<!ENTITY a "aaaaaaaaaa">' + b"".join(
