@@ -47,6 +47,7 @@ ALLOWED = {
     "curves": FLOOR | {"plots"},
     "checkup": FLOOR | {"data"},
     "importing": FLOOR | {"data", "importing"},
+    "serve": WORK | {"predict", "calibration", "importing", "report", "serve"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -74,6 +75,8 @@ def test_rooms_import_only_what_they_may(path):
             place = path.relative_to(PACKAGE).as_posix()
             measured = place in ("bench/peers.py", "export/others.py")
             assert here == "loading" or measured, f"{path.name}: only loading imports transformers"
+        if top in ("starlette", "uvicorn"):
+            assert here == "serve", f"{path.name}: only serve knows the web framework"
         if top == "albert_rc" and rest and here not in ("cli", "__init__", "__main__"):
             there = rest[0]
             if (PACKAGE / there).is_dir() or (PACKAGE / f"{there}.py").is_file():
@@ -98,6 +101,16 @@ def test_preprocessing_imports_no_torch():
     code = (
         "import sys, albert_rc.data.prepare; "
         "print([m for m in ('torch', 'numpy', 'transformers') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_reading_printed_papers_for_serve_imports_no_model():
+    """The process that reads them starts with each request, and has little memory."""
+    code = (
+        "import sys, albert_rc.serve.printed, albert_rc.importing.run; "
+        "print([m for m in ('torch', 'numpy', 'starlette', 'uvicorn') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -19,8 +16,9 @@ from albert_rc.data.schema import Passage
 from albert_rc.metrics import Accuracy
 from albert_rc.report.content import embedded, page_data, slice_names
 from albert_rc.report.figures import ENOUGH, SURE, Figures
+from albert_rc.report.parts import REPORT, read_part, script_of, source_hash
 
-SCRIPTS = ("data", "paper", "details", "list", "page")
+SCRIPTS = ("helpers", "theme", "data", "paper", "details", "list", "page")
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,10 @@ def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
     Returns:
         UTF-8. The page's policy lets no script and no style run but its own, by their hashes.
     """
-    style = _read("style.css")
-    # One function around all, so that nothing of ours is global.
-    parts = "\n".join(_read(f"{part}.js") for part in SCRIPTS)
-    script = f'(() => {{\n"use strict";\n{parts}}})();\n'
+    style = read_part("style.css")
+    script = script_of(read_part(f"{part}.js") for part in SCRIPTS)
     environment = Environment(
-        loader=PackageLoader("albert_rc.report"),
+        loader=PackageLoader(REPORT),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -76,8 +72,8 @@ def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
         policy="; ".join(
             (
                 "default-src 'none'",
-                f"script-src '{_hash(script)}'",
-                f"style-src '{_hash(style)}'",
+                f"script-src {source_hash(script)}",
+                f"style-src {source_hash(style)}",
                 "base-uri 'none'",
                 "form-action 'none'",
             )
@@ -85,15 +81,6 @@ def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
         version=__version__,
     )
     return page.encode()
-
-
-def _read(name: str) -> str:
-    return (files("albert_rc.report") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"
 
 
 def _percent(share: float) -> str:

@@ -1,4 +1,4 @@
-// The papers, with names for what `content.py` packs into lists; and small helpers.
+// The papers, with names for what `content.py` packs into lists.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const cloze = data.kind === "cloze";
@@ -16,29 +16,7 @@ const papers = data.papers.map(([id, losses, parts, questions], index) => {
 });
 data.papers = null;
 
-const byId = (id) => document.getElementById(id);
-
-// An element; texts are always set as text, never as markup.
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children.filter((child) => child !== null));
-  return element;
-}
-
-function letter(index) {
-  let name = "";
-  for (let left = index + 1; left; left = Math.floor((left - 1) / 26)) {
-    name = String.fromCharCode(65 + ((left - 1) % 26)) + name;
-  }
-  return name;
-}
-
-const count = (number) => number.toLocaleString("en");
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-const shown = (option) => option || "(empty)";
 
 function stateOf(question, run) {
   if (question.gold < 0) return "open";
@@ -54,12 +32,6 @@ const confidence = (question, run) => chanceOf(question, run, question.chosen[ru
 
 function changed(question) {
   return runs.length > 1 && question.chosen[0] !== question.chosen[1];
-}
-
-function percent(thousandths) {
-  if (thousandths > 0 && thousandths < 10) return "<1%";
-  if (thousandths > 990 && thousandths < 1000) return ">99%";
-  return `${Math.round(thousandths / 10)}%`;
 }
 
 // What the last filter asked for; `paper.js` dims what does not match and marks what was sought.

@@ -1,28 +1,6 @@
-// Keys, moving from mistake to mistake, theme, printing, and the page's address.
+// Keys, moving from mistake to mistake, printing, and the page's address.
 
-const root = document.documentElement;
-const dark = matchMedia("(prefers-color-scheme: dark)");
 const help = byId("help");
-
-function remember(name, value) {
-  try { localStorage.setItem(`albert-rc-${name}`, value); } catch { /* not from a file, perhaps */ }
-}
-
-function remembered(name) {
-  try { return localStorage.getItem(`albert-rc-${name}`); } catch { return null; }
-}
-
-const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
-
-function nameTheme() {
-  byId("theme").textContent = isDark() ? "Light" : "Dark";
-  byId("theme").setAttribute("aria-label", `Change to ${isDark() ? "light" : "dark"} colours`);
-}
-
-function chooseTheme(theme) {
-  if (theme === "dark" || theme === "light") root.dataset.theme = theme;
-  nameTheme();
-}
 
 // Whether a stop comes after a question, in the order of the list.
 function after(stop, here) {
@@ -105,13 +83,6 @@ function printed() {
   }
 }
 
-chooseTheme(remembered("theme"));
-dark.addEventListener("change", nameTheme);
-byId("theme").addEventListener("click", () => {
-  const theme = isDark() ? "light" : "dark";
-  chooseTheme(theme);
-  remember("theme", theme);
-});
 byId("help-open").addEventListener("click", () => help.showModal());
 byId("keys").checked = remembered("keys") !== "off";
 byId("keys").addEventListener("change", (event) => remember("keys", event.target.checked ? "on" : "off"));

@@ -1,0 +1,81 @@
+"""`albert-rc serve`: a page on this machine to answer papers on, and the same as an HTTP API."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from albert_rc.cli import options
+from albert_rc.cli.console import example, say
+
+
+def serve(
+    model: Annotated[
+        str, typer.Option(help="A run's folder, a hub id, or a model of the package.")
+    ] = "albert-rc-tiny",
+    host: Annotated[
+        str, typer.Option(help="Where to listen. Only this machine can reach the default.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: any that is free.")] = 8000,
+    max_megabytes: Annotated[float, typer.Option(help="Of one request.")] = 10,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    device: options.Device = None,
+) -> None:
+    """A page to paste or upload a paper on, see it answered, correct it, and keep it as JSON.
+
+    Nothing is sent elsewhere. The same as an HTTP API: see /api on the page. Ctrl-C ends it.
+    """
+    import os
+    import webbrowser
+    from threading import Thread
+
+    from albert_rc.errors import Interrupted, UsageError
+
+    if not 0 <= port <= 65535:
+        raise UsageError(f"--port {port} must be between 0 and 65535")
+    if not 0.001 <= max_megabytes <= 1000:
+        raise UsageError(f"--max-megabytes {max_megabytes:g} must be between 0.001 and 1000")
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UsageError("serve is one process; start it without torchrun")
+    try:
+        import python_multipart  # noqa: F401 - Starlette would only miss it at the first form
+
+        from albert_rc.serve.listen import address_of, names_of, open_socket, server_of
+        from albert_rc.serve.web import make_app
+    except ImportError as error:
+        raise UsageError(f'serve needs {error.name}; pip install "albert-rc[serve]"') from None
+    from albert_rc.devices import keep_freed_memory, processes
+    from albert_rc.serve.engine import Engine
+    from albert_rc.serve.limits import MEGABYTE, Limits
+
+    listener, loopback = open_socket(host, port)
+    with listener:
+        if not loopback:
+            say(
+                f"warning: --host {host} lets others in: whoever reaches this machine's port can "
+                "use the model, and papers travel unencrypted; there is no password"
+            )
+        keep_freed_memory()
+        with processes(device) as group:
+            limits = Limits(body_bytes=int(max_megabytes * MEGABYTE))
+            engine = Engine(model, group, limits, say)
+            address = address_of(listener, host)
+
+            def started() -> None:
+                typer.echo(f"serving {engine.name} at {address} (Ctrl-C ends it)")
+                if open_:
+                    # A browser in the terminal would keep the server waiting.
+                    Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+            app = make_app(engine, names_of(host) if loopback else None, started)
+            try:
+                server_of(app).run(sockets=[listener])
+            except (KeyboardInterrupt, Interrupted):
+                pass  # that is how it ends
+            finally:
+                engine.close()
+    say("stopped")
+
+
+serve.__doc__ = f"{serve.__doc__}\n\n" + example("albert-rc serve --model models/run1 --open")

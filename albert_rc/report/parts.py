@@ -1,0 +1,27 @@
+"""What the pages of `report` and `serve` are put together from: style, scripts, their hashes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from importlib.resources import files
+
+REPORT = "albert_rc.report"
+
+
+def read_part(name: str, package: str = REPORT) -> str:
+    """A file of a package's templates."""
+    return (files(package) / "templates" / name).read_text(encoding="utf-8")
+
+
+def script_of(parts: Iterable[str]) -> str:
+    """Scripts in one function, so that nothing of ours is global."""
+    body = "\n".join(parts)
+    return f'(() => {{\n"use strict";\n{body}}})();\n'
+
+
+def source_hash(text: str) -> str:
+    """A script or a style as a Content Security Policy names it (CSP 3, section 2.3.1)."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -1,0 +1,30 @@
+// Small helpers that `report` and `serve` share.
+
+const byId = (id) => document.getElementById(id);
+
+// An element; texts are always set as text, never as markup.
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+function letter(index) {
+  let name = "";
+  for (let left = index + 1; left; left = Math.floor((left - 1) / 26)) {
+    name = String.fromCharCode(65 + ((left - 1) % 26)) + name;
+  }
+  return name;
+}
+
+const count = (number) => number.toLocaleString("en");
+const shown = (option) => option || "(empty)";
+
+function percent(thousandths) {
+  if (thousandths > 0 && thousandths < 10) return "<1%";
+  if (thousandths > 990 && thousandths < 1000) return ">99%";
+  return `${Math.round(thousandths / 10)}%`;
+}

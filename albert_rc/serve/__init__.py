@@ -1,0 +1,1 @@
+"""The local page and HTTP API that `albert-rc serve` opens."""

@@ -1,0 +1,222 @@
+"""One model, one thread that answers with it, and the few who may wait in line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+from albert_rc.calibration import kept_temperature
+from albert_rc.data.schema import PaperSet
+from albert_rc.data.shards import make_store
+from albert_rc.devices import Processes, choose_precision, is_out_of_memory
+from albert_rc.errors import AlbertRcError, CheckpointError, DataError
+from albert_rc.files import to_json
+from albert_rc.loading import Loaded, load_model
+from albert_rc.model.heads import ReadingModel
+from albert_rc.predict import answers_of, score, score_lines
+from albert_rc.serve.limits import Limits
+from albert_rc.serve.printed import read_printed
+from albert_rc.serve.reading import (
+    Message,
+    Reading,
+    paper_json,
+    read_json_papers,
+    require_within,
+    right_letters,
+)
+from albert_rc.serve.uploads import Upload
+
+NOUNS = {"cloze": "blanks", "choice": "questions with options"}
+
+
+class BusyError(AlbertRcError):
+    """As many wait as may."""
+
+
+class SlowError(AlbertRcError):
+    """The answers took longer than they may."""
+
+
+class FailedError(AlbertRcError):
+    """The server cannot, whoever asks; what the client is told names nothing of the machine."""
+
+
+class Engine:
+    """Answers papers, one request at a time.
+
+    Args:
+        model: a folder, a hub id, or a model of the package. It is loaded at once for blanks, and
+            for questions with options when the first of them comes, or now if it has only learned
+            those.
+        processes: the device.
+        limits: what a request may cost.
+        say: told what there is to say of the weights.
+
+    Raises:
+        UsageError: no such model.
+        CheckpointError: one that cannot be used.
+    """
+
+    def __init__(
+        self, model: str, processes: Processes, limits: Limits, say: Callable[[str], None]
+    ) -> None:
+        # A path is the owner's business: clients are told the folder's name.
+        self.name = Path(model).resolve().name if Path(model).is_dir() else model
+        self.limits = limits
+        self._model, self._processes, self._say = model, processes, say
+        self._loaded: dict[str, Loaded[ReadingModel]] = {}
+        self._pool = ThreadPoolExecutor(1, "answers")
+        self._lock = Lock()
+        self._waiting = 0
+        self._closing = Event()
+        first = self._load("cloze")
+        if first.report.new and self._load("choice").report.new:
+            said = " nor ".join(NOUNS.values())
+            say(f"warning: {self.name} has learned neither {said}; its answers are guesses")
+        self.temperature, self.calibrated = kept_temperature(first.tokenizer.folder)
+
+    @property
+    def waiting(self) -> int:
+        """Requests at work and in line."""
+        return self._waiting
+
+    def submit(
+        self, upload: Upload, key: Upload | None, gone: Callable[[], bool] = lambda: False
+    ) -> Future[bytes]:
+        """Put a request in line.
+
+        Args:
+            upload: the paper.
+            key: its answers, if they are in a file of their own.
+            gone: asked now and then whether nobody waits for it any more.
+
+        Returns:
+            the response's JSON, later; or DataError, SlowError or FailedError.
+
+        Raises:
+            BusyError: as many wait as may.
+        """
+        with self._lock:
+            if self._waiting >= self.limits.waiting:
+                raise BusyError(
+                    f"busy: {self._waiting} requests are at work or in line; try again in a moment"
+                )
+            self._waiting += 1
+        future = self._pool.submit(self._work, upload, key, gone)
+        future.add_done_callback(self._done)
+        return future
+
+    def close(self) -> None:
+        """Give up what is at work, at the next batch, and take nothing more."""
+        self._closing.set()
+        self._pool.shutdown(cancel_futures=True)
+
+    def _done(self, _: Future[bytes]) -> None:
+        with self._lock:
+            self._waiting -= 1
+
+    def _work(self, upload: Upload, key: Upload | None, gone: Callable[[], bool]) -> bytes:
+        def stopped() -> bool:
+            return self._closing.is_set() or gone()
+
+        try:
+            if stopped():
+                raise InterruptedError
+            reading = self._read(upload, key, stopped)
+            require_within(reading, self.limits)
+            end = time.monotonic() + self.limits.answer_seconds
+            return self._respond(reading, end, stopped)
+        except CheckpointError as error:
+            self._say(f"error: {error}")
+            raise FailedError("the model cannot answer this; the terminal says why") from None
+        except (MemoryError, RuntimeError) as error:
+            if not (isinstance(error, MemoryError) or is_out_of_memory(error)):
+                raise
+            raise FailedError("out of memory; give fewer or shorter papers") from None
+
+    def _read(self, upload: Upload, key: Upload | None, stopped: Callable[[], bool]) -> Reading:
+        if upload.kind not in ("json", "lines"):
+            return read_printed(upload, key, self.limits, stopped)
+        if key is not None:
+            raise DataError('a paper in JSON has its key in its own "answers"; leave the other out')
+        return read_json_papers(upload)
+
+    def _load(self, task: str) -> Loaded[ReadingModel]:
+        """The model with the head that a kind of paper needs; loaded once."""
+        if task not in self._loaded:
+            device = self._processes.device
+            precision = choose_precision(None, device)
+            loaded = load_model(self._model, task, precision=precision)
+            for line in loaded.report.lines():
+                self._say(f"{NOUNS[task]}: {line}")
+            loaded.model.to(device)
+            loaded.model.eval()
+            loaded.model.encoder.compute = replace(
+                loaded.model.encoder.compute, precision=precision
+            )
+            self._loaded[task] = loaded
+        return self._loaded[task]
+
+    def _respond(self, reading: Reading, end: float, stopped: Callable[[], bool]) -> bytes:
+        messages = list(reading.messages)
+        papers: list[dict[str, Any]] = []
+        answers: dict[str, Any] = {}
+        for found in reading.sets:
+            loaded = self._load(found.kind)
+            if loaded.report.new:
+                said = f"{self.name} has not learned {NOUNS[found.kind]}: its answers are guesses"
+                messages.append(Message("warning", said))
+            answers[found.kind], lines = self._answer(found, loaded, end, stopped)
+            papers += _papers(found, lines)
+        return to_json(
+            {
+                "model": self.name,
+                "calibrated": self.calibrated,
+                "complete": reading.complete,
+                "papers": papers,
+                "answers": answers,
+                "messages": [message.as_json() for message in messages],
+            },
+            indent=False,
+        )
+
+    def _answer(
+        self,
+        papers: PaperSet,
+        loaded: Loaded[ReadingModel],
+        end: float,
+        stopped: Callable[[], bool],
+    ) -> tuple[Any, list[dict[str, Any]]]:
+        """What `predict` would write: answer.json, and the lines of the scores."""
+        store = make_store(papers, loaded.tokenizer, loaded.model.config.max_length)
+
+        def in_time(_: int) -> None:
+            if stopped():
+                raise InterruptedError
+            if time.monotonic() > end:
+                raise SlowError(
+                    f"answering took longer than {self.limits.answer_seconds:g} seconds; give "
+                    "fewer papers at a time, or take `albert-rc predict`"
+                )
+
+        scored_QK = score(loaded.model, loaded.tokenizer, store, self._processes, progress=in_time)
+        return answers_of(store, scored_QK), score_lines(store, scored_QK, self.temperature)
+
+
+def _papers(found: PaperSet, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each paper in the project's form, with what was answered."""
+    rest = iter(lines)
+    shown = []
+    for passage in found.passages:
+        questions = [
+            {"answer": line["answer"], "right": right, "probabilities": line["probabilities"]}
+            for right, line in zip(right_letters(passage.questions), rest, strict=False)
+        ]
+        entry = {"id": passage.id, "kind": passage.kind, "paper": paper_json(passage)}
+        shown.append({**entry, "questions": questions})
+    return shown

@@ -1,0 +1,156 @@
+"""The door: who may ask, how much may come in, and the headers on everything that goes out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from albert_rc.files import to_json
+from albert_rc.serve.limits import MEGABYTE, Limits
+
+NO_POLICY = "default-src 'none'; frame-ancestors 'none'"
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+READING = ("GET", "HEAD")
+
+
+class Refusal(Exception):  # noqa: N818 - it is an answer
+    """A request that is answered with a sentence.
+
+    Args:
+        status: HTTP's.
+        message: what is wrong, and the way out.
+        headers: that go with it.
+    """
+
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, headers or {}
+
+    def response(self) -> Response:
+        """`{"error": ...}`."""
+        content = to_json({"error": self.message}, indent=False)
+        return Response(content, self.status, self.headers, "application/json")
+
+
+class Guard:
+    """Looks at every request before anything of its body is read.
+
+    Against pages of other sites in the same browser: names that were made to lead to this machine
+    (DNS rebinding) show in `Host`, requests that such pages send show in `Origin` and
+    `Sec-Fetch-Site`.
+
+    Args:
+        app: what answers.
+        limits: how much may come in.
+        hosts: names that this server is asked by, without ports; None: any.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, hosts: Iterable[str] | None) -> None:
+        self.app, self.limits = app, limits
+        self.hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI's."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Content-Security-Policy", NO_POLICY)
+            await send(message)
+
+        try:
+            self._check(scope["method"], Headers(scope=scope))
+        except Refusal as refusal:
+            # What may still come is not waited for.
+            refusal.headers["Connection"] = "close"
+            await refusal.response()(scope, receive, guarded)
+            return
+        await self.app(scope, receive, guarded)
+
+    def _check(self, method: str, headers: Headers) -> None:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or (self.hosts is not None and _name(hosts[0]) not in self.hosts):
+            raise Refusal(403, "this server is not asked by that name; take the address it printed")
+        if method in READING:
+            return
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != hosts[0].lower():
+            raise Refusal(403, "a page of another site may not use this server")
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise Refusal(403, "a page of another site may not use this server")
+        length = headers.get("content-length", "0")
+        # Longer numbers are no lengths, and slow to convert.
+        if len(length) > 15 or int(length) > self.limits.body_bytes:
+            raise too_large(self.limits)
+
+
+def _name(host: str) -> str:
+    """`Host` without the port: `[::1]:8000`, `localhost:8000`."""
+    name, bracket, _ = host.lower().rpartition("]")
+    return name + bracket if bracket else host.lower().partition(":")[0]
+
+
+def too_large(limits: Limits) -> Refusal:
+    """The answer to more than may come in."""
+    most = limits.body_bytes / MEGABYTE
+    return Refusal(
+        413,
+        f"more than {most:g} MB; give the paper in parts, or start the server with a larger "
+        "--max-megabytes",
+        {"Connection": "close"},
+    )
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """A request's body, as far as it may be that long and take that long.
+
+    Raises:
+        Refusal: it is longer, or slower, or its sender left.
+    """
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > limits.body_bytes:
+                    raise too_large(limits)
+                parts.append(part)
+    except TimeoutError:
+        raise Refusal(
+            408, f"the request did not arrive within {limits.body_seconds:g} seconds",
+            {"Connection": "close"},
+        ) from None  # fmt: skip
+    except ClientDisconnect:
+        raise Refusal(400, "the request was broken off") from None
+    return b"".join(parts)
+
+
+def until_gone(receive: Receive) -> Callable[[], Awaitable[None]]:
+    """Something to wait for: the client closes the connection."""
+
+    async def wait() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    return wait

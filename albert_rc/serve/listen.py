@@ -1,0 +1,77 @@
+"""Where the server listens, and the server itself."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from albert_rc.errors import UsageError
+
+CONNECTIONS = 64
+
+
+def open_socket(host: str, port: int) -> tuple[socket.socket, bool]:
+    """A socket that listens, before a model is loaded in vain, and whether it is this machine's.
+
+    Raises:
+        UsageError: no such host, or the port is taken or not to be had.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise UsageError(f"--host {host}: no address of this machine; try 127.0.0.1") from None
+    family, _, _, _, address = found[0]
+    loopback = ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # A port that was just given up may be taken again at once.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(CONNECTIONS)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(f"--port {port} is taken; give another, or 0 for any") from None
+        raise UsageError(f"--host {host} --port {port}: {error.strerror}") from None
+    return listener, loopback
+
+
+def names_of(host: str) -> set[str]:
+    """What a server on the loopback is asked by, in `Host`."""
+    given = f"[{host}]" if ":" in host else host
+    return {"localhost", "127.0.0.1", "[::1]", given.lower()}
+
+
+def address_of(listener: socket.socket, host: str) -> str:
+    """The page's address."""
+    port = listener.getsockname()[1]
+    if host in ("0.0.0.0", "::", ""):
+        host = "127.0.0.1" if host != "::" else "::1"  # what it is called from here
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def server_of(app: ASGIApp) -> uvicorn.Server:
+    """The server; its `run(sockets=[...])` ends with Ctrl-C or SIGTERM.
+
+    Requests at work have three seconds to end then.
+    """
+    settings = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=3,
+        h11_max_incomplete_event_size=32 * 1024,
+    )
+    return uvicorn.Server(settings)

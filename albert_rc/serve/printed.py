@@ -1,0 +1,204 @@
+"""Printed papers, read in a process of their own, which a file that means harm may take with it.
+
+What parses Word and PDF was not made for files that want to hurt: a small one may unpack to
+gigabytes or keep a parser busy for hours, and a thread cannot be ended. So a child with a limit on
+its memory reads them, is ended when its time is up, and sees nothing but copies under names of
+ours in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from albert_rc.data.sources import Raw
+from albert_rc.errors import AlbertRcError, DataError, UsageError
+from albert_rc.files import parse_json, to_json
+from albert_rc.importing.papers import FOLDERS, Import
+from albert_rc.serve.limits import Limits
+from albert_rc.serve.reading import Message, Reading, read_raws
+from albert_rc.serve.uploads import Upload
+from albert_rc.wording import shortened
+
+PAPER, KEY, RESULT = "paper", "key", "result.json"
+SHOWN_LINES = 20
+LONGEST = 600  # characters of a message; a number may stand in a thousand places
+_SUFFIXES = {"text": ".txt", "docx": ".docx", "pdf": ".pdf", "doc": ".doc"}
+_ROOT = Path(__file__).parents[2]
+
+
+def read_printed(
+    upload: Upload, key: Upload | None, limits: Limits, stopped: Callable[[], bool] = lambda: False
+) -> Reading:
+    """Read a printed paper as `import` does, in a process of its own.
+
+    Args:
+        upload: text, Word or PDF.
+        key: the answers, if they are not in the paper; likewise.
+        limits: its time and memory.
+        stopped: asked now and then whether nobody waits for it any more.
+
+    Raises:
+        DataError: it cannot be read, or not within the limits.
+        InterruptedError: nobody waits any more.
+    """
+    if key is not None and key.kind in ("json", "lines"):
+        raise DataError("an answer key is printed text, Word or PDF, such as `36-40 ABCDA`")
+    with TemporaryDirectory(prefix="albert-rc-") as name:
+        folder = Path(name)
+        files = [PAPER + _SUFFIXES[upload.kind]]
+        (folder / files[0]).write_bytes(upload.content)
+        if key is not None:
+            files.append(KEY + _SUFFIXES[key.kind])
+            (folder / files[1]).write_bytes(key.content)
+        _run_child(folder, files, limits, stopped)
+        try:
+            if (folder / RESULT).stat().st_size > limits.found_bytes:
+                raise DataError("its blanks have too many options in all; give it in parts")
+            found = parse_json((folder / RESULT).read_bytes())
+        except (OSError, ValueError):  # ended by the system, most likely for its memory
+            raise DataError(
+                "it takes more memory to read than a paper may; give it in parts, or as text"
+            ) from None
+    if "error" in found:
+        raise DataError(_named(found["error"], upload, key))
+    return _as_reading(found, upload, key)
+
+
+def _run_child(folder: Path, files: list[str], limits: Limits, stopped: Callable[[], bool]) -> None:
+    """Wait for the child, and end it when its time is up."""
+    # -P: what lies in the folder is never imported, whatever its name.
+    command = [sys.executable, "-P", "-m", "albert_rc.serve.printed", str(limits.read_bytes)]
+    paths = [str(_ROOT), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    child = subprocess.Popen(
+        [*command, *files],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for us to handle
+    )
+    end = time.monotonic() + limits.read_seconds
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(0.1)
+                return
+            if stopped():
+                raise InterruptedError
+            if time.monotonic() > end:
+                raise DataError(
+                    f"it takes more than {limits.read_seconds:g} seconds to read; give it in "
+                    "parts, or as text"
+                )
+    finally:
+        child.kill()
+        child.wait()
+
+
+def _as_reading(found: dict[str, Any], upload: Upload, key: Upload | None) -> Reading:
+    """Papers that were found whole, through the same reader as all others, and what was said."""
+    sets, messages = [], []
+    stem = Path(upload.name).stem
+    for kind, format_name in FOLDERS.items():
+        raws = [
+            Raw(_own(paper["name"], stem), to_json(_with_id(paper["content"], stem)))
+            for paper in found["papers"]
+            if paper["kind"] == kind
+        ]
+        reading = read_raws(raws, format_name)
+        sets += reading.sets
+        # Warnings were among the import's notes already.
+        messages += [message for message in reading.messages if message.level == "refused"]
+    for level, name, text in found["messages"]:
+        messages.append(Message(level, _named(text, upload, key), _own(name, stem)))
+    return Reading(sets, messages)
+
+
+def _own(name: str, stem: str) -> str:
+    """A paper's name after the client's file: `exam-1.json` for `paper-1.json`."""
+    return stem + name.removeprefix(PAPER) if name.startswith(PAPER) else name
+
+
+def _with_id(content: dict[str, Any], stem: str) -> dict[str, Any]:
+    return {**content, "id": _own(content["id"], stem)} if "id" in content else content
+
+
+def _named(text: str, upload: Upload, key: Upload | None) -> str:
+    """A message with the client's names in the place of ours, where it begins with one."""
+    for own, given in ((PAPER, upload), (KEY, key)):
+        if given is not None:
+            start = own + _SUFFIXES[given.kind]
+            if text.startswith(f"{start}: "):
+                return given.name + text.removeprefix(start)
+    return text
+
+
+def main() -> None:
+    """The child: read the files named, relative to where it stands, and leave the result there."""
+    limit, *names = sys.argv[1:]
+    _limit_memory(int(limit))
+    try:
+        result = _found([Path(name) for name in names])
+    except AlbertRcError as error:
+        result = {"error": str(error)}
+    except MemoryError:
+        return  # that there is no result says it
+    except Exception as error:  # a file that means harm can have a parser raise anything
+        result = {"error": f"{names[0]}: cannot be read ({type(error).__name__}); save it again"}
+    Path(RESULT).write_bytes(to_json(result, indent=False))
+
+
+def _limit_memory(limit: int) -> None:
+    """As far as the system does that."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    except (ImportError, ValueError, OSError):
+        pass
+
+
+def _found(paths: list[Path]) -> dict[str, Any]:
+    from albert_rc.importing.run import import_papers
+
+    imports = import_papers(paths[:1], paths[1] if len(paths) > 1 else None)
+    messages = [line for found in imports for line in _messages(found)]
+    papers = [
+        {"kind": paper.kind, "name": paper.name, "content": paper.content()}
+        for found in imports
+        for paper in found.papers
+        if paper.whole
+    ]
+    if not papers and not messages:
+        raise UsageError(f"{paths[0]}: no passage with options found")
+    return {"papers": papers, "messages": messages}
+
+
+def _messages(found: Import) -> list[tuple[str, str, str]]:
+    """Level, paper and text of everything that the import says."""
+    said = [("note", "", note) for note in found.notes]
+    for paper in found.papers:
+        said += [("refused", paper.name, str(trouble)) for trouble in paper.troubles]
+        said += [("note", paper.name, note) for note in dict.fromkeys(paper.notes)]
+    said += [("refused", "", str(trouble)) for trouble in found.troubles]
+    lines = [
+        ("left out", "", f"{e.place} ({e.why}): {shortened(e.text, 100)}") for e in found.left_out
+    ]
+    if len(lines) > SHOWN_LINES:
+        rest = ("left out", "", f"... and {len(lines) - SHOWN_LINES:,} more lines")
+        lines = [*lines[:SHOWN_LINES], rest]
+    return [(level, paper, shortened(text, LONGEST)) for level, paper, text in said] + lines
+
+
+if __name__ == "__main__":
+    main()

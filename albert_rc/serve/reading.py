@@ -1,0 +1,177 @@
+"""An upload to passages, with everything said of it; what cannot be read is named, not guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from albert_rc.data.readers import READERS, check_chunk
+from albert_rc.data.schema import PaperSet, Passage, Question, letter
+from albert_rc.data.sources import Raw, paper_place
+from albert_rc.errors import DataError
+from albert_rc.files import natural_key, parse_json
+from albert_rc.serve.limits import Limits
+from albert_rc.serve.uploads import Upload
+from albert_rc.wording import quoted
+
+FORMATS = ("cloze", "race", "dream")
+LEVELS = {"error": "refused", "warning": "warning"}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something that a person has to know about what was sent."""
+
+    level: str
+    """`refused`: it is not among the answers; `warning`; `note`; `left out`: text that belongs to
+    no passage."""
+    text: str
+    paper: str = ""
+    """The id of the paper that it is about; empty for the whole."""
+
+    def as_json(self) -> dict[str, str]:
+        """For a client."""
+        return {"level": self.level, "paper": self.paper, "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was understood."""
+
+    sets: list[PaperSet]
+    """Papers by kind, in natural order of their ids; none is empty."""
+    messages: list[Message] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing was refused."""
+        return all(message.level != "refused" for message in self.messages)
+
+
+def read_json_papers(upload: Upload) -> Reading:
+    """Papers in JSON: cloze, RACE or DREAM; one, a list, or one a line.
+
+    Raises:
+        DataError: it is none of these.
+    """
+    raw, sample = _raw_papers(upload)
+    format_name = _sniffed(sample)
+    if format_name is None:
+        raise DataError(
+            f"{upload.name}: neither a cloze paper nor RACE's or DREAM's; docs/formats.md shows "
+            "them (SQuAD and GLUE are answered by `albert-rc predict`)"
+        )
+    return read_raws([raw], format_name)
+
+
+def read_raws(raws: Sequence[Raw], format_name: str) -> Reading:
+    """Check papers as `predict` does.
+
+    Args:
+        raws: files of papers, by name.
+        format_name: a key of `READERS`.
+    """
+    passages: dict[str, Passage] = {}
+    messages: list[Message] = []
+    for record, passage in check_chunk(raws, format_name):
+        place = paper_place(raws[record.source].place, record.number)
+        about = record.id or place
+        messages += [Message(LEVELS[p.severity], p.message, about) for p in record.problems]
+        if passage is None:
+            continue
+        if passage.id in passages:
+            said = f"{place}: the id {quoted(passage.id)} is taken by another; give each its own"
+            messages.append(Message("refused", said, about))
+            continue
+        passages[passage.id] = passage
+    ordered = [passages[name] for name in sorted(passages, key=natural_key)]
+    reader = READERS[format_name]
+    papers = PaperSet("upload", reader.kind, format_name, ordered)
+    return Reading([papers] if ordered else [], messages)
+
+
+def _raw_papers(upload: Upload) -> tuple[Raw, Any]:
+    """The papers as the readers want them, and the first of them."""
+    content = upload.content
+    if upload.kind != "lines":
+        try:
+            value = parse_json(content)
+        except ValueError as error:
+            first = content.lstrip().split(b"\n", 1)
+            try:
+                sample = parse_json(first[0])
+            except ValueError:
+                raise DataError(f"{upload.name}: {error}") from None
+            if len(first) < 2 or not isinstance(sample, dict):
+                raise DataError(f"{upload.name}: {error}") from None
+            return Raw(upload.name, content, "lines"), sample
+        listed = isinstance(value, list) and value and isinstance(value[0], dict)
+        return Raw(upload.name, content), value[0] if listed else value
+    first_line = next((line for line in content.split(b"\n") if line.strip()), b"")
+    try:
+        return Raw(upload.name, content, "lines"), parse_json(first_line)
+    except ValueError as error:
+        raise DataError(f"{upload.name}: {error}") from None
+
+
+def _sniffed(sample: Any) -> str | None:
+    return next((name for name in FORMATS if READERS[name].recognises(sample)), None)
+
+
+def require_within(reading: Reading, limits: Limits) -> None:
+    """Refuse what would take too long.
+
+    Raises:
+        DataError: no paper at all, or more than the limits let through.
+    """
+    if not reading.sets:
+        said = [message.text for message in reading.messages if message.level == "refused"]
+        shown = "\n".join(said[:20])
+        more = f"\n... and {len(said) - 20:,} more" if len(said) > 20 else ""
+        raise DataError(f"no paper that can be answered\n{shown}{more}".strip())
+    passages = [passage for papers in reading.sets for passage in papers.passages]
+    counts = (
+        (len(passages), limits.papers, "papers"),
+        (sum(len(p.questions) for p in passages), limits.questions, "blanks or questions"),
+        (
+            sum(_characters(p) for p in passages),
+            limits.characters,
+            "characters (a passage counts for each option of its questions)",
+        ),
+    )
+    for number, most, noun in counts:
+        if number > most:
+            raise DataError(
+                f"{number:,} {noun}; at most {most:,} are answered at a time: give them in parts, "
+                "or to `albert-rc predict`"
+            )
+
+
+def _characters(passage: Passage) -> int:
+    """What the model reads of a passage."""
+    asked = sum(len(option) for q in passage.questions for option in q.options)
+    if passage.kind == "cloze":
+        return len(passage.text) + asked
+    times = sum(len(q.options) for q in passage.questions)
+    return len(passage.text) * times + asked
+
+
+def paper_json(passage: Passage) -> dict[str, Any]:
+    """A paper in the project's own form (docs/formats.md), as its file would hold it."""
+    questions = passage.questions
+    known = all(question.answer is not None for question in questions)
+    content: dict[str, Any] = {
+        "article": passage.text,
+        "options": [list(question.options) for question in questions],
+    }
+    if passage.kind != "cloze":
+        content["questions"] = [question.text for question in questions]
+    content["answers"] = [letter(question.answer or 0) for question in questions] if known else []
+    content["id"] = passage.id
+    return content
+
+
+def right_letters(questions: Iterable[Question]) -> list[str | None]:
+    """The answer key, as far as there is one."""
+    return [None if q.answer is None else letter(q.answer) for q in questions]

@@ -1,0 +1,28 @@
+// Trying the API from its page.
+
+const form = byId("try");
+const field = byId("try-body");
+const sort = byId("try-type");
+let sending = false;
+
+for (const place of document.querySelectorAll(".address")) place.textContent = location.origin;
+
+sort.addEventListener("change", () => {
+  field.value = byId(`example-${sort.value === "text/plain" ? "text" : "json"}`).content.textContent;
+});
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (sending) return;
+  sending = true;
+  byId("try-status").textContent = "Sent; waiting ...";
+  try {
+    const response = await fetch("/api/answer", { method: "POST", body: field.value, headers: { "Content-Type": sort.value } });
+    byId("try-status").textContent = `${response.status} ${response.ok ? "" : "refused"}`.trim();
+    byId("try-result").textContent = JSON.stringify(await response.json(), null, 2);
+    byId("try-result").hidden = false;
+  } catch {
+    byId("try-status").textContent = "The server does not answer. Is it still running?";
+  }
+  sending = false;
+});
+root.dataset.ready = "";

@@ -1,0 +1,128 @@
+// The form: a paper goes out, answers come back.
+
+const ask = byId("ask");
+const most = Number(ask.dataset.most);
+let chosenFile = null;
+let request = null;
+
+const megabytes = (bytes) => (bytes < 100_000 ? `${Math.ceil(bytes / 1000)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`);
+
+function chooseFile(file) {
+  chosenFile = file;
+  byId("text").hidden = file !== null;
+  byId("chosen").hidden = file === null;
+  if (file !== null) {
+    byId("chosen-name").textContent = file.name;
+    byId("chosen-size").textContent = megabytes(file.size);
+    byId("send").focus();
+  } else {
+    byId("file").value = "";
+    byId("text").focus();
+  }
+  fail("");
+}
+
+function fail(message) {
+  byId("error").hidden = !message;
+  byId("error").textContent = message;
+}
+
+function working(on) {
+  ask.setAttribute("aria-busy", String(on));
+  byId("send").disabled = on;
+  byId("cancel").hidden = !on;
+  byId("progress").textContent = on ? "Reading and answering ..." : "";
+}
+
+async function send() {
+  const text = byId("text").value;
+  const paper = chosenFile || (text.trim() ? text : null);
+  if (paper === null) {
+    fail("There is no paper yet: paste one, or choose a file.");
+    byId("text").focus();
+    return;
+  }
+  const size = chosenFile ? chosenFile.size : new Blob([text]).size;
+  if (size > most) {
+    fail(`${megabytes(size)} are more than the ${megabytes(most)} that this server takes; give the paper in parts.`);
+    return;
+  }
+  if (unsaved && !confirm("Your corrections have not been saved. Go on without them?")) return;
+  const body = new FormData();
+  body.append("paper", paper);
+  if (byId("key").value.trim()) body.append("key", byId("key").value);
+  fail("");
+  request = new AbortController();
+  working(true);
+  try {
+    const response = await fetch("/api/answer", { method: "POST", body, signal: request.signal });
+    const content = await response.json();
+    if (response.ok) showAnswers(content);
+    else fail(content.error);
+  } catch (error) {
+    if (error.name !== "AbortError") fail("The server does not answer. Is it still running?");
+  }
+  request = null;
+  working(false);
+}
+
+const TITLES = {
+  refused: "Not answered: this could not be placed, and is not guessed",
+  warning: "To know",
+  note: "How the paper was read",
+  "left out": "Lines that belong to no passage",
+};
+
+function messageList(level, messages) {
+  const rows = messages.map(({ paper, text }) => make("li", {}, ...(paper ? [make("bdi", { class: "about" }, paper), ": "] : []), make("span", { class: "text" }, text)));
+  const list = make("ul", {}, ...rows);
+  const open = level === "refused" || level === "warning";
+  return make("details", { class: `said ${level.replace(" ", "-")}`, open },
+    make("summary", {}, `${TITLES[level]} (${messages.length})`), list);
+}
+
+function showAnswers(answered) {
+  closeDetails();
+  papers = understood(answered);
+  current = null;
+  unsaved = false;
+  const levels = Object.keys(TITLES).map((level) => [level, answered.messages.filter((message) => message.level === level)]);
+  byId("messages").replaceChildren(...levels.filter(([, found]) => found.length).map(([level, found]) => messageList(level, found)));
+  byId("articles").replaceChildren(...papers.map(paperArticle));
+  byId("papers").hidden = false;
+  byId("skip").hidden = false;
+  showDownloads();
+  showFigures();
+  byId("text").rows = 5; // room for what matters now
+  byId("papers").focus({ preventScroll: true });
+  byId("papers").scrollIntoView();
+}
+
+function listenForPapers() {
+  ask.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (!request) send();
+  });
+  byId("cancel").addEventListener("click", () => request && request.abort());
+  byId("file").addEventListener("change", (event) => { if (event.target.files.length) chooseFile(event.target.files[0]); });
+  byId("unchoose").addEventListener("click", () => chooseFile(null));
+  byId("example").addEventListener("click", () => {
+    chooseFile(null);
+    byId("text").value = byId("example-text").content.textContent;
+    byId("key").value = "";
+    send();
+  });
+  byId("text").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) ask.requestSubmit();
+  });
+  // A file dropped beside the form would otherwise replace the page.
+  for (const name of ["dragover", "drop"]) {
+    document.addEventListener(name, (event) => {
+      if (!event.dataTransfer.types.includes("Files")) return;
+      event.preventDefault();
+      ask.classList.toggle("over", name === "dragover");
+      if (name === "drop" && event.dataTransfer.files.length) chooseFile(event.dataTransfer.files[0]);
+    });
+  }
+  document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) ask.classList.remove("over"); });
+}

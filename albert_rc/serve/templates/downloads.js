@@ -1,0 +1,56 @@
+// Files to keep: answer.json as `predict` writes it, and the papers, with their own key or with these answers.
+
+// Written by hand: an object's keys would be put in another order where they are numbers.
+function answersJson(kind) {
+  const rows = papers.filter((paper) => paper.kind === kind).flatMap((paper) => {
+    const letters = paper.questions.map((question) => letter(question.chosen));
+    if (kind !== "cloze") return letters.map((answer, i) => [`${paper.id}#${i + 1}`, JSON.stringify(answer)]);
+    return [[paper.id, `[\n    ${letters.map((answer) => JSON.stringify(answer)).join(",\n    ")}\n  ]`]];
+  });
+  return `{\n${rows.map(([name, value]) => `  ${JSON.stringify(name)}: ${value}`).join(",\n")}\n}\n`;
+}
+
+function paperContent(paper, withAnswers) {
+  if (!withAnswers) return paper.content;
+  return { ...paper.content, answers: paper.questions.map((question) => letter(question.chosen)) };
+}
+
+function papersJson(kind, withAnswers) {
+  const contents = papers.filter((paper) => paper.kind === kind).map((paper) => paperContent(paper, withAnswers));
+  if (contents.length === 1) return `${JSON.stringify(contents[0], null, 2)}\n`;
+  return contents.map((content) => `${JSON.stringify(content)}\n`).join("");
+}
+
+// A name that is one everywhere, whatever the paper is called.
+function fileName(kind, ending) {
+  const own = papers.filter((paper) => paper.kind === kind);
+  const stem = own.length === 1 ? own[0].id.replace(/\.(json|jsonl|txt)$/i, "").replace(/[^\p{L}\p{N}.-]+/gu, "_") : `papers-${kind}`;
+  const trimmed = stem.replace(/^[._-]+/, "").slice(0, 80) || "paper";
+  return `${trimmed}${ending}.${own.length === 1 ? "json" : "jsonl"}`;
+}
+
+function save(name, text) {
+  const link = make("a", { href: URL.createObjectURL(new Blob([text], { type: "application/json" })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+function button(text, action) {
+  const made = make("button", { type: "button" }, text);
+  made.addEventListener("click", action);
+  return made;
+}
+
+function showDownloads() {
+  const kinds = ["cloze", "choice"].filter((kind) => papers.some((paper) => paper.kind === kind));
+  byId("downloads").replaceChildren(...kinds.flatMap((kind) => {
+    const name = kinds.length > 1 ? `answer-${kind}.json` : "answer.json";
+    const one = papers.filter((paper) => paper.kind === kind).length === 1;
+    const noun = `${kinds.length > 1 ? `${kind} ` : ""}paper${one ? "" : "s"}`;
+    return [
+      button(name, () => { unsaved = false; save(name, answersJson(kind)); }),
+      button(`The ${noun} as JSON`, () => save(fileName(kind, ""), papersJson(kind, false))),
+      button("... with these answers as key", () => { unsaved = false; save(fileName(kind, "-key"), papersJson(kind, true)); }),
+    ];
+  }));
+}

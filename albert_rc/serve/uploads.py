@@ -1,0 +1,79 @@
+"""What a client sent: what kind of paper, told by its content, and a name fit to be shown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from albert_rc.wording import shortened
+
+Kind = Literal["json", "lines", "text", "docx", "pdf", "doc"]
+JSON = "application/json"
+WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+TYPES: dict[str, Kind | None] = {
+    JSON: "json",
+    "application/jsonl": "lines",
+    "application/x-ndjson": "lines",
+    "text/plain": "text",
+    "application/pdf": "pdf",
+    WORD: "docx",
+    "application/octet-stream": None,
+}
+"""Content types of a paper sent as the whole body; the last says nothing of it."""
+_SUFFIXES: dict[str, Kind] = {
+    ".json": "json",
+    ".jsonl": "lines",
+    ".docx": "docx",
+    ".pdf": "pdf",
+    ".doc": "doc",
+}
+_MAGIC: tuple[tuple[bytes, Kind], ...] = (
+    (b"%PDF-", "pdf"),
+    (b"PK\x03\x04", "docx"),
+    (b"\xd0\xcf\x11\xe0", "doc"),  # what Word wrote before 2007
+)
+# RACE's papers are JSON in .txt files. A printed paper may begin with a bracket, as in "[2019]".
+_LIKE_JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*"|\[\s*[\[{])')
+DEFAULT_NAMES = {
+    "json": "paper.json",
+    "lines": "papers.jsonl",
+    "text": "paper.txt",
+    "docx": "paper.docx",
+    "pdf": "paper.pdf",
+    "doc": "paper.doc",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A paper, or an answer key, as it came."""
+
+    content: bytes
+    name: str
+    """To be shown, and a paper's id where the paper gives none. Never a path."""
+    kind: Kind
+
+
+def make_upload(content: bytes, name: str = "", content_type: str = "") -> Upload:
+    """Tell what was sent. What stands at its beginning counts more than what it is said to be.
+
+    Args:
+        content: the bytes.
+        name: as the client gives it: anything.
+        content_type: likewise.
+    """
+    shown = shown_name(name)
+    suffix = re.search(r"\.\w+$", shown.lower())
+    magic = next((kind for start, kind in _MAGIC if content.startswith(start)), None)
+    said = TYPES.get(content_type) or (_SUFFIXES.get(suffix[0]) if suffix else None)
+    kind: Kind = magic or said or "text"
+    if kind == "text" and _LIKE_JSON.match(content):
+        kind = "json"
+    return Upload(content, shown or DEFAULT_NAMES[kind], kind)
+
+
+def shown_name(name: str) -> str:
+    """The last part of a name, in one line and short, whichever system's separators it has."""
+    last = re.split(r"[/\\]", name)[-1].strip()
+    return shortened(last, 120).strip(". ") if last.strip(". ") else ""

@@ -1,0 +1,198 @@
+"""The routes: the page, the API, and what the API says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message
+
+from albert_rc import __version__
+from albert_rc.errors import AlbertRcError
+from albert_rc.files import to_json
+from albert_rc.serve.engine import BusyError, Engine, FailedError, SlowError
+from albert_rc.serve.guard import Guard, Refusal, read_body, until_gone
+from albert_rc.serve.openapi import document
+from albert_rc.serve.page import ICON, Page, api_page, paper_page
+from albert_rc.serve.uploads import TYPES, Upload, make_upload
+
+FORM = "multipart/form-data"
+STATUS = {BusyError: 503, SlowError: 503, FailedError: 500}
+"""Of errors; all others are about what was sent."""
+
+
+def make_app(
+    engine: Engine, hosts: Iterable[str] | None, started: Callable[[], None] = lambda: None
+) -> ASGIApp:
+    """The server's application.
+
+    Args:
+        engine: what answers.
+        hosts: names that the server is asked by; None: any.
+        started: called once it takes requests.
+    """
+    site = _Site(engine)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        started()
+        yield
+        engine.close()
+
+    app = Starlette(
+        routes=[
+            Route("/", site.show_paper_page),
+            Route("/api", site.show_api_page),
+            Route("/openapi.json", site.show_document),
+            Route("/icon.svg", site.show_icon),
+            Route("/api/health", site.health),
+            Route("/api/answer", site.answer, methods=["POST"]),
+        ],
+        exception_handlers={
+            HTTPException: _http_error,
+            Refusal: _refused,
+            AlbertRcError: _our_error,
+            Exception: _bug,
+        },
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    return Guard(app, engine.limits, hosts)
+
+
+class _Site:
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.limits = engine, engine.limits
+        described = document(engine.limits)
+        self.document = to_json(described)
+        self.paper_page = paper_page(engine.name, engine.limits)
+        self.api_page = api_page(described, engine.name)
+        self._arriving = 0
+
+    async def show_paper_page(self, _: Request) -> Response:
+        return _page(self.paper_page)
+
+    async def show_api_page(self, _: Request) -> Response:
+        return _page(self.api_page)
+
+    async def show_document(self, _: Request) -> Response:
+        return Response(self.document, media_type="application/json")
+
+    async def show_icon(self, _: Request) -> Response:
+        return Response(ICON, media_type="image/svg+xml")
+
+    async def health(self, _: Request) -> Response:
+        status = {
+            "status": "ok",
+            "version": __version__,
+            "model": self.engine.name,
+            "calibrated": self.engine.calibrated,
+            "waiting": self.engine.waiting,
+            "limits": self.limits.as_json(),
+        }
+        return Response(to_json(status, indent=False), media_type="application/json")
+
+    async def answer(self, request: Request) -> Response:
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type != FORM and content_type not in TYPES:
+            kinds = ", ".join((FORM, *TYPES))
+            raise Refusal(415, f"Content-Type must be one of {kinds}")
+        if self._arriving >= self.limits.arriving:
+            raise BusyError("busy: too many requests arrive at once; try again in a moment")
+        self._arriving += 1
+        try:
+            body = await read_body(request, self.limits)
+            if content_type == FORM:
+                paper, key = await _from_form(request, body)
+            else:
+                name = request.query_params.get("name", "")
+                paper, key = make_upload(body, name, content_type), None
+        finally:
+            self._arriving -= 1
+        if not paper.content.strip():
+            raise Refusal(422, "there is no paper in it; paste one, or choose a file")
+        return await self._answered(request, paper, key)
+
+    async def _answered(self, request: Request, paper: Upload, key: Upload | None) -> Response:
+        """Wait for the answers, or for the client to leave."""
+        left = threading.Event()
+        done = asyncio.wrap_future(self.engine.submit(paper, key, left.is_set))
+        gone: asyncio.Future[None] = asyncio.ensure_future(until_gone(request.receive)())
+        try:
+            waited: set[asyncio.Future[Any]] = {done, gone}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if not done.done():
+                return Response(status_code=499)  # nobody reads it
+            try:
+                return Response(done.result(), media_type="application/json")
+            except (InterruptedError, asyncio.CancelledError):
+                raise Refusal(503, "the server is being stopped") from None
+        finally:
+            left.set()
+            gone.cancel()
+            done.cancel()
+
+
+async def _from_form(request: Request, body: bytes) -> tuple[Upload, Upload | None]:
+    """The parts `paper` and `key` of a form."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    found: dict[str, Upload] = {}
+    # Text fields are held in memory, files in nameless temporary ones; both are of one limit.
+    form = await Request(request.scope, receive).form(
+        max_files=2, max_fields=2, max_part_size=len(body)
+    )
+    try:
+        for name, value in form.multi_items():
+            if name not in ("paper", "key") or name in found:
+                raise Refusal(400, 'the form may have one part "paper" and one part "key"')
+            if isinstance(value, str):
+                content = value.encode("utf-8", "surrogateescape")
+                found[name] = make_upload(content, "", "")
+            else:
+                said = (value.content_type or "").partition(";")[0].strip().lower()
+                content = await value.read()
+                found[name] = make_upload(content, value.filename or "", said)
+    finally:
+        await form.close()
+    if "paper" not in found:
+        raise Refusal(400, 'the form has no part "paper"; put the text or the file there')
+    key = found.get("key")
+    return found["paper"], key if key is not None and key.content.strip() else None
+
+
+def _page(page: Page) -> Response:
+    policy = {"Content-Security-Policy": page.policy}
+    return Response(page.content, headers=policy, media_type="text/html")
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    """What Starlette refuses: unknown addresses and methods, broken forms."""
+    assert isinstance(error, HTTPException)
+    return Refusal(error.status_code, error.detail, dict(error.headers or {})).response()
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return error.response()
+
+
+async def _our_error(_: Request, error: Exception) -> Response:
+    status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 422)
+    headers = {"Retry-After": "5"} if isinstance(error, BusyError) else {}
+    return Refusal(status, str(error), headers).response()
+
+
+async def _bug(_: Request, error: Exception) -> Response:
+    """The traceback goes to the terminal, and nowhere else."""
+    return Refusal(500, "an error of the server's own; its terminal says which").response()
