@@ -35,6 +35,7 @@ def test_made_up_passages_are_a_store_like_any_other():
     assert store.has_answers
 
 
+@pytest.mark.slow
 def test_training_beside_transformers(cli, tmp_path):
     out = tmp_path / "result.json"
     done = cli("bench", "train", *SMALL, "--against", "transformers", "--json", "--out", out)

@@ -182,6 +182,7 @@ def test_a_chunk_has_at_least_a_token():
             settings(ffn_chunk=0)
 
 
+@pytest.mark.slow
 def test_the_commands_take_it(sample, stores, cli, tmp_path):
     for split in ("train", "dev"):
         stores["cloze", split].save(tmp_path / f"{split}.pt")

@@ -163,7 +163,7 @@ def test_hugging_face_computes_the_same(labels, store, tokenizer, sample, tmp_pa
     assert again.labels == labels
 
 
-@pytest.mark.parametrize("task", ["wnli", "sts-b"])
+@pytest.mark.parametrize("task", [pytest.param("wnli", marks=pytest.mark.slow), "sts-b"])
 def test_from_tables_to_answers(task, cli, works, sample, tmp_path):
     raw, data = tmp_path / "raw", tmp_path / "data"
     raw.mkdir()

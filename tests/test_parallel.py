@@ -198,6 +198,7 @@ def test_the_state_is_the_same_file_as_of_one_process(folder):
             assert (type(other), other.shape) == (type(value), value.shape)
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_it(folder, tmp_path):
     stores = tmp_path / "data"
     stores.mkdir()

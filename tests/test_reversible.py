@@ -320,6 +320,7 @@ def test_the_planner_knows_that_depth_costs_nothing():
     assert one["activations"] < post["activations"] / 3
 
 
+@pytest.mark.slow
 def test_the_commands_take_it(sample, stores, cli, tmp_path):
     for split in ("train", "dev"):
         stores["cloze", split].save(tmp_path / f"{split}.pt")
