@@ -23,6 +23,7 @@ ALLOWED = {
     "shaping": FLOOR | {"model"},
     "predict": WORK | {"calibration", "recall"},
     "recall": FLOOR | {"data"},
+    "several_pieces": WORK,
     "spans": WORK | {"predict", "spans"},
     "quality": WORK | {"spans"},
     "train": WORK | {"predict", "spans", "quality", "train"},

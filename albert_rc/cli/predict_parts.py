@@ -1,0 +1,181 @@
+"""What `predict` does around the answering: papers, gates, temperatures, what is recalled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from albert_rc.cli.console import bar, say
+
+if TYPE_CHECKING:
+    from albert_rc.data.schema import PaperSet
+    from albert_rc.data.shards import Store
+    from albert_rc.devices import Processes
+    from albert_rc.loading import Loaded
+    from albert_rc.recall import Recalled
+
+
+def check_ranges(token_budget: int, abstain: float | None, temperature: float | None) -> None:
+    """Refuse numbers that make no sense, before anything is read.
+
+    Raises:
+        UsageError: names the option.
+    """
+    from albert_rc.errors import UsageError
+
+    if token_budget < 1:
+        raise UsageError(f"--token-budget {token_budget} must be at least 1")
+    if abstain is not None and not 0 < abstain <= 1:
+        raise UsageError(f"--abstain {abstain} must be above 0 and at most 1")
+    if temperature is not None and not 0.0004 <= temperature <= 2500:
+        raise UsageError(f"--temperature {temperature} must be between 0.0004 and 2500")
+
+
+def open_model(
+    model: str, source: Store | PaperSet, how: dict[str, Any], group: Processes
+) -> Loaded[Any]:
+    """The model for these papers, on the device, with what there is to say about it.
+
+    Raises:
+        UsageError: no such model.
+        CheckpointError: unusable weights.
+    """
+    from albert_rc.loading import load_model, load_spans
+
+    loaded: Loaded[Any]
+    if source.kind == "span":
+        loaded = load_spans(model, **how)
+    else:
+        loaded = load_model(model, source.kind, **how)
+    if group.is_main:
+        for line in loaded.report.lines():
+            say(line)
+        if loaded.report.new:
+            say("warning: an untrained head guesses; fine-tune it with `albert-rc train` first")
+    loaded.model.to(group.device)
+    return loaded
+
+
+def divisor_of(
+    loaded: Loaded[Any], given: float | None, wanted: bool, group: Processes
+) -> tuple[float, bool]:
+    """What to divide logits by, and whether that makes frequencies of probabilities."""
+    from albert_rc.calibration import RECORD, kept_temperature
+
+    folder = loaded.tokenizer.folder
+    if given is not None:
+        return given, given != 1
+    if not wanted or not group.is_main:  # the others write nothing
+        return 1.0, False
+    kept, calibrated = kept_temperature(folder)
+    if calibrated:
+        say(f"temperature {kept:.4f}, kept in {folder / RECORD} (--temperature 1: without)")
+    elif (folder / RECORD).is_file():
+        say(f"warning: {folder / RECORD} is of other weights and is not used; calibrate again")
+    return kept, calibrated
+
+
+def pass_gate(loaded: Loaded[Any], dev: Path, tolerance: float, group: Processes) -> None:
+    """Go on in int8 only if it costs little on dev papers."""
+    from albert_rc.data.shards import check_store, load_store
+    from albert_rc.devices import choose_precision
+    from albert_rc.errors import UsageError
+    from albert_rc.gate import identity, measure_cost, remember_cost, remembered_cost
+
+    if not tolerance >= 0:
+        raise UsageError(f"--tolerance {tolerance} must be a number from 0 on")
+    if not dev.is_file():
+        raise UsageError(
+            f"--precision int8 is tested on dev papers first, and there is no {dev}; "
+            "name a store with --gate, or use --precision bf16"
+        )
+    folder = loaded.tokenizer.folder
+    of = identity(folder, dev)
+    cost = remembered_cost(folder, of)
+    if cost is None:
+        store = load_store(dev)
+        check_store(store, dev, loaded.tokenizer, loaded.model.config.max_length)
+        if store.kind != loaded.model.task:
+            raise UsageError(f"--gate {dev}: holds {store.kind}, but the model {loaded.model.task}")
+        precision = choose_precision(None, group.device)
+        cost = measure_cost(loaded.model, loaded.tokenizer, store, group, precision)
+        if group.is_main:
+            remember_cost(folder, of, cost)
+    if group.is_main:
+        say(cost.line())
+    cost.require(tolerance)
+
+
+def read_papers(data: Path, format_name: str | None) -> PaperSet:
+    """Raw papers, all of them usable.
+
+    Raises:
+        DataError: some are not.
+    """
+    from albert_rc.data.readers import read_split, require_good
+
+    papers = read_split(data, format_name=format_name)
+    require_good([papers], "stop")
+    for problem in papers.problems:
+        say(f"warning: {problem}")
+    return papers
+
+
+def recalled_for(
+    path: Path, store: Store, loaded: Loaded[Any], format_name: str | None
+) -> Recalled:
+    """What training papers say about the store's blanks."""
+    from albert_rc.data.shards import load_store, make_store
+    from albert_rc.errors import DataError
+    from albert_rc.recall import Memory
+
+    if path.suffix == ".pt":
+        known = load_store(path)
+    else:
+        papers = read_papers(path, format_name)
+        known = make_store(papers, loaded.tokenizer, loaded.model.config.max_length)
+    if not known.has_answers:
+        raise DataError(f"--recall {path}: its papers have no answers to recall")
+    return Memory(known).recall(store)
+
+
+def ready_store(
+    data: Path, source: Store | PaperSet, loaded: Loaded[Any], max_length: int | None
+) -> Store:
+    """The store to answer: as it was made, or made now of raw papers."""
+    from albert_rc.data.schema import PaperSet
+    from albert_rc.data.shards import check_store, make_store
+    from albert_rc.errors import DataError, UsageError
+
+    longest = loaded.model.config.max_length
+    if source.kind == "label" and tuple(source.labels) != loaded.model.labels:
+        raise DataError(
+            f"{data}: its labels are {', '.join(source.labels) or 'numbers'}, but the model knows "
+            f"{', '.join(loaded.model.labels) or 'numbers'}; fine-tune it on this task first"
+        )
+    if isinstance(source, PaperSet):
+        if max_length is not None and max_length > longest:
+            raise UsageError(f"--max-length {max_length}: the model takes {longest} tokens at most")
+        return make_store(source, loaded.tokenizer, longest if max_length is None else max_length)
+    check_store(source, data, loaded.tokenizer, longest)
+    return source
+
+
+def read_again(
+    loaded: Loaded[Any], store: Store, found: Any, way: str, group: Processes, token_budget: int
+) -> Any:
+    """The scores, with options of several pieces read with room for each piece."""
+    from albert_rc.several_pieces import num_readings, rescored
+
+    total = num_readings(store, loaded.tokenizer, way, loaded.model.config.max_length)
+    with bar("reading options of several pieces", total, group.is_main) as advance:
+        return rescored(
+            loaded.model,
+            loaded.tokenizer,
+            store,
+            found,
+            way,
+            group,
+            token_budget=token_budget,
+            progress=lambda done: advance(done * group.world),
+        )

@@ -1,0 +1,94 @@
+"""Options of several pieces read with a [MASK] for each: against a loop that does it by hand."""
+
+import pytest
+import torch
+from conftest import SAMPLE, SHAPE
+
+from albert_rc.data.schema import PaperSet, Passage, Question
+from albert_rc.data.shards import make_store
+from albert_rc.devices import Processes
+from albert_rc.errors import UsageError
+from albert_rc.loading import load_model
+from albert_rc.predict import score
+from albert_rc.several_pieces import WAYS, _widened, num_readings, rescored
+
+ALONE = Processes(torch.device("cpu"))
+TEXT = "He _ the bag and ran , but nobody _ him that day ."
+OPTIONS = (("picked up", "dropped", "put on again", "sold"), ("was", "had", "and", "the"))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model(SAMPLE / "vocabulary", "cloze", scratch="tiny", scratch_shape=SHAPE).model
+
+
+@pytest.fixture(scope="module")
+def store(tokenizer):
+    blanks = tuple((i, i + 1) for i, sign in enumerate(TEXT) if sign == "_")
+    questions = tuple(Question(options, 0) for options in OPTIONS)
+    papers = [Passage(f"{n}.json", TEXT, questions, "cloze", blanks) for n in range(3)]
+    return make_store(PaperSet("dev", "cloze", "cloze", papers), tokenizer, 64)
+
+
+def by_hand(model, tokenizer, store, question, way):
+    """One window and one piece at a time, through the encoder's own padding-free call."""
+    tensors = store.tensors
+    end = int(tensors["token_offset"][1])
+    text, place = tensors["token"][:end].tolist(), int(tensors["blank_position"][question])
+    found = []
+    for option in range(4):
+        first, last = tensors["piece_offset"][4 * question + option :][:2].tolist()
+        pieces = tensors["piece"][first:last].tolist()
+        total = 0.0
+        for hidden, piece in enumerate(pieces):
+            filling = [tokenizer.mask_id] * len(pieces)
+            if way == "pll":
+                filling = [x if i != hidden else tokenizer.mask_id for i, x in enumerate(pieces)]
+            token_T = torch.tensor([*text[:place], *filling, *text[place + 1 :]])
+            hidden_TD = model.encoder(token_T, torch.arange(len(token_T)), (len(token_T),))
+            head = model.head
+            row = head.transform(hidden_TD[place + hidden].float())
+            total += float((model.words @ row + head.bias).log_softmax(-1)[piece])
+        found.append(total / len(pieces))
+    return torch.tensor(found).log_softmax(-1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_piece_has_a_place_of_its_own(model, tokenizer, store, way):
+    scored_QK = score(model, tokenizer, store, ALONE)
+    found_QK = rescored(model, tokenizer, store, scored_QK, way, ALONE, token_budget=100)
+    with torch.inference_mode():
+        expected_K = by_hand(model.eval(), tokenizer, store, 0, way)
+    torch.testing.assert_close(found_QK[0], expected_K, atol=1e-5, rtol=0)
+    # The second blank has words of one piece each, or it would not tell the two apart.
+    counts = store.tensors["piece_offset"].diff()[4:8].tolist()
+    assert counts == [1] * 4
+    assert torch.equal(found_QK[1], scored_QK[1])
+    for paper in (1, 2):
+        torch.testing.assert_close(found_QK[2 * paper], found_QK[0], atol=1e-5, rtol=0)
+    large = rescored(model, tokenizer, store, scored_QK, way, ALONE, token_budget=10_000)
+    torch.testing.assert_close(large, found_QK, atol=1e-5, rtol=0)
+
+
+def test_how_many_windows_are_read(store, tokenizer):
+    lengths = store.tensors["piece_offset"].diff()[:4].tolist()
+    assert num_readings(store, tokenizer, "masks", 64) == 3 * len(set(lengths))
+    assert num_readings(store, tokenizer, "pll", 64) == 3 * sum(lengths)
+
+
+@pytest.mark.parametrize("place", [1, 4, 7])
+def test_what_is_too_long_goes_at_the_far_end(place):
+    text = [2, 11, 12, 13, 14, 15, 16, 17, 3]
+    tokens, first = _widened(text, place, [4, 4, 4], 9)
+    assert len(tokens) == 9
+    assert tokens[first : first + 3] == [4, 4, 4]
+    assert (tokens[0], tokens[-1]) == (2, 3)
+    assert text[place - 1] in (tokens[first - 1], 2) or tokens[first - 1] == text[place - 1]
+    assert tokens[first + 3] == text[place + 1]
+    assert _widened(text, place, [4], 9) == ([*text[:place], 4, *text[place + 1 :]], place)
+
+
+def test_other_questions_and_ways_are_refused(model, stores, tokenizer, store):
+    for way, papers in (("masks", stores["race", "dev"]), ("all", store)):
+        with pytest.raises(UsageError, match=f"--option-score {way}"):
+            rescored(model, tokenizer, papers, torch.zeros(1, 4), way, ALONE, token_budget=100)
