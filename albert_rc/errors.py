@@ -17,6 +17,10 @@ class UsageError(AlbertRcError):
     exit_code = 2
 
 
+class DivergedError(UsageError):
+    """A run has collapsed, and is not to go on."""
+
+
 class DataError(AlbertRcError):
     """Papers, answers or stores that are not what they should be."""
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from albert_rc.config import TrainConfig
 from albert_rc.devices import Processes
-from albert_rc.errors import Interrupted, UsageError
+from albert_rc.errors import DivergedError, Interrupted
 from albert_rc.seeds import mix
 from albert_rc.train.averaging import Averaged
 from albert_rc.train.checkpoint import (
@@ -274,7 +274,7 @@ class Trainer(Generic[Kind]):
             keeping: the weights are about to be evaluated or saved, so they must be numbers.
 
         Raises:
-            UsageError: the run has collapsed, and is not to go back.
+            DivergedError: the run has collapsed, and is not to go back.
         """
         step = self.progress.step
         found = self.guard.look() if keeping or step % LOOK == 0 else []
@@ -294,7 +294,7 @@ class Trainer(Generic[Kind]):
         if action == "stop":
             if self.record is not None:
                 self.record.say(sentence)
-            raise UsageError(sentence)
+            raise DivergedError(sentence)
         self._say(sentence)
         if action == "restart":
             self._go_back(symptom.began)
