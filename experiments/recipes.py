@@ -19,6 +19,8 @@ from typing import Any
 
 from command import command
 
+from albert_rc.data.readers import read_split
+from albert_rc.evaluation import gold_letters, read_answers
 from albert_rc.files import parse_json, write_json
 from albert_rc.metrics import gain
 
@@ -58,9 +60,6 @@ def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def right_of(path: Path, gold: Path) -> tuple[list[bool], list[str]]:
     """Whether each question is answered rightly, and its paper."""
-    from albert_rc.data.readers import read_split
-    from albert_rc.evaluation import gold_letters, read_answers
-
     papers = read_split(gold).passages
     letters, right = read_answers(path, papers), gold_letters(papers)
     owners = [paper.id for paper in papers for _ in paper.questions]
