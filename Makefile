@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 DEMO := build/demo
 SAMPLE := data/sample
 
-.PHONY: demo test test-slow kills fuzz lint clean
+.PHONY: demo test test-slow coverage kills fuzz lint clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,10 @@ lint: $(VENV)/ready
 
 test: lint
 	$(BIN)/pytest -n 2
+
+# The share of the package's lines that the quick tests run through.
+coverage: $(VENV)/ready
+	$(BIN)/pytest -n 2 --cov --cov-report term
 
 test-slow: $(VENV)/ready
 	$(BIN)/pytest -m slow
