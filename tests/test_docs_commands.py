@@ -14,7 +14,6 @@ pytestmark = pytest.mark.slow
 STANDS_FOR = {
     "albert/albert-xxlarge-v2": "albert-rc-tiny",
     "albert/albert-base-v2": "albert-rc-tiny",
-    "models/vocabulary": str(SAMPLE / "vocabulary"),
     "exam.docx": str(SAMPLE / "printed" / "exam.txt"),
     "answers.txt": str(SAMPLE / "printed" / "answers.txt"),
     "data/sample/printed/exam.txt": str(SAMPLE / "printed" / "exam.txt"),
@@ -43,6 +42,9 @@ def work(tmp_path_factory):
     text.mkdir()
     for number, page in enumerate(("architecture.md", "experiments.md", "formats.md")):
         shutil.copy(ROOT / "docs" / page, text / f"{number}.txt")
+    shutil.copytree(SAMPLE / "vocabulary", folder / "models" / "vocabulary")
+    corpus = ("--model", "models/vocabulary", "--out", "data/corpus", "--exclude", "papers/dev")
+    must(folder, "pretrain-data", "text/", "papers/train", *corpus)
     tiny = ("--model", "albert-rc-tiny")
     must(folder, "preprocess", "papers", *tiny, "--out", "data")
     must(folder, "train", "--data", "data", *tiny, "--out", "models/run1", *SHORTER["train"])
@@ -88,8 +90,8 @@ def test_the_commands_of_a_page(page, work, tmp_path):
         for option, value in AGREES.items():
             if "int8" in words:
                 taken += [option, value]
-        if "--resume" in words:  # of the run that stands there
-            taken = taken[:-2] + ["--max-steps", "4"]
+        if "--resume" in words:  # of a run with these settings
+            must(folder, *(word for word in taken if word != "--resume"))
         must(folder, *taken)
         for option in ("--out", "--scores", "--fit"):
             if option in words:
