@@ -3,6 +3,7 @@
 Slow. tests/test_docs.py looks quickly whether every command could be given at all.
 """
 
+import re
 import shutil
 
 import documented
@@ -69,6 +70,15 @@ def must(folder, *arguments):
     return done
 
 
+def stand_ins(words):
+    """The words with what is taken for them; a place to write to stays what it is."""
+    before = ["", *words]
+    return [
+        word if last.startswith("--out") else STANDS_FOR.get(word, word)
+        for last, word in zip(before, words, strict=False)
+    ]
+
+
 def commands(page):
     """The whole commands of a page that are to be run, as lists of words."""
     path = ROOT / "README.md" if page == "README" else ROOT / "docs" / f"{page}.md"
@@ -86,7 +96,7 @@ def test_the_commands_of_a_page(page, work, tmp_path):
     found = list(commands(page))
     assert found
     for words in found:
-        taken = [STANDS_FOR.get(word, word) for word in words] + SHORTER.get(words[0], [])
+        taken = stand_ins(words) + SHORTER.get(words[0], [])
         for option, value in AGREES.items():
             if "int8" in words:
                 taken += [option, value]
@@ -111,6 +121,13 @@ def test_what_the_quick_start_leaves(work, tmp_path):
     for line in documented.FENCE.search((ROOT / "docs/quickstart.md").read_text())[2].splitlines():
         words = documented.words(line)
         if words and words[0] == "albert-rc":
-            must(tmp_path, *(STANDS_FOR.get(word, word) for word in words[1:]))
+            must(tmp_path, *stand_ins(words[1:]))
     assert len((tmp_path / "predictions/scores.jsonl").read_text().splitlines()) == 10
     assert "library" in (tmp_path / "report.html").read_text()
+
+
+def test_the_example_of_the_python_api(capsys):
+    """The README's is run by test_answering.py."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/api.md").read_text(), re.DOTALL)
+    exec(compile(code, "docs/api.md", "exec"), {})
+    assert capsys.readouterr().out.strip() in ("['A']", "['B']")
