@@ -1,12 +1,13 @@
 # make demo: the main job on the sample.  make test: style, types and the quick tests.
-# Both build .venv first if it is not there, or if pyproject.toml or constraints.txt changed.
+# make docs: the documentation as a site, in build/site.
+# All build .venv first if it is not there, or if pyproject.toml or constraints.txt changed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/demo
 SAMPLE := data/sample
 
-.PHONY: demo test test-slow coverage kills fuzz lint clean
+.PHONY: demo test test-slow coverage docs kills fuzz lint clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +41,14 @@ coverage: $(VENV)/ready
 
 test-slow: $(VENV)/ready
 	$(BIN)/pytest -m slow
+
+$(VENV)/docs: $(VENV)/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	touch $@
+
+# Needs no network once its packages are there.
+docs: $(VENV)/docs
+	$(BIN)/zensical build --clean --strict
 
 # Long trials; docs/guarantees.md says what came out.
 kills: $(VENV)/ready
