@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from albert_rc.calibration import kept_temperature
-from albert_rc.data.readers import READERS, check_chunk, read_split
-from albert_rc.data.schema import PaperSet, Passage, Problem, letter
+from albert_rc.data.readers import READERS, check_chunk, read_split, require_good
+from albert_rc.data.register import Register
+from albert_rc.data.schema import PaperSet, letter
 from albert_rc.data.shards import make_store
 from albert_rc.data.sources import Raw
 from albert_rc.devices import Processes, choose_precision
@@ -21,7 +22,7 @@ from albert_rc.files import parse_json
 from albert_rc.loading import Loaded
 from albert_rc.model.heads import ReadingModel
 from albert_rc.predict import TOKEN_BUDGET, score, score_lines
-from albert_rc.wording import kind_of, quoted
+from albert_rc.wording import kind_of
 
 Papers = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -138,12 +139,7 @@ def _read(papers: Papers) -> PaperSet:
         found = _checked([papers])
     else:
         found = _checked(papers)
-    if found.errors or not found.passages:
-        named = "".join(f"\n  {error}" for error in found.errors)
-        raise DataError(
-            f"{len(found.errors)} problem(s) in {found.num_rejected} paper(s):{named}\n"
-            "Mend them, or leave these papers out"
-        )
+    require_good([found])
     return found
 
 
@@ -164,18 +160,15 @@ def _checked(values: Sequence[Any]) -> PaperSet:
         raise DataError(
             "the papers hold more than JSON does: text, numbers, lists, dicts"
         ) from None
-    passages: dict[str, Passage] = {}
-    problems: list[Problem] = []
-    for record, passage in check_chunk([Raw("papers", content, "items")], name):
-        problems += record.problems
-        if passage is not None and passages.setdefault(passage.id, passage) is not passage:
-            said = f"the id {quoted(passage.id)} is taken by a paper before it"
-            problems.append(Problem(f"papers[{record.number}]", said))
+    raws, register, passages = [Raw("papers", content, "items")], Register(), []
+    for record, passage in check_chunk(raws, name):
+        if register.add(raws, record) and passage is not None:
+            passages.append(passage)
     return PaperSet(
         name="papers",
         kind=READERS[name].kind,
         format=name,
-        passages=list(passages.values()),
-        problems=problems,
-        num_rejected=len(values) - len(passages),
+        passages=passages,
+        problems=register.problems,
+        num_rejected=register.num_rejected,
     )

@@ -109,3 +109,15 @@ class Batch(Tokens):
     def num_questions(self) -> int:
         """Q."""
         return self.question_Q.shape[0]
+
+    @property
+    def question_of_pieces(self) -> Tensor:
+        """The question (row of the batch) that each piece is an option's of."""
+        assert self.piece_option_P is not None
+        return (self.option_slot_O // self.num_options)[self.piece_option_P]
+
+    def by_question(self, logit_O: Tensor) -> Tensor:
+        """The options' logits as a table, [Q, K]; -inf where a question has fewer than K."""
+        table = logit_O.new_full((self.num_questions * self.num_options,), float("-inf"))
+        filled = table.index_copy(0, self.option_slot_O, logit_O)
+        return filled.view(self.num_questions, self.num_options)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from albert_rc.files import parse_json
+from albert_rc.files import read_json_lines
 from albert_rc.plots import lines, save
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -22,12 +21,7 @@ Curves = dict[str, dict[str, tuple[list[float], list[float]]]]
 def read_curves(folder: Path) -> Curves:
     """The figures of a run by step; each attempt after a collapse is a line of its own."""
     found: Curves = {}
-    try:
-        content = (folder / "metrics.jsonl").read_bytes()
-    except OSError:
-        return {}
-    for line in content.splitlines():
-        record: Mapping[str, Any] = parse_json(line)
+    for record in read_json_lines(folder / "metrics.jsonl"):
         if record["kind"] not in _NAMES:
             continue
         attempt = record.get("attempt", 0)

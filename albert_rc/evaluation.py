@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from albert_rc.data.baseline import no_reading_answers
-from albert_rc.data.schema import PaperSet, Passage, letter, letter_index, question_keys
+from albert_rc.data.schema import (
+    PaperSet,
+    Passage,
+    gold_letters,
+    letter,
+    letter_index,
+    question_keys,
+)
 from albert_rc.errors import DataError
 from albert_rc.files import natural_key
 from albert_rc.jsonkeys import read_unique_json
@@ -128,15 +135,6 @@ def read_alone(path: Path, papers: Sequence[Passage]) -> list[str | None] | None
         return None
     by_key = dict(zip(file.keys, file.read, strict=True))
     return [by_key[p.id, n] for p in papers for n in range(1, len(p.questions) + 1)]
-
-
-def gold_letters(papers: Sequence[Passage]) -> list[str | None]:
-    """The right letter of every question; None where the papers do not tell."""
-    return [
-        None if question.answer is None else letter(question.answer)
-        for passage in papers
-        for question in passage.questions
-    ]
 
 
 def evaluate(

@@ -6,7 +6,7 @@ import hashlib
 import re
 import sys
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,24 @@ def read_json(path: Path) -> Any:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise DataError(f"{path}: {error}") from None
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file that is written line by line, as a run's metrics.jsonl.
+
+    Lines that a crash has torn are left out; a file that is not there has none.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            value = parse_json(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            yield value
 
 
 def file_sha256(path: Path) -> str:

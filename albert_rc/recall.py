@@ -98,9 +98,11 @@ class Memory:
         """The one option that stands in these surroundings, and how much of them is the same."""
         text, place = window.tokens, window.places[blank]
         left, right = text[:place][::-1], text[place + 1 :]
+        beside = list(self._places(left, right))
         best: dict[int, int] = {}
         for number, pieces in enumerate(window.options[blank]):
-            for start in self._places(left, right, len(pieces)):
+            for edge, begins in beside:
+                start = edge if begins else edge - len(pieces)
                 end = start + len(pieces)
                 if start < 1 or not np.array_equal(self._text[start:end], pieces):
                     continue
@@ -117,15 +119,15 @@ class Memory:
         chosen = [number for number, length in best.items() if length == longest]
         return (chosen[0], longest) if len(chosen) == 1 else (-1, 0)
 
-    def _places(self, left: Ids, right: Ids, length: int) -> Iterator[int]:
-        """Where in the text an option of so many pieces might stand."""
-        for beside, shift in ((left[:GRAM][::-1], GRAM), (right[:GRAM], -length)):
+    def _places(self, left: Ids, right: Ids) -> Iterator[tuple[int, bool]]:
+        """Where in the text an option might begin, or end, and which of the two it is."""
+        for beside, shift, begins in ((left[:GRAM][::-1], GRAM, True), (right[:GRAM], 0, False)):
             if len(beside) < GRAM or (beside < 0).any():
                 continue
             gram = _grams(beside)[0]
             first, last = np.searchsorted(self._grams, [gram, gram + np.uint64(1)])
             for place in self._order[first : min(last, first + MOST_PLACES)].tolist():
-                yield place + shift
+                yield place + shift, begins
 
 
 def with_recall(scored_QK: Tensor, recalled: Recalled) -> Tensor:

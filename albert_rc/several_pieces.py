@@ -11,7 +11,7 @@ pseudo-log-likelihood of Salazar et al. (2020, section 2), as one reading for ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +29,7 @@ WAYS = ("masks", "pll")
 
 
 @dataclass(frozen=True)
-class _Reading:
+class Reading:
     """A window with the blank made wider, and what is asked for there."""
 
     tokens: list[int]
@@ -39,12 +39,20 @@ class _Reading:
     """Question, option, and its piece for each place."""
 
 
+def readings(model: ReadingModel, tokenizer: Tokenizer, store: Store, way: str) -> list[Reading]:
+    """The windows that are to be read again: those of blanks with an option of several pieces.
+
+    Raises:
+        UsageError: no such way, or another kind of questions.
+    """
+    require_way(model, store, way)
+    return list(_readings(store, tokenizer, way, model.config.max_length))
+
+
 def rescored(
     model: ReadingModel,
-    tokenizer: Tokenizer,
-    store: Store,
+    again: Sequence[Reading],
     scored_QK: Tensor,
-    way: str,
     processes: Processes,
     *,
     token_budget: int,
@@ -57,32 +65,26 @@ def rescored(
 
     Args:
         model: of cloze papers, on the processes' device.
-        tokenizer: its vocabulary.
-        store: what is answered.
+        again: what `readings` gave for the store that is answered.
         scored_QK: what `predict.score` gave for it.
-        way: one of `WAYS`.
         processes: who works along.
         token_budget: tokens of a batch.
         progress: told the number of readings done, batch by batch.
 
     Returns:
         [Q, K] log-probabilities of the options, the same on every rank.
-
-    Raises:
-        UsageError: no such way, or another kind of questions.
     """
-    head = require_way(model, store, way)
-    longest = model.config.max_length
-    readings = list(_readings(store, tokenizer, way, longest))
+    head = model.head
+    assert isinstance(head, ClozeHead)
     total_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
     pieces_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
-    lengths = torch.tensor([len(reading.tokens) for reading in readings], dtype=torch.int64)
-    batches = list(batches_by_length(lengths, token_budget, 64)) if readings else []
+    lengths = torch.tensor([len(reading.tokens) for reading in again], dtype=torch.int64)
+    batches = list(batches_by_length(lengths, token_budget, 64)) if again else []
     was_training = model.training
     model.eval()
     with torch.inference_mode(), model.encoder.unchanged():
         for items in batches[processes.rank :: processes.world]:
-            some = [readings[i] for i in items]
+            some = [again[i] for i in items]
             _add(model, head, some, processes.device, total_QK, pieces_QK)
             if progress is not None:
                 progress(len(items))
@@ -97,8 +99,8 @@ def rescored(
     return result
 
 
-def require_way(model: ReadingModel, store: Store, way: str) -> ClozeHead:
-    """The head that reads words, if there is one.
+def require_way(model: ReadingModel, store: Store, way: str) -> None:
+    """Refuse what cannot be read so.
 
     Raises:
         UsageError: no such way, or another kind of questions.
@@ -107,18 +109,12 @@ def require_way(model: ReadingModel, store: Store, way: str) -> ClozeHead:
         raise UsageError(f"--option-score {way}: choose from {', '.join(WAYS)}")
     if store.kind != "cloze" or not isinstance(model.head, ClozeHead):
         raise UsageError(f"--option-score {way} is for cloze papers")
-    return model.head
-
-
-def num_readings(store: Store, tokenizer: Tokenizer, way: str, longest: int) -> int:
-    """How many windows will be read."""
-    return sum(1 for _ in _readings(store, tokenizer, way, longest))
 
 
 def _add(
     model: ReadingModel,
     head: ClozeHead,
-    readings: list[_Reading],
+    readings: list[Reading],
     device: torch.device,
     total_QK: Tensor,
     pieces_QK: Tensor,
@@ -136,7 +132,7 @@ def _add(
         row += len(reading.places)
 
 
-def _tokens(readings: list[_Reading]) -> Tokens:
+def _tokens(readings: list[Reading]) -> Tokens:
     """Windows in a row, as the encoder reads them."""
     lengths = tuple(len(reading.tokens) for reading in readings)
     first = 0
@@ -153,7 +149,7 @@ def _tokens(readings: list[_Reading]) -> Tokens:
     )
 
 
-def _readings(store: Store, tokenizer: Tokenizer, way: str, longest: int) -> Iterator[_Reading]:
+def _readings(store: Store, tokenizer: Tokenizer, way: str, longest: int) -> Iterator[Reading]:
     tensors = store.tensors
     token, edge = tensors["token"].tolist(), tensors["token_offset"].tolist()
     blank, blank_edge = tensors["blank_position"].tolist(), tensors["blank_offset"].tolist()
@@ -180,7 +176,7 @@ def _of_blank(
     mask: int,
     way: str,
     longest: int,
-) -> Iterator[_Reading]:
+) -> Iterator[Reading]:
     """The readings that a blank with options of several pieces needs."""
     if way == "masks":
         for length in sorted(set(map(len, options))):
@@ -190,13 +186,13 @@ def _of_blank(
                 for number, option in enumerate(options)
                 if len(option) == length
             ]
-            yield _Reading(tokens, list(range(first, first + length)), wanted)
+            yield Reading(tokens, list(range(first, first + length)), wanted)
         return
     for number, option in enumerate(options):
         for hidden, target in enumerate(option):
             filled = [*option[:hidden], mask, *option[hidden + 1 :]]
             tokens, first = _widened(text, place, filled, longest)
-            yield _Reading(tokens, [first + hidden], [(question, number, [target])])
+            yield Reading(tokens, [first + hidden], [(question, number, [target])])
 
 
 def _widened(

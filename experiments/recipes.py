@@ -20,7 +20,8 @@ from typing import Any
 from command import command
 
 from albert_rc.data.readers import read_split
-from albert_rc.evaluation import gold_letters, read_answers
+from albert_rc.data.schema import gold_letters
+from albert_rc.evaluation import read_answers
 from albert_rc.files import parse_json, write_json
 from albert_rc.metrics import gain
 

@@ -116,6 +116,10 @@ def test_a_kept_temperature_is_used(tmp_path):
             {"article": "A.", "questions": ["b?"], "options": [["c", "d"]]},
             r'the papers are choice, but the model answers cloze; load_model\(source, "choice"\)',
         ),
+        (
+            [{**PAPER, "id": "twice"}, {**PAPER, "id": "twice"}],
+            r"^1 problem.*\n  papers\[2\]: the id 'twice' is taken by papers\[1\]; .*\nMend them",
+        ),
     ],
 )
 def test_bad_papers_are_named(tiny, papers, said):

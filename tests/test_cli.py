@@ -10,7 +10,7 @@ from conftest import SAMPLE
 from safetensors.torch import load_file, save_file
 
 from albert_rc.data.readers import read_split
-from albert_rc.evaluation import gold_letters
+from albert_rc.data.schema import gold_letters
 from albert_rc.files import read_json, write_json
 
 VOCABULARY = SAMPLE / "vocabulary"

@@ -35,6 +35,13 @@ def test_figures_are_read_by_whose_they_are(run):
     assert read_curves(run / "nothing") == {}
 
 
+def test_a_line_that_a_crash_has_torn_is_left_out(run):
+    whole = read_curves(run)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "step": 40, "lo')
+    assert read_curves(run) == whole
+
+
 def test_blocks_go_from_the_lowest_to_the_highest():
     assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
     assert sparkline([5, 5, 5]) == "▁▁▁"

@@ -10,9 +10,9 @@ from albert_rc.data.baseline import no_reading_answers
 from albert_rc.data.overlap import OverlapIndex
 from albert_rc.data.parse import Report, parse_cloze
 from albert_rc.data.readers import read_collection, read_split
-from albert_rc.data.schema import Passage, Question
+from albert_rc.data.schema import Passage, Question, gold_letters
 from albert_rc.errors import DataError
-from albert_rc.evaluation import evaluate, gold_letters, read_answers
+from albert_rc.evaluation import evaluate, read_answers
 from albert_rc.files import write_json
 from albert_rc.metrics import accuracy, by_group, compare
 

@@ -10,7 +10,7 @@ from albert_rc.devices import Processes
 from albert_rc.errors import UsageError
 from albert_rc.loading import load_model
 from albert_rc.predict import score
-from albert_rc.several_pieces import WAYS, _widened, num_readings, rescored
+from albert_rc.several_pieces import WAYS, _widened, readings, rescored
 
 ALONE = Processes(torch.device("cpu"))
 TEXT = "He _ the bag and ran , but nobody _ him that day ."
@@ -56,7 +56,8 @@ def by_hand(model, tokenizer, store, question, way):
 @pytest.mark.parametrize("way", WAYS)
 def test_each_piece_has_a_place_of_its_own(model, tokenizer, store, way):
     scored_QK = score(model, tokenizer, store, ALONE)
-    found_QK = rescored(model, tokenizer, store, scored_QK, way, ALONE, token_budget=100)
+    again = readings(model, tokenizer, store, way)
+    found_QK = rescored(model, again, scored_QK, ALONE, token_budget=100)
     with torch.inference_mode():
         expected_K = by_hand(model.eval(), tokenizer, store, 0, way)
     torch.testing.assert_close(found_QK[0], expected_K, atol=1e-5, rtol=0)
@@ -66,14 +67,14 @@ def test_each_piece_has_a_place_of_its_own(model, tokenizer, store, way):
     assert torch.equal(found_QK[1], scored_QK[1])
     for paper in (1, 2):
         torch.testing.assert_close(found_QK[2 * paper], found_QK[0], atol=1e-5, rtol=0)
-    large = rescored(model, tokenizer, store, scored_QK, way, ALONE, token_budget=10_000)
+    large = rescored(model, again, scored_QK, ALONE, token_budget=10_000)
     torch.testing.assert_close(large, found_QK, atol=1e-5, rtol=0)
 
 
-def test_how_many_windows_are_read(store, tokenizer):
+def test_how_many_windows_are_read(model, store, tokenizer):
     lengths = store.tensors["piece_offset"].diff()[:4].tolist()
-    assert num_readings(store, tokenizer, "masks", 64) == 3 * len(set(lengths))
-    assert num_readings(store, tokenizer, "pll", 64) == 3 * sum(lengths)
+    assert len(readings(model, tokenizer, store, "masks")) == 3 * len(set(lengths))
+    assert len(readings(model, tokenizer, store, "pll")) == 3 * sum(lengths)
 
 
 @pytest.mark.parametrize("place", [1, 4, 7])
@@ -91,4 +92,4 @@ def test_what_is_too_long_goes_at_the_far_end(place):
 def test_other_questions_and_ways_are_refused(model, stores, tokenizer, store):
     for way, papers in (("masks", stores["race", "dev"]), ("all", store)):
         with pytest.raises(UsageError, match=f"--option-score {way}"):
-            rescored(model, tokenizer, papers, torch.zeros(1, 4), way, ALONE, token_budget=100)
+            readings(model, tokenizer, papers, way)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from albert_rc.cli.console import example, out, print_json, say, table
+from albert_rc.cli.papers import Format
 
 if TYPE_CHECKING:
     from albert_rc.calibration import Calibration
@@ -31,19 +32,16 @@ def calibrate(
     ] = 5,
     bins: Annotated[int, typer.Option(min=1, help="Of the calibration error.")] = 15,
     seed: Annotated[int, typer.Option(help="Of the folds.")] = 0,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="Of the papers: cloze, race, dream, ...")
-    ] = None,
+    format_: Format = None,
     json: Annotated[bool, typer.Option("--json", help="Figures as JSON.")] = False,
 ) -> None:
     """Calibration error before and after a temperature fitted on dev, and accuracy by coverage."""
     from albert_rc import calibration
-    from albert_rc.data.readers import read_split, require_good
+    from albert_rc.data.readers import read_good
     from albert_rc.files import write_json
     from albert_rc.score_files import read_scores
 
-    papers = read_split(gold, format_name=format_)
-    require_good([papers], "stop")
+    papers = read_good(gold, format_)
     found = calibration.calibrate(read_scores(scores), papers, folds, seed, bins)
     if out_file is not None:
         write_json(out_file, found.as_json())

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from albert_rc.cli.console import example, out, print_json, say, table
+from albert_rc.cli.papers import Format
 
 if TYPE_CHECKING:
-    from albert_rc.data.schema import PaperSet
     from albert_rc.ensemble import Fit
     from albert_rc.ensemble_report import Report
 
@@ -55,14 +55,13 @@ def ensemble(
     ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Parts that dev papers are divided into.")] = 5,
     seed: Annotated[int, typer.Option(help="Of the folds.")] = 0,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="Of the papers: cloze, race, dream, ...")
-    ] = None,
+    format_: Format = None,
     json: Annotated[bool, typer.Option("--json", help="The figures of --gold as JSON.")] = False,
 ) -> None:
     """Answer by several models' scores; fit their weights on dev and say what they are worth."""
     from albert_rc import ensemble_files as kept
     from albert_rc.calibration import unsure_path
+    from albert_rc.data.readers import read_good
     from albert_rc.ensemble import WEIGH, Fit, fitted_methods, make_pool
     from albert_rc.ensemble_report import assess
     from albert_rc.errors import UsageError
@@ -99,7 +98,7 @@ def ensemble(
     kind = "cloze" if files[0].ids is None else "choice"
     labels: tuple[str, ...] = ()
     if gold is not None:
-        papers = _read(gold, format_)
+        papers = read_good(gold, format_)
         dev = put_together([read_scores(path) for path in dev_scores]) if dev_scores else files
         kept.check_models(files, kept.models_of(dev))
         names = [str(file.path) for file in dev]
@@ -127,14 +126,6 @@ def ensemble(
     if unsure is not None and abstain is not None:
         calibrated = gold is not None or use is not None
         (say if json else typer.echo)(unsure.line(abstain, unsure_path(out_file), calibrated))
-
-
-def _read(gold: Path, format_name: str | None) -> PaperSet:
-    from albert_rc.data.readers import read_split, require_good
-
-    papers = read_split(gold, format_name=format_name)
-    require_good([papers], "stop")
-    return papers
 
 
 def _show(report: Report, fit: Fit, json: bool) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from albert_rc.cli.console import example, out, print_json, say, table
+from albert_rc.cli.console import example, out, print_json, table
+from albert_rc.cli.papers import Format, TrainingPapers, training_passages
 
 if TYPE_CHECKING:
     from albert_rc.evaluation import Measured
@@ -19,33 +20,23 @@ def evaluate(
     against: Annotated[
         Path | None, typer.Option(help="Another answer.json to compare with.")
     ] = None,
-    train: Annotated[
-        Path | None,
-        typer.Option(help="Training papers, for the no-reading baseline; beside GOLD by default."),
-    ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="cloze, race, dream, squad or a task of GLUE.")
-    ] = None,
+    train: TrainingPapers = None,
+    format_: Format = None,
     json: Annotated[bool, typer.Option("--json", help="Figures as JSON.")] = False,
 ) -> None:
     """Accuracy with a 95% interval, by level, blank number, length and overlap with training."""
     from albert_rc import evaluation
-    from albert_rc.data.readers import read_split, require_good, training_beside
+    from albert_rc.data.readers import read_good
+    from albert_rc.data.schema import gold_letters
     from albert_rc.metrics import compare
     from albert_rc.slices import slices_of
 
-    papers = read_split(gold, format_name=format_)
-    require_good([papers], "stop")
+    papers = read_good(gold, format_)
     if papers.kind in ("label", "span"):
         measure = evaluation.evaluate_rows if papers.kind == "label" else evaluation.evaluate_spans
         _show_metrics(answers, measure(answers, papers), json)
         return
-    train = train or training_beside(gold)
-    train_papers = None
-    if train is not None:
-        training = read_split(train, format_name=papers.format)
-        train_papers = training.passages
-        say(f"training papers: {train} ({len(train_papers):,} usable)")
+    train_papers = training_passages(train, gold, papers)
     letters = evaluation.read_answers(answers, papers.passages)
     slices = slices_of(papers.passages, train_papers)
     alone = evaluation.read_alone(answers, papers.passages)
@@ -60,7 +51,7 @@ def evaluate(
     compared = None
     if against is not None:
         others = evaluation.read_answers(against, papers.passages)
-        known = evaluation.gold_letters(papers.passages)
+        known = gold_letters(papers.passages)
         compared = compare(letters, others, known)
         other = evaluation.evaluate(others, papers.passages)
         found["against"] = {**other.total.as_json(), **compared.as_json()}

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from albert_rc.cli.console import example, out, print_json, say
+from albert_rc.cli.papers import Format
 
 
 def export(
@@ -32,22 +33,19 @@ def export(
         Path | None,
         typer.Option(help="Dev papers: compare on them too, and put figures into the card."),
     ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="Of these papers: cloze, race, dream, ...")
-    ] = None,
+    format_: Format = None,
     json: Annotated[bool, typer.Option("--json", help="What was written and compared.")] = False,
 ) -> None:
     """Weights, vocabulary, config and a model card, ready to upload; transformers opens the folder.
 
     It is there only after transformers' answers on it, and ONNX's, were compared with ours.
     """
-    from albert_rc.data.readers import read_split, require_good
+    from albert_rc.data.readers import read_good
     from albert_rc.export.run import export as write
 
     given = None
     if papers is not None:
-        given = read_split(papers, format_name=format_)
-        require_good([given], "stop")
+        given = read_good(papers, format_)
     done = write(
         run,
         folder,

@@ -1,4 +1,4 @@
-"""Options that `train` and `pretrain` have in common, and what both say before they begin."""
+"""Options that the commands that train have in common, and what they say before they begin."""
 
 from __future__ import annotations
 
@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from albert_rc.loading import Loaded
     from albert_rc.train.tally import TrainResult
 
+Stores = Annotated[Path, typer.Option(help="Folder with train.pt and dev.pt.")]
+StartFrom = Annotated[
+    str, typer.Option(help="Folder or hub id to start from: ALBERT, BERT or RoBERTa.")
+]
+MaskRate = Annotated[
+    float, typer.Option(help="Also hide and ask for this share of the other words (cloze).")
+]
+OptionScore = Annotated[
+    str | None,
+    typer.Option(help="Options of several pieces: mean, first or salience (learned weights)."),
+]
 Accumulation = Annotated[
     int | None,
     typer.Option(help="Cut each batch into so many pieces; as memory asks for by default."),

@@ -9,6 +9,7 @@ import typer
 
 from albert_rc.cli import options, predict_parts
 from albert_rc.cli.console import bar, example
+from albert_rc.cli.papers import Format
 
 
 def predict(
@@ -50,9 +51,7 @@ def predict(
             "blank's surroundings word for word, what stands there is evidence."
         ),
     ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="Of raw papers: cloze, race or dream.")
-    ] = None,
+    format_: Format = None,
     max_length: Annotated[
         int | None, typer.Option(help="Window for raw papers; the model's longest by default.")
     ] = None,

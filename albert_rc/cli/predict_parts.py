@@ -112,10 +112,9 @@ def read_papers(data: Path, format_name: str | None) -> PaperSet:
     Raises:
         DataError: some are not.
     """
-    from albert_rc.data.readers import read_split, require_good
+    from albert_rc.data.readers import read_good
 
-    papers = read_split(data, format_name=format_name)
-    require_good([papers], "stop")
+    papers = read_good(data, format_name)
     for problem in papers.problems:
         say(f"warning: {problem}")
     return papers
@@ -165,16 +164,14 @@ def read_again(
     loaded: Loaded[Any], store: Store, found: Any, way: str, group: Processes, token_budget: int
 ) -> Any:
     """The scores, with options of several pieces read with room for each piece."""
-    from albert_rc.several_pieces import num_readings, rescored
+    from albert_rc.several_pieces import readings, rescored
 
-    total = num_readings(store, loaded.tokenizer, way, loaded.model.config.max_length)
-    with bar("reading options of several pieces", total, group.is_main) as advance:
+    again = readings(loaded.model, loaded.tokenizer, store, way)
+    with bar("reading options of several pieces", len(again), group.is_main) as advance:
         return rescored(
             loaded.model,
-            loaded.tokenizer,
-            store,
+            again,
             found,
-            way,
             group,
             token_budget=token_budget,
             progress=lambda done: advance(done * group.world),

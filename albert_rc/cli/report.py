@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from albert_rc.cli.console import example, out, print_json, say
+from albert_rc.cli.console import example, out, print_json
+from albert_rc.cli.papers import Format, TrainingPapers, training_passages
 
 
 def report(
@@ -21,18 +22,13 @@ def report(
     against: Annotated[
         Path | None, typer.Option(help="A second system's scores or answers, to compare with.")
     ] = None,
-    train: Annotated[
-        Path | None,
-        typer.Option(help="Training papers, for the no-reading baseline; beside GOLD by default."),
-    ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="Of the papers: cloze, race or dream.")
-    ] = None,
+    train: TrainingPapers = None,
+    format_: Format = None,
     json: Annotated[bool, typer.Option("--json", help="Also print the figures as JSON.")] = False,
 ) -> None:
     """One HTML file to read the answers in, without a network: what is right, wrong or unsure."""
     from albert_rc.atomic import write_bytes
-    from albert_rc.data.readers import read_split, require_good, training_beside
+    from albert_rc.data.readers import read_good
     from albert_rc.errors import UsageError
     from albert_rc.report.figures import figures_of, require_options
     from albert_rc.report.page import render
@@ -40,14 +36,9 @@ def report(
 
     if page.resolve() in {path.resolve() for path in (scores, gold, against) if path}:
         raise UsageError(f"--out {page} is one of the files to read; give another name")
-    papers = read_split(gold, format_name=format_)
-    require_good([papers], "stop")
+    papers = read_good(gold, format_)
     require_options(papers.kind)
-    train = train or training_beside(gold)
-    training = None
-    if train is not None:
-        training = read_split(train, format_name=papers.format).passages
-        say(f"training papers: {train} ({len(training):,} usable)")
+    training = training_passages(train, gold, papers)
     paths = [scores] if against is None else [scores, against]
     names = run_names(paths)
     runs = [read_run(p, papers.passages, n) for p, n in zip(paths, names, strict=True)]

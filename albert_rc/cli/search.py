@@ -12,10 +12,8 @@ from albert_rc.cli.console import DEFAULT_MODEL, example, print_json, say, table
 
 
 def search(
-    data: Annotated[Path, typer.Option(help="Folder with train.pt and dev.pt.")] = Path("data"),
-    model: Annotated[
-        str, typer.Option(help="Folder or hub id to start from: ALBERT, BERT or RoBERTa.")
-    ] = DEFAULT_MODEL,
+    data: options.Stores = Path("data"),
+    model: options.StartFrom = DEFAULT_MODEL,
     scratch: options.Scratch = None,
     out: Annotated[Path, typer.Option(help="Where the trials are kept.")] = Path("models/search"),
     trials: Annotated[int, typer.Option(help="In all; the same command goes on.")] = 12,
@@ -26,12 +24,8 @@ def search(
     max_steps: Annotated[int | None, typer.Option(help="Of each trial, instead of epochs.")] = None,
     eval_steps: options.EvalSteps = None,
     warmup: Annotated[float, typer.Option(help="Share of the steps that the rate rises.")] = 0.1,
-    mask_rate: Annotated[
-        float, typer.Option(help="Also hide and ask for this share of the other words (cloze).")
-    ] = 0.0,
-    option_score: Annotated[
-        str | None, typer.Option(help="Options of several pieces: mean, first or salience.")
-    ] = None,
+    mask_rate: options.MaskRate = 0.0,
+    option_score: options.OptionScore = None,
     seed: Annotated[int, typer.Option(help="Of the search, and of every trial.")] = 0,
     precision: options.Precision = None,
     memory: options.Memory = None,

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 
 def train(
-    data: Annotated[Path, typer.Option(help="Folder with train.pt and dev.pt.")] = Path("data"),
-    model: Annotated[
-        str, typer.Option(help="Folder or hub id to start from: ALBERT, BERT or RoBERTa.")
-    ] = DEFAULT_MODEL,
+    data: options.Stores = Path("data"),
+    model: options.StartFrom = DEFAULT_MODEL,
     scratch: options.Scratch = None,
     residual: options.Residual = None,
     out: options.RunFolder = Path("models"),
@@ -88,13 +86,8 @@ def train(
     ] = None,
     recompute: options.Recompute = None,
     ffn_chunk: options.FfnChunk = None,
-    option_score: Annotated[
-        str | None,
-        typer.Option(help="Options of several pieces: mean, first or salience (learned weights)."),
-    ] = None,
-    mask_rate: Annotated[
-        float, typer.Option(help="Also hide and ask for this share of the other words (cloze).")
-    ] = 0.0,
+    option_score: options.OptionScore = None,
+    mask_rate: options.MaskRate = 0.0,
     mask_weight: Annotated[float, typer.Option(help="Weight of their loss.")] = 1.0,
     dropout: options.Dropout = None,
     label_smoothing: options.LabelSmoothing = 0.0,

@@ -117,7 +117,7 @@ class PreparedSplit:
         self.kind, self.labels, self.metrics = reader.kind, reader.labels, reader.metrics
         self._layout = reader.layout
         self._encoder = encoder
-        self._register = Register(self._sources, reader.suffixes)
+        self._register = Register.of(self._sources, reader.suffixes)
         self._columns = Columns(self.kind, encoder.tokenizer.size, open_file)
         self._kept = array("i")
         self._unfit: dict[int, str] = {}

@@ -244,7 +244,7 @@ def read_split(path: Path, name: str | None = None, format_name: str | None = No
     """
     sources, format_name = open_sources(path, format_name)
     reader = READERS[format_name]
-    register = Register(sources, reader.suffixes)
+    register = Register.of(sources, reader.suffixes)
     passages = []
     for chunk in sources.chunks(reader.layout):
         for record, passage in check_chunk(chunk, format_name):
@@ -263,31 +263,38 @@ def read_split(path: Path, name: str | None = None, format_name: str | None = No
     )
 
 
+def read_good(path: Path, format_name: str | None = None) -> PaperSet:
+    """Read a split, all of whose papers must be good; see `read_split` and `require_good`."""
+    papers = read_split(path, format_name=format_name)
+    require_good([papers])
+    return papers
+
+
 def read_collection(raw: Path, format_name: str | None = None) -> list[PaperSet]:
     """Read every split of a collection; see `find_splits` and `read_split`."""
     return [read_split(path, name, format_name) for name, path in find_splits(raw).items()]
 
 
-def require_good(papers: Sequence[Checked], on_error: str) -> None:
+def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None:
     """Go on only if no paper has an error, or if bad papers may be skipped.
 
     Args:
         papers: what was read.
-        on_error: `stop` or `skip`.
+        on_error: `stop` or `skip`; None where there is no such choice.
 
     Raises:
-        DataError: there are errors and `on_error` is `stop`, or a split has no good paper left.
+        DataError: there are errors and `on_error` is not `skip`, or a split has no good paper left.
     """
-    if on_error not in ("stop", "skip"):
+    if on_error not in (None, "stop", "skip"):
         raise UsageError(f"--on-error {on_error}: choose stop or skip")
     errors = [error for split in papers for error in split.errors]
-    if errors and on_error == "stop":
+    if errors and on_error != "skip":
         rejected = sum(split.num_rejected for split in papers)
         lines = "\n".join(f"  {error}" for error in errors)
-        raise DataError(
-            f"{len(errors)} problem(s) in {rejected} paper(s):\n{lines}\n"
-            "Nothing was written. Mend them, or leave these papers out with --on-error skip"
-        )
+        way_out = "Mend them, or leave these papers out"
+        if on_error is not None:
+            way_out = f"Nothing was written. {way_out} with --on-error skip"
+        raise DataError(f"{len(errors)} problem(s) in {rejected} paper(s):\n{lines}\n{way_out}")
     empty = [split.name for split in papers if not split.num_papers]
     if empty:
         listed = "".join(f"\n  {error}" for error in islice(errors, 20))

@@ -32,14 +32,9 @@ class Record(NamedTuple):
 
 
 class Register:
-    """The papers of one split, in the order of the files.
+    """The papers of one split, in the order of the files."""
 
-    Args:
-        sources: the split's files.
-        suffixes: what the files of the format end with.
-    """
-
-    def __init__(self, sources: Sources, suffixes: Sequence[str]) -> None:
+    def __init__(self) -> None:
         self.ids: list[str] = []
         """Of the papers that are kept."""
         self.levels: list[str | None] = []
@@ -53,11 +48,22 @@ class Register:
         self._files: list[str] = []
         # Ids of questions, and which paper asks them.
         self._asked: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, sources: Sources, suffixes: Sequence[str]) -> Register:
+        """A register for files, which says so if there are none.
+
+        Args:
+            sources: the split's files.
+            suffixes: what the files of the format end with.
+        """
+        register = cls()
         if not len(sources):
             said = f"an empty folder; there is no {', '.join(suffixes)} file in it"
             # A name that is no UTF-8 could not be written to rejects.jsonl.
             shown = str(sources.path).encode("utf-8", "backslashreplace").decode()
-            self.problems.append(Problem(shown, said))
+            register.problems.append(Problem(shown, said))
+        return register
 
     def add(self, chunk: Chunk, record: Record) -> bool:
         """Note a paper.

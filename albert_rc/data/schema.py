@@ -171,3 +171,12 @@ def letter_index(name: str) -> int | None:
     for char in name:
         index = index * 26 + ord(char) - 64
     return index - 1
+
+
+def gold_letters(papers: Sequence[Passage]) -> list[str | None]:
+    """The right letter of every question; None where the papers do not tell."""
+    return [
+        None if question.answer is None else letter(question.answer)
+        for passage in papers
+        for question in passage.questions
+    ]

@@ -166,24 +166,11 @@ def _answers(model: HeadedModel, batch: Any, theirs_XV: Tensor) -> Tensor:
     """What is answered by somebody's logits."""
     if isinstance(model, (ReadingModel, PretrainingModel)):
         if isinstance(model, ReadingModel) and isinstance(model.head, ClozeHead):
-            return _best(_option_logits(model.head, batch, theirs_XV, model.words))
+            logit_P = theirs_XV[batch.question_of_pieces, batch.piece_P]
+            vector_PE = model.words[batch.piece_P].float()
+            return _best(batch.by_question(model.head.of_options(batch, logit_P, vector_PE)))
         return _best(theirs_XV)
     return _marks(theirs_XV, batch)
-
-
-def _option_logits(head: ClozeHead, batch: Batch, logit_QV: Tensor, word_VE: Tensor) -> Tensor:
-    """The options' logits, [Q, K], by those of the vocabulary."""
-    assert batch.piece_P is not None
-    assert batch.piece_option_P is not None
-    question_O = batch.option_slot_O // batch.num_options
-    weight_P = head.weigh(head, batch, word_VE[batch.piece_P].float())
-    logit_P = logit_QV[question_O[batch.piece_option_P], batch.piece_P]
-    total_O = torch.zeros(question_O.shape)
-    weight_O = total_O.index_add(0, batch.piece_option_P, weight_P)
-    total_O = total_O.index_add(0, batch.piece_option_P, weight_P * logit_P)
-    table = torch.full((batch.num_questions * batch.num_options,), -torch.inf)
-    table[batch.option_slot_O] = total_O / weight_O
-    return table.view(batch.num_questions, batch.num_options)
 
 
 def _best(logits_QK: Tensor) -> Tensor:

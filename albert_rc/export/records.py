@@ -17,7 +17,7 @@ import torch
 from albert_rc.calibration import RECORD, kept_temperature
 from albert_rc.data.shards import load_store
 from albert_rc.errors import AlbertRcError
-from albert_rc.files import parse_json, read_json
+from albert_rc.files import read_json, read_json_lines
 from albert_rc.hub import shipped_models
 from albert_rc.wording import one_line
 
@@ -75,7 +75,7 @@ def read_records(folder: Path) -> Records:
         _start(found, settings)
         found.recipe = list(_recipe(settings))
         found.data = _data(folder, settings)
-    lines = list(_metrics(folder / "metrics.jsonl"))
+    lines = list(read_json_lines(folder / "metrics.jsonl"))
     if trained := [line for line in lines if line.get("kind") == "train"]:
         last = trained[-1]
         found.recipe.append(
@@ -102,20 +102,6 @@ def _object(path: Path) -> dict[str, Any]:
     except (AlbertRcError, OSError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _metrics(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        try:
-            value = parse_json(line)
-        except ValueError:  # torn by a crash
-            continue
-        if isinstance(value, dict):
-            yield value
 
 
 def _shown(value: object) -> str:

@@ -92,16 +92,23 @@ class ClozeHead(nn.Module):
         """A logit per option, [O]."""
         assert batch.blank_index_Q is not None
         assert batch.piece_P is not None
-        assert batch.piece_option_P is not None
         blank_QE = self.transform(hidden_SD[batch.blank_index_Q])
-        question_O = batch.option_slot_O // batch.num_options
-        question_P = question_O[batch.piece_option_P]
-        vector_PE = F.embedding(batch.piece_P, word_VE)
+        vector_PE = F.embedding(batch.piece_P, word_VE).float()
         # Products of a few hundred rows: fp32 costs nothing and keeps close options apart.
-        logit_P = (blank_QE.float()[question_P] * vector_PE.float()).sum(-1)
-        logit_P = logit_P + self.bias[batch.piece_P]
-        weight_P = self.weigh(self, batch, vector_PE.float())
-        total_O = logit_P.new_zeros(question_O.shape)
+        logit_P = (blank_QE.float()[batch.question_of_pieces] * vector_PE).sum(-1)
+        return self.of_options(batch, logit_P + self.bias[batch.piece_P], vector_PE)
+
+    def of_options(self, batch: Batch, logit_P: Tensor, vector_PE: Tensor) -> Tensor:
+        """The options' logits, [O], by those of their pieces: a mean weighed by `weigh`.
+
+        Args:
+            batch: whose pieces they are.
+            logit_P: of each piece at its blank.
+            vector_PE: the pieces' embeddings, in fp32.
+        """
+        assert batch.piece_option_P is not None
+        weight_P = self.weigh(self, batch, vector_PE)
+        total_O = logit_P.new_zeros(batch.option_slot_O.shape)
         weight_O = total_O.index_add(0, batch.piece_option_P, weight_P)
         total_O = total_O.index_add(0, batch.piece_option_P, weight_P * logit_P)
         return total_O / weight_O
@@ -235,10 +242,7 @@ class ReadingModel(HeadedModel):
         hidden_SD = self.hidden(batch)
         word_VE = self.words
         logit_O = self.head.option_logits(hidden_SD, batch, word_VE)
-        logits = logit_O.new_full((batch.num_questions * batch.num_options,), float("-inf"))
-        logits_QK = logits.index_copy(0, batch.option_slot_O, logit_O).view(
-            batch.num_questions, batch.num_options
-        )
+        logits_QK = batch.by_question(logit_O)
         known_Q = batch.answer_Q >= 0
         if batch.value_Q is None:
             loss_Q = F.cross_entropy(logits_QK, batch.answer_Q, ignore_index=-1, reduction="none")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from albert_rc.data.schema import Kind, Passage
+from albert_rc.data.schema import Kind, Passage, gold_letters
 from albert_rc.errors import UsageError
-from albert_rc.evaluation import Evaluation, evaluate, gold_letters
+from albert_rc.evaluation import Evaluation, evaluate
 from albert_rc.metrics import Comparison, compare
 from albert_rc.report.reliability import Reliability, loss_of, reliability_of
 from albert_rc.report.runs import Run

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from albert_rc import __version__
@@ -16,7 +15,7 @@ from albert_rc.data.schema import Passage
 from albert_rc.metrics import Accuracy
 from albert_rc.report.content import embedded, page_data, slice_names
 from albert_rc.report.figures import ENOUGH, SURE, Figures
-from albert_rc.report.parts import REPORT, read_part, script_of, source_hash
+from albert_rc.report.parts import REPORT, environment, read_part, script_of, source_hash
 
 SCRIPTS = ("helpers", "theme", "data", "paper", "details", "list", "page")
 
@@ -46,15 +45,9 @@ def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
     """
     style = read_part("style.css")
     script = script_of(read_part(f"{part}.js") for part in SCRIPTS)
-    environment = Environment(
-        loader=PackageLoader(REPORT),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"percent": _percent, "interval": _interval, "count": _count}
-    page = environment.get_template("page.html.j2").render(
+    templates = environment(REPORT)
+    templates.filters |= {"percent": _percent, "interval": _interval, "count": _count}
+    page = templates.get_template("page.html.j2").render(
         figures=figures,
         runs=figures.runs,
         first=figures.runs[0],

@@ -7,12 +7,25 @@ import hashlib
 from collections.abc import Iterable
 from importlib.resources import files
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
 REPORT = "albert_rc.report"
 
 
 def read_part(name: str, package: str = REPORT) -> str:
     """A file of a package's templates."""
     return (files(package) / "templates" / name).read_text(encoding="utf-8")
+
+
+def environment(package: str) -> Environment:
+    """For a package's templates: all is escaped, and a name that is not given is an error."""
+    return Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def script_of(parts: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from threading import Event, Lock
 from typing import Any
 
 from albert_rc.calibration import kept_temperature
-from albert_rc.data.schema import PaperSet
+from albert_rc.data.schema import PaperSet, gold_letters
 from albert_rc.data.shards import make_store
 from albert_rc.devices import Processes, choose_precision, is_out_of_memory
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError
@@ -27,7 +27,6 @@ from albert_rc.serve.reading import (
     paper_json,
     read_json_papers,
     require_within,
-    right_letters,
 )
 from albert_rc.serve.uploads import Upload
 
@@ -215,7 +214,7 @@ def _papers(found: PaperSet, lines: list[dict[str, Any]]) -> list[dict[str, Any]
     for passage in found.passages:
         questions = [
             {"answer": line["answer"], "right": right, "probabilities": line["probabilities"]}
-            for right, line in zip(right_letters(passage.questions), rest, strict=False)
+            for right, line in zip(gold_letters([passage]), rest, strict=False)
         ]
         entry = {"id": passage.id, "kind": passage.kind, "paper": paper_json(passage)}
         shown.append({**entry, "questions": questions})

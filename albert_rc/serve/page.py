@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from albert_rc import __version__
 from albert_rc.files import to_json
-from albert_rc.report.parts import read_part, script_of, source_hash
+from albert_rc.report.parts import environment, read_part, script_of, source_hash
 from albert_rc.serve.limits import MEGABYTE, Limits
 
 PACKAGE = "albert_rc.serve"
@@ -71,15 +70,9 @@ def api_page(document: dict[str, Any], model: str) -> Page:
 
 def _page(template: str, script: str, **values: Any) -> Page:
     style = read_part("style.css") + read_part("serve.css", PACKAGE)
-    environment = Environment(
-        loader=PackageLoader(PACKAGE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["code"] = _code
-    content = environment.get_template(template).render(
+    templates = environment(PACKAGE)
+    templates.filters["code"] = _code
+    content = templates.get_template(template).render(
         style=Markup(style), script=Markup(script), version=__version__, **values
     )
     policy = (

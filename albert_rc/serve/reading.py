@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from albert_rc.data.readers import READERS, check_chunk
-from albert_rc.data.schema import PaperSet, Passage, Question, letter
+from albert_rc.data.register import Register
+from albert_rc.data.schema import PaperSet, Passage, letter
 from albert_rc.data.sources import Raw, paper_place
 from albert_rc.errors import DataError
-from albert_rc.files import natural_key, parse_json
+from albert_rc.files import parse_json
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.uploads import Upload
-from albert_rc.wording import quoted
 
 FORMATS = ("cloze", "race", "dream")
 LEVELS = {"error": "refused", "warning": "warning"}
@@ -72,20 +72,18 @@ def read_raws(raws: Sequence[Raw], format_name: str) -> Reading:
         raws: files of papers, by name.
         format_name: a key of `READERS`.
     """
-    passages: dict[str, Passage] = {}
+    register, passages = Register(), []
     messages: list[Message] = []
     for record, passage in check_chunk(raws, format_name):
-        place = paper_place(raws[record.source].place, record.number)
-        about = record.id or place
-        messages += [Message(LEVELS[p.severity], p.message, about) for p in record.problems]
-        if passage is None:
-            continue
-        if passage.id in passages:
-            said = f"{place}: the id {quoted(passage.id)} is taken by another; give each its own"
-            messages.append(Message("refused", said, about))
-            continue
-        passages[passage.id] = passage
-    ordered = [passages[name] for name in sorted(passages, key=natural_key)]
+        told = len(register.problems)
+        if register.add(raws, record) and passage is not None:
+            passages.append(passage)
+        about = record.id or paper_place(raws[record.source].place, record.number)
+        messages += [
+            Message(LEVELS[problem.severity], problem.message, about)
+            for problem in register.problems[told:]
+        ]
+    ordered = [passages[i] for i in register.finish()]
     reader = READERS[format_name]
     papers = PaperSet("upload", reader.kind, format_name, ordered)
     return Reading([papers] if ordered else [], messages)
@@ -170,8 +168,3 @@ def paper_json(passage: Passage) -> dict[str, Any]:
     content["answers"] = [letter(question.answer or 0) for question in questions] if known else []
     content["id"] = passage.id
     return content
-
-
-def right_letters(questions: Iterable[Question]) -> list[str | None]:
-    """The answer key, as far as there is one."""
-    return [None if q.answer is None else letter(q.answer) for q in questions]

@@ -110,7 +110,8 @@ def run_all(
         if any(row["name"] == part.name for row in done):
             continue
         folder = out / part.name
-        say(f"{part.name}: {len(done) + 1} of {len(parts)}, into {folder}")
+        if group.is_main:
+            say(f"{part.name}: {len(done) + 1} of {len(parts)}, into {folder}")
         result = run(part, folder, resume and group.from_main(bool(states(folder))))
         if result.paused:
             return None

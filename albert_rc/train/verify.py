@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from albert_rc.errors import UsageError
-from albert_rc.files import parse_json
+from albert_rc.files import read_json_lines
 from albert_rc.train.checkpoint import state_path, states
 
 OWN = (
@@ -173,8 +173,8 @@ def _of_metrics(one: Path, other: Path) -> Difference:
     both = [
         [
             float(value)
-            for line in (folder / "metrics.jsonl").read_bytes().splitlines()
-            for name, value in sorted(parse_json(line).items())
+            for record in read_json_lines(folder / "metrics.jsonl")
+            for name, value in sorted(record.items())
             if isinstance(value, (int, float)) and not name.endswith("_per_second")
         ]
         for folder in (one, other)
