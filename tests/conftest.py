@@ -1,4 +1,4 @@
-"""Fixtures: the sample's papers and vocabulary, tiny models, and a way to run the command line."""
+"""The sample's papers and vocabulary, tiny models, a browser, and ways to run and to fail."""
 
 import os
 import subprocess
@@ -62,6 +62,38 @@ def run_cli(*arguments: object, cwd: Path | None = None, env: dict[str, str] | N
     )
 
 
+def torchrun(count: int, *arguments: object, check: bool = True):
+    """Run a script or `-m albert_rc` as so many processes; with `check` it must end well."""
+    # Standalone: it looks for a free port itself.
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone",
+        "--nproc-per-node", str(count), *map(str, arguments),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert not check or done.returncode == 0, done.stderr[-5000:]
+    return done
+
+
+def too_large():
+    """An allocation that no machine grants: the real error of the real allocator."""
+    import torch
+
+    torch.empty(1 << 60, dtype=torch.uint8)
+
+
+def starved(run, fails):
+    """Make the steps of a run fail as long as `fails(run)` says."""
+    step = run.stepper.passes
+
+    def gradients(micro, counts):
+        found = step(micro, counts)  # what was computed by then must not count twice
+        if fails(run):
+            too_large()
+        return found
+
+    run.stepper.passes = gradients
+
+
 def run_until_power_cut(run, step):
     """Run a trainer until it has done so many steps; nothing is saved then that was not before."""
     take_step = run._step
@@ -104,6 +136,14 @@ def trainer(sample, tokenizer, stores):
         return Trainer(objective, config, folder, Processes(device))
 
     return make
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from browsing import browsing
+
+    with browsing() as found:
+        yield found
 
 
 @pytest.fixture

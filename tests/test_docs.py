@@ -191,25 +191,19 @@ def test_no_page_asks_for_anything_from_elsewhere(site):
 
 
 @pytest.mark.slow
-def test_the_site_in_a_browser(site):
+def test_the_site_in_a_browser(site, browser):
     """Opened from its folder: nothing is asked of a network, and the search finds."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no browser, and CHROMIUM names none")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path)
-        page = browser.new_page()
-        asked, wrong = [], []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        for name in sorted(site.glob("*.html")):
-            page.goto(name.as_uri())
-        page.goto((site / "index.html").as_uri())
-        page.keyboard.press("/")
-        page.wait_for_timeout(1000)
-        page.keyboard.type("checkpointing", delay=60)
-        page.get_by_text("Troubleshooting").last.wait_for(timeout=10_000)
-        browser.close()
+    page = browser.new_page()
+    asked, wrong = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    for name in sorted(site.glob("*.html")):
+        page.goto(name.as_uri())
+    page.goto((site / "index.html").as_uri())
+    page.keyboard.press("/")
+    page.wait_for_timeout(1000)
+    page.keyboard.type("checkpointing", delay=60)
+    page.get_by_text("Troubleshooting").last.wait_for(timeout=10_000)
+    page.close()
     assert not wrong
     assert all(url.startswith(("file:", "data:", "blob:")) for url in asked), asked

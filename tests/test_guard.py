@@ -1,13 +1,11 @@
 """The guard: each symptom provoked, healthy runs left alone, and the way back."""
 
 import math
-import subprocess
-import sys
 from itertools import chain
 
 import pytest
 import torch
-from conftest import SHAPE, run_until_power_cut
+from conftest import SHAPE, run_until_power_cut, torchrun
 from test_train import DROPOUT, metrics, weights
 
 from albert_rc.config import TrainConfig
@@ -314,13 +312,8 @@ def test_two_processes_decide_alike(sample, stores, tmp_path):
     options = ["--data", tmp_path, "--model", sample / "vocabulary", "--scratch", "tiny",
                "--max-steps", 24, "--batch-size", 4, "--learning-rate", 1e30, "--max-restarts", 1,
                "--on-collapse", "restart", "--device", "cpu", "--precision", "fp32"]  # fmt: skip
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
-        "-m", "albert_rc", "train", *options, "--out", tmp_path / "two",
-    ]  # fmt: skip
-    done = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, timeout=240, check=False
-    )
+    command = ["-m", "albert_rc", "train", *options, "--out", tmp_path / "two"]
+    done = torchrun(2, *command, check=False)
     assert "1 restart(s) did not help" in done.stderr
     log = (tmp_path / "two" / "log.txt").read_text()
     assert "back to the start: learning rate 5e+29" in log

@@ -89,29 +89,26 @@ def test_files_stay_readable(path):
     assert len(path.read_text().splitlines()) <= 500
 
 
-def test_the_command_line_imports_no_torch():
-    code = (
-        "import sys, albert_rc.cli.app; print([m for m in ('torch', 'numpy') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+LIGHT = {
+    "the command line": ("import albert_rc.cli.app", ["torch", "numpy"]),
+    "the package, and a look at what it holds": (
+        "import albert_rc; assert 'answer' in dir(albert_rc)",
+        ["torch", "numpy", "orjson"],
+    ),
+    "the report": ("import albert_rc.report.page", ["torch"]),
+    # torch takes longer to import than a thousand papers to encode, in every worker.
+    "preprocessing": ("import albert_rc.data.prepare", ["torch", "numpy", "transformers"]),
+    # The process that reads them starts with each request, and has little memory.
+    "reading printed papers for serve": (
+        "import albert_rc.serve.printed, albert_rc.importing.run",
+        ["torch", "numpy", "starlette", "uvicorn"],
+    ),
+}
 
 
-def test_preprocessing_imports_no_torch():
-    """It takes longer to import than a thousand papers to encode, in every worker."""
-    code = (
-        "import sys, albert_rc.data.prepare; "
-        "print([m for m in ('torch', 'numpy', 'transformers') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_reading_printed_papers_for_serve_imports_no_model():
-    """The process that reads them starts with each request, and has little memory."""
-    code = (
-        "import sys, albert_rc.serve.printed, albert_rc.importing.run; "
-        "print([m for m in ('torch', 'numpy', 'starlette', 'uvicorn') if m in sys.modules])"
-    )
+@pytest.mark.parametrize("name", LIGHT)
+def test_nothing_heavy_is_imported(name):
+    code, heavy = LIGHT[name]
+    code += f"; import sys; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

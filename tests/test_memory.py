@@ -2,27 +2,10 @@
 
 import pytest
 import torch
+from conftest import starved, too_large
 
 from albert_rc.devices import free_memory, is_out_of_memory
 from albert_rc.errors import OutOfMemoryError
-
-
-def too_large():
-    """An allocation that no machine grants: the real error of the real allocator."""
-    torch.empty(1 << 60, dtype=torch.uint8)
-
-
-def starved(run, fails):
-    """Make the steps of a run fail as long as `fails(run)` says."""
-    step = run.stepper.passes
-
-    def gradients(micro, counts):
-        found = step(micro, counts)  # what was computed by then must not count twice
-        if fails(run):
-            too_large()
-        return found
-
-    run.stepper.passes = gradients
 
 
 def test_the_allocators_refusal_is_recognised():

@@ -5,14 +5,13 @@ file is also what it runs.
 """
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import run_until_power_cut
+from conftest import run_until_power_cut, starved, torchrun
 from safetensors.torch import load_file
 
 from albert_rc.config import TrainConfig, size_config
@@ -67,18 +66,9 @@ def trainer(folder, data, group, **settings):
     return Trainer(objective, config, folder, group)
 
 
-def starved(run):
-    """The second process runs out of memory in one step, in the middle of the backward passes."""
-    gradients = run.stepper.passes
-
-    def failing(micro, counts):
-        found = gradients(micro, counts)
-        if run.processes.rank == 1 and run.progress.step == 2 and run.stepper.micro_batches == 1:
-            torch.empty(1 << 60, dtype=torch.uint8)
-        return found
-
-    run.stepper.passes = failing
-    return run
+def the_second_alone(run):
+    """Fails in one step, in the middle of the backward passes."""
+    return run.processes.rank == 1 and run.progress.step == 2 and run.stepper.micro_batches == 1
 
 
 def work(folder):
@@ -99,7 +89,8 @@ def work(folder):
                     "own": sum(p.numel() for p in run.parallel.own()),
                     "moments": sum(m["exp_avg"].to_local().numel() for m in moments),
                 }
-        run = starved(make("starved"))
+        run = make("starved")
+        starved(run, the_second_alone)
         run.run()
         held["micro_batches"] = run.stepper.micro_batches
         make("dropout", shape=DROPOUT, mask_rate=0.2).run()
@@ -108,17 +99,6 @@ def work(folder):
         run_until_power_cut(make("half"), HALF)
         make("begun_by_one").run(resume=True)
         (folder / f"held{group.rank}.json").write_text(json.dumps(held))
-
-
-def torchrun(*arguments):
-    # Standalone: it looks for a free port itself.
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-        *map(str, arguments),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr[-5000:]
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +114,7 @@ def folder(tmp_path_factory, stores, alone):
     stores["cloze", "dev"].save(folder / "dev.pt")
     stores["race", "train"].save(folder / "race.pt")
     run_until_power_cut(trainer(folder / "two" / "begun_by_one", folder, alone), HALF)
-    torchrun(__file__, folder)
+    torchrun(2, __file__, folder)
     for name, settings in CASES.items():
         trainer(folder / "one" / name, folder, alone, **settings).run()
     return folder
@@ -205,7 +185,7 @@ def test_the_command_line_takes_it(folder, tmp_path):
     (folder / "cloze.pt").rename(stores / "train.pt")
     (folder / "dev.pt").rename(stores / "dev.pt")
     done = torchrun(
-        "-m", "albert_rc", "train", "--data", stores, "--model", VOCABULARY, "--scratch", "tiny",
+        2, "-m", "albert_rc", "train", "--data", stores, "--model", VOCABULARY, "--scratch", "tiny",
         "--max-steps", 2, "--device", "cpu", "--out", tmp_path / "run", "--parallel", "fsdp",
     )  # fmt: skip
     assert "2 ranks, fsdp" in done.stderr

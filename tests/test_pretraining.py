@@ -5,7 +5,7 @@ import multiprocessing
 
 import pytest
 import torch
-from conftest import run_until_power_cut
+from conftest import run_until_power_cut, starved
 
 from albert_rc.config import MaskConfig, TrainConfig
 from albert_rc.data.corpus import Corpus
@@ -115,15 +115,7 @@ def test_batches_made_ahead_are_the_same(pretrainer, tmp_path):
     assert multiprocessing.active_children() == []
     cut = pretrainer(tmp_path / "cut")
     cut.stepper.workers = 2
-    gradients = cut.stepper.passes
-
-    def failing(micro, counts):
-        found = gradients(micro, counts)
-        if cut.progress.step == 1 and cut.stepper.micro_batches == 1:
-            torch.empty(1 << 60, dtype=torch.uint8)
-        return found
-
-    cut.stepper.passes = failing
+    starved(cut, lambda run: run.progress.step == 1 and run.stepper.micro_batches == 1)
     cut.run()
     assert cut.stepper.micro_batches == 2
     for one, other in zip(alone.model.parameters(), cut.model.parameters(), strict=True):

@@ -2,8 +2,6 @@ import base64
 import hashlib
 import json
 import re
-import subprocess
-import sys
 from html import unescape
 
 import pytest
@@ -266,12 +264,6 @@ def test_four_hundred_papers_are_small(real_data):
     assert len(page.encode()) < 3_000_000
     letters = [run.letters for run in runs]
     assert compare(*letters, letters[0]).agreement < 1
-
-
-def test_no_torch_is_needed():
-    code = "import sys, albert_rc.report.page; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def test_embedded_json_is_the_same_json():

@@ -1,12 +1,11 @@
 """The report in a browser, as a reader uses it."""
 
-import os
 import re
-import shutil
 import time
 from pathlib import Path
 
 import pytest
+from browsing import check, until
 from conftest import SAMPLE
 from fabricated import HOSTILE, fabricate, repeated
 
@@ -14,32 +13,9 @@ from albert_rc.data.readers import read_split
 from albert_rc.report.figures import figures_of
 from albert_rc.report.page import render
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="no playwright; pip install 'albert-rc[browser]'"
-)
-axe = pytest.importorskip(
-    "axe_playwright_python.sync_playwright",
-    reason="no axe; pip install 'albert-rc[browser]'",
-)
 pytestmark = pytest.mark.slow
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-QUIET = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 SHOWN = "article:not([hidden])"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        pytest.skip(f"no browser: none of {', '.join(NAMES)}, and CHROMIUM names none")
-    with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=path, args=QUIET)
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +65,6 @@ def opened(browser):
     for context in contexts:
         context.close()
     assert complaints == []
-
-
-def until(page, expression):
-    """Wait for something to become true; the page's own policy forbids `wait_for_function`."""
-    end = time.perf_counter() + 20
-    while not page.evaluate(expression):
-        assert time.perf_counter() < end, expression
-        page.wait_for_timeout(20)
 
 
 def counted(page):
@@ -250,11 +218,6 @@ def test_accessibility(opened, files, name, width, scheme):
     check(page)
     page.click("#help-open")
     check(page)
-
-
-def check(page):
-    found = axe.Axe().run(page, options={"resultTypes": ["violations"]})
-    assert found.violations_count == 0, found.generate_report()
 
 
 def test_the_theme_is_kept(opened, files):

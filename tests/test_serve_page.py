@@ -1,36 +1,22 @@
 """`serve`'s page in a browser, as a teacher uses it."""
 
 import json
-import os
 import re
-import shutil
-import time
 
 import pytest
+from browsing import check, until
 from conftest import SAMPLE
 from fabricated import HOSTILE
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="no playwright; pip install 'albert-rc[browser]'"
-)
-axe = pytest.importorskip(
-    "axe_playwright_python.sync_playwright",
-    reason="no axe; pip install 'albert-rc[browser]'",
-)
 pytest.importorskip("starlette", reason="no starlette; pip install 'albert-rc[serve]'")
-from serving import serving  # noqa: E402
+from serving import serving
 
-from albert_rc.data.readers import read_split  # noqa: E402
-from albert_rc.evaluation import evaluate, read_answers  # noqa: E402
-from albert_rc.serve.reading import paper_json  # noqa: E402
+from albert_rc.data.readers import read_split
+from albert_rc.evaluation import evaluate, read_answers
+from albert_rc.serve.reading import paper_json
 
 pytestmark = pytest.mark.slow
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-QUIET = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 MIXED = """Section A
 Read the text and fill the blanks.
@@ -58,17 +44,6 @@ A. Nothing. B. More colours than people. C. Only red. D. The wind.
 
 Key: 1-4 AACB 5 A 7 B
 """
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        pytest.skip(f"no browser: none of {', '.join(NAMES)}, and CHROMIUM names none")
-    with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=path, args=QUIET)
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -113,23 +88,10 @@ def answer(page, text):
     until(page, "document.querySelector('#cancel').hidden")
 
 
-def until(page, expression):
-    """Wait for something to become true; the page's own policy forbids `wait_for_function`."""
-    end = time.perf_counter() + 30
-    while not page.evaluate(expression):
-        assert time.perf_counter() < end, expression
-        page.wait_for_timeout(20)
-
-
 def downloaded(page, text):
     with page.expect_download() as found:
         page.click(f"#downloads button:has-text('{text}')")
     return found.value.suggested_filename, found.value.path().read_bytes()
-
-
-def check(page):
-    found = axe.Axe().run(page, options={"resultTypes": ["violations"]})
-    assert found.violations_count == 0, found.generate_report()
 
 
 def test_a_file_is_answered_corrected_and_kept(opened, served, tmp_path):

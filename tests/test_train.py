@@ -9,7 +9,7 @@ import time
 
 import pytest
 import torch
-from conftest import run_until_power_cut
+from conftest import run_until_power_cut, torchrun
 from safetensors.torch import load_file
 
 from albert_rc.config import TrainConfig
@@ -257,18 +257,6 @@ def test_ctrl_c_saves_and_says_how_to_go_on(trainer, tmp_path):
     assert again.progress.step == 4
 
 
-def torchrun(count, *arguments):
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(count),
-        "--standalone", "-m", "albert_rc",
-    ]  # fmt: skip
-    done = subprocess.run(
-        [*command, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done
-
-
 def test_two_processes_reach_the_weights_of_one(sample, stores, tmp_path, cli):
     """Same global batch, 8 steps, fp32: at most 2e-5 apart (rounding of sums in another order)."""
     data = tmp_path / "data"
@@ -280,14 +268,14 @@ def test_two_processes_reach_the_weights_of_one(sample, stores, tmp_path, cli):
                "--device", "cpu", "--precision", "fp32"]  # fmt: skip
     done = cli("train", *options, "--out", tmp_path / "one")
     assert done.returncode == 0, done.stderr
-    torchrun(2, "train", *options, "--out", tmp_path / "two")
+    torchrun(2, "-m", "albert_rc", "train", *options, "--out", tmp_path / "two")
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     for name, value in one.items():
         torch.testing.assert_close(value, two[name], atol=2e-5, rtol=0, msg=name)
     # And two processes answer as one, byte for byte.
     ask = ["predict", "--data", data / "dev.pt", "--model", tmp_path / "one", "--device", "cpu"]
     assert cli(*ask, "--out", tmp_path / "a1.json").returncode == 0
-    torchrun(2, *ask, "--out", tmp_path / "a2.json")
+    torchrun(2, "-m", "albert_rc", *ask, "--out", tmp_path / "a2.json")
     assert (tmp_path / "a1.json").read_bytes() == (tmp_path / "a2.json").read_bytes()
 
 

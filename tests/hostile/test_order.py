@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import SAMPLE, SHAPE, run_cli
+from conftest import SAMPLE, SHAPE, run_cli, torchrun
 from hostile_papers import Author
-from test_train import torchrun
 
 from albert_rc.cli.app import app
 from albert_rc.data.readers import read_split
@@ -121,7 +120,7 @@ def test_one_two_or_three_processes_answer_alike(form, stores, tokenizer, tmp_pa
            "--device", "cpu", "--precision", "fp32", "--token-budget", 700]  # fmt: skip
     assert run_cli(*ask, "--out", tmp_path / "1.json").returncode == 0
     for count in (2, 3):
-        torchrun(count, *ask, "--out", tmp_path / f"{count}.json")
+        torchrun(count, "-m", "albert_rc", *ask, "--out", tmp_path / f"{count}.json")
     first, *others = [(tmp_path / f"{count}.json").read_bytes() for count in (1, 2, 3)]
     assert all(other == first for other in others)
 

@@ -1,0 +1,164 @@
+"""The files that papers come in: text in its encodings, Word, PDF, and what cannot be read."""
+
+import pytest
+from exam import (
+    ARTICLE,
+    BREAD,
+    CHINESE,
+    CLOZE,
+    KEY,
+    LISTS,
+    OPTIONS,
+    QUESTIONS,
+    RACE,
+    STORY,
+    TEXT,
+    bring,
+    understood,
+)  # fmt: skip
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.importing.run import import_papers
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("utf-8-sig", "read as UTF-8 with a byte order mark"),
+        ("gb18030", "read as GB18030"),
+        ("utf-16", "read as UTF-16"),
+        ("utf-16-le", "read as UTF-16 without a byte order mark"),
+    ],
+)
+def test_encodings(tmp_path, encoding, said):
+    text = (CHINESE + STORY + LISTS + KEY).replace("\n", "\r\n")
+    papers, refused, imports = bring(tmp_path, text, encoding=encoding)
+    assert refused == []
+    assert papers == [CLOZE]
+    assert imports[0].notes == [said]
+
+
+def test_an_encoding_that_is_not_certain_is_refused(tmp_path):
+    text = STORY.replace("letter", "letter that “she” hadn’t sent") + LISTS
+    with pytest.raises(DataError, match="save it as UTF-8"):
+        bring(tmp_path, text, encoding="cp1252")
+
+
+@pytest.fixture
+def document():
+    docx = pytest.importorskip("docx")
+    return docx.Document()
+
+
+def test_a_word_document(tmp_path, document):
+    document.add_heading("2024 Examination", 1)
+    document.add_paragraph("阅读下面短文，从A、B、C和D四个选项中选出最佳选项。")
+    for part in STORY.replace("\n    ", "\0").split("\0"):
+        paragraph = document.add_paragraph()
+        for number, piece in enumerate(" ".join(part.split()).split("__")):
+            # Blanks as Word's users draw them: underlined spaces around the number.
+            paragraph.add_run(f"  {piece}  " if number % 2 else piece).underline = bool(number % 2)
+    table = document.add_table(rows=3, cols=5)
+    for row, options, number in zip(table.rows, OPTIONS, (36, 37, 38), strict=True):
+        texts = [f"{number}.", *(f"{m}. {o}" for m, o in zip("ABCD", options, strict=True))]
+        for cell, text in zip(row.cells, texts, strict=True):
+            cell.text = text
+    document.add_paragraph("参考答案")
+    table = document.add_table(rows=2, cols=4)
+    for row, texts in zip(
+        table.rows, (["题号", "36", "37", "38"], ["答案", "D", "D", "A"]), strict=True
+    ):
+        for cell, text in zip(row.cells, texts, strict=True):
+            cell.text = text
+    document.save(tmp_path / "exam.docx")
+    papers, refused, _ = understood(import_papers([tmp_path / "exam.docx"]))
+    assert refused == []
+    assert [p["options"] for p in papers] == [OPTIONS]
+    assert papers[0]["answers"] == CLOZE["answers"]
+    assert papers[0]["article"].replace(" ,", ",").replace(" _ ,", " _,") == ARTICLE
+
+
+def test_the_numbers_that_word_writes(tmp_path, document):
+    document.add_paragraph(BREAD)
+    for question, options in zip(RACE["questions"], RACE["options"], strict=True):
+        document.add_paragraph(question.replace("_", "____"), style="List Number")
+        for mark, option in zip("ABCD", options, strict=True):
+            document.add_paragraph(f"{mark}. {option}")
+    document.save(tmp_path / "exam.docx")
+    papers, refused, imports = understood(import_papers([tmp_path / "exam.docx"]))
+    assert refused == []
+    assert imports[0].papers[0].numbers == [1, 2]
+    assert papers == [RACE | {"answers": []}]
+
+
+def draw_pdf(path, columns, size=10):
+    """A PDF with columns of lines, each column at its place: (left, top, lines)."""
+    canvas = pytest.importorskip("reportlab.pdfgen.canvas").Canvas(str(path), pagesize=(595, 842))
+    for page in columns:
+        for left, top, lines in page:
+            canvas.setFont("Times-Roman", size)
+            for number, line in enumerate(lines):
+                indent = len(line) - len(line.lstrip())
+                canvas.drawString(left + 4 * indent, 842 - top - 13 * number, line.strip())
+        canvas.showPage()
+    canvas.save()
+
+
+def in_columns(lists):
+    return [line for line in lists.splitlines() if line]
+
+
+def test_a_pdf(tmp_path):
+    first = ["Section A", "", *STORY.splitlines(), "", *in_columns(LISTS)]
+    second = [
+        "Section B",
+        "",
+        *TEXT.splitlines(),
+        *in_columns(QUESTIONS),
+        "",
+        "Answers",
+        "36-40 DDABA",
+    ]
+    draw_pdf(
+        tmp_path / "exam.pdf",
+        [[(60, 60, first), (290, 810, ["- 1 -"])], [(60, 60, second), (290, 810, ["- 2 -"])]],
+    )
+    papers, refused, _ = understood(import_papers([tmp_path / "exam.pdf"]))
+    assert refused == []
+    assert papers == [CLOZE, RACE]
+
+
+def test_a_pdf_in_two_columns(tmp_path):
+    left = ["Section A", "", *STORY.splitlines(), "", *in_columns(LISTS)]
+    right = ["Section B", "", *TEXT.splitlines(), *in_columns(QUESTIONS)]
+    draw_pdf(tmp_path / "exam.pdf", [[(40, 60, left), (310, 60, right)]], size=8)
+    key = tmp_path / "key.txt"
+    key.write_text("36-40 DDABA")
+    papers, refused, _ = understood(import_papers([tmp_path / "exam.pdf"], key))
+    assert refused == []
+    assert papers == [CLOZE, RACE]
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    for name, error, said in (
+        ("exam.doc", UsageError, "save it as .docx"),
+        ("exam.rtf", UsageError, "papers end in"),
+        ("exam.docx", DataError, "no whole Word document"),
+        ("exam.pdf", DataError, "no PDF that can be read"),
+        ("exam.txt", DataError, "bytes that are no text"),
+    ):
+        path = tmp_path / name
+        path.write_bytes(b"\0\1\2\0\0\xff")
+        with pytest.raises(error, match=said):
+            import_papers([path])
+    with pytest.raises(DataError, match="no such file"):
+        import_papers([tmp_path / "none.txt"])
+
+
+def test_without_the_extra_the_way_out_is_said(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "docx", None)
+    monkeypatch.setitem(__import__("sys").modules, "pdfplumber", None)
+    for name in ("exam.docx", "exam.pdf"):
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(UsageError, match=r'pip install "albert-rc\[import\]"'):
+            import_papers([tmp_path / name])
