@@ -222,6 +222,14 @@ class LshConfig:
     """As many as 2 L / chunk by default."""
     seed: int = 0
 
+    @property
+    def sees_all(self) -> int:
+        """Tokens of the longest sequence that is not hashed, for its chunks all see each other.
+
+        0 in `shared`, whose buckets hide keys at any length.
+        """
+        return 0 if self.shared else 3 * self.chunk
+
     def __post_init__(self) -> None:
         for flag, value, most in (
             ("--lsh-chunk", self.chunk, 2**20),

@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from albert_rc.config import LshConfig
 from albert_rc.errors import UsageError
+from albert_rc.model.attention import ATTENTION, Hashing, Layout
 from albert_rc.model.hashing import angular, make_plan
 from albert_rc.model.lsh import LAST_RESORT, lsh_attention
 
@@ -111,6 +112,30 @@ def test_where_chunks_see_all_it_is_dense_attention(length):
     for settings in (OURS, FORMS["ours, rotations"]):
         found = lsh_attention(q, kv, (length,), settings)
         torch.testing.assert_close(found, expected.transpose(0, 1), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["ours", "faithful"])
+@pytest.mark.parametrize("lengths", [(21, 7, 40, 12), (5, 12), (40, 13)])
+def test_short_sequences_of_a_batch_are_not_hashed(name, lengths, monkeypatch):
+    settings, tokens = FORMS[name], sum(lengths)
+    q, kv = (x.requires_grad_() for x in drawn(tokens))
+    landmark = torch.zeros(tokens, dtype=torch.bool)
+    landmark[[0, lengths[0] + 1, -1]] = True
+    expected = lsh_attention(q, kv, lengths, settings, 1, 0.0, landmark)
+    weights = torch.randn(expected.shape, dtype=torch.float64)
+    gradients = torch.autograd.grad((expected * weights).sum(), (q, kv))
+    hashed = []
+
+    def note(q, kv, lengths, *others):
+        hashed.extend(lengths)
+        return lsh_attention(q, kv, lengths, *others)
+
+    monkeypatch.setattr("albert_rc.model.attention.lsh_attention", note)
+    how = Hashing(settings, 1, landmark)
+    found = ATTENTION["lsh"](q, kv, Layout(lengths, lengths), 0.0, how)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(torch.autograd.grad((found * weights).sum(), (q, kv)), gradients)
+    assert hashed == [length for length in lengths if settings.shared or length > 12]
 
 
 @pytest.mark.parametrize("length", [1, 3, 4])
