@@ -24,13 +24,13 @@ GRAM = 4
 """Tokens right beside a blank that are looked up; the rest is then compared."""
 CONTEXT = 6
 """Tokens around a blank that must be the same, both sides together."""
-EACH_SIDE = 2
-"""... and on each side at least, unless the text ends there."""
 FARTHEST = 64
 MOST_PLACES = 200  # of one gram: "one of the" stands everywhere, and then says little
-ODDS = 4.5
-"""What a recalled option gains, in nats of log-odds: 90 to 1, as often as it was right on ELE's dev
-papers (docs/experiments.md)."""
+EVIDENCE = (2.9, 3.9, 4.7, 4.9, 5.3)
+"""What a recalled option gains, in nats of log-odds, with `CONTEXT` tokens around it the same, with
+one more, and so on; the last for all beyond: log(3 p / (1 - p)) of the share p that was right on
+ELE's training papers, each looked up in four fifths of the others (`experiments/recall_folds.py`).
+"""
 _EDGE, _HIDDEN = -1, -2
 
 
@@ -108,10 +108,7 @@ class Memory:
                     continue
                 before = _same(left, self._text[max(0, start - FARTHEST) : start][::-1])
                 after = _same(right, self._text[end : end + FARTHEST])
-                enough = before + after >= CONTEXT
-                enough &= before >= min(EACH_SIDE, len(left))
-                enough &= after >= min(EACH_SIDE, len(right))
-                if enough:
+                if before + after >= CONTEXT:
                     best[number] = max(best.get(number, 0), before + after)
         if not best:
             return -1, 0
@@ -139,7 +136,9 @@ def with_recall(scored_QK: Tensor, recalled: Recalled) -> Tensor:
     """
     known_Q = recalled.option_Q >= 0
     gain_QK = torch.zeros_like(scored_QK)
-    gain_QK[known_Q, recalled.option_Q[known_Q]] = ODDS
+    step_Q = (recalled.context_Q[known_Q] - CONTEXT).clamp(0, len(EVIDENCE) - 1)
+    evidence_Q = torch.tensor(EVIDENCE, dtype=gain_QK.dtype)[step_Q]
+    gain_QK[known_Q, recalled.option_Q[known_Q]] = evidence_Q
     return (scored_QK + gain_QK).log_softmax(-1)
 
 

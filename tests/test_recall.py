@@ -8,7 +8,7 @@ import torch
 from albert_rc.data.schema import PaperSet, Passage, Question
 from albert_rc.data.shards import make_store
 from albert_rc.errors import UsageError
-from albert_rc.recall import ODDS, Memory, Recalled, with_recall
+from albert_rc.recall import CONTEXT, EVIDENCE, Memory, Recalled, with_recall
 
 TEXT = (
     "The old man walked slowly down to the river every morning before the sun came up and looked "
@@ -70,11 +70,12 @@ def test_another_text_recalls_nothing(tokenizer):
     asked = paper("d1", other, [("hill", ("river", "road", "shop"))])
     found = Memory(stored(tokenizer, TRAIN)).recall(stored(tokenizer, asked))
     assert found.option_Q.tolist() == [-1]
-    # The same words on one side only are no proof.
-    half = "The old man walked slowly down to the hill where nobody had ever been before that day"
-    asked = paper("d2", half, [("hill", ("river", "road", "shop"))])
-    found = Memory(stored(tokenizer, TRAIN)).recall(stored(tokenizer, asked))
-    assert found.option_Q.tolist() == [-1]
+    # A few words that are the same are no proof; many are, if on one side only.
+    for before, expected in (("My aunt went", [-1]), ("The old man walked slowly", [1])):
+        half = f"{before} down to the hill where nobody had ever been before that day"
+        asked = paper("d2", half, [("hill", ("river", "road", "shop"))])
+        found = Memory(stored(tokenizer, TRAIN)).recall(stored(tokenizer, asked))
+        assert found.option_Q.tolist() == expected
 
 
 def test_two_options_that_both_stood_there_are_no_evidence(tokenizer):
@@ -95,14 +96,16 @@ def test_unanswered_training_blanks_prove_nothing(tokenizer):
 
 
 def test_evidence_moves_probabilities_and_no_others():
-    scored = torch.tensor([[0.5, 0.3, 0.2], [0.98, 0.02, 0.0], [0.2, 0.5, 0.3]]).log()
-    recalled = Recalled(torch.tensor([2, 1, -1]), torch.tensor([9, 9, 0]))
+    rows = [[0.5, 0.3, 0.2], [0.98, 0.02, 0.0], [0.2, 0.5, 0.3], [0.5, 0.3, 0.2]]
+    scored = torch.tensor(rows).log()
+    recalled = Recalled(torch.tensor([2, 1, -1, 2]), torch.tensor([CONTEXT, 9, 0, 60]))
     found = with_recall(scored, recalled).exp()
-    assert found.sum(-1).tolist() == pytest.approx([1, 1, 1])
+    assert found.sum(-1).tolist() == pytest.approx([1] * 4)
     assert found[2].tolist() == pytest.approx([0.2, 0.5, 0.3])
     odds = found / (1 - found)
     before = scored.exp() / (1 - scored.exp())
-    assert (odds[0, 2] / before[0, 2]).log().item() == pytest.approx(ODDS, abs=1e-4)
+    gained = (odds[:, 2] / before[:, 2]).log()
+    assert gained[[0, 3]].tolist() == pytest.approx([EVIDENCE[0], EVIDENCE[-1]], abs=1e-4)
     assert found[1, 2] == 0
 
 
