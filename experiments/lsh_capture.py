@@ -24,6 +24,7 @@ from albert_rc.loading import load_model
 from albert_rc.model import attention
 from albert_rc.model.attention import Hashing, Layout
 from albert_rc.model.hashing import make_plan
+from albert_rc.plots import lines, save
 
 FORMS: dict[str, dict[str, Any]] = {
     "projections, one round local": {},
@@ -48,6 +49,19 @@ def shown(q_NLH: Tensor, k_NLH: Tensor, settings: LshConfig, layer: int) -> Tens
         of_queries = sorting.query_place_XL[:, :, None] // plan.chunk
         seen |= (of_keys - of_queries + plan.before) % plan.chunks < plan.width
     return seen[:, :length, :length]
+
+
+def draw(table: list[dict[str, Any]], out: Path) -> None:
+    """The curves, as PNG and SVG beside the figures."""
+    curves: dict[str, tuple[list[float], list[float]]] = {}
+    for row in table:
+        x, y = curves.setdefault(row["form"], ([], []))
+        x.append(row["rounds"])
+        y.append(100 * row["captured"])
+    blind = [100 * row["blind"] for row in table if row["form"] == "rotations"]
+    curves["as many keys drawn blindly"] = list(map(float, ROUNDS)), blind
+    panels = {"% of dense attention's weight": curves}
+    save(lines(panels, "rounds", "What hashing sees of dense attention"), out.with_suffix(""))
 
 
 def main() -> None:
@@ -91,6 +105,7 @@ def main() -> None:
                 print(f"{name:<30} {rounds} rounds: {mass:.1%} (blind {blind:.1%})", flush=True)
     tokens = sum(batch.lengths) / len(batch.lengths)
     write_json(arguments.out, {"chunk": arguments.chunk, "mean_tokens": tokens, "rows": table})
+    draw(table, arguments.out)
 
 
 if __name__ == "__main__":
