@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import glob
 import os
@@ -82,11 +83,17 @@ def _blamed_on(target: Path, temporary: Path | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is not None and error.filename in (None, str(temporary), str(target)):
-            raise OSError(error.errno, os.strerror(error.errno), str(target)) from None
-        if temporary is None and error.errno is not None:
-            raise OSError(error.errno, os.strerror(error.errno), str(error.filename)) from None
-        raise
+        if error.errno is None:
+            raise
+        ours = error.filename in (None, str(temporary), str(target))
+        if not ours and temporary is not None:
+            raise
+        # Before there is a temporary file it is a folder above that is in the way, or a name that
+        # nobody has ever typed.
+        above = error.filename in {str(folder) for folder in target.parents}
+        code = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno
+        blamed = error.filename if above else str(target)
+        raise OSError(code, os.strerror(code), blamed) from None
     except Exception as error:
         number = None if temporary is None else _why(error, temporary)
         if number is None:
@@ -219,6 +226,17 @@ def nameless_file(folder: Path) -> IO[bytes]:
         return tempfile.TemporaryFile(dir=folder)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(folder)) from None
+
+
+def require_writable(target: Path) -> None:
+    """Find out before the work whether a file can be written; makes the folders above it.
+
+    Raises:
+        OSError: it cannot; names what is in the way.
+    """
+    with _blamed_on(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        nameless_file(target.parent).close()
 
 
 @contextmanager

@@ -20,8 +20,9 @@ from albert_rc.confidence import (
     measure,
 )
 from albert_rc.data.schema import PaperSet, letter, letter_index
-from albert_rc.errors import CheckpointError, DataError
+from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.files import file_sha256, read_json, write_json
+from albert_rc.hub import shipped_models
 from albert_rc.score_files import ScoreFile
 from albert_rc.score_sets import right_options
 
@@ -86,6 +87,24 @@ def calibrate(
         scores_sha256=file.sha256,
         gold_sha256=papers.source_hash,
     )
+
+
+def require_own(folder: Path) -> None:
+    """Refuse, before the work, a folder that no temperature can be kept in.
+
+    Raises:
+        UsageError: a model of the package, which is for all, or no folder.
+        CheckpointError: there are no weights in it.
+    """
+    if not folder.is_dir():
+        shipped = shipped_models().get(str(folder))
+        raise UsageError(
+            f"--model {folder}: no such folder"
+            if shipped is None
+            else f"--model {folder}: a model of the package is not written to; copy it with "
+            f"`albert-rc export {folder} --out models/{folder}`, and name that folder"
+        )
+    _weights_hash(folder)
 
 
 def keep(calibration: Calibration, folder: Path) -> Path:

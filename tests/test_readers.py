@@ -263,3 +263,26 @@ def test_the_real_papers_are_read_whole(real_data):
         s.name: (len(s.passages), s.num_questions) for s in read_collection(real_data / "ele")
     }
     assert counts == {"train": (4603, 83395), "dev": (400, 7798), "test": (400, 7829)}
+
+
+def test_printed_papers_are_pointed_to_import(tmp_path):
+    printed = tmp_path / "exam.txt"
+    printed.write_text("It was 21 today.\n21. A. sunny B. rainy\n")
+    (error,) = read_split(printed).errors
+    assert "not JSON at line 1" in error.message
+    assert "`albert-rc import` makes JSON of it" in error.message
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    for name in ("exam.docx", "exam.PDF"):
+        (folder / name).write_bytes(b"PK")
+        (error,) = read_split(folder / name).errors
+        assert "`albert-rc import`" in error.message
+    (error,) = read_split(folder).errors
+    assert "no .json, .jsonl file in it, and 2 Word or PDF file(s) passed over" in error.message
+    (folder / "a.json").write_text(json.dumps(GOOD))
+    found = read_split(folder)
+    assert not found.errors
+    assert ["2 Word or PDF" in p.message for p in found.problems] == [True]
+    torn = tmp_path / "torn.txt"
+    torn.write_text('{"article": "It _')
+    assert "import" not in read_split(torn).errors[0].message

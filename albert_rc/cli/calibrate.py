@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from albert_rc.cli.console import example, out, print_json, say, table
+from albert_rc.cli.outputs import check_outputs
 from albert_rc.cli.papers import Format
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ def calibrate(
     from albert_rc.files import write_json
     from albert_rc.score_files import read_scores
 
+    drawn = {} if figure is None else {s: figure.with_suffix(s) for s in (".png", ".svg")}
+    check_outputs({"--out": out_file, **{f"--figure's {s}": p for s, p in drawn.items()}},
+                  [scores, gold])  # fmt: skip
+    if model is not None:
+        calibration.require_own(model)
     papers = read_good(gold, format_)
     found = calibration.calibrate(read_scores(scores), papers, folds, seed, bins)
     if out_file is not None:

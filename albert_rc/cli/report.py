@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from albert_rc.cli.console import example, out, print_json
+from albert_rc.cli.outputs import check_outputs
 from albert_rc.cli.papers import Format, TrainingPapers, training_passages
 
 
@@ -29,13 +30,11 @@ def report(
     """One HTML file to read the answers in, without a network: what is right, wrong or unsure."""
     from albert_rc.atomic import write_bytes
     from albert_rc.data.readers import read_good
-    from albert_rc.errors import UsageError
     from albert_rc.report.figures import figures_of, require_options
     from albert_rc.report.page import render
     from albert_rc.report.runs import read_run, run_names
 
-    if page.resolve() in {path.resolve() for path in (scores, gold, against) if path}:
-        raise UsageError(f"--out {page} is one of the files to read; give another name")
+    check_outputs({"--out": page}, (scores, gold, against, train))
     papers = read_good(gold, format_)
     require_options(papers.kind)
     training = training_passages(train, gold, papers)

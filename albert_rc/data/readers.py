@@ -166,6 +166,9 @@ def open_sources(path: Path, format_name: str | None = None) -> tuple[Sources, s
     return sources, format_name
 
 
+IMPORT = "if that is a printed paper, `albert-rc import` makes JSON of it"
+
+
 def _level(place: str, paper_id: str) -> str | None:
     folders = place.split("/")[:-1]
     for level in LEVELS:
@@ -209,7 +212,8 @@ def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[Record, Passag
             report = Report(paper_place(raw.place, number))
             passage = paper_id = level = None
             if isinstance(value, ValueError):
-                report.error(str(value))
+                hint = f"; {IMPORT}" if raw.looks_printed else ""
+                report.error(f"{value}{hint}")
             else:
                 folder_level = _level(raw.place, "")
                 paper_id = _paper_id(value, raw.place, number, folder_level, reader.layout)

@@ -58,11 +58,19 @@ class Register:
             suffixes: what the files of the format end with.
         """
         register = cls()
+        # A name that is no UTF-8 could not be written to rejects.jsonl.
+        shown = str(sources.path).encode("utf-8", "backslashreplace").decode()
+        passed_over = (
+            f"{sources.num_printed} Word or PDF file(s) passed over; `albert-rc import` makes JSON "
+            "of printed papers"
+        )
         if not len(sources):
             said = f"an empty folder; there is no {', '.join(suffixes)} file in it"
-            # A name that is no UTF-8 could not be written to rejects.jsonl.
-            shown = str(sources.path).encode("utf-8", "backslashreplace").decode()
+            if sources.num_printed:
+                said = f"no {', '.join(suffixes)} file in it, and {passed_over}"
             register.problems.append(Problem(shown, said))
+        elif sources.num_printed:
+            register.problems.append(Problem(shown, passed_over, "warning"))
         return register
 
     def add(self, chunk: Chunk, record: Record) -> bool:

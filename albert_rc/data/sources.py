@@ -67,6 +67,13 @@ class Raw:
             else:
                 yield from enumerate(papers, 1)
 
+    @property
+    def looks_printed(self) -> bool:
+        """Whether what cannot be read may be a paper that was never meant to be JSON."""
+        if self.form != "file" or self.place.lower().endswith(PRINTED):
+            return self.form == "file"
+        return self.place.endswith(".txt") and not self.content.lstrip().startswith(OPENING)
+
 
 Chunk = Sequence[Raw]
 """What is checked and encoded at a time."""
@@ -139,6 +146,11 @@ class Sources:
         self.path = path
         self._is_folder = path.is_dir()
         self._inside = _listed(path) if self._is_folder else [path.name]
+        listed = len(self._inside)
+        if self._is_folder:
+            self._inside = [name for name in self._inside if not name.lower().endswith(PRINTED)]
+        self.num_printed = listed - len(self._inside)
+        """Files of a folder that are passed over, as Word and PDF."""
         self._digest = hashlib.sha256()
 
     def __len__(self) -> int:
@@ -256,6 +268,10 @@ class Sources:
                 number += count
 
 
+PRINTED = (".docx", ".doc", ".pdf")
+"""What printed papers come as, besides .txt."""
+OPENING = (b"{", b"[", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+"""What JSON begins with, and signs of an encoding, which are another matter."""
 LINE_BY_LINE = (".jsonl", ".tsv")
 COLUMN_NAMES = {
     "sentence", "sentence1", "sentence2", "question", "question1", "question2", "label", "score",
@@ -307,7 +323,7 @@ def _first_row(content: bytes) -> Any:
 
 
 def _listed(folder: Path) -> list[str]:
-    """The papers' files in natural order of their places, as paths inside the folder."""
+    """Files of papers, printed ones too, in natural order, as paths inside the folder."""
     found = []
     # Symbolic links that lead nowhere are listed too: they are papers that cannot be read.
     for parent, folders, files in os.walk(folder, onerror=_unlisted):
@@ -318,7 +334,8 @@ def _listed(folder: Path) -> list[str]:
         found += [
             prefix + name
             for name in files
-            if name.endswith((".json", ".jsonl", ".txt", ".tsv")) and not name.startswith(".")
+            if name.lower().endswith(PRINTED) or name.endswith((".json", ".jsonl", ".txt", ".tsv"))
+            if not name.startswith(".")
         ]
     name = folder.resolve().name
     return sorted(found, key=lambda inside: natural_key(f"{name}/{inside}"))

@@ -19,7 +19,7 @@ from albert_rc.train.footprint import Task, predict_parts, task_of
 
 GIB = 2**30
 STATES = {
-    "fp32": "AdamW's moments in fp32",
+    "fp32": "the optimiser's moments in fp32",
     "8bit": "AdamW's moments in 8 bits (torchao)",
     "cpu": "AdamW's moments, and its step, in the processor's memory (torchao)",
 }

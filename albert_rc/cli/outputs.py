@@ -1,0 +1,48 @@
+"""Where results may go: over nothing that is read, and only where they can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from albert_rc.atomic import require_writable
+from albert_rc.errors import UsageError
+from albert_rc.tokenizer import VOCABULARY_FILES
+
+OF_A_MODEL = ("config.json", *VOCABULARY_FILES)
+WEIGHTS = (".safetensors", ".pt", ".bin")
+
+
+def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> None:
+    """Find out before the work whether the results can be kept, and what they would cost.
+
+    Args:
+        outputs: option -> the file that it names.
+        inputs: files, and folders of papers, that are read.
+
+    Raises:
+        UsageError: a result would replace something that is read, another result or a part of a
+            model; or lie among papers, where the next command would take it for one.
+        OSError: it cannot be written.
+    """
+    read = [path.resolve() for path in inputs if path is not None]
+    taken: dict[Path, str] = {}
+    for flag, path in outputs.items():
+        if path is None:
+            continue
+        place = path.resolve()
+        if place in taken:
+            raise UsageError(f"{taken[place]} and {flag} are both {path}; give each its own file")
+        taken[place] = flag
+        if place.is_dir():
+            raise UsageError(f"{flag} {path} is a folder; name a file in it")
+        if place in read:
+            raise UsageError(f"{flag} {path} is one of the files to read; give another name")
+        for folder in read:
+            among = place.parent == folder or (place.exists() and folder in place.parents)
+            if folder.is_dir() and among:
+                raise UsageError(f"{flag} {path} lies among the papers to read; name another place")
+        of_model = place.name in OF_A_MODEL or place.suffix in WEIGHTS
+        if of_model and place.exists() and (place.parent / "config.json").is_file():
+            raise UsageError(f"{flag} {path} is a part of a model; give another name")
+        require_writable(path)

@@ -1,0 +1,81 @@
+"""Results never replace what is read, and what cannot be written is said before the work."""
+
+import shutil
+
+import pytest
+
+from albert_rc.cli.outputs import check_outputs
+from albert_rc.errors import UsageError
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("papers/a.json", "papers/high/b.json", "scores.jsonl", "run/config.json"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    (tmp_path / "run/answer.json").write_text("{}")
+    (tmp_path / "run/model.safetensors").write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("scores.jsonl", "--out scores.jsonl is one of the files to read"),
+        ("papers/../scores.jsonl", "is one of the files to read"),
+        ("papers/a.json", "lies among the papers to read"),
+        ("papers/new.json", "lies among the papers to read"),
+        ("papers/high/b.json", "lies among the papers to read"),
+        ("papers", "--out papers is a folder; name a file in it"),
+        ("run/config.json", "is a part of a model"),
+        ("run/model.safetensors", "is a part of a model"),
+        ("kept.json", "--out and --scores are both kept.json"),
+    ],
+)
+def test_a_result_replaces_nothing_that_is_needed(place, out, said):
+    outputs = {"--out": place.joinpath(out).relative_to(place), "--scores": None}
+    if out == "kept.json":
+        outputs["--scores"] = outputs["--out"]
+    with pytest.raises(UsageError, match=said):
+        check_outputs(outputs, [place / "papers", place / "scores.jsonl", None])
+
+
+def test_other_places_are_fine_and_earlier_answers_may_be_replaced(place):
+    for out in ("run/answer.json", "papers/predictions/answer.json", "new/folder/a.json"):
+        check_outputs({"--out": place / out}, [place / "papers"])
+    assert (place / "new/folder").is_dir()
+    assert (place / "run/answer.json").read_text() == "{}"
+
+
+def test_what_is_in_the_way_is_named(place):
+    with pytest.raises(NotADirectoryError) as caught:
+        check_outputs({"--out": place / "scores.jsonl" / "a.json"}, [])
+    assert caught.value.filename == str(place / "scores.jsonl")
+
+
+def test_commands_look_before_they_work(sample, tmp_path, cli):
+    papers = tmp_path / "papers"
+    shutil.copytree(sample / "cloze" / "dev", papers)
+    before = {path: path.read_bytes() for path in papers.iterdir()}
+    paper = next(iter(before))
+    scores = tmp_path / "scores.jsonl"
+    scores.write_text("")
+    for command in (
+        ("predict", "--data", papers, "--model", "nowhere", "--out", paper),
+        ("ensemble", scores, scores, "--out", scores),
+        ("calibrate", scores, papers, "--out", paper),
+        ("report", scores, papers, "--out", paper),
+    ):
+        done = cli(*command)
+        assert done.returncode == 2
+        assert "to read; " in done.stderr
+    assert {path: path.read_bytes() for path in papers.iterdir()} == before
+    assert scores.read_text() == ""
+
+
+def test_a_model_of_the_package_is_not_written_to(sample, tmp_path, cli):
+    done = cli("calibrate", tmp_path / "s.jsonl", sample / "cloze", "--model", "albert-rc-tiny")
+    assert done.returncode == 2
+    assert "albert-rc export albert-rc-tiny --out models/albert-rc-tiny" in done.stderr
