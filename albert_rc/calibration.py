@@ -63,17 +63,21 @@ def calibrate(
     """Fit a temperature, and measure it on papers that it was not fitted on.
 
     Args:
-        file: scores of papers with right answers.
+        file: scores of papers with right answers; blanks that were recalled are left out.
         papers: these papers.
         folds: into which the papers are divided, to fit on all but one and measure on that one.
         seed: of the division.
         bins: of the calibration error.
 
     Raises:
-        DataError: the scores are of other papers, or the answers are no options.
+        DataError: the scores are of other papers, the answers are no options, or all recalled.
     """
     gold_Q = right_options(file, papers)
-    known = np.flatnonzero(gold_Q >= 0)
+    # What is recalled is no logit of the model's, and `predict` adds it after the temperature.
+    read_Q = np.array([reading is None for reading in file.read])
+    known = np.flatnonzero((gold_Q >= 0) & read_Q)
+    if not len(known):
+        raise DataError(f"{file.path}: every answer was recalled; make it without --recall")
     gold_Q, chances_QK = gold_Q[known], file.chances_QK[known]
     present_QK = np.arange(chances_QK.shape[1]) < file.num_options_Q[known, None]
     fold_Q = folds_of([file.papers[i] for i in known], folds, seed)

@@ -376,6 +376,8 @@ class TrainConfig:
         for flag, number in numbers.items():
             if not (math.isfinite(number) and number >= 0):
                 raise UsageError(f"{flag} {number} must be a number from 0 on")
+        if self.mask_weight != 1 and not self.mask_rate:
+            raise UsageError(f"--mask-weight {self.mask_weight} needs --mask-rate")
         if not self.learning_rate > 0:
             raise UsageError(f"--learning-rate {self.learning_rate} must be above 0")
         if self.on_collapse not in COLLAPSE:

@@ -144,7 +144,8 @@ def score_lines(
     Args:
         store: what was answered.
         scored_QK: as `score` gives it.
-        temperature: what the logits are divided by; it changes probabilities, never an answer.
+        temperature: what the logits are divided by; it changes probabilities, and an answer only
+            where something was recalled.
         recalled: what is known of the blanks from other papers; `read` is then what the model
             alone would have answered.
     """

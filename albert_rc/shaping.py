@@ -86,6 +86,11 @@ def attending(
             raise CheckpointError(f"{folder}/config.json: attention {quoted(name)}: {choose}")
         raise UsageError(f"--attention {name}: {choose}")
     if name == "dense":
+        if lsh:
+            raise UsageError(
+                "--lsh-form, --lsh-chunk and the like are for --attention lsh; the model attends "
+                "densely"
+            )
         return Compute()
     special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
     given = {"landmarks": special, "seed": seed}

@@ -64,6 +64,8 @@ def test_what_cannot_be_is_refused(sample, tmp_path):
         made(sample, attention="sparse")
     with pytest.raises(UsageError, match="--lsh-rounds 0"):
         made(sample, attention="lsh", lsh={"rounds": 0})
+    with pytest.raises(UsageError, match="are for --attention lsh"):
+        made(sample, lsh={"rounds": 2})
     loaded = made(sample, attention="lsh")
     save_model(loaded.model, loaded.tokenizer, tmp_path)
     raw = json.loads((tmp_path / "config.json").read_bytes())
@@ -85,7 +87,9 @@ def test_training_resumes_bit_for_bit(trainer, tmp_path, shared):
     again.run(resume=True)
     for one, other in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(one, other)
-    with pytest.raises(UsageError, match="another --attention: lsh"):
+    with pytest.raises(
+        UsageError, match=r"begun with --attention lsh .* not dense; give the options"
+    ):
         trainer(tmp_path / "broken", shape, max_steps=6).run(resume=True)
 
 

@@ -6,6 +6,7 @@ from conftest import run_until_power_cut
 from safetensors.torch import load_file
 from torch.nn import functional
 
+from albert_rc.cli.options import seconds_of
 from albert_rc.config import TrainConfig
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError, UsageError
@@ -192,6 +193,14 @@ def test_resume_refuses_another_recipe(trainer, tmp_path, change):
         trainer(tmp_path, **(how | change)).run(resume=True)
 
 
+def test_resume_names_what_is_otherwise_in_the_model(trainer, tmp_path):
+    trainer(tmp_path, max_steps=2).run()
+    other = trainer(tmp_path, max_steps=2, how={"dropout": 0.25})
+    said = r"another model shape: dropout .*, not 0\.25; attention_dropout .*, not 0\.25; give"
+    with pytest.raises(UsageError, match=said):
+        other.run(resume=True)
+
+
 def test_each_of_them_moves_the_weights_elsewhere(trainer, tmp_path):
     ends = []
     for change in ({}, *({name: value} for name, value in ALL.items() if name != "ema")):
@@ -207,6 +216,12 @@ def test_what_would_do_nothing_is_refused(trainer, tmp_path):
         trainer(tmp_path, r_drop=1.0)
     with pytest.raises(UsageError, match=r"--dropout 1\.5"):
         trainer(tmp_path, how={"dropout": 1.5})
+    with pytest.raises(UsageError, match="--mask-weight 2 needs --mask-rate"):
+        TrainConfig(mask_weight=2)
+    for minutes in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="--minutes"):
+            seconds_of(minutes)
+    assert (seconds_of(None), seconds_of(0.5)) == (None, 30)
     run = trainer(tmp_path, r_drop=1.0, how={"dropout": 0.2})
     assert (run.model.config.dropout, run.model.config.attention_dropout) == (0.2, 0.2)
     for flag in ("fgm", "ema"):
@@ -251,6 +266,24 @@ def test_the_mean_of_a_runs_last_states(trainer, tmp_path):
     (tmp_path / "run" / "resume-00000006.pt").write_bytes(b"torn")
     with pytest.raises(CheckpointError, match=r"resume-00000006\.pt: cannot be read"):
         of_states(tmp_path / "run", 3)
+
+
+def test_the_mean_of_averaged_states_is_of_what_was_kept(trainer, tmp_path):
+    run = trainer(tmp_path / "run", save_steps=2, keep=2, eval_steps=12, max_steps=4, ema=0.9)
+    run.run()
+    states = [
+        torch.load(state_path(tmp_path / "run", step), weights_only=True)["averaged"]
+        for step in (2, 4)
+    ]
+    write_mean(of_states(tmp_path / "run", 2), tmp_path / "run", tmp_path / "mean")
+    mean = load_model(tmp_path / "mean", "cloze").model
+    moved = 0
+    for name, weight in mean.named_parameters():
+        expected = sum(state[name].double() for state in states) / 2
+        torch.testing.assert_close(weight, expected.float(), atol=1e-7, rtol=0)
+        raw = dict(run.model.named_parameters())[name]
+        moved += not torch.allclose(raw, weight, atol=1e-6)
+    assert moved
 
 
 def test_the_mean_of_folders(trainer, tokenizer, tmp_path, cli):

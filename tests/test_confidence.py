@@ -166,6 +166,25 @@ def test_calibrating_twice_finds_the_same_temperature(scored, sample, tmp_path):
     assert found[0].before.accuracy == found[0].after.accuracy
 
 
+def test_what_was_recalled_fits_no_temperature(scored, sample, tmp_path):
+    papers = read_split(sample / "cloze" / "dev")
+    plain = calibrate(read_scores(scored(tmp_path / "a.jsonl")), papers, folds=3)
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    recalled = [
+        {**line, "answer": "A", "probabilities": [0.999994, 2e-6, 2e-6, 2e-6], "read": "B"}
+        for line in lines[:30]
+    ]
+    mixed = tmp_path / "mixed.jsonl"
+    mixed.write_text("".join(json.dumps(line) + "\n" for line in [*recalled, *lines[30:]]))
+    found = calibrate(read_scores(mixed), papers, folds=3)
+    assert found.before.questions == plain.before.questions - 30
+    assert found.temperature == pytest.approx(plain.temperature, rel=0.5)
+    all_of_them = [{**line, "read": "B"} for line in lines]
+    mixed.write_text("".join(json.dumps(line) + "\n" for line in all_of_them))
+    with pytest.raises(DataError, match="every answer was recalled"):
+        calibrate(read_scores(mixed), papers, folds=3)
+
+
 def test_the_temperature_is_of_these_weights(scored, sample, tmp_path):
     papers = read_split(sample / "cloze" / "dev")
     found = calibrate(read_scores(scored(tmp_path / "s.jsonl")), papers, folds=3)

@@ -48,7 +48,11 @@ def calibrate(
     if model is not None:
         calibration.require_own(model)
     papers = read_good(gold, format_)
-    found = calibration.calibrate(read_scores(scores), papers, folds, seed, bins)
+    file = read_scores(scores)
+    found = calibration.calibrate(file, papers, folds, seed, bins)
+    recalled = sum(reading is not None for reading in file.read)
+    if recalled:
+        say(f"{recalled:,} recalled answers are left out: a temperature is for what was read")
     if out_file is not None:
         write_json(out_file, found.as_json())
     if json:

@@ -189,6 +189,19 @@ def lsh_settings(
     return settings
 
 
+def seconds_of(minutes: float | None) -> float | None:
+    """What `--minutes` comes to.
+
+    Raises:
+        UsageError: no time at all, or no number.
+    """
+    from albert_rc.errors import UsageError
+
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise UsageError(f"--minutes {minutes} must be a number above 0")
+    return None if minutes is None else 60 * minutes
+
+
 def alone_in(out: Path, group: Processes) -> AbstractContextManager[None]:
     """Have the run's folder for this run alone, until the block ends."""
     from albert_rc.atomic import only_run

@@ -34,8 +34,8 @@ def predict(
     temperature: Annotated[
         float | None,
         typer.Option(
-            help="Divide the logits by this for probabilities (no answer changes); what "
-            "`calibrate` kept in the run's folder by default, else 1."
+            help="Divide the logits by this for probabilities (no answer that was read changes); "
+            "what `calibrate` kept in the run's folder by default, else 1."
         ),
     ] = None,
     option_score: Annotated[

@@ -161,8 +161,8 @@ def ready_store(
             f"{', '.join(loaded.model.labels) or 'numbers'}; fine-tune it on this task first"
         )
     if isinstance(source, PaperSet):
-        if max_length is not None and max_length > longest:
-            raise UsageError(f"--max-length {max_length}: the model takes {longest} tokens at most")
+        if max_length is not None and not 1 <= max_length <= longest:
+            raise UsageError(f"--max-length {max_length}: the model takes 1 to {longest} tokens")
         return make_store(source, loaded.tokenizer, longest if max_length is None else max_length)
     check_store(source, data, loaded.tokenizer, longest)
     return source

@@ -183,7 +183,7 @@ def pretrain(
             loaded.model, loaded.tokenizer, corpus, dev, settings, masking, pair
         )
         trainer = Trainer(objective, settings, out, group, options.batch_workers(workers, group))
-        seconds = None if minutes is None else 60 * minutes
+        seconds = options.seconds_of(minutes)
         with TrainBar(group.is_main) as shown:
             result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)
         if group.is_main:

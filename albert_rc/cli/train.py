@@ -169,7 +169,7 @@ def train(
             group=group,
             workers=options.batch_workers(workers, group),
         )
-        seconds = None if minutes is None else 60 * minutes
+        seconds = options.seconds_of(minutes)
         if seeds is not None:
             parts = over_seeds(seeds, seed, train_store, dev_store)
         elif folds is not None:
@@ -203,7 +203,11 @@ def _run(
     with TrainBar(tuning.group.is_main) as shown:
         result = prepared.trainer(out).run(resume, seconds, on_step=shown.step, on_event=say)
     if tuning.group.is_main:
-        best = "not measured" if result.paused else "not measured (no dev answers)"
+        best = (
+            "not measured"
+            if result.paused
+            else "not measured (no dev answers to measure by, or learned from)"
+        )
         if result.best_score is not None:
             best = f"{result.best_score:.2%} at step {result.best_step}"
         options.conclude(out, result, f", dev {prepared.objective.score_name} {best}")

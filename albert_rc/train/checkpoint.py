@@ -238,4 +238,18 @@ def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str
         if isinstance(before, dict) and isinstance(now, dict):
             now = {key: value for key, value in now.items() if key in before}
         if before != now:
-            raise UsageError(f"--resume: the run was begun with another {name}: {before}")
+            raise UsageError(
+                f"--resume: the run was begun with {_other(name, before, now)}; give the options "
+                "that it was begun with, or another --out"
+            )
+
+
+def _other(name: str, before: Any, now: Any) -> str:
+    """What was otherwise, in words."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        parts = [f"{key} {before[key]}, not {now.get(key)}" for key in before
+                 if before[key] != now.get(key)]  # fmt: skip
+        return f"another {name}: {'; '.join(parts)}"
+    if before is None or now is None:
+        return f"{'no' if before is None else 'a'} {name}"
+    return f"{name} {before}, not {now}"

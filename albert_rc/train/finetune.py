@@ -11,7 +11,7 @@ from albert_rc.config import TrainConfig
 from albert_rc.data.parts import joined
 from albert_rc.data.shards import Store, check_store, load_store
 from albert_rc.devices import Processes
-from albert_rc.errors import DataError
+from albert_rc.errors import DataError, UsageError
 from albert_rc.loading import Loaded, load_model, load_spans
 from albert_rc.train.loop import Trainer
 from albert_rc.train.objective import Objective
@@ -82,6 +82,8 @@ class FineTuning:
         loaded = self._load(train, seed)
         longest = loaded.model.config.max_length
         if self.max_length is not None:
+            if self.max_length < 1:
+                raise UsageError(f"--max-length {self.max_length} must be at least 1")
             longest = min(self.max_length, longest)
         for store, name in ((train, "train.pt"), (dev, "dev.pt")):
             if store is not None:

@@ -79,7 +79,9 @@ def of_states(run: Path, last: int) -> list[Source]:
     for path in found:
         try:
             check_archive(path)
-            model = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["model"]
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            # With --ema it is the average that is measured and kept.
+            model = state["model"] | state.get("averaged", {})
         except Exception as error:  # torch raises many types for a foreign file
             reason = str(error).partition("\n")[0][:120]
             raise CheckpointError(f"{path}: cannot be read ({reason})") from None
