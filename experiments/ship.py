@@ -261,10 +261,12 @@ def publish(sources: Path, work: Path) -> None:
         loaded = load_model(work / "runs" / run, "cloze")
         folder = PACKAGE / name
         save_model(loaded.model, loaded.tokenizer, folder, precision="bf16")
-        answers = work / f"{name}.json"
+        answers, scores = work / f"{name}.json", work / f"{name}.jsonl"
         command(
-            "predict", "--data", work / "inputs/ele/dev.pt", "--model", folder, "--out", answers
-        )
+            "predict", "--data", work / "inputs/ele/dev.pt", "--model", folder, "--out", answers,
+            "--scores", scores, "--temperature", 1,
+        )  # fmt: skip
+        command("calibrate", scores, sources / "ele/dev", "--model", folder)
         found = parse_json(command("evaluate", answers, sources / "ele/dev", "--json").encode())
         results[name] = found
         config = loaded.model.config

@@ -79,6 +79,7 @@ def test_the_model_is_left_as_it_was(tiny):
 def test_a_kept_temperature_is_used(tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(ROOT / "albert_rc/pretrained/albert-rc-tiny", folder)
+    (folder / "calibration.json").unlink()
     plain = answer(PAPER, load_model(folder, "cloze"), precision="fp32")
     weights = file_sha256(folder / "model.safetensors")
     write_json(folder / "calibration.json", {"temperature": 4.0, "weights_sha256": weights})
