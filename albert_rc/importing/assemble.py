@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from albert_rc.importing.blanks import Placement, candidates, lone_blanks, place
 from albert_rc.importing.checks import number_troubles, stem_of
 from albert_rc.importing.joining import join_blocks
+from albert_rc.importing.labels import give_headings
 from albert_rc.importing.options import Item, cut, usual_count
 from albert_rc.importing.outline import Block, Outline
 from albert_rc.importing.papers import Import, Paper, Trouble, letters_of, spans
@@ -39,6 +40,7 @@ def assemble(outline: Outline, source: str) -> Import:
         cut(item, None if item.number is None else asked if item.stem else bare)
     for block in outline.blocks:
         _Assembler(block, outline, found).run()
+    give_headings(found, outline)
     return found
 
 

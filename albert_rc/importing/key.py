@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from albert_rc.importing.lines import HAN, Line, words
 
@@ -39,6 +39,8 @@ class Answer:
     number: int
     letter: str
     place: str
+    labels: tuple[str, ...] = ()
+    """What its part of the key is called, where it is the first under that: `Passage 2:`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,16 @@ def read_key_line(line: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
             return None
         found = _entries(line, match.start())
         if found is not None:
-            return found
+            return labelled(found[0], shadow[: match.start()]), found[1]
     return None
+
+
+def labelled(answers: list[Answer], *labels: str) -> list[Answer]:
+    """Answers, the first with what stands before or above them added to its labels."""
+    new = tuple(label.strip() for label in labels if label.strip())
+    if not answers or not new:
+        return answers
+    return [replace(answers[0], labels=(*new, *answers[0].labels)), *answers[1:]]
 
 
 def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]] | None:
@@ -108,12 +118,6 @@ def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]]
     return answers, problems
 
 
-def label_of(line: Line) -> str:
-    """What stands before the answers of a key line: `Passage 1:`."""
-    match = re.search(r"[(\[]?\s*[0-9]{1,3}\s*(?:[.:、)\]\-~–—]|\s)\s*[0-9A-Za-z(\[]", line.shadow)
-    return line.shadow[: match.start()].strip() if match else ""
-
-
 def read_key_table(above: Line, below: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
     """A row of numbers with a row of letters under it, else None."""
     numbers, letters = _NUMBERS.match(above.shadow.strip()), _LETTERS.match(below.shadow.strip())
@@ -124,14 +128,21 @@ def read_key_table(above: Line, below: Line) -> tuple[list[Answer], list[KeyProb
     if len(found) != len(given):
         reason = f"the key's table has {len(found)} numbers but {len(given)} letters"
         return [], [KeyProblem(tuple(found), above.place, reason)]
-    return [Answer(n, c.upper(), below.place) for n, c in zip(found, given, strict=True)], []
+    answers = [Answer(n, c.upper(), below.place) for n, c in zip(found, given, strict=True)]
+    return labelled(answers, numbers["label"]), []
 
 
-def groups(answers: Sequence[Answer]) -> list[list[Answer]]:
-    """A key's parts: a new one begins where the numbers begin again."""
+def groups(answers: Sequence[Answer], by_label: bool = False) -> list[list[Answer]]:
+    """A key's parts: a new one begins where the numbers begin again.
+
+    Args:
+        answers: in the key's order.
+        by_label: begin one under each label, too.
+    """
     found: list[list[Answer]] = []
     for answer in answers:
-        if found and answer.number > found[-1][-1].number:
+        goes_on = found and answer.number > found[-1][-1].number
+        if goes_on and not (by_label and answer.labels):
             found[-1].append(answer)
         else:
             found.append([answer])

@@ -33,6 +33,7 @@ _QUESTION = re.compile(r"\s*[(\[]?\s*[0-9]{1,3}\s*[.)\]、]")
 AHEAD = 3
 KEY_AHEAD = 10
 PASSAGE_LINES = 200
+LABEL = 60  # characters of a line that may be the label of a part of the key, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class Outline:
     width: float
     vocabulary: frozenset[str]
     """All words of the file, small."""
+    order: dict[str, int] = field(default_factory=dict)
+    """Where in the file each place is."""
 
 
 def read_outline(lines: Sequence[Line], only_key: bool = False) -> Outline:
@@ -87,6 +90,8 @@ class _Reader:
         self.row: list[Item] = []
         """Items that are open: the last one, or several side by side."""
         self.in_key = self.only_key = only_key
+        self.labels: list[str] = []
+        """Lines of the key since its last answers: the next ones' labels."""
 
     def _without_page_marks(self, lines: Sequence[Line]) -> list[Line]:
         kept: list[Line] = []
@@ -118,13 +123,15 @@ class _Reader:
             for block in self.blocks
             if block.text or block.items or block.answers or block.key_problems
         ]
-        return Outline(blocks, self.left_out, self.width, self.vocabulary)
+        order = {line.place: at for at, line in reversed(list(enumerate(self.lines)))}
+        return Outline(blocks, self.left_out, self.width, self.vocabulary, order)
 
     def _take(self, at: int) -> int:  # noqa: PLR0911 - one case, one answer
         """Take the line at a position; the number of lines that were used up."""
         line = self.lines[at]
         if self._is_key_heading(at):
             self.in_key = True
+            self.labels.append(line.shadow)
             self.row = []
             self.left_out.append(LeftOut(line.place, line.text.strip(), "heading of a key"))
             return 1
@@ -172,8 +179,13 @@ class _Reader:
         answers, problems = found
         if len(answers) + sum(len(problem.numbers) for problem in problems) < 2 and not self.in_key:
             return 0
-        self.blocks[-1].answers += answers
-        self.blocks[-1].key_problems += problems
+        block = self.blocks[-1]
+        if not self.in_key and block.text and not block.items and not block.answers:
+            # A key without a heading: what stands above it was taken for the next passage.
+            self.labels.append(block.text[-1].shadow)
+        block.answers += key.labelled(answers, *(x for x in self.labels if len(x) < LABEL))
+        self.labels = []
+        block.key_problems += problems
         return taken
 
     # Items
@@ -307,6 +319,7 @@ class _Reader:
     # Text
 
     def _leave_key(self) -> None:
+        self.labels = []
         if self.in_key or self.blocks[-1].answers:
             self.in_key = self.only_key
             if not self.only_key and (self.blocks[-1].answers or self.blocks[-1].key_problems):
@@ -325,6 +338,7 @@ class _Reader:
                     self.blocks[-1].key_problems.append(problem)
                 else:
                     self.left_out.append(LeftOut(line.place, line.text.strip(), "in the key"))
+                    self.labels.append(line.shadow)
                 return
         self._leave_key()
         if self.blocks[-1].items:

@@ -43,6 +43,8 @@ class Paper:
     answers: list[str] | None = None
     name: str = ""
     """Of its file."""
+    headings: list[str] = field(default_factory=list)
+    """What stands above it, and may be its label."""
     notes: list[str] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
 

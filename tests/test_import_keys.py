@@ -1,0 +1,82 @@
+"""Answer keys of printed papers: whose they are, in which forms, and what is refused."""
+
+import pytest
+from exam import bring
+
+CAT, BIRD = (f"The {name} __1__ on the mat. It __2__ milk. The dog __3__ loudly."
+             for name in ("cat", "bird"))  # fmt: skip
+LISTS = (
+    "1. A. sat B. eat C. hat D. fat\n2. A. drank B. wrote C. sang D. hid\n"
+    "3. A. barked B. read C. drew D. sewed\n"
+)
+
+
+def two(first="", second="", between=""):
+    """Two passages whose numbers both begin at 1, under headings."""
+    return f"{first}\n{CAT}\n{LISTS}{between}\n{second}\n{BIRD}\n{LISTS}\n"
+
+
+def answers_of(papers):
+    return ["".join(paper.get("answers", "")) for paper in papers]
+
+
+LABELLED = {
+    "before the answers": ("Passage 1", "Passage 2", "Passage 2: 1-3 BBB\nPassage 1: 1-3 AAA"),
+    "on their own lines": ("Passage 1", "Passage 2", "Passage 2\n1-3 BBB\nPassage 1\n1-3 AAA"),
+    "letters": ("A", "B", "B 1-3 BBB\nA 1-3 AAA"),
+    "words with letters": ("Passage A", "Passage B", "Passage B\n1-3 BBB\nPassage A\n1-3 AAA"),
+    "another word": ("Test 1", "Test 2", "Test 2: 1-3 BBB\nTest 1: 1-3 AAA"),
+    "Roman against plain": ("Text I", "Text II", "Text 2: 1-3 BBB\nText 1: 1-3 AAA"),
+    "Chinese": ("完形填空（一）", "完形填空（二）", "完形填空二：1-3 BBB\n完形填空一：1-3 AAA"),
+    "passages without labels": ("", "", "Passage 2: 1. B 2. B 3. B\nPassage 1: 1. A 2. A 3. A"),
+    "passages in another order": ("Text 2", "Text 1", "Text 1: 1-3 BBB\nText 2: 1-3 AAA"),
+    "in their order": ("Passage 1", "Passage 2", "Passage 1: 1-3 AAA\nPassage 2: 1-3 BBB"),
+    "going up from another number": ("", "", "Test 3: 1-3 AAA\nTest 4: 1-3 BBB"),
+    "none": ("Passage 1", "Passage 2", "1-3 AAA\n1-3 BBB"),
+    "a heading of all": ("Passage 1", "Passage 2", "Keys to Unit 3\n1-3 AAA\n1-3 BBB"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_parts_of_a_key_go_by_their_labels(tmp_path, name):
+    first, second, key = LABELLED[name]
+    beside = bring(tmp_path, two(first, second), key=key)
+    inside = bring(tmp_path, f"{two(first, second)}Answers\n{key}\n")
+    bare = bring(tmp_path, two(first, second) + key)
+    for papers, refused, _ in (beside, inside, bare):
+        assert refused == []
+        assert answers_of(papers) == ["AAA", "BBB"]
+
+
+FORBIDDEN = {
+    "a number that no passage has": ("Text 1", "Text 2", "Text 3: 1-3 BBB\nText 1: 1-3 AAA"),
+    "one without": ("Passage 1", "Passage 2", "1-3 BBB\nPassage 1: 1-3 AAA"),
+    "one without, no headings": ("", "", "1-3 BBB\nPassage 1: 1-3 AAA"),
+    "the same twice": ("Passage 1", "Passage 2", "Passage 1: 1-3 BBB\nPassage 1: 1-3 AAA"),
+    "words that differ": ("Text 2", "Text 1", "Passage 2: 1-3 BBB\nPassage 1: 1-3 AAA"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_labels_that_fit_no_passage_are_refused(tmp_path, name):
+    first, second, key = FORBIDDEN[name]
+    for text, given in ((two(first, second), key), (f"{two(first, second)}Answers\n{key}\n", None)):
+        papers, refused, imports = bring(tmp_path, text, key=given)
+        assert papers == []
+        assert refused == [1, 2, 3]
+        assert "the key's parts are labelled" in str(imports[0].papers[0].troubles[0])
+
+
+def test_labels_choose_among_parts_of_other_lengths(tmp_path):
+    longer = f"{BIRD} They __4__.\n{LISTS}4. A. ate B. ran C. hid D. lay\n"
+    text = f"Passage 1\n{CAT}\n{LISTS}\nPassage 2\n{longer}"
+    papers, refused, _ = bring(tmp_path, text, key="Passage 2: 1-4 BBBB\nPassage 1: 1-3 AAA")
+    assert refused == []
+    assert answers_of(papers) == ["AAA", "BBBB"]
+
+
+def test_a_key_behind_its_passage_is_not_another_passages(tmp_path):
+    text = two("Passage 1", "Passage 2", between="Passage 2: 1-3 BBB\n") + "Passage 1: 1-3 AAA\n"
+    papers, refused, _ = bring(tmp_path, text)
+    assert papers == []
+    assert refused == [1, 2, 3]
