@@ -1,7 +1,7 @@
 """Answer keys of printed papers: whose they are, in which forms, and what is refused."""
 
 import pytest
-from exam import bring
+from exam import QUESTIONS, RACE, TEXT, bring
 
 CAT, BIRD = (f"The {name} __1__ on the mat. It __2__ milk. The dog __3__ loudly."
              for name in ("cat", "bird"))  # fmt: skip
@@ -80,3 +80,62 @@ def test_a_key_behind_its_passage_is_not_another_passages(tmp_path):
     papers, refused, _ = bring(tmp_path, text)
     assert papers == []
     assert refused == [1, 2, 3]
+
+
+FILLED = LISTS.replace("1.", "( A ) 1.").replace("2.", "( B )2.").replace("3.", "（C） 3.")
+TICKED = (
+    LISTS.replace("A. sat", "A. sat √").replace("B. wrote", "B. wrote ✓").replace("drew", "drew(✔)")
+)
+
+
+@pytest.mark.parametrize("lists", [FILLED, TICKED, FILLED.replace("A. sat", "A. sat √")])
+def test_answers_marked_on_the_paper(tmp_path, lists):
+    papers, refused, imports = bring(tmp_path, f"{CAT}\n{lists}")
+    assert refused == []
+    assert answers_of(papers) == ["ABC"]
+    assert papers[0]["options"] == bring(tmp_path, f"{CAT}\n{LISTS}")[0][0]["options"]
+    assert any(note.startswith("its answers are the") for note in imports[0].papers[0].notes)
+    papers, refused, _ = bring(tmp_path, f"{CAT}\n{lists}\nAnswers\n1-3 ABC\n")
+    assert refused == []
+    assert answers_of(papers) == ["ABC"]
+    for key, text in (("1-3 ABD", f"{CAT}\n{lists}"), (None, f"{CAT}\n{lists}\n1-3 ABD\n")):
+        papers, refused, _ = bring(tmp_path, text, key=key)
+        assert papers == []
+        assert refused == [3]
+
+
+@pytest.mark.parametrize(
+    ("lists", "named"),
+    [
+        (FILLED.replace("( B )", "(  )"), "2"),
+        (TICKED.replace(" ✓", ""), "2"),
+        (TICKED.replace("C. sang", "C. sang √"), "2"),
+        (LISTS.replace("A. sat", "A. sat √"), "2-3"),
+    ],
+)
+def test_marks_that_are_no_whole_key_are_named(tmp_path, lists, named):
+    papers, refused, imports = bring(tmp_path, f"{CAT}\n{lists}")
+    assert refused == []
+    assert answers_of(papers) == [""]
+    assert "√" not in str(papers)
+    (note,) = imports[0].papers[0].notes
+    assert f"were not read as answers: {named} without just one" in note
+
+
+def test_brackets_before_questions(tmp_path):
+    text = TEXT + QUESTIONS.replace("39.", "(B) 39.").replace("40.", "( A )40.")
+    papers, refused, _ = bring(tmp_path, text)
+    assert refused == []
+    assert papers == [RACE]
+
+
+def test_signs_that_are_options_stay(tmp_path):
+    lists = LISTS.replace("A. sat B. eat", "A. √ B. √2")
+    papers, _, _ = bring(tmp_path, f"{CAT}\n{lists}", key="1-3 ABC")
+    assert papers[0]["options"][0] == ["√", "√2", "hat", "fat"]
+
+
+def test_ticks_in_a_list_for_all_blanks_are_taken_off(tmp_path):
+    papers, _, imports = bring(tmp_path, f"{CAT}\nA. sat\nB. drank √\nC. barked\n\n1-3 ABC\n")
+    assert papers[0]["options"] == [["sat", "drank", "barked"]] * 3
+    assert "ticks at B of its list were taken off" in imports[0].papers[0].notes

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from albert_rc.data.schema import letter, letter_index
 from albert_rc.importing import key
-from albert_rc.importing.labels import Label, labels_in_all, match_parts
+from albert_rc.importing.labels import Label, labels_in, labels_in_all, match_parts
 from albert_rc.importing.papers import Paper, Trouble, spans
 
 
@@ -52,7 +52,7 @@ def _by_number(
     papers: Sequence[Paper], answers: Sequence[key.Answer], numbers: set[int]
 ) -> list[Trouble]:
     for paper in papers:
-        _give(paper, [a for a in answers if a.number in set(paper.numbers)], 0)
+        give(paper, [a for a in answers if a.number in set(paper.numbers)])
     named = {n for paper in papers for trouble in paper.troubles for n in trouble.numbers}
     lost = [answer for answer in answers if answer.number not in numbers | named]
     return [
@@ -130,7 +130,7 @@ def _by_order(papers: Sequence[Paper], answers: Sequence[key.Answer]) -> list[Tr
             paper.notes.append(
                 f"the key's {part[0].number}-{part[-1].number} was read as {spans(paper.numbers)}"
             )
-        _give(paper, part, shift)
+        give(paper, part, shift)
     return []
 
 
@@ -155,10 +155,18 @@ def _naming(answers: Sequence[key.Answer]) -> list[key.Answer]:
 
 
 def _named(part: Sequence[key.Answer]) -> str:
-    return ", ".join(label.rstrip(" :.") for label in part[0].labels) or "(no label)"
+    telling = [label.rstrip(" :.") for label in part[0].labels if labels_in(label)]
+    return ", ".join(telling) or "(no label)"
 
 
-def _give(paper: Paper, answers: Sequence[key.Answer], shift: int) -> None:
+def give(paper: Paper, answers: Sequence[key.Answer], shift: int = 0) -> None:
+    """Give a paper its answers; what is wrong with them is its trouble.
+
+    Args:
+        paper: takes them.
+        answers: of this paper.
+        shift: from the key's numbers to the paper's.
+    """
     given: dict[int, key.Answer] = {}
     for answer in answers:
         number = answer.number + shift

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from albert_rc.importing import key
 from albert_rc.importing.lines import Line, Piece
 from albert_rc.importing.options import INNER, MARK, START, Mark, first_mark, marks_in
 
 STEM_LINES = 8  # of one question, at most
-Head = tuple[int, int, int]
-"""Where an item begins in its line, its number, and where its A stands."""
+
+
+class Head(NamedTuple):
+    """The beginning of an item in its line."""
+
+    start: int
+    number: int
+    body: int
+    """Where its A stands."""
+    answer: str
+    """The letter in brackets before the number."""
 
 
 def heads_in(line: Line) -> list[Head]:
     """Items of a line that have their A right behind the number."""
     heads: list[Head] = []
     for match in (START.match(line.shadow), *INNER.finditer(line.shadow)):
-        if match is None or (heads and match.start() <= heads[-1][2]):
+        if match is None or (heads and match.start() <= heads[-1].body):
             continue
         mark = MARK.match(line.shadow, match.end())
         if mark is not None and (mark["round"] or mark["square"] or mark["plain"]) in "Aa":
-            heads.append((match.start(), int(match["number"]), match.end()))
+            number, answer = int(match["number"]), match["answer"] or ""
+            heads.append(Head(match.start(), number, match.end(), answer))
     return heads
 
 

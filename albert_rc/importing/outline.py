@@ -194,17 +194,18 @@ class _Reader:
         return [] if self.only_key else heads_in(line)
 
     def _open(self, line: Line, heads: Sequence[Head]) -> None:
-        if line.shadow[: heads[0][0]].strip():
+        if line.shadow[: heads[0].start].strip():
             if self.row:
-                self._append(Piece(line, 0, heads[0][0]))
+                self._append(Piece(line, 0, heads[0].start))
             else:
                 self._take_text(line)
                 return
         self._leave_key()
-        ends = [*(start for start, _, _ in heads[1:]), len(line.text)]
+        ends = [*(head.start for head in heads[1:]), len(line.text)]
         row = []
-        for (_, number, body), end in zip(heads, ends, strict=True):
-            row.append(Item(number, line.place, body=[Piece(line, body, end)]))
+        for head, end in zip(heads, ends, strict=True):
+            body = [Piece(line, head.body, end)]
+            row.append(Item(head.number, line.place, body=body, answer=head.answer))
         self.blocks[-1].items += row
         self.row = row
 
@@ -229,7 +230,7 @@ class _Reader:
         match = START.match(self.lines[at].shadow)
         assert match is not None
         self._leave_key()
-        item = Item(int(match["number"]), self.lines[at].place)
+        item = Item(int(match["number"]), self.lines[at].place, answer=match["answer"] or "")
         for number in range(at, last + 1):
             line = self.lines[number]
             start = match.end() if number == at else 0

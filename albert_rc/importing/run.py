@@ -10,6 +10,7 @@ from albert_rc.importing import key
 from albert_rc.importing.answers import assign
 from albert_rc.importing.assemble import assemble
 from albert_rc.importing.extract import read_lines
+from albert_rc.importing.marked import collect_marks, use_marks
 from albert_rc.importing.outline import Outline, read_outline
 from albert_rc.importing.papers import Import, Paper, Trouble
 from albert_rc.importing.write import check_readable, name_papers
@@ -45,6 +46,8 @@ def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[I
         if not answers:
             rest.troubles.append(Trouble((), "", "no answers in it", "write them as `36-40 ABCDA`"))
         imports.append(rest)
+    for found in imports:
+        use_marks(found.papers)
     name_papers(imports)
     for found in imports:
         for paper in found.papers:
@@ -58,6 +61,7 @@ def _answer(found: Import, outline: Outline) -> None:
     followed: list[tuple[int, Sequence[key.Answer]]] = []
     papers = 0
     for block in outline.blocks:
+        collect_marks(found.papers[papers : papers + block.papers], block.items)
         papers += block.papers
         answers += block.answers
         if block.answers:
