@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 
 from albert_rc.importing.blanks import Placement, candidates, lone_blanks, place
+from albert_rc.importing.blocks import Block, Outline
 from albert_rc.importing.checks import number_troubles, stem_of
 from albert_rc.importing.joining import join_blocks
 from albert_rc.importing.labels import give_headings
 from albert_rc.importing.marked import without_ticks
 from albert_rc.importing.options import Item, cut, usual_count
-from albert_rc.importing.outline import Block, Outline
 from albert_rc.importing.papers import Import, Paper, Trouble, letters_of, spans
 from albert_rc.importing.passages import (
     article,

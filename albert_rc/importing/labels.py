@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from albert_rc.importing.blocks import Outline
 from albert_rc.importing.lines import HAN, shadow_of
-from albert_rc.importing.outline import Outline
 from albert_rc.importing.papers import Import, Paper
 
 HEADINGS = ("heading", "instruction", "in the key", "before the passage")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 
 from albert_rc.importing import key
+from albert_rc.importing.blocks import Block, LeftOut, Outline, without_page_marks
 from albert_rc.importing.lines import (
-    FINAL,
     Line,
     Piece,
     column_width,
@@ -27,47 +26,13 @@ from albert_rc.importing.options import (
     in_columns,
     marks_in,
 )
-from albert_rc.importing.prose import is_page_mark, role_of
+from albert_rc.importing.prose import role_of
 
 _QUESTION = re.compile(r"\s*[(\[]?\s*[0-9]{1,3}\s*[.)\]、]")
 AHEAD = 3
 KEY_AHEAD = 10
 PASSAGE_LINES = 200
 LABEL = 60  # characters of a line that may be the label of a part of the key, at most
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A line that belongs to no paper."""
-
-    place: str
-    text: str
-    why: str
-
-
-@dataclass(slots=True)
-class Block:
-    """Text with the lists of options under it, and the answers that follow before more text."""
-
-    text: list[Line] = field(default_factory=list)
-    items: list[Item] = field(default_factory=list)
-    answers: list[key.Answer] = field(default_factory=list)
-    key_problems: list[key.KeyProblem] = field(default_factory=list)
-    papers: int = 0
-    """How many were made of it."""
-
-
-@dataclass(slots=True)
-class Outline:
-    """A whole file."""
-
-    blocks: list[Block]
-    left_out: list[LeftOut]
-    width: float
-    vocabulary: frozenset[str]
-    """All words of the file, small."""
-    order: dict[str, int] = field(default_factory=dict)
-    """Where in the file each place is."""
 
 
 def read_outline(lines: Sequence[Line], only_key: bool = False) -> Outline:
@@ -82,37 +47,15 @@ def read_outline(lines: Sequence[Line], only_key: bool = False) -> Outline:
 
 class _Reader:
     def __init__(self, lines: Sequence[Line], only_key: bool) -> None:
-        self.left_out: list[LeftOut] = []
         self.width = column_width([line for line in lines if _is_running(line)])
         self.vocabulary = vocabulary(lines)
-        self.lines = self._without_page_marks(lines)
+        self.lines, self.left_out = without_page_marks(lines)
         self.blocks = [Block()]
         self.row: list[Item] = []
         """Items that are open: the last one, or several side by side."""
         self.in_key = self.only_key = only_key
         self.labels: list[str] = []
         """Lines of the key since its last answers: the next ones' labels."""
-
-    def _without_page_marks(self, lines: Sequence[Line]) -> list[Line]:
-        kept: list[Line] = []
-        turned = False
-        for number, line in enumerate(lines):
-            following = lines[number + 1] if number + 1 < len(lines) else None
-            alone = re.fullmatch(r"\s*[0-9]{1,3}\s*", line.shadow) and not line.whole
-            alone = alone and (line.gap or line.turns)
-            if is_page_mark(line) or (
-                alone and (following is None or following.gap or following.turns)
-            ):
-                self.left_out.append(LeftOut(line.place, line.text.strip(), "page number"))
-                turned = True
-                continue
-            if turned and kept and not FINAL.search(kept[-1].shadow):
-                # White space around a page's number parts no paragraphs.
-                kept.append(replace(line, gap=False))
-            else:
-                kept.append(line)
-            turned = False
-        return kept
 
     def read(self) -> Outline:
         position = 0

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from albert_rc.data.schema import letter
+from albert_rc.importing.blocks import LeftOut
 from albert_rc.importing.key import Answer
 from albert_rc.importing.lines import shortened
-from albert_rc.importing.outline import LeftOut
 
 FOLDERS = {"cloze": "cloze", "choice": "race"}
 """Where papers of each kind go: a split holds one format."""

@@ -9,9 +9,10 @@ from albert_rc.files import natural_key
 from albert_rc.importing import key
 from albert_rc.importing.answers import assign
 from albert_rc.importing.assemble import assemble
+from albert_rc.importing.blocks import Outline
 from albert_rc.importing.extract import read_lines
 from albert_rc.importing.marked import collect_marks, use_marks
-from albert_rc.importing.outline import Outline, read_outline
+from albert_rc.importing.outline import read_outline
 from albert_rc.importing.papers import Import, Paper, Trouble
 from albert_rc.importing.write import check_readable, name_papers
 
