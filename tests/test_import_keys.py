@@ -139,3 +139,82 @@ def test_ticks_in_a_list_for_all_blanks_are_taken_off(tmp_path):
     papers, _, imports = bring(tmp_path, f"{CAT}\nA. sat\nB. drank √\nC. barked\n\n1-3 ABC\n")
     assert papers[0]["options"] == [["sat", "drank", "barked"]] * 3
     assert "ticks at B of its list were taken off" in imports[0].papers[0].notes
+
+
+UNREAD = {
+    "two letters for one": ("Answers\n1-3 A/C B A", [1, 2, 3]),
+    "two letters, no heading": ("1-3 A/C B A", [1, 2, 3]),
+    "letters without numbers": ("Answers:\nABA", []),
+    "one a line": ("Answers\nA\nB\nA", []),
+    "behind their heading": ("答案：ABA", []),
+    "letters with commas": ("Answer key: A, B, A", []),
+    "words": ("1-3: sat, drank, barked", [1, 2, 3]),
+    "numbers and words": ("1. sat 2. wrote 3. barked", [1, 2, 3]),
+    "explained": ("Explanation: 1. A sat is right. 2. B she wrote it. 3. A is a sound.", [1, 2, 3]),
+    "explained in Chinese": (
+        "1.A【解析】考查动词。A. sat 坐;B. eat 吃。\n2. B【解析】略\n3.A【详解】略",
+        [1, 2, 3],
+    ),
+    "counting down": ("3-1 ABA", [1, 2, 3]),
+    "twice, one a line": ("1. A\n2. B\n2. C\n3. A", [2]),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_key_that_cannot_be_read_is_refused_wherever_it_stands(tmp_path, name):
+    key, numbers = UNREAD[name]
+    text = f"{CAT}\n{LISTS}\n"
+    for papers, refused, imports in (
+        bring(tmp_path, f"{text}{key}\n"),
+        bring(tmp_path, f"Passage 1\n{text}{key}\n\nPassage 2\n{TEXT}{QUESTIONS}"),
+        bring(tmp_path, text, key=key),
+    ):
+        assert set(refused) == set(numbers)
+        assert [t for found in imports for t in found.all_troubles()]
+        assert all(paper.get("answers", "") in ("", []) for paper in papers)
+        assert "ABA" not in str(papers)
+
+
+def test_the_way_out_of_a_key_that_cannot_be_read(tmp_path):
+    text = f"{CAT}\n{LISTS}\nAnswers\n1-3 A/C B A\n"
+    _, _, imports = bring(tmp_path, text)
+    assert str(imports[0].all_troubles()[0]) == (
+        "what looks like a key 1-3 cannot be read (line 7); "
+        "write it as 36-40 ABCDA, or give it with --key"
+    )
+    papers, refused, imports = bring(tmp_path, text, key="1-3 ABA")
+    assert refused == []
+    assert answers_of(papers) == ["ABA"]
+    assert "its own key cannot be read (line 7) and was not used" in imports[0].notes[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Answer sheet\n1.  2.  3.",
+        "1-3 题，从A、B、C、D四个选项中选出最佳选项",
+        "Questions and answers",
+        "Total: 10 points. A: 9-10, B: 7-8",
+        "They won 25-21. A better game nobody had seen in Boston from 1939-45.",
+    ],
+)
+def test_what_is_no_key(tmp_path, line):
+    _, refused, imports = bring(tmp_path, f"{CAT}\n{LISTS}\n{line}\n")
+    assert refused == []
+    assert imports[0].all_troubles() == []
+
+
+SINGLE = {
+    "no heading": "1. A\n2. B\n3. C",
+    "a heading in the first line": "Answers: 1. A\n2. B\n3. C",
+    "commas": "1,A\n2,B\n3,C",
+    "the last by itself": "1-2 AB\n3. C",
+    "no signs": "1 A\n2 B\n3 C",
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_keys_of_one_answer_a_line(tmp_path, name):
+    papers, refused, _ = bring(tmp_path, f"{CAT}\n{LISTS}\n{SINGLE[name]}\n")
+    assert refused == []
+    assert answers_of(papers) == ["ABC"]

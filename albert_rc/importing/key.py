@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 
 from albert_rc.importing.lines import HAN, Line, words
 
-_DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
+DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
 _RANGE = re.compile(
-    rf"[(\[]?\s*([0-9]{{1,3}}){_DASH}([0-9]{{1,3}})\s*[)\]]?\s*[.:、)]?\s*"
+    rf"[(\[]?\s*([0-9]{{1,3}}){DASH}([0-9]{{1,3}})\s*[)\]]?\s*[.:、)]?\s*"
     r"((?:[A-Z][\s,;、.]*)+|(?:[a-g][\s,;、.]*)+)(?![A-Za-z])"
 )
 _SINGLE = re.compile(
-    r"[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.:、)\-–—]?\s*"
+    r"[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.,:、)\-–—]?\s*"
     r"(?:[(\[]\s*)?(?:\[?答案\]?\s*:?\s*)?([A-Z]|[a-g](?=[\s,;.)]|$))(?:\s*[)\]])?(?![A-Za-z])"
 )
 _BETWEEN = re.compile(r"[\s,;|/。.、]*")
-_WORDS = (
+HEADING_WORDS = (
     r"answers?(?:\s+keys?|\s+sheets?)?|keys?(?:\s+to\b.*)?|solutions?|corrigés?|réponses|"
     r"lösung(?:en|sschlüssel)?|schlüssel|soluciones|respuestas|clave|ответы|ключи|정답|解答"
 )
-_HEADING = re.compile(rf"(?i)(?:^|[\s(])(?:{_WORDS})[\s:)*=_-]*$")
+_HEADING = re.compile(rf"(?i)(?:^|[\s(])(?:{HEADING_WORDS})[\s:)*=_-]*$")
 _TITLE = re.compile(r"[A-Z0-9(][\w'’.]*[),:]?|to|the|and|of|for|&|[-–—:]")
 _NUMBERS = re.compile(
     r"^(?P<label>[^0-9]{0,16}?)(?P<row>[0-9]{1,3}(?:[\s|,.、]+[0-9]{1,3})+)[\s|,.、]*$"
@@ -50,6 +50,8 @@ class KeyProblem:
     numbers: tuple[int, ...]
     place: str
     reason: str
+    way_out: str = ""
+    """Set where nothing of it could be read."""
 
 
 def is_key_heading(line: Line) -> bool:
@@ -97,9 +99,11 @@ def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]]
         if match := _RANGE.match(shadow, position):
             first, last = int(match[1]), int(match[2])
             letters = re.findall("[A-Za-z]", match[3])
-            numbers = range(first, last + 1)
-            if first >= last or len(letters) != len(numbers):
-                numbers = numbers or range(first, first + 1)
+            numbers = range(min(first, last), max(first, last) + 1)
+            if first > last:
+                reason = f"the key {first}-{last} counts down"
+                problems.append(KeyProblem(tuple(numbers), line.place, reason))
+            elif first == last or len(letters) != len(numbers):
                 reason = (
                     f"the key {first}-{last} has {len(letters)} letter(s) "
                     f"for {len(numbers)} number(s)"

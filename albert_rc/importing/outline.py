@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 
 from albert_rc.importing import key
 from albert_rc.importing.blocks import Block, LeftOut, Outline, without_page_marks
@@ -17,7 +17,14 @@ from albert_rc.importing.lines import (
     words,
     wraps,
 )
-from albert_rc.importing.lookahead import Head, heads_in, list_ahead, question_ahead
+from albert_rc.importing.lookahead import (
+    Head,
+    begins_key,
+    heads_in,
+    list_ahead,
+    question_ahead,
+    single_answers,
+)
 from albert_rc.importing.options import (
     START,
     Item,
@@ -27,10 +34,10 @@ from albert_rc.importing.options import (
     marks_in,
 )
 from albert_rc.importing.prose import role_of
+from albert_rc.importing.unread import WAY_OUT, letters_below, problem_at, unread_key
 
 _QUESTION = re.compile(r"\s*[(\[]?\s*[0-9]{1,3}\s*[.)\]、]")
 AHEAD = 3
-KEY_AHEAD = 10
 PASSAGE_LINES = 200
 LABEL = 60  # characters of a line that may be the label of a part of the key, at most
 
@@ -54,6 +61,8 @@ class _Reader:
         self.row: list[Item] = []
         """Items that are open: the last one, or several side by side."""
         self.in_key = self.only_key = only_key
+        self.key_end = -1
+        """The line under the last one with answers."""
         self.labels: list[str] = []
         """Lines of the key since its last answers: the next ones' labels."""
 
@@ -72,7 +81,7 @@ class _Reader:
     def _take(self, at: int) -> int:  # noqa: PLR0911 - one case, one answer
         """Take the line at a position; the number of lines that were used up."""
         line = self.lines[at]
-        if self._is_key_heading(at):
+        if begins_key(self.lines, at):
             self.in_key = True
             self.labels.append(line.shadow)
             self.row = []
@@ -82,6 +91,9 @@ class _Reader:
         taken = 0 if heads else self._take_key(at)
         if taken:
             self.row = []
+            return taken
+        taken = 0 if heads else self._take_unread(at)
+        if taken:
             return taken
         if heads:
             self._open(line, heads)
@@ -101,17 +113,14 @@ class _Reader:
 
     # Keys
 
-    def _is_key_heading(self, at: int) -> bool:
-        """Whether a line is a key's heading: by its words, and by an answer that follows."""
-        return key.is_key_heading(self.lines[at]) and any(
-            key.read_key_line(line) or (below and key.read_key_table(line, below))
-            for line, below in zip_longest(
-                self.lines[at + 1 : at + KEY_AHEAD], self.lines[at + 2 : at + KEY_AHEAD]
-            )
-        )
-
     def _take_key(self, at: int) -> int:
         line = self.lines[at]
+        run = single_answers(self.lines, at)
+        if len(run) > 1:
+            for answers in run:
+                self._add_answers(answers, [])
+            self.key_end = at + len(run)
+            return len(run)
         found = key.read_key_line(line)
         taken = 1
         if found is None and at + 1 < len(self.lines):
@@ -120,8 +129,19 @@ class _Reader:
         if found is None:
             return 0
         answers, problems = found
-        if len(answers) + sum(len(problem.numbers) for problem in problems) < 2 and not self.in_key:
+        count = len(answers) + sum(len(problem.numbers) for problem in problems)
+        if count < 2 and not (self.in_key or self._follows_key(at, answers)):
             return 0
+        self._add_answers(answers, problems)
+        self.key_end = at + taken
+        return taken
+
+    def _follows_key(self, at: int, answers: Sequence[key.Answer]) -> bool:
+        """Whether one answer stands under a line of a key, and goes on with its numbers."""
+        before = self.blocks[-1].answers
+        return at == self.key_end and bool(before) and answers[0].number == before[-1].number + 1
+
+    def _add_answers(self, answers: list[key.Answer], problems: Sequence[key.KeyProblem]) -> None:
         block = self.blocks[-1]
         if not self.in_key and block.text and not block.items and not block.answers:
             # A key without a heading: what stands above it was taken for the next passage.
@@ -129,7 +149,19 @@ class _Reader:
         block.answers += key.labelled(answers, *(x for x in self.labels if len(x) < LABEL))
         self.labels = []
         block.key_problems += problems
-        return taken
+
+    def _take_unread(self, at: int) -> int:
+        """Take what looks like a key and cannot be read, so that it is no text."""
+        line = self.lines[at]
+        run = letters_below(self.lines, at) if self.in_key else 0
+        problem = problem_at(line) if run else unread_key(line, self.in_key)
+        if problem is None:
+            return 0
+        self.blocks[-1].key_problems.append(problem)
+        self.left_out.append(LeftOut(line.place, line.text.strip(), "looks like a key"))
+        self.labels = []
+        self.row = []
+        return run or 1
 
     # Items
 
@@ -277,7 +309,10 @@ class _Reader:
                 numbers = re.match(r"\s*[(\[]?\s*([0-9]{1,3})\s*[.、)\]:-]", line.shadow)
                 if numbers:
                     problem = key.KeyProblem(
-                        (int(numbers[1]),), line.place, "its line of the key has no plain letter"
+                        (int(numbers[1]),),
+                        line.place,
+                        "its line of the key has no plain letter",
+                        "" if self.only_key else WAY_OUT,
                     )
                     self.blocks[-1].key_problems.append(problem)
                 else:
