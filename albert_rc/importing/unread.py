@@ -43,7 +43,7 @@ def unread_key(line: Line, in_key: bool = False) -> KeyProblem | None:
 
 def problem_at(line: Line, numbers: Sequence[int] = ()) -> KeyProblem:
     """What is said of a line that looks like a key."""
-    named = f" {numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else ""
+    named = f" {'-'.join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))}" if numbers else ""
     reason = f"what looks like a key{named} cannot be read"
     return KeyProblem(tuple(numbers), line.place, reason, WAY_OUT)
 
