@@ -32,6 +32,8 @@ LABELLED = {
     "passages in another order": ("Text 2", "Text 1", "Text 1: 1-3 BBB\nText 2: 1-3 AAA"),
     "in their order": ("Passage 1", "Passage 2", "Passage 1: 1-3 AAA\nPassage 2: 1-3 BBB"),
     "going up from another number": ("", "", "Test 3: 1-3 AAA\nTest 4: 1-3 BBB"),
+    "titles": ("The Cat", "The Bird", "The Bird: 1-3 BBB\nThe Cat: 1-3 AAA"),
+    "kinds and numbers": ("I. Cloze", "II. Reading", "II. Reading\n1-3 BBB\nI. Cloze\n1-3 AAA"),
     "none": ("Passage 1", "Passage 2", "1-3 AAA\n1-3 BBB"),
     "a heading of all": ("Passage 1", "Passage 2", "Keys to Unit 3\n1-3 AAA\n1-3 BBB"),
 }  # fmt: skip
@@ -65,6 +67,26 @@ def test_labels_that_fit_no_passage_are_refused(tmp_path, name):
         assert papers == []
         assert refused == [1, 2, 3]
         assert "the key's parts are labelled" in str(imports[0].papers[0].troubles[0])
+
+
+def test_labels_within_labels(tmp_path):
+    first, second = two("Passage 1", "Passage 2"), two("Passage 1", "Passage 2")
+    parts = [
+        "Section A\nPassage 1: 1-3 AAA\nPassage 2: 1-3 BBB\n",
+        "Section B\nPassage 1: 1-3 CCC\nPassage 2: 1-3 DDD\n",
+    ]
+    for key in (parts[0] + parts[1], parts[1] + parts[0]):
+        papers, refused, _ = bring(tmp_path, f"Section A\n{first}Section B\n{second}", key=key)
+        assert refused == []
+        assert answers_of(papers) == ["AAA", "BBB", "CCC", "DDD"]
+
+
+def test_labels_of_kinds(tmp_path):
+    asked = f"{TEXT}{QUESTIONS}41. Why?\nA. Yes.\nB. No.\nC. So.\nD. All.\n"
+    text = f"{CAT}\n{LISTS}\n{asked}".replace("39.", "1.").replace("40.", "2.").replace("41.", "3.")
+    papers, refused, _ = bring(tmp_path, text, key="Reading: 1-3 BBB\nCloze: 1-3 AAA")
+    assert refused == []
+    assert answers_of(papers) == ["AAA", "BBB"]
 
 
 def test_labels_choose_among_parts_of_other_lengths(tmp_path):

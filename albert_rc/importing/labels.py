@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from albert_rc.importing.blocks import Outline
+from albert_rc.importing.key import HEADING_WORDS
 from albert_rc.importing.lines import HAN, shadow_of
 from albert_rc.importing.papers import Import, Paper
 
@@ -24,6 +25,7 @@ _NAMED = re.compile(
     rf"|(?P<han>[{HAN}]+?)\s*[(（]?(?P<last>{_NUMBER})(?![{HAN}A-Za-z0-9])"
 )
 _BARE = re.compile(rf"[\W_]*(?P<number>{_NUMBER})\s*(?:\W*$|[.、):：)]|篇)")
+_NO_TITLE = rf"(?i:{HEADING_WORDS})|[{HAN}]*答案[{HAN}]*|no|number|题号"
 _KINDS = {
     "cloze": re.compile(r"(?i)\bcloze\b|\bgaps?\b|完形|填空"),
     "choice": re.compile(r"(?i)\bread(?:ing)?\b|\bcomprehension\b|阅读"),
@@ -32,7 +34,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """`Passage 2`: a word and a number. `B`: no word. `Cloze`: no number."""
+    """`Passage 2`: a word and a number. `B`: no word. `Cloze`, or a title: no number."""
 
     word: str
     number: int | None
@@ -70,7 +72,14 @@ def labels_in(text: str) -> list[Label]:
         found.append(Label("", number))
     if not found:
         found += [Label(kind, None) for kind, sign in _KINDS.items() if sign.search(text)]
+    title = _title(text)
+    if not found and title and not re.fullmatch(_NO_TITLE, title):
+        found.append(Label(title, None))
     return found
+
+
+def _title(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def _value(written: str) -> int | None:
@@ -101,19 +110,41 @@ def match_parts(papers: Sequence[Paper], parts: Sequence[Sequence[Label]]) -> li
     fits = all(at in mine for at, mine in enumerate(possible) if mine is not None)
     if fits and not _contradicts(parts, possible, names):
         return order
-    if all(mine is not None and len(mine) == 1 for mine in possible):
-        chosen = [min(mine) for mine in possible if mine]
-        return chosen if sorted(chosen) == order else None
+    outer = _within(names)
+    for found in (possible, [_possible(labels, papers, outer) for labels in _within(parts)]):
+        chosen = [min(mine) for mine in found if mine is not None and len(mine) == 1]
+        if sorted(chosen) == order:
+            return chosen
     if any(mine is not None for mine in possible):
         return None
     # The papers have no such labels: the second passage is Passage 2.
-    numbers = [labels[0].number for labels in parts if len(labels) == 1]
-    if len({labels[0].word for labels in parts if labels}) != 1 or len(numbers) != len(parts):
+    numbered = [[label for label in labels if label.number] for labels in parts]
+    if any(len(labels) != 1 for labels in numbered) or len({x[0].word for x in numbered}) > 1:
         return None
-    chosen = [number - 1 for number in numbers if number is not None]
+    chosen = [(labels[0].number or 0) - 1 for labels in numbered]
     own = ({label.number for label in labels if label.number} for labels in names)
     told = all(not numbers or at in numbers for at, numbers in enumerate(own, 1))
     return chosen if sorted(chosen) == order and told else None
+
+
+def _within(parts: Sequence[Sequence[Label]]) -> list[list[Label]]:
+    """Labels with those that they stand below: `Section A, Passage 2` for the second part of it."""
+    above: dict[str, Label] = {}
+    found = []
+    for labels in parts:
+        for label in labels:
+            if label.number is not None:
+                _enter(above, label)
+        found.append([*above.values(), *(label for label in labels if label.number is None)])
+    return found
+
+
+def _enter(above: dict[str, Label], label: Label) -> None:
+    """Go on to a label: those that stood below the last one of its word end."""
+    if label.word in above:
+        for word in list(above)[list(above).index(label.word) + 1 :]:
+            del above[word]
+    above[label.word] = label
 
 
 def labels_in_all(texts: Sequence[str]) -> list[Label]:
@@ -127,10 +158,16 @@ def _possible(
     """The papers whose headings have all of a part's labels; None if no heading has any."""
     found: set[int] | None = None
     for label in labels:
+        mine = {at for at, own in enumerate(names) if label in own}
         if label.number is None:
-            mine = {at for at, paper in enumerate(papers) if paper.kind == label.word}
+            # A title may have been kept as the beginning of its passage.
+            mine = mine or {
+                at
+                for at, paper in enumerate(papers)
+                if paper.kind == label.word
+                or f"{_title(paper.article[:200])} ".startswith(f"{label.word} ")
+            }
         else:
-            mine = {at for at, own in enumerate(names) if label in own}
             mine = mine or {
                 at
                 for at, own in enumerate(names)
@@ -152,20 +189,20 @@ def _contradicts(
     only some parts have them and not at their place, or if the paper at their place is called
     by another number.
     """
-    last: dict[str, int] = {}
+    above: dict[str, Label] = {}
+    named = any(label.number or label.word in _KINDS for label in parts[0])
     for at, labels in enumerate(parts):
-        numbered = [label for label in labels if label.number is not None]
-        for label in numbered:
-            number = label.number or 0
-            if number <= last.get(label.word, -1) and possible[at] is None:
+        for label in labels:
+            number = label.number
+            if number is None:
+                continue
+            before = above[label.word].number if label.word in above else None
+            if before is not None and number <= before and possible[at] is None:
                 return True
-            deeper = list(last)[list(last).index(label.word) + 1 :] if label.word in last else []
-            for word in deeper:
-                del last[word]
-            last[label.word] = number
+            _enter(above, label)
             others = {name.number for name in names[at] if name.word == label.word}
             if others and number not in others:
                 return True
-            if possible[at] is None and not any(parts[0]) and number != at + 1:
+            if possible[at] is None and not named and number != at + 1:
                 return True
     return False
