@@ -41,6 +41,26 @@ def test_the_command(tmp_path, cli):
     assert "choose from" in done.stderr
 
 
+def test_papers_of_an_earlier_import_are_named(tmp_path, cli):
+    exam, out = tmp_path / "exam.txt", tmp_path / "papers"
+    (tmp_path / "exam-2.txt").write_text(STORY + LISTS)
+    exam.write_text(f"{STORY}{LISTS}\nSection B\n{TEXT}{QUESTIONS}")
+    first = cli("import", exam, tmp_path / "exam-2.txt", "--out", out, "--split", "dev")
+    assert first.returncode == 0
+    assert "earlier" not in first.stderr
+    exam.write_text(STORY + LISTS)
+    done = cli("import", exam, "--out", out, "--split", "dev")
+    assert done.returncode == 0
+    left = out / "race" / "dev" / "exam-2.txt"
+    said = " ".join(done.stderr.split())
+    assert f"{left.name}: of an earlier import of the same file" in said
+    assert "predict would answer them, too" in said
+    assert "exam-2-1" not in said
+    assert left.is_file()
+    done = cli("import", exam, "--out", out, "--split", "dev", "--json")
+    assert json.loads(done.stdout)["earlier"] == [str(left)]
+
+
 def test_two_files_of_one_name(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -18,6 +18,7 @@ from exam import (
 )  # fmt: skip
 
 from albert_rc.errors import DataError, UsageError
+from albert_rc.importing.extract import read_lines
 from albert_rc.importing.run import import_papers
 
 
@@ -76,6 +77,47 @@ def test_a_word_document(tmp_path, document):
     assert [p["options"] for p in papers] == [OPTIONS]
     assert papers[0]["answers"] == CLOZE["answers"]
     assert papers[0]["article"].replace(" ,", ",").replace(" _ ,", " _,") == ARTICLE
+
+
+KEY_TABLES = {
+    "a number and a letter a row, A first": [["36", "A"], ["37", "D"], ["38", "B"]],
+    "under a header": [["Number", "Answer"], ["36", "A"], ["37", "D"], ["38", "B"]],
+    "a range before letters in their order": [["36-37", "A", "D"], ["38", "B"]],
+    "rows": [["No.", "36", "37", "38"], ["Key", "A", "D", "B"]],
+}
+
+
+@pytest.mark.parametrize("name", KEY_TABLES)
+def test_key_tables_in_word(tmp_path, document, name):
+    rows = KEY_TABLES[name]
+    for line in (STORY + LISTS).splitlines():
+        document.add_paragraph(line)
+    for heading in ("", "Answers"):
+        if heading:
+            document.add_paragraph(heading)
+        table = document.add_table(rows=len(rows), cols=max(map(len, rows)))
+        for row, texts in zip(table.rows, rows, strict=True):
+            for cell, text in zip(row.cells, texts, strict=False):
+                cell.text = text
+        document.save(tmp_path / "exam.docx")
+        papers, refused, _ = understood(import_papers([tmp_path / "exam.docx"]))
+        assert refused == []
+        assert [paper["answers"] for paper in papers] == [["A", "D", "B"]]
+
+
+@pytest.mark.parametrize(
+    ("first", "key"), [("No.", False), ("", False), ("36-39", True), ("Answers", True)]
+)
+def test_a_table_with_letters_above_is_one_of_options(tmp_path, document, first, key):
+    table = document.add_table(rows=2, cols=5)
+    texts = [[first, *"ABCD"], ["36", *OPTIONS[0]]]
+    for row, cells in zip(table.rows, texts, strict=True):
+        for cell, text in zip(row.cells, cells, strict=True):
+            cell.text = text
+    document.save(tmp_path / "exam.docx")
+    lines, _ = read_lines(tmp_path / "exam.docx")
+    assert (len(lines) == 2) == key
+    assert ("A. made" in lines[-1].text) != key
 
 
 def test_the_numbers_that_word_writes(tmp_path, document):

@@ -42,7 +42,7 @@ def import_(
     from albert_rc.data.readers import SPLITS, require_good
     from albert_rc.errors import DataError, UsageError
     from albert_rc.importing.run import import_papers
-    from albert_rc.importing.write import write_papers
+    from albert_rc.importing.write import earlier_papers, write_papers
 
     require_good([], on_error)
     if split is not None and split not in SPLITS:
@@ -53,8 +53,9 @@ def import_(
     troubles = [trouble for found in imports for trouble in found.all_troubles()]
     stopped = bool(troubles) and on_error == "stop"
     written = [] if stopped else write_papers(whole, out_, split)
+    earlier = [] if stopped else earlier_papers(imports, out_, split, written)
     if json:
-        print_json(_as_json(imports, [str(path) for path in written]))
+        print_json(_as_json(imports, written, earlier))
     else:
         for found in imports:
             _show(found)
@@ -68,6 +69,11 @@ def import_(
     if not whole:
         raise DataError(
             "no passage with options found; docs/import.md shows the layouts that are understood"
+        )
+    if earlier:
+        say(
+            f"{', '.join(map(str, earlier))}: of an earlier import of the same file, not written "
+            "by this one. predict would answer them, too; delete them if they are outdated"
         )
     if troubles:
         left = len(papers) - len(whole)
@@ -116,7 +122,7 @@ def _short(text: str) -> str:
     return shortened(text, 60)
 
 
-def _as_json(imports: list[Import], written: list[str]) -> dict[str, Any]:
+def _as_json(imports: list[Import], written: list[Path], earlier: list[Path]) -> dict[str, Any]:
     return {
         "files": [
             {
@@ -138,7 +144,8 @@ def _as_json(imports: list[Import], written: list[str]) -> dict[str, Any]:
             }
             for found in imports
         ],
-        "written": written,
+        "written": [str(path) for path in written],
+        "earlier": [str(path) for path in earlier],
     }
 
 

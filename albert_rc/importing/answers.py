@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from albert_rc.data.schema import letter, letter_index
 from albert_rc.importing import key
+from albert_rc.importing.labels import Label, labels_in, labels_in_all, match_parts
 from albert_rc.importing.papers import Paper, Trouble, spans
 
 
@@ -31,9 +34,10 @@ def assign(
     numbers = Counter(number for paper in papers for number in paper.numbers)
     if max(numbers.values(), default=1) == 1 and _agrees(answers, numbers):
         return _by_number(papers, answers, set(numbers))
-    if len(followed) > 1:
+    ends = [0, *(end for end, _ in followed)]
+    if len(followed) > 1 and all(before < end for before, end in pairwise(ends)):
         return _by_place(papers, followed)
-    return _by_order(papers, key.groups(answers))
+    return _by_order(papers, answers)
 
 
 def _agrees(answers: Sequence[key.Answer], numbers: Counter[int]) -> bool:
@@ -48,7 +52,7 @@ def _by_number(
     papers: Sequence[Paper], answers: Sequence[key.Answer], numbers: set[int]
 ) -> list[Trouble]:
     for paper in papers:
-        _give(paper, [a for a in answers if a.number in set(paper.numbers)], 0)
+        give(paper, [a for a in answers if a.number in set(paper.numbers)])
     named = {n for paper in papers for trouble in paper.troubles for n in trouble.numbers}
     lost = [answer for answer in answers if answer.number not in numbers | named]
     return [
@@ -70,19 +74,39 @@ def _by_place(
     start = 0
     for end, answers in followed:
         mine = papers[start:end]
-        start = max(start, end)
-        numbers = {number for paper in mine for number in paper.numbers}
-        if len(mine) == 1 and not numbers & {answer.number for answer in answers}:
-            troubles += _by_order(mine, key.groups(answers))
+        start = end
+        every = [number for paper in mine for number in paper.numbers]
+        numbers = set(every)
+        counts_anew = len(mine) == 1 and not numbers & {answer.number for answer in answers}
+        if counts_anew or len(numbers) < len(every):
+            troubles += _by_order(mine, answers)
+        elif match_parts(mine[:1], [_labels(answers)]) is None and len(mine) == 1:
+            _forbid(mine, [answers])
         else:
             troubles += _by_number(mine, answers, numbers)
     return troubles
 
 
-def _by_order(papers: Sequence[Paper], parts: Sequence[Sequence[key.Answer]]) -> list[Trouble]:
-    """A key that begins again for each passage: as many parts, of as many answers."""
+def _labels(part: Sequence[key.Answer]) -> list[Label]:
+    return labels_in_all(part[0].labels)
+
+
+def _by_order(papers: Sequence[Paper], answers: Sequence[key.Answer]) -> list[Trouble]:
+    """A key that begins again for each passage: as many parts, of as many answers.
+
+    Parts are in the order of the passages, or labelled as these are.
+    """
+    wanted = [len(paper.numbers) for paper in papers]
+    parts = key.groups(answers)
+    if sorted(map(len, parts)) != sorted(wanted):
+        parts = key.groups(_naming(answers), by_label=True)
+    labels = [_labels(part) for part in parts]
     sizes = [len(part) for part in parts]
-    if sizes != [len(paper.numbers) for paper in papers]:
+    chosen = match_parts(papers, labels) if sorted(sizes) == sorted(wanted) else None
+    if chosen is None and sizes == wanted:
+        _forbid(papers, parts)
+        return []
+    if chosen is None or [wanted[at] for at in chosen] != sizes:
         for paper in papers:
             paper.troubles.append(
                 Trouble(
@@ -94,17 +118,55 @@ def _by_order(papers: Sequence[Paper], parts: Sequence[Sequence[key.Answer]]) ->
                 )
             )
         return []
-    for paper, part in zip(papers, parts, strict=True):
+    for at, (number, part) in enumerate(zip(chosen, parts, strict=True)):
+        paper = papers[number]
         shift = paper.numbers[0] - part[0].number
+        if number != at:
+            paper.notes.append(
+                f"the key's part {_named(part)} was read as {spans(paper.numbers)} of this "
+                "passage, by its label"
+            )
         if shift:
             paper.notes.append(
                 f"the key's {part[0].number}-{part[-1].number} was read as {spans(paper.numbers)}"
             )
-        _give(paper, part, shift)
+        give(paper, part, shift)
     return []
 
 
-def _give(paper: Paper, answers: Sequence[key.Answer], shift: int) -> None:
+def _forbid(papers: Sequence[Paper], parts: Sequence[Sequence[key.Answer]]) -> None:
+    """Refuse a key whose labels neither are those of the passages nor allow their order."""
+    named = "; ".join(map(_named, parts))
+    for paper in papers:
+        paper.troubles.append(
+            Trouble(
+                tuple(paper.numbers),
+                paper.place,
+                f"{spans(paper.numbers)}: the key's parts are labelled {named}, which does not "
+                "fit the passages in their order",
+                "label them as the passages are, or number the key as the questions are",
+            )
+        )
+
+
+def _naming(answers: Sequence[key.Answer]) -> list[key.Answer]:
+    """Answers without labels that tell nothing: `Answers:`."""
+    return [a if labels_in_all(a.labels) else replace(a, labels=()) for a in answers]
+
+
+def _named(part: Sequence[key.Answer]) -> str:
+    telling = [label.rstrip(" :.") for label in part[0].labels if labels_in(label)]
+    return ", ".join(telling) or "(no label)"
+
+
+def give(paper: Paper, answers: Sequence[key.Answer], shift: int = 0) -> None:
+    """Give a paper its answers; what is wrong with them is its trouble.
+
+    Args:
+        paper: takes them.
+        answers: of this paper.
+        shift: from the key's numbers to the paper's.
+    """
     given: dict[int, key.Answer] = {}
     for answer in answers:
         number = answer.number + shift

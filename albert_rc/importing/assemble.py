@@ -6,10 +6,12 @@ import re
 from collections.abc import Sequence
 
 from albert_rc.importing.blanks import Placement, candidates, lone_blanks, place
+from albert_rc.importing.blocks import Block, Outline
 from albert_rc.importing.checks import number_troubles, stem_of
 from albert_rc.importing.joining import join_blocks
+from albert_rc.importing.labels import give_headings
+from albert_rc.importing.marked import without_ticks
 from albert_rc.importing.options import Item, cut, usual_count
-from albert_rc.importing.outline import Block, Outline
 from albert_rc.importing.papers import Import, Paper, Trouble, letters_of, spans
 from albert_rc.importing.passages import (
     article,
@@ -39,6 +41,7 @@ def assemble(outline: Outline, source: str) -> Import:
         cut(item, None if item.number is None else asked if item.stem else bare)
     for block in outline.blocks:
         _Assembler(block, outline, found).run()
+    give_headings(found, outline)
     return found
 
 
@@ -126,6 +129,9 @@ class _Assembler:
         for sign in (";", "；", ",", "，"):
             if len(texts) > 1 and all(text.endswith(sign) for text in texts[:-1]):
                 texts = [text.removesuffix(sign).rstrip() for text in texts]
+        texts, item.ticks = without_ticks(texts)
+        if item.ticks and item.number is None:
+            self.notes.append(f"ticks at {', '.join(item.ticks)} of its list were taken off")
         for number, text in enumerate(texts):
             if not text and not item.trouble:
                 self._trouble(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.errors import DataError, UsageError
+from albert_rc.importing.key import is_key_heading
 from albert_rc.importing.lines import Line, make_line
 
 MOST_BYTES = 200_000_000  # of a document when it is unpacked
@@ -91,13 +92,8 @@ class _Reader:
                 if not any(cell._tc is other for other in seen):
                     seen.append(cell._tc)
                     cells.append("\n".join(text for text, _ in self._texts(cell)).strip())
-            letters = [cell.strip().strip(".、．") for cell in cells]
-            if (
-                row_number == 1
-                and letters[1:]
-                and letters[1:] == list("ABCDEFG")[: len(letters) - 1]
-            ):
-                header = letters
+            if row_number == 1 and _is_header(cells):
+                header = [cell.strip().strip(".、．") for cell in cells]
                 continue
             if header and len(cells) == len(header):
                 cells[1:] = [
@@ -183,6 +179,18 @@ class _Reader:
             return ""
         shown = write(first + self.counts[name, level] - 1)
         return f"{text.replace(f'%{level + 1}', shown)} "
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Whether a table's first row names the columns of its options: A, B, C.
+
+    A row of one letter, or with a number or a word like `Answers` before it, is one of a key:
+    `1 | A`, `1-4 | A | B | C | D`.
+    """
+    first, *names = [cell.strip().strip(".、．") for cell in cells]
+    if len(names) < 2 or names != list("ABCDEFG")[: len(names)]:
+        return False
+    return not re.search("[0-9０-９]", first) and not is_key_heading(make_line(first, ""))
 
 
 def _runs(paragraph: Any) -> Iterator[Any]:

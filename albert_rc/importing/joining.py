@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from albert_rc.importing.blanks import Candidate, candidates, lone_blanks
+from albert_rc.importing.blocks import Block, LeftOut, Outline
 from albert_rc.importing.lines import shortened, words
-from albert_rc.importing.outline import Block, LeftOut, Outline
 from albert_rc.importing.papers import Import
 from albert_rc.importing.passages import split_paragraphs, text_lines
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from albert_rc.importing.lines import HAN, Line, words
 
-_DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
+DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
 _RANGE = re.compile(
-    rf"[(\[]?\s*([0-9]{{1,3}}){_DASH}([0-9]{{1,3}})\s*[)\]]?\s*[.:、)]?\s*"
+    rf"[(\[]?\s*([0-9]{{1,3}}){DASH}([0-9]{{1,3}})\s*[)\]]?\s*[.:、)]?\s*"
     r"((?:[A-Z][\s,;、.]*)+|(?:[a-g][\s,;、.]*)+)(?![A-Za-z])"
 )
 _SINGLE = re.compile(
-    r"[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.:、)\-–—]?\s*"
+    r"[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.,:、)\-–—]?\s*"
     r"(?:[(\[]\s*)?(?:\[?答案\]?\s*:?\s*)?([A-Z]|[a-g](?=[\s,;.)]|$))(?:\s*[)\]])?(?![A-Za-z])"
 )
 _BETWEEN = re.compile(r"[\s,;|/。.、]*")
-_WORDS = (
+HEADING_WORDS = (
     r"answers?(?:\s+keys?|\s+sheets?)?|keys?(?:\s+to\b.*)?|solutions?|corrigés?|réponses|"
     r"lösung(?:en|sschlüssel)?|schlüssel|soluciones|respuestas|clave|ответы|ключи|정답|解答"
 )
-_HEADING = re.compile(rf"(?i)(?:^|[\s(])(?:{_WORDS})[\s:)*=_-]*$")
+_HEADING = re.compile(rf"(?i)(?:^|[\s(])(?:{HEADING_WORDS})[\s:)*=_-]*$")
 _TITLE = re.compile(r"[A-Z0-9(][\w'’.]*[),:]?|to|the|and|of|for|&|[-–—:]")
 _NUMBERS = re.compile(
     r"^(?P<label>[^0-9]{0,16}?)(?P<row>[0-9]{1,3}(?:[\s|,.、]+[0-9]{1,3})+)[\s|,.、]*$"
@@ -39,6 +39,8 @@ class Answer:
     number: int
     letter: str
     place: str
+    labels: tuple[str, ...] = ()
+    """What its part of the key is called, where it is the first under that: `Passage 2:`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class KeyProblem:
     numbers: tuple[int, ...]
     place: str
     reason: str
+    way_out: str = ""
+    """Set where nothing of it could be read."""
 
 
 def is_key_heading(line: Line) -> bool:
@@ -75,8 +79,16 @@ def read_key_line(line: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
             return None
         found = _entries(line, match.start())
         if found is not None:
-            return found
+            return labelled(found[0], shadow[: match.start()]), found[1]
     return None
+
+
+def labelled(answers: list[Answer], *labels: str) -> list[Answer]:
+    """Answers, the first with what stands before or above them added to its labels."""
+    new = tuple(label.strip() for label in labels if label.strip())
+    if not answers or not new:
+        return answers
+    return [replace(answers[0], labels=(*new, *answers[0].labels)), *answers[1:]]
 
 
 def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]] | None:
@@ -87,9 +99,11 @@ def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]]
         if match := _RANGE.match(shadow, position):
             first, last = int(match[1]), int(match[2])
             letters = re.findall("[A-Za-z]", match[3])
-            numbers = range(first, last + 1)
-            if first >= last or len(letters) != len(numbers):
-                numbers = numbers or range(first, first + 1)
+            numbers = range(min(first, last), max(first, last) + 1)
+            if first > last:
+                reason = f"the key {first}-{last} counts down"
+                problems.append(KeyProblem(tuple(numbers), line.place, reason))
+            elif first == last or len(letters) != len(numbers):
                 reason = (
                     f"the key {first}-{last} has {len(letters)} letter(s) "
                     f"for {len(numbers)} number(s)"
@@ -108,12 +122,6 @@ def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]]
     return answers, problems
 
 
-def label_of(line: Line) -> str:
-    """What stands before the answers of a key line: `Passage 1:`."""
-    match = re.search(r"[(\[]?\s*[0-9]{1,3}\s*(?:[.:、)\]\-~–—]|\s)\s*[0-9A-Za-z(\[]", line.shadow)
-    return line.shadow[: match.start()].strip() if match else ""
-
-
 def read_key_table(above: Line, below: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
     """A row of numbers with a row of letters under it, else None."""
     numbers, letters = _NUMBERS.match(above.shadow.strip()), _LETTERS.match(below.shadow.strip())
@@ -124,14 +132,21 @@ def read_key_table(above: Line, below: Line) -> tuple[list[Answer], list[KeyProb
     if len(found) != len(given):
         reason = f"the key's table has {len(found)} numbers but {len(given)} letters"
         return [], [KeyProblem(tuple(found), above.place, reason)]
-    return [Answer(n, c.upper(), below.place) for n, c in zip(found, given, strict=True)], []
+    answers = [Answer(n, c.upper(), below.place) for n, c in zip(found, given, strict=True)]
+    return labelled(answers, numbers["label"]), []
 
 
-def groups(answers: Sequence[Answer]) -> list[list[Answer]]:
-    """A key's parts: a new one begins where the numbers begin again."""
+def groups(answers: Sequence[Answer], by_label: bool = False) -> list[list[Answer]]:
+    """A key's parts: a new one begins where the numbers begin again.
+
+    Args:
+        answers: in the key's order.
+        by_label: begin one under each label, too.
+    """
     found: list[list[Answer]] = []
     for answer in answers:
-        if found and answer.number > found[-1][-1].number:
+        goes_on = found and answer.number > found[-1][-1].number
+        if goes_on and not (by_label and answer.labels):
             found[-1].append(answer)
         else:
             found.append([answer])

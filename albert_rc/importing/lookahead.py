@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
+from typing import NamedTuple
 
 from albert_rc.importing import key
 from albert_rc.importing.lines import Line, Piece
 from albert_rc.importing.options import INNER, MARK, START, Mark, first_mark, marks_in
+from albert_rc.importing.unread import letters_below, unread_key
 
 STEM_LINES = 8  # of one question, at most
-Head = tuple[int, int, int]
-"""Where an item begins in its line, its number, and where its A stands."""
+KEY_AHEAD = 10
+
+
+class Head(NamedTuple):
+    """The beginning of an item in its line."""
+
+    start: int
+    number: int
+    body: int
+    """Where its A stands."""
+    answer: str
+    """The letter in brackets before the number."""
 
 
 def heads_in(line: Line) -> list[Head]:
     """Items of a line that have their A right behind the number."""
     heads: list[Head] = []
     for match in (START.match(line.shadow), *INNER.finditer(line.shadow)):
-        if match is None or (heads and match.start() <= heads[-1][2]):
+        if match is None or (heads and match.start() <= heads[-1].body):
             continue
         mark = MARK.match(line.shadow, match.end())
         if mark is not None and (mark["round"] or mark["square"] or mark["plain"]) in "Aa":
-            heads.append((match.start(), int(match["number"]), match.end()))
+            number, answer = int(match["number"]), match["answer"] or ""
+            heads.append(Head(match.start(), number, match.end(), answer))
     return heads
 
 
@@ -65,3 +78,41 @@ def _inline(piece: Piece) -> Mark | None:
         if mark.index == 0 and following.index == 1:
             return mark
     return None
+
+
+def single_answers(lines: Sequence[Line], at: int) -> list[list[key.Answer]]:
+    """A key that has one answer a line: `21. A` above `22. B`; empty if there is none.
+
+    Args:
+        lines: all of the file.
+        at: the first that may be part of it.
+    """
+    found: list[list[key.Answer]] = []
+    rises = False
+    for number in range(at, len(lines)):
+        read = key.read_key_line(lines[number])
+        if read is None or read[1] or len(read[0]) != 1:
+            break
+        rises = rises or (bool(found) and read[0][0].number == found[-1][0].number + 1)
+        found.append(read[0])
+        if len(found) > KEY_AHEAD and not rises:
+            break  # or a long list of something else would be read again from each of its lines
+    return found if rises else []
+
+
+def begins_key(lines: Sequence[Line], at: int) -> bool:
+    """Whether a line is a key's heading: by its words, and by an answer that follows.
+
+    It may follow in a way that cannot be read.
+    """
+    if not key.is_key_heading(lines[at]):
+        return False
+    following = lines[at + 1 : at + KEY_AHEAD]
+    return (
+        any(
+            key.read_key_line(line) or (below and key.read_key_table(line, below))
+            for line, below in zip_longest(following, following[1:])
+        )
+        or letters_below(following, 0) > 0
+        or any(unread_key(line, in_key=True) for line in following[:2])
+    )

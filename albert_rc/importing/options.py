@@ -15,7 +15,9 @@ MARK = re.compile(
         | (?P<plain>[A-Za-z])(?:\s?[.、)]|\s\.)(?![A-Za-z]\.))""",
     re.VERBOSE,
 )
-_NUMBER = r"(?:\(\s*[A-Z]?\s*\)\s*)?[(\[]?\s*(?P<number>[0-9]{1,3})\s*(?P<sep>[)\].、:]{0,2})\s*"
+# Before it the place for an answer, empty or filled in: `(  ) 36.`, `( B ) 36.`
+_PLACE = r"(?:\(\s*(?P<answer>[A-Z])?\s*\)\s*)?"
+_NUMBER = rf"{_PLACE}[(\[]?\s*(?P<number>[0-9]{{1,3}})\s*(?P<sep>[)\].、:]{{0,2}})\s*"
 START = re.compile(rf"^\s*{_NUMBER}")
 INNER = re.compile(rf"(?<=\s){_NUMBER}(?=\(\s?[Aa]\s?\)|\[\s?[Aa]\s?\]|[Aa]\s?[.、)])")
 
@@ -49,6 +51,10 @@ class Item:
     """What stands behind the number and the stem."""
     options: list[list[Piece]] = field(default_factory=list)
     trouble: str = ""
+    answer: str = ""
+    """The letter in brackets before its number."""
+    ticks: str = ""
+    """The letters of options with a tick behind them."""
     columns: bool = False
     """Whether it shares its lines with another item."""
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 
 from albert_rc.importing import key
+from albert_rc.importing.blocks import Block, LeftOut, Outline, without_page_marks
 from albert_rc.importing.lines import (
-    FINAL,
     Line,
     Piece,
     column_width,
@@ -18,7 +17,14 @@ from albert_rc.importing.lines import (
     words,
     wraps,
 )
-from albert_rc.importing.lookahead import Head, heads_in, list_ahead, question_ahead
+from albert_rc.importing.lookahead import (
+    Head,
+    begins_key,
+    heads_in,
+    list_ahead,
+    question_ahead,
+    single_answers,
+)
 from albert_rc.importing.options import (
     START,
     Item,
@@ -27,44 +33,13 @@ from albert_rc.importing.options import (
     in_columns,
     marks_in,
 )
-from albert_rc.importing.prose import is_page_mark, role_of
+from albert_rc.importing.prose import role_of
+from albert_rc.importing.unread import WAY_OUT, letters_below, problem_at, unread_key
 
 _QUESTION = re.compile(r"\s*[(\[]?\s*[0-9]{1,3}\s*[.)\]、]")
 AHEAD = 3
-KEY_AHEAD = 10
 PASSAGE_LINES = 200
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A line that belongs to no paper."""
-
-    place: str
-    text: str
-    why: str
-
-
-@dataclass(slots=True)
-class Block:
-    """Text with the lists of options under it, and the answers that follow before more text."""
-
-    text: list[Line] = field(default_factory=list)
-    items: list[Item] = field(default_factory=list)
-    answers: list[key.Answer] = field(default_factory=list)
-    key_problems: list[key.KeyProblem] = field(default_factory=list)
-    papers: int = 0
-    """How many were made of it."""
-
-
-@dataclass(slots=True)
-class Outline:
-    """A whole file."""
-
-    blocks: list[Block]
-    left_out: list[LeftOut]
-    width: float
-    vocabulary: frozenset[str]
-    """All words of the file, small."""
+LABEL = 60  # characters of a line that may be the label of a part of the key, at most
 
 
 def read_outline(lines: Sequence[Line], only_key: bool = False) -> Outline:
@@ -79,35 +54,17 @@ def read_outline(lines: Sequence[Line], only_key: bool = False) -> Outline:
 
 class _Reader:
     def __init__(self, lines: Sequence[Line], only_key: bool) -> None:
-        self.left_out: list[LeftOut] = []
         self.width = column_width([line for line in lines if _is_running(line)])
         self.vocabulary = vocabulary(lines)
-        self.lines = self._without_page_marks(lines)
+        self.lines, self.left_out = without_page_marks(lines)
         self.blocks = [Block()]
         self.row: list[Item] = []
         """Items that are open: the last one, or several side by side."""
         self.in_key = self.only_key = only_key
-
-    def _without_page_marks(self, lines: Sequence[Line]) -> list[Line]:
-        kept: list[Line] = []
-        turned = False
-        for number, line in enumerate(lines):
-            following = lines[number + 1] if number + 1 < len(lines) else None
-            alone = re.fullmatch(r"\s*[0-9]{1,3}\s*", line.shadow) and not line.whole
-            alone = alone and (line.gap or line.turns)
-            if is_page_mark(line) or (
-                alone and (following is None or following.gap or following.turns)
-            ):
-                self.left_out.append(LeftOut(line.place, line.text.strip(), "page number"))
-                turned = True
-                continue
-            if turned and kept and not FINAL.search(kept[-1].shadow):
-                # White space around a page's number parts no paragraphs.
-                kept.append(replace(line, gap=False))
-            else:
-                kept.append(line)
-            turned = False
-        return kept
+        self.key_end = -1
+        """The line under the last one with answers."""
+        self.labels: list[str] = []
+        """Lines of the key since its last answers: the next ones' labels."""
 
     def read(self) -> Outline:
         position = 0
@@ -118,13 +75,15 @@ class _Reader:
             for block in self.blocks
             if block.text or block.items or block.answers or block.key_problems
         ]
-        return Outline(blocks, self.left_out, self.width, self.vocabulary)
+        order = {line.place: at for at, line in reversed(list(enumerate(self.lines)))}
+        return Outline(blocks, self.left_out, self.width, self.vocabulary, order)
 
     def _take(self, at: int) -> int:  # noqa: PLR0911 - one case, one answer
         """Take the line at a position; the number of lines that were used up."""
         line = self.lines[at]
-        if self._is_key_heading(at):
+        if begins_key(self.lines, at):
             self.in_key = True
+            self.labels.append(line.shadow)
             self.row = []
             self.left_out.append(LeftOut(line.place, line.text.strip(), "heading of a key"))
             return 1
@@ -132,6 +91,9 @@ class _Reader:
         taken = 0 if heads else self._take_key(at)
         if taken:
             self.row = []
+            return taken
+        taken = 0 if heads else self._take_unread(at)
+        if taken:
             return taken
         if heads:
             self._open(line, heads)
@@ -151,17 +113,14 @@ class _Reader:
 
     # Keys
 
-    def _is_key_heading(self, at: int) -> bool:
-        """Whether a line is a key's heading: by its words, and by an answer that follows."""
-        return key.is_key_heading(self.lines[at]) and any(
-            key.read_key_line(line) or (below and key.read_key_table(line, below))
-            for line, below in zip_longest(
-                self.lines[at + 1 : at + KEY_AHEAD], self.lines[at + 2 : at + KEY_AHEAD]
-            )
-        )
-
     def _take_key(self, at: int) -> int:
         line = self.lines[at]
+        run = single_answers(self.lines, at)
+        if len(run) > 1:
+            for answers in run:
+                self._add_answers(answers, [])
+            self.key_end = at + len(run)
+            return len(run)
         found = key.read_key_line(line)
         taken = 1
         if found is None and at + 1 < len(self.lines):
@@ -170,11 +129,39 @@ class _Reader:
         if found is None:
             return 0
         answers, problems = found
-        if len(answers) + sum(len(problem.numbers) for problem in problems) < 2 and not self.in_key:
+        count = len(answers) + sum(len(problem.numbers) for problem in problems)
+        if count < 2 and not (self.in_key or self._follows_key(at, answers)):
             return 0
-        self.blocks[-1].answers += answers
-        self.blocks[-1].key_problems += problems
+        self._add_answers(answers, problems)
+        self.key_end = at + taken
         return taken
+
+    def _follows_key(self, at: int, answers: Sequence[key.Answer]) -> bool:
+        """Whether one answer stands under a line of a key, and goes on with its numbers."""
+        before = self.blocks[-1].answers
+        return at == self.key_end and bool(before) and answers[0].number == before[-1].number + 1
+
+    def _add_answers(self, answers: list[key.Answer], problems: Sequence[key.KeyProblem]) -> None:
+        block = self.blocks[-1]
+        if not self.in_key and block.text and not block.items and not block.answers:
+            # A key without a heading: what stands above it was taken for the next passage.
+            self.labels.append(block.text[-1].shadow)
+        block.answers += key.labelled(answers, *(x for x in self.labels if len(x) < LABEL))
+        self.labels = []
+        block.key_problems += problems
+
+    def _take_unread(self, at: int) -> int:
+        """Take what looks like a key and cannot be read, so that it is no text."""
+        line = self.lines[at]
+        run = letters_below(self.lines, at) if self.in_key else 0
+        problem = problem_at(line) if run else unread_key(line, self.in_key)
+        if problem is None:
+            return 0
+        self.blocks[-1].key_problems.append(problem)
+        self.left_out.append(LeftOut(line.place, line.text.strip(), "looks like a key"))
+        self.labels = []
+        self.row = []
+        return run or 1
 
     # Items
 
@@ -182,17 +169,18 @@ class _Reader:
         return [] if self.only_key else heads_in(line)
 
     def _open(self, line: Line, heads: Sequence[Head]) -> None:
-        if line.shadow[: heads[0][0]].strip():
+        if line.shadow[: heads[0].start].strip():
             if self.row:
-                self._append(Piece(line, 0, heads[0][0]))
+                self._append(Piece(line, 0, heads[0].start))
             else:
                 self._take_text(line)
                 return
         self._leave_key()
-        ends = [*(start for start, _, _ in heads[1:]), len(line.text)]
+        ends = [*(head.start for head in heads[1:]), len(line.text)]
         row = []
-        for (_, number, body), end in zip(heads, ends, strict=True):
-            row.append(Item(number, line.place, body=[Piece(line, body, end)]))
+        for head, end in zip(heads, ends, strict=True):
+            body = [Piece(line, head.body, end)]
+            row.append(Item(head.number, line.place, body=body, answer=head.answer))
         self.blocks[-1].items += row
         self.row = row
 
@@ -217,7 +205,7 @@ class _Reader:
         match = START.match(self.lines[at].shadow)
         assert match is not None
         self._leave_key()
-        item = Item(int(match["number"]), self.lines[at].place)
+        item = Item(int(match["number"]), self.lines[at].place, answer=match["answer"] or "")
         for number in range(at, last + 1):
             line = self.lines[number]
             start = match.end() if number == at else 0
@@ -307,6 +295,7 @@ class _Reader:
     # Text
 
     def _leave_key(self) -> None:
+        self.labels = []
         if self.in_key or self.blocks[-1].answers:
             self.in_key = self.only_key
             if not self.only_key and (self.blocks[-1].answers or self.blocks[-1].key_problems):
@@ -320,11 +309,15 @@ class _Reader:
                 numbers = re.match(r"\s*[(\[]?\s*([0-9]{1,3})\s*[.、)\]:-]", line.shadow)
                 if numbers:
                     problem = key.KeyProblem(
-                        (int(numbers[1]),), line.place, "its line of the key has no plain letter"
+                        (int(numbers[1]),),
+                        line.place,
+                        "its line of the key has no plain letter",
+                        "" if self.only_key else WAY_OUT,
                     )
                     self.blocks[-1].key_problems.append(problem)
                 else:
                     self.left_out.append(LeftOut(line.place, line.text.strip(), "in the key"))
+                    self.labels.append(line.shadow)
                 return
         self._leave_key()
         if self.blocks[-1].items:

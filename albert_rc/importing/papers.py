@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from albert_rc.data.schema import letter
+from albert_rc.importing.blocks import LeftOut
+from albert_rc.importing.key import Answer
 from albert_rc.importing.lines import shortened
-from albert_rc.importing.outline import LeftOut
 
 FOLDERS = {"cloze": "cloze", "choice": "race"}
 """Where papers of each kind go: a split holds one format."""
@@ -43,6 +44,10 @@ class Paper:
     answers: list[str] | None = None
     name: str = ""
     """Of its file."""
+    marked: dict[str, list[Answer]] = field(default_factory=dict)
+    """Answers that are marked on the paper itself, each kind by what it is called."""
+    headings: list[str] = field(default_factory=list)
+    """What stands above it, and may be its label."""
     notes: list[str] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from albert_rc.importing.blanks import Candidate
+from albert_rc.importing.blocks import LeftOut
 from albert_rc.importing.lines import Line, words
-from albert_rc.importing.outline import LeftOut
 from albert_rc.importing.prose import Role, join_lines, paragraphs, role_of
 
 ENOUGH = 60

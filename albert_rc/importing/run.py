@@ -9,8 +9,10 @@ from albert_rc.files import natural_key
 from albert_rc.importing import key
 from albert_rc.importing.answers import assign
 from albert_rc.importing.assemble import assemble
+from albert_rc.importing.blocks import Outline
 from albert_rc.importing.extract import read_lines
-from albert_rc.importing.outline import Outline, read_outline
+from albert_rc.importing.marked import collect_marks, use_marks
+from albert_rc.importing.outline import read_outline
 from albert_rc.importing.papers import Import, Paper, Trouble
 from albert_rc.importing.write import check_readable, name_papers
 
@@ -32,7 +34,7 @@ def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[I
         outline = read_outline(lines)
         found = assemble(outline, str(path))
         found.notes += notes
-        _answer(found, outline)
+        _answer(found, outline, key_path)
         found.left_out.sort(key=lambda line: natural_key(line.place))
         imports.append(found)
     if key_path is not None:
@@ -45,6 +47,8 @@ def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[I
         if not answers:
             rest.troubles.append(Trouble((), "", "no answers in it", "write them as `36-40 ABCDA`"))
         imports.append(rest)
+    for found in imports:
+        use_marks(found.papers)
     name_papers(imports)
     for found in imports:
         for paper in found.papers:
@@ -53,15 +57,27 @@ def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[I
     return imports
 
 
-def _answer(found: Import, outline: Outline) -> None:
+def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:
+    """Give papers the answers of their own file.
+
+    Those are not used if some of them cannot be read at all and there is a key of its own, for
+    that is the way out that is given then.
+    """
     answers: list[key.Answer] = []
     followed: list[tuple[int, Sequence[key.Answer]]] = []
     papers = 0
     for block in outline.blocks:
+        collect_marks(found.papers[papers : papers + block.papers], block.items)
         papers += block.papers
         answers += block.answers
         if block.answers:
             followed.append((papers, block.answers))
+    unread = [p.place for block in outline.blocks for p in block.key_problems if p.way_out]
+    if unread and key_path is not None:
+        found.notes.append(
+            f"its own key cannot be read ({', '.join(unread)}) and was not used; {key_path} was"
+        )
+        return
     found.troubles += assign(found.papers, answers, followed)
     _blame_key(outline, found.papers, found)
 
@@ -69,7 +85,10 @@ def _answer(found: Import, outline: Outline) -> None:
 def _blame_key(outline: Outline, papers: Sequence[Paper], found: Import) -> None:
     """Report entries of the key that cannot be read, to the papers that they are for."""
     for problem in (problem for block in outline.blocks for problem in block.key_problems):
-        trouble = Trouble(problem.numbers, problem.place, problem.reason, "mend the key there")
+        way_out = problem.way_out or "mend the key there"
+        if not found.papers:  # the key's own file
+            way_out = way_out.split(", or give it")[0]
+        trouble = Trouble(problem.numbers, problem.place, problem.reason, way_out)
         owners = [paper for paper in papers if set(paper.numbers) & set(problem.numbers)]
         for paper in owners:
             paper.troubles.append(trouble)

@@ -10,7 +10,7 @@ from pathlib import Path
 from albert_rc.atomic import write_together
 from albert_rc.data.parse import Report, parse_cloze, parse_race
 from albert_rc.errors import UsageError
-from albert_rc.files import parse_json, to_json
+from albert_rc.files import natural_key, parse_json, to_json
 from albert_rc.importing.papers import FOLDERS, Import, Paper, Trouble, spans
 
 _PARSE = {"cloze": (parse_cloze, ".json"), "choice": (parse_race, ".txt")}
@@ -65,6 +65,31 @@ def write_papers(papers: Sequence[Paper], out: Path, split: str | None) -> list[
         targets[folder / paper.name] = to_json(paper.content())
     write_together({path: partial(_put, content) for path, content in targets.items()})
     return list(targets)
+
+
+def earlier_papers(
+    imports: Sequence[Import], out: Path, split: str | None, written: Sequence[Path]
+) -> list[Path]:
+    """Files that an earlier import of the same printed papers left, and this one did not write.
+
+    They are not deleted, but whatever reads the folder takes them for papers of today.
+
+    Args:
+        imports: of this run.
+        out: as for `write_papers`, and so is `split`.
+        split: see above.
+        written: what `write_papers` gave.
+    """
+    # A key's file has no papers, and its name says nothing of theirs.
+    stems = {safe_stem(Path(found.source)) for found in imports if found.papers}
+    name = re.compile(r"(.+)-[0-9]+\.(?:json|txt)")
+    folders = [out / folder / (split or "") for folder in FOLDERS.values()]
+    there = {path for folder in folders if folder.is_dir() for path in folder.iterdir()}
+    return [
+        path
+        for path in sorted(there - set(written), key=lambda path: natural_key(str(path)))
+        if (match := name.fullmatch(path.name)) and match[1] in stems
+    ]
 
 
 def _put(content: bytes, path: Path) -> None:

@@ -1,0 +1,242 @@
+"""Answer keys of printed papers: whose they are, in which forms, and what is refused."""
+
+import pytest
+from exam import QUESTIONS, RACE, TEXT, bring
+
+CAT, BIRD = (f"The {name} __1__ on the mat. It __2__ milk. The dog __3__ loudly."
+             for name in ("cat", "bird"))  # fmt: skip
+LISTS = (
+    "1. A. sat B. eat C. hat D. fat\n2. A. drank B. wrote C. sang D. hid\n"
+    "3. A. barked B. read C. drew D. sewed\n"
+)
+
+
+def two(first="", second="", between=""):
+    """Two passages whose numbers both begin at 1, under headings."""
+    return f"{first}\n{CAT}\n{LISTS}{between}\n{second}\n{BIRD}\n{LISTS}\n"
+
+
+def answers_of(papers):
+    return ["".join(paper.get("answers", "")) for paper in papers]
+
+
+LABELLED = {
+    "before the answers": ("Passage 1", "Passage 2", "Passage 2: 1-3 BBB\nPassage 1: 1-3 AAA"),
+    "on their own lines": ("Passage 1", "Passage 2", "Passage 2\n1-3 BBB\nPassage 1\n1-3 AAA"),
+    "letters": ("A", "B", "B 1-3 BBB\nA 1-3 AAA"),
+    "words with letters": ("Passage A", "Passage B", "Passage B\n1-3 BBB\nPassage A\n1-3 AAA"),
+    "another word": ("Test 1", "Test 2", "Test 2: 1-3 BBB\nTest 1: 1-3 AAA"),
+    "Roman against plain": ("Text I", "Text II", "Text 2: 1-3 BBB\nText 1: 1-3 AAA"),
+    "Chinese": ("完形填空（一）", "完形填空（二）", "完形填空二：1-3 BBB\n完形填空一：1-3 AAA"),
+    "passages without labels": ("", "", "Passage 2: 1. B 2. B 3. B\nPassage 1: 1. A 2. A 3. A"),
+    "passages in another order": ("Text 2", "Text 1", "Text 1: 1-3 BBB\nText 2: 1-3 AAA"),
+    "in their order": ("Passage 1", "Passage 2", "Passage 1: 1-3 AAA\nPassage 2: 1-3 BBB"),
+    "going up from another number": ("", "", "Test 3: 1-3 AAA\nTest 4: 1-3 BBB"),
+    "titles": ("The Cat", "The Bird", "The Bird: 1-3 BBB\nThe Cat: 1-3 AAA"),
+    "kinds and numbers": ("I. Cloze", "II. Reading", "II. Reading\n1-3 BBB\nI. Cloze\n1-3 AAA"),
+    "none": ("Passage 1", "Passage 2", "1-3 AAA\n1-3 BBB"),
+    "a heading of all": ("Passage 1", "Passage 2", "Keys to Unit 3\n1-3 AAA\n1-3 BBB"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_parts_of_a_key_go_by_their_labels(tmp_path, name):
+    first, second, key = LABELLED[name]
+    beside = bring(tmp_path, two(first, second), key=key)
+    inside = bring(tmp_path, f"{two(first, second)}Answers\n{key}\n")
+    bare = bring(tmp_path, two(first, second) + key)
+    for papers, refused, _ in (beside, inside, bare):
+        assert refused == []
+        assert answers_of(papers) == ["AAA", "BBB"]
+
+
+FORBIDDEN = {
+    "a number that no passage has": ("Text 1", "Text 2", "Text 3: 1-3 BBB\nText 1: 1-3 AAA"),
+    "one without": ("Passage 1", "Passage 2", "1-3 BBB\nPassage 1: 1-3 AAA"),
+    "one without, no headings": ("", "", "1-3 BBB\nPassage 1: 1-3 AAA"),
+    "the same twice": ("Passage 1", "Passage 2", "Passage 1: 1-3 BBB\nPassage 1: 1-3 AAA"),
+    "words that differ": ("Text 2", "Text 1", "Passage 2: 1-3 BBB\nPassage 1: 1-3 AAA"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_labels_that_fit_no_passage_are_refused(tmp_path, name):
+    first, second, key = FORBIDDEN[name]
+    for text, given in ((two(first, second), key), (f"{two(first, second)}Answers\n{key}\n", None)):
+        papers, refused, imports = bring(tmp_path, text, key=given)
+        assert papers == []
+        assert refused == [1, 2, 3]
+        assert "the key's parts are labelled" in str(imports[0].papers[0].troubles[0])
+
+
+def test_labels_within_labels(tmp_path):
+    first, second = two("Passage 1", "Passage 2"), two("Passage 1", "Passage 2")
+    parts = [
+        "Section A\nPassage 1: 1-3 AAA\nPassage 2: 1-3 BBB\n",
+        "Section B\nPassage 1: 1-3 CCC\nPassage 2: 1-3 DDD\n",
+    ]
+    for key in (parts[0] + parts[1], parts[1] + parts[0]):
+        papers, refused, _ = bring(tmp_path, f"Section A\n{first}Section B\n{second}", key=key)
+        assert refused == []
+        assert answers_of(papers) == ["AAA", "BBB", "CCC", "DDD"]
+
+
+def test_labels_of_kinds(tmp_path):
+    asked = f"{TEXT}{QUESTIONS}41. Why?\nA. Yes.\nB. No.\nC. So.\nD. All.\n"
+    text = f"{CAT}\n{LISTS}\n{asked}".replace("39.", "1.").replace("40.", "2.").replace("41.", "3.")
+    papers, refused, _ = bring(tmp_path, text, key="Reading: 1-3 BBB\nCloze: 1-3 AAA")
+    assert refused == []
+    assert answers_of(papers) == ["AAA", "BBB"]
+
+
+def test_labels_choose_among_parts_of_other_lengths(tmp_path):
+    longer = f"{BIRD} They __4__.\n{LISTS}4. A. ate B. ran C. hid D. lay\n"
+    text = f"Passage 1\n{CAT}\n{LISTS}\nPassage 2\n{longer}"
+    papers, refused, _ = bring(tmp_path, text, key="Passage 2: 1-4 BBBB\nPassage 1: 1-3 AAA")
+    assert refused == []
+    assert answers_of(papers) == ["AAA", "BBBB"]
+
+
+def test_a_key_behind_its_passage_is_not_another_passages(tmp_path):
+    text = two("Passage 1", "Passage 2", between="Passage 2: 1-3 BBB\n") + "Passage 1: 1-3 AAA\n"
+    papers, refused, _ = bring(tmp_path, text)
+    assert papers == []
+    assert refused == [1, 2, 3]
+
+
+FILLED = LISTS.replace("1.", "( A ) 1.").replace("2.", "( B )2.").replace("3.", "（C） 3.")
+TICKED = (
+    LISTS.replace("A. sat", "A. sat √").replace("B. wrote", "B. wrote ✓").replace("drew", "drew(✔)")
+)
+
+
+@pytest.mark.parametrize("lists", [FILLED, TICKED, FILLED.replace("A. sat", "A. sat √")])
+def test_answers_marked_on_the_paper(tmp_path, lists):
+    papers, refused, imports = bring(tmp_path, f"{CAT}\n{lists}")
+    assert refused == []
+    assert answers_of(papers) == ["ABC"]
+    assert papers[0]["options"] == bring(tmp_path, f"{CAT}\n{LISTS}")[0][0]["options"]
+    assert any(note.startswith("its answers are the") for note in imports[0].papers[0].notes)
+    papers, refused, _ = bring(tmp_path, f"{CAT}\n{lists}\nAnswers\n1-3 ABC\n")
+    assert refused == []
+    assert answers_of(papers) == ["ABC"]
+    for key, text in (("1-3 ABD", f"{CAT}\n{lists}"), (None, f"{CAT}\n{lists}\n1-3 ABD\n")):
+        papers, refused, _ = bring(tmp_path, text, key=key)
+        assert papers == []
+        assert refused == [3]
+
+
+@pytest.mark.parametrize(
+    ("lists", "named"),
+    [
+        (FILLED.replace("( B )", "(  )"), "2"),
+        (TICKED.replace(" ✓", ""), "2"),
+        (TICKED.replace("C. sang", "C. sang √"), "2"),
+        (LISTS.replace("A. sat", "A. sat √"), "2-3"),
+    ],
+)
+def test_marks_that_are_no_whole_key_are_named(tmp_path, lists, named):
+    papers, refused, imports = bring(tmp_path, f"{CAT}\n{lists}")
+    assert refused == []
+    assert answers_of(papers) == [""]
+    assert "√" not in str(papers)
+    (note,) = imports[0].papers[0].notes
+    assert f"were not read as answers: {named} without just one" in note
+
+
+def test_brackets_before_questions(tmp_path):
+    text = TEXT + QUESTIONS.replace("39.", "(B) 39.").replace("40.", "( A )40.")
+    papers, refused, _ = bring(tmp_path, text)
+    assert refused == []
+    assert papers == [RACE]
+
+
+def test_signs_that_are_options_stay(tmp_path):
+    lists = LISTS.replace("A. sat B. eat", "A. √ B. √2")
+    papers, _, _ = bring(tmp_path, f"{CAT}\n{lists}", key="1-3 ABC")
+    assert papers[0]["options"][0] == ["√", "√2", "hat", "fat"]
+
+
+def test_ticks_in_a_list_for_all_blanks_are_taken_off(tmp_path):
+    papers, _, imports = bring(tmp_path, f"{CAT}\nA. sat\nB. drank √\nC. barked\n\n1-3 ABC\n")
+    assert papers[0]["options"] == [["sat", "drank", "barked"]] * 3
+    assert "ticks at B of its list were taken off" in imports[0].papers[0].notes
+
+
+UNREAD = {
+    "two letters for one": ("Answers\n1-3 A/C B A", [1, 2, 3]),
+    "two letters, no heading": ("1-3 A/C B A", [1, 2, 3]),
+    "letters without numbers": ("Answers:\nABA", []),
+    "one a line": ("Answers\nA\nB\nA", []),
+    "behind their heading": ("答案：ABA", []),
+    "letters with commas": ("Answer key: A, B, A", []),
+    "words": ("1-3: sat, drank, barked", [1, 2, 3]),
+    "numbers and words": ("1. sat 2. wrote 3. barked", [1, 2, 3]),
+    "explained": ("Explanation: 1. A sat is right. 2. B she wrote it. 3. A is a sound.", [1, 2, 3]),
+    "explained in Chinese": (
+        "1.A【解析】考查动词。A. sat 坐;B. eat 吃。\n2. B【解析】略\n3.A【详解】略",
+        [1, 2, 3],
+    ),
+    "counting down": ("3-1 ABA", [1, 2, 3]),
+    "twice, one a line": ("1. A\n2. B\n2. C\n3. A", [2]),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_key_that_cannot_be_read_is_refused_wherever_it_stands(tmp_path, name):
+    key, numbers = UNREAD[name]
+    text = f"{CAT}\n{LISTS}\n"
+    for papers, refused, imports in (
+        bring(tmp_path, f"{text}{key}\n"),
+        bring(tmp_path, f"Passage 1\n{text}{key}\n\nPassage 2\n{TEXT}{QUESTIONS}"),
+        bring(tmp_path, text, key=key),
+    ):
+        assert set(refused) == set(numbers)
+        assert [t for found in imports for t in found.all_troubles()]
+        assert all(paper.get("answers", "") in ("", []) for paper in papers)
+        assert "ABA" not in str(papers)
+
+
+def test_the_way_out_of_a_key_that_cannot_be_read(tmp_path):
+    text = f"{CAT}\n{LISTS}\nAnswers\n1-3 A/C B A\n"
+    _, _, imports = bring(tmp_path, text)
+    assert str(imports[0].all_troubles()[0]) == (
+        "what looks like a key 1-3 cannot be read (line 7); "
+        "write it as 36-40 ABCDA, or give it with --key"
+    )
+    papers, refused, imports = bring(tmp_path, text, key="1-3 ABA")
+    assert refused == []
+    assert answers_of(papers) == ["ABA"]
+    assert "its own key cannot be read (line 7) and was not used" in imports[0].notes[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Answer sheet\n1.  2.  3.",
+        "1-3 题，从A、B、C、D四个选项中选出最佳选项",
+        "Questions and answers",
+        "Total: 10 points. A: 9-10, B: 7-8",
+        "They won 25-21. A better game nobody had seen in Boston from 1939-45.",
+    ],
+)
+def test_what_is_no_key(tmp_path, line):
+    _, refused, imports = bring(tmp_path, f"{CAT}\n{LISTS}\n{line}\n")
+    assert refused == []
+    assert imports[0].all_troubles() == []
+
+
+SINGLE = {
+    "no heading": "1. A\n2. B\n3. C",
+    "a heading in the first line": "Answers: 1. A\n2. B\n3. C",
+    "commas": "1,A\n2,B\n3,C",
+    "the last by itself": "1-2 AB\n3. C",
+    "no signs": "1 A\n2 B\n3 C",
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_keys_of_one_answer_a_line(tmp_path, name):
+    papers, refused, _ = bring(tmp_path, f"{CAT}\n{LISTS}\n{SINGLE[name]}\n")
+    assert refused == []
+    assert answers_of(papers) == ["ABC"]
