@@ -9,7 +9,7 @@ import torch
 from albert_rc.config import TrainConfig
 from albert_rc.data.shards import load_store
 from albert_rc.devices import Processes
-from albert_rc.errors import DataError, UsageError
+from albert_rc.errors import DataError, Interrupted, UsageError
 from albert_rc.files import json_lines
 from albert_rc.predict import score_lines
 from albert_rc.score_files import read_scores
@@ -74,7 +74,7 @@ def go(data, tuning, tmp_path, monkeypatch):
                 raise RuntimeError("power cut")
             folder.mkdir(parents=True, exist_ok=True)
             state_path(folder, 3).write_bytes(b"state")
-            return TrainResult(3, 3, 0.5, 3, False, False, 1.0)
+            return TrainResult(3, 3, 0.5, 3, False, False, 1.0, stop_asked=part.name == stop)
 
         run_all(parts, out, record, asked.group, resume, run, lambda line: None)
         return ran
@@ -211,6 +211,18 @@ def test_what_earlier_runs_left_is_not_resumed_in_new_ones(go):
     assert (go.out / "seed-1" / EARLIER / "resume-00000003.pt").is_file()
     (go.out / "seed-0" / "resume-00000001.pt").write_bytes(b"state")
     assert go(resume=True, seeds=2, learning_rate=0.1) == ["seed-0 again", "seed-1"]
+
+
+def test_ctrl_c_at_the_end_of_a_run_keeps_the_next_from_beginning(go):
+    with pytest.raises(Interrupted, match=r"stopped after fold-1, 1 of 2; .*--resume goes on"):
+        go(folds=2, stop="fold-1")
+    assert [row["name"] for row in json.loads((go.out / "runs.json").read_text())["runs"]] == [
+        "fold-1"
+    ]
+    assert (go.out / "fold-1" / "held_out.jsonl").is_file()
+    # Nothing is left after the last.
+    assert go(resume=True, folds=2, stop="fold-2") == ["fold-2"]
+    assert (go.out / "scores.jsonl").is_file()
 
 
 def test_scores_are_of_all_papers_and_no_others(go):

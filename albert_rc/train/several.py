@@ -19,7 +19,7 @@ from albert_rc.config import TrainConfig
 from albert_rc.data.parts import chosen_papers
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
-from albert_rc.errors import DataError, UsageError
+from albert_rc.errors import DataError, Interrupted, UsageError
 from albert_rc.files import json_lines, natural_key, parse_json, read_json, to_json, write_json
 from albert_rc.loading import load_model
 from albert_rc.predict import score, score_lines
@@ -148,6 +148,7 @@ def run_all(
         What `RUNS` says; None if a run was paused.
 
     Raises:
+        Interrupted: asked to stop at the end of a run; others are left.
         UsageError: nothing to resume, or it was begun otherwise.
         DataError: what a run answered is not there any more.
     """
@@ -173,6 +174,11 @@ def run_all(
         done.append(row)
         if group.is_main:
             write_json(out / RUNS, _summary(done) | {"made_of": record})
+        if result.stop_asked and len(done) < len(parts):
+            raise Interrupted(
+                f"stopped after {part.name}, {len(done)} of {len(parts)}; "
+                "the same command with --resume goes on from there"
+            )
     if group.is_main and parts[0].held_out is not None:
         _write_scores(parts, out)
     return _summary(done)
