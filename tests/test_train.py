@@ -257,6 +257,24 @@ def test_ctrl_c_saves_and_says_how_to_go_on(trainer, tmp_path):
     assert again.progress.step == 4
 
 
+@pytest.mark.parametrize("when", ["the step", "its evaluation", "its saving"])
+def test_ctrl_c_in_the_last_step_ends_the_run_and_is_told(trainer, tmp_path, when):
+    run = trainer(tmp_path, max_steps=4)
+    place = {"the step": "_step", "its evaluation": "_evaluate", "its saving": "_save_state"}[when]
+    work = getattr(run, place)
+
+    def pressed(*arguments):
+        if run.progress.step == 4 - (when == "the step"):
+            os.kill(os.getpid(), signal.SIGINT)
+        return work(*arguments)
+
+    setattr(run, place, pressed)
+    result = run.run()
+    assert (result.steps, result.stop_asked, result.stopped_early) == (4, True, False)
+    assert (tmp_path / "model.safetensors").is_file()
+    assert not trainer(tmp_path, max_steps=4).run().stop_asked
+
+
 def test_two_processes_reach_the_weights_of_one(sample, stores, tmp_path, cli):
     """Same global batch, 8 steps, fp32: at most 2e-5 apart (rounding of sums in another order)."""
     data = tmp_path / "data"

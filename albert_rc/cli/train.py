@@ -111,7 +111,7 @@ def train(
     from albert_rc.train.finetune import FineTuning, open_stores
     from albert_rc.train.planner import Levers
     from albert_rc.train.recipes import choose, dropout_of
-    from albert_rc.train.several import Part, over_folds, over_seeds
+    from albert_rc.train.several import Part, made_of, over_folds, over_seeds
 
     if seeds is not None and folds is not None:
         raise UsageError("--seeds and --folds: choose one of them")
@@ -177,7 +177,8 @@ def train(
         else:
             _run(tuning, Part("", seed, train_store, dev_store), out, resume, seconds)
             return
-        _run_several(tuning, parts, out, resume, seconds)
+        record = {"--seeds": seeds, "--folds": folds} | made_of(tuning, train_store, dev_store)
+        _run_several(tuning, parts, out, record, resume, seconds)
 
 
 def _run(
@@ -215,7 +216,12 @@ def _run(
 
 
 def _run_several(
-    tuning: FineTuning, parts: list[Part], out: Path, resume: bool, seconds: float | None
+    tuning: FineTuning,
+    parts: list[Part],
+    out: Path,
+    record: dict[str, Any],
+    resume: bool,
+    seconds: float | None,
 ) -> None:
     """Runs one after the other, and what they come to together."""
     from albert_rc.train.several import RUNS, SCORES, run_all, spread_line
@@ -226,7 +232,7 @@ def _run_several(
         left = None if seconds is None else seconds - (time.perf_counter() - begun)
         return _run(tuning, part, folder, resuming, left)
 
-    found = run_all(parts, out, tuning.group, resume, run, say)
+    found = run_all(parts, out, record, tuning.group, resume, run, say)
     if found is None or not tuning.group.is_main:
         return
     unit = " and ".join(parts[0].train.metrics)

@@ -164,7 +164,8 @@ class Trainer(Generic[Kind]):
                         paused = self.processes.any(time.perf_counter() - started >= seconds)
                     if saving or stopping or stopped_early or paused:
                         self._save_state(tally)
-                    if stopping:
+                    # In the last step there is nothing to stop: the run ends, and says so.
+                    if stopping and not stopped_early and self.progress.step < self.total_steps:
                         raise self._interrupted()
                     if stopped_early or paused:
                         break
@@ -179,6 +180,7 @@ class Trainer(Generic[Kind]):
             if self.record is not None:
                 self.record.close()
         return TrainResult(
+            stop_asked=self.processes.any(stop.asked),
             steps=self.progress.step,
             total_steps=self.total_steps,
             best_score=self.progress.best_score,

@@ -1,7 +1,11 @@
-"""Several runs of one recipe: over seeds, and over folds of the training papers."""
+"""Several runs of one recipe: over seeds, and over folds of the training papers.
+
+What they are made of is kept beside them: they are resumed only as what they were begun as.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,19 +15,22 @@ from typing import Any
 import torch
 
 from albert_rc.atomic import write_bytes
+from albert_rc.config import TrainConfig
 from albert_rc.data.parts import chosen_papers
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
-from albert_rc.errors import UsageError
-from albert_rc.files import json_lines, natural_key, parse_json, read_json, write_json
+from albert_rc.errors import DataError, Interrupted, UsageError
+from albert_rc.files import json_lines, natural_key, parse_json, read_json, to_json, write_json
 from albert_rc.loading import load_model
 from albert_rc.predict import score, score_lines
 from albert_rc.quality import quality
-from albert_rc.train.checkpoint import states
+from albert_rc.train.checkpoint import _FIXED, set_aside, states
+from albert_rc.train.finetune import FineTuning
+from albert_rc.train.objective import stores_identity
 from albert_rc.train.tally import TrainResult
 
 RUNS = "runs.json"
-"""The runs that are done, in the folder that holds theirs."""
+"""The runs that are done, and what they are made of, in the folder that holds theirs."""
 HELD_OUT = "held_out.jsonl"
 SCORES = "scores.jsonl"
 
@@ -79,9 +86,48 @@ def over_folds(count: int, seed: int, train: Store, dev: Store | None) -> list[P
     return parts
 
 
+def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, Any]:
+    """What decides how runs come out, by option or name, as it is when read from a JSON file."""
+    how, settings = tuning.how, tuning.settings
+    found = {
+        "--model": str(Path(tuning.model)),
+        **stores_identity(train, dev),
+        **{f"--{name}": how.get(name) for name in ("scratch", "attention", "dropout")},
+        "--residual": how.get("scratch_shape", {}).get("residual"),
+        "--max-length": how.get("max_length"),
+        "setting of lsh": how.get("lsh", {}),
+        "--option-score": tuning.option_score,
+        **{"--" + name.replace("_", "-"): getattr(settings, name) for name in _FIXED},
+        "--optimizer-states": tuning.levers.states or settings.optimizer_states,
+    }
+    as_read: dict[str, Any] = parse_json(to_json(found))
+    return as_read
+
+
+def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
+    """The first thing in which two of `made_of` differ, to be said after "begun"; None if none."""
+    fields = TrainConfig.__dataclass_fields__
+    for name in {**before, **now}:
+        usual = fields.get(name[2:].replace("-", "_"))  # of a version without it
+        was, now_is = before.get(name, usual and usual.default), now.get(name)
+        if was == now_is:
+            continue
+        if isinstance(was, dict) and isinstance(now_is, dict):
+            keys = [key for key in {**was, **now_is} if was.get(key) != now_is.get(key)]
+            parts = [f"{key} {was.get(key)}, not {now_is.get(key)}" for key in keys]
+            return f"with another {name}: {'; '.join(parts)}"
+        if isinstance(was, dict) or isinstance(now_is, dict):
+            return f"without a {name}, not with one" if was is None else f"with a {name}"
+        if was is None:
+            return f"without {name}, not with {now_is}"
+        return f"with {name} {was}, not {'without' if now_is is None else now_is}"
+    return None
+
+
 def run_all(
     parts: Sequence[Part],
     out: Path,
+    record: dict[str, Any],
     group: Processes,
     resume: bool,
     run: Callable[[Part, Path, bool], TrainResult],
@@ -92,6 +138,7 @@ def run_all(
     Args:
         parts: the runs.
         out: holds a folder for each, `RUNS`, and, of folds, `SCORES`.
+        record: what they are made of, and how many: they go on only as the same.
         group: who works along.
         resume: go on where this was stopped.
         run: runs one in its folder, resuming it or not.
@@ -99,13 +146,16 @@ def run_all(
 
     Returns:
         What `RUNS` says; None if a run was paused.
+
+    Raises:
+        Interrupted: asked to stop at the end of a run; others are left.
+        UsageError: nothing to resume, or it was begun otherwise.
+        DataError: what a run answered is not there any more.
     """
-    done: list[dict[str, Any]] = []
-    if group.is_main and resume and (out / RUNS).is_file():
-        done = read_json(out / RUNS)["runs"]
-    done = group.from_main(done)
-    if not resume and group.is_main:
-        (out / RUNS).unlink(missing_ok=True)
+    begin = _resumed if resume else _begun
+    done = group.from_main(begin(parts, out, record, say) if group.is_main else None)
+    if isinstance(done, str):
+        raise UsageError(done)
     for part in parts:
         if any(row["name"] == part.name for row in done):
             continue
@@ -123,10 +173,71 @@ def run_all(
             row["held_out"] = _answer(part.held_out, folder, group)
         done.append(row)
         if group.is_main:
-            write_json(out / RUNS, _summary(done))
+            write_json(out / RUNS, _summary(done) | {"made_of": record})
+        if result.stop_asked and len(done) < len(parts):
+            raise Interrupted(
+                f"stopped after {part.name}, {len(done)} of {len(parts)}; "
+                "the same command with --resume goes on from there"
+            )
     if group.is_main and parts[0].held_out is not None:
         _write_scores(parts, out)
     return _summary(done)
+
+
+def _begun(
+    parts: Sequence[Part], out: Path, record: dict[str, Any], say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Make the folder ready for new runs; none of them is done."""
+    before = _kept(out / RUNS).get("made_of")
+    (out / RUNS).unlink(missing_ok=True)
+    if before is None or difference(before, record):
+        # Or, resumed before their turn, they would be taken for the new ones.
+        for part in parts:
+            if aside := set_aside(out / part.name):
+                say(f"starting over; the earlier {part.name} is in {aside} until this one is done")
+    write_json(out / RUNS, {"runs": [], "made_of": record})
+    return []
+
+
+def _resumed(
+    parts: Sequence[Part], out: Path, record: dict[str, Any], say: Callable[[str], None]
+) -> list[dict[str, Any]] | str:
+    """The runs that are done; or why they cannot be gone on with."""
+    path, kept = out / RUNS, _kept(out / RUNS)
+    before, done = kept.get("made_of"), list(kept.get("runs", []))
+    if path.is_file() and before is None:
+        return (
+            f"--resume: {path} does not say what its runs were made of (an older version wrote "
+            "it); start without --resume, or give another --out"
+        )
+    folders = [out / part.name for part in parts]
+    if before is not None:
+        folders += [*out.glob("seed-*"), *out.glob("fold-*")]
+    if not done and not any(states(folder) for folder in folders):
+        single = [*states(out), out / "model.safetensors", out / "train.json"]
+        if found := [path for path in single if path.is_file()]:
+            return (
+                f"--resume: {found[0]} is of one run, and --seeds and --folds make several; "
+                "leave them out, or give another --out"
+            )
+        return f"--resume: there is no state in {out}; start without --resume"
+    if before is None:
+        write_json(path, {"runs": [], "made_of": record})
+    elif what := difference(before, record):
+        return (
+            f"--resume: the runs in {out} were begun {what}; give the options that they were "
+            "begun with, or another --out"
+        )
+    return done
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """What `RUNS` says; nothing if it is not there, or of no use."""
+    try:
+        kept = read_json(path)
+    except DataError:
+        return {}
+    return kept if isinstance(kept, dict) else {}
 
 
 def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -164,13 +275,35 @@ def _answer(store: Store, folder: Path, group: Processes) -> float:
 
 
 def _write_scores(parts: Sequence[Part], out: Path) -> None:
-    """All papers' scores, each by the run that never saw it, in the papers' order."""
+    """All papers' scores, each by the run that never saw it, in the papers' order.
+
+    Raises:
+        DataError: a run's are not those of the papers that it left out.
+    """
     ids = [paper for part in parts if part.held_out for paper in part.held_out.meta["ids"]]
     lines = [
-        parse_json(line)
-        for part in parts
-        for line in (out / part.name / HELD_OUT).read_bytes().splitlines()
+        line for part in parts if part.held_out for line in _answered(part, part.held_out, out)
     ]
     places = {paper: place for place, paper in enumerate(sorted(ids, key=natural_key))}
     lines.sort(key=lambda line: (places[line["paper"]], line["number"]))
     write_bytes(out / SCORES, json_lines(lines))
+
+
+def _answered(part: Part, store: Store, out: Path) -> list[dict[str, Any]]:
+    """A run's scores of the papers that it left out: of these, and all of them."""
+    path, count = out / part.name / HELD_OUT, Counter[int]()
+    asked = Counter[tuple[str, int]]()
+    for paper in store.passage_of_question.tolist():
+        count[paper] += 1
+        asked[store.meta["ids"][paper], count[paper]] += 1
+    try:
+        lines = [parse_json(line) for line in path.read_bytes().splitlines()]
+        found = Counter((line["paper"], line["number"]) for line in lines)
+    except (OSError, ValueError, KeyError, TypeError):
+        found = Counter()
+    if found != asked:
+        raise DataError(
+            f"{path}: these are not the scores of the papers that {part.name} left out; "
+            "start without --resume"
+        )
+    return lines

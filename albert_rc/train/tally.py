@@ -39,6 +39,8 @@ class TrainResult:
     seconds: float
     restarts: int = 0
     """How often it went back after a collapse, each time with half the learning rate."""
+    stop_asked: bool = False
+    """Ctrl-C or SIGTERM came when nothing was left to do but to end the run."""
 
 
 @dataclass
