@@ -16,8 +16,9 @@ from albert_rc.score_files import read_scores
 from albert_rc.train import several
 from albert_rc.train.checkpoint import EARLIER, state_path
 from albert_rc.train.finetune import FineTuning, open_stores
+from albert_rc.train.identity import difference, made_of
 from albert_rc.train.planner import Levers
-from albert_rc.train.several import difference, made_of, over_folds, over_seeds, run_all
+from albert_rc.train.several import over_folds, over_seeds, run_all
 from albert_rc.train.tally import TrainResult
 
 TINY = ("--scratch", "tiny", "--max-steps", 3, "--batch-size", 4, "--learning-rate", 1e-3)
@@ -158,6 +159,8 @@ def test_other_folds_do_not_go_on_with_these(go):
 
 def test_runs_with_other_settings_are_not_passed_off_as_these(go, data, stores):
     go(seeds=2)
+    assert go(resume=True, seeds=2) == []
+    assert go(resume=True, seeds=3) == ["seed-2"]
     assert go(resume=True, seeds=2) == []
     with pytest.raises(UsageError, match=r"begun with --learning-rate 1e-05, not 0\.1; give"):
         go(resume=True, seeds=2, learning_rate=0.1)

@@ -109,9 +109,10 @@ def train(
     from albert_rc.devices import be_deterministic, choose_precision, processes
     from albert_rc.errors import UsageError
     from albert_rc.train.finetune import FineTuning, open_stores
+    from albert_rc.train.identity import made_of
     from albert_rc.train.planner import Levers
     from albert_rc.train.recipes import choose, dropout_of
-    from albert_rc.train.several import Part, made_of, over_folds, over_seeds
+    from albert_rc.train.several import Part, over_folds, over_seeds
 
     if seeds is not None and folds is not None:
         raise UsageError("--seeds and --folds: choose one of them")

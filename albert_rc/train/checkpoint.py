@@ -17,16 +17,10 @@ from albert_rc.config import TrainConfig
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.files import check_archive
 from albert_rc.train.averaging import Averaged
+from albert_rc.train.identity import FIXED, difference, flag_of
 from albert_rc.train.parallel import DataParallel
 
 EARLIER = "earlier"
-
-# What must not change between a run and its continuation, with the option that sets it.
-_FIXED = (
-    "epochs", "batch_size", "learning_rate", "warmup", "weight_decay", "clip", "max_steps",
-    "precision", "mask_rate", "mask_weight", "optimizer", "optimizer_states", "seed",
-    "label_smoothing", "r_drop", "fgm", "ema",
-)  # fmt: skip
 
 
 @dataclass
@@ -226,30 +220,16 @@ def _progress_in(path: Path) -> Progress:
 
 def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str, Any]) -> None:
     """Refuse to go on otherwise than the run was begun."""
-    for name in _FIXED:
-        now = getattr(settings, name)
-        usual = TrainConfig.__dataclass_fields__[name].default  # of a version without it
-        before = content["settings"].get(name, usual)
-        if before != now:
-            flag = "--" + name.replace("_", "-")
-            raise UsageError(f"--resume: the run was begun with {flag} {before}, not {now}")
-    for name, before in content["data"].items():
-        now = data[name]
-        if isinstance(before, dict) and isinstance(now, dict):
-            now = {key: value for key, value in now.items() if key in before}
-        if before != now:
-            raise UsageError(
-                f"--resume: the run was begun with {_other(name, before, now)}; give the options "
-                "that it was begun with, or another --out"
-            )
-
-
-def _other(name: str, before: Any, now: Any) -> str:
-    """What was otherwise, in words."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        parts = [f"{key} {before[key]}, not {now.get(key)}" for key in before
-                 if before[key] != now.get(key)]  # fmt: skip
-        return f"another {name}: {'; '.join(parts)}"
-    if before is None or now is None:
-        return f"{'no' if before is None else 'a'} {name}"
-    return f"{name} {before}, not {now}"
+    known = [name for name in FIXED if name in content["settings"]]
+    before: dict[str, Any] = {flag_of(name): content["settings"][name] for name in known}
+    now: dict[str, Any] = {flag_of(name): getattr(settings, name) for name in FIXED}
+    for name, was in content["data"].items():
+        before[name], now[name] = was, data[name]
+        if isinstance(was, dict) and isinstance(data[name], dict):
+            # An older version knew less of them.
+            now[name] = {key: value for key, value in data[name].items() if key in was}
+    if what := difference(before, now):
+        raise UsageError(
+            f"--resume: the run was begun {what}; give the options that it was begun with, or "
+            "another --out"
+        )

@@ -15,7 +15,7 @@ from albert_rc.errors import DivergedError, Interrupted, UsageError
 from albert_rc.files import to_json
 from albert_rc.seeds import mix
 from albert_rc.train.finetune import FineTuning
-from albert_rc.train.several import difference, made_of
+from albert_rc.train.identity import difference, made_of
 from albert_rc.train.tally import StepReport, TrainResult
 
 JOURNAL = "trials.log"

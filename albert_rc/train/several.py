@@ -15,18 +15,16 @@ from typing import Any
 import torch
 
 from albert_rc.atomic import write_bytes
-from albert_rc.config import TrainConfig
 from albert_rc.data.parts import chosen_papers
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
 from albert_rc.errors import DataError, Interrupted, UsageError
-from albert_rc.files import json_lines, natural_key, parse_json, read_json, to_json, write_json
+from albert_rc.files import json_lines, natural_key, parse_json, read_json, write_json
 from albert_rc.loading import load_model
 from albert_rc.predict import score, score_lines
 from albert_rc.quality import quality
-from albert_rc.train.checkpoint import _FIXED, set_aside, states
-from albert_rc.train.finetune import FineTuning
-from albert_rc.train.objective import stores_identity
+from albert_rc.train.checkpoint import set_aside, states
+from albert_rc.train.identity import difference
 from albert_rc.train.tally import TrainResult
 
 RUNS = "runs.json"
@@ -84,44 +82,6 @@ def over_folds(count: int, seed: int, train: Store, dev: Store | None) -> list[P
             )
         )
     return parts
-
-
-def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, Any]:
-    """What decides how runs come out, by option or name, as it is when read from a JSON file."""
-    how, settings = tuning.how, tuning.settings
-    found = {
-        "--model": str(Path(tuning.model)),
-        **stores_identity(train, dev),
-        **{f"--{name}": how.get(name) for name in ("scratch", "attention", "dropout")},
-        "--residual": how.get("scratch_shape", {}).get("residual"),
-        "--max-length": how.get("max_length"),
-        "setting of lsh": how.get("lsh", {}),
-        "--option-score": tuning.option_score,
-        **{"--" + name.replace("_", "-"): getattr(settings, name) for name in _FIXED},
-        "--optimizer-states": tuning.levers.states or settings.optimizer_states,
-    }
-    as_read: dict[str, Any] = parse_json(to_json(found))
-    return as_read
-
-
-def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """The first thing in which two of `made_of` differ, to be said after "begun"; None if none."""
-    fields = TrainConfig.__dataclass_fields__
-    for name in {**before, **now}:
-        usual = fields.get(name[2:].replace("-", "_"))  # of a version without it
-        was, now_is = before.get(name, usual and usual.default), now.get(name)
-        if was == now_is:
-            continue
-        if isinstance(was, dict) and isinstance(now_is, dict):
-            keys = [key for key in {**was, **now_is} if was.get(key) != now_is.get(key)]
-            parts = [f"{key} {was.get(key)}, not {now_is.get(key)}" for key in keys]
-            return f"with another {name}: {'; '.join(parts)}"
-        if isinstance(was, dict) or isinstance(now_is, dict):
-            return f"without a {name}, not with one" if was is None else f"with a {name}"
-        if was is None:
-            return f"without {name}, not with {now_is}"
-        return f"with {name} {was}, not {'without' if now_is is None else now_is}"
-    return None
 
 
 def run_all(
@@ -223,12 +183,19 @@ def _resumed(
         return f"--resume: there is no state in {out}; start without --resume"
     if before is None:
         write_json(path, {"runs": [], "made_of": record})
-    elif what := difference(before, record):
+    elif what := difference(_with_seeds_of(record, before), record):
         return (
             f"--resume: the runs in {out} were begun {what}; give the options that they were "
             "begun with, or another --out"
         )
-    return done
+    names = {part.name for part in parts}
+    return [row for row in done if row["name"] in names]
+
+
+def _with_seeds_of(record: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """What runs were made of, whatever their number: another seed may be added, a fold may not."""
+    both = record.get("--seeds") is not None and before.get("--seeds") is not None
+    return before | {"--seeds": record["--seeds"]} if both else before
 
 
 def _kept(path: Path) -> dict[str, Any]:
