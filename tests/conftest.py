@@ -69,7 +69,11 @@ def torchrun(count: int, *arguments: object, check: bool = True):
         sys.executable, "-m", "torch.distributed.run", "--standalone",
         "--nproc-per-node", str(count), *map(str, arguments),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    # Where one of them aborts, it says where.
+    env = os.environ | {"PYTHONFAULTHANDLER": "1"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=240, check=False, env=env
+    )
     assert not check or done.returncode == 0, done.stderr[-5000:]
     return done
 

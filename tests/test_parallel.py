@@ -14,6 +14,7 @@ import torch
 from conftest import run_until_power_cut, starved, torchrun
 from safetensors.torch import load_file
 
+from albert_rc.cli.app import leave
 from albert_rc.config import TrainConfig, size_config
 from albert_rc.data.shards import load_store
 from albert_rc.devices import Processes, processes
@@ -232,3 +233,4 @@ def test_the_planner_counts_parts():
 
 if __name__ == "__main__":
     work(Path(sys.argv[1]))
+    leave(0)

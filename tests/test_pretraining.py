@@ -139,7 +139,7 @@ def test_a_slice_ends_in_time_and_goes_on_bit_for_bit(pretrainer, tmp_path):
 
 def test_other_questions_are_not_resumed(pretrainer, tmp_path):
     pretrainer(tmp_path, max_steps=4, save_steps=2).run()
-    with pytest.raises(UsageError, match="begun with another --pair: sop"):
+    with pytest.raises(UsageError, match="begun with --pair sop, not nsp"):
         pretrainer(tmp_path, "nsp", max_steps=4, save_steps=2).run(resume=True)
 
 

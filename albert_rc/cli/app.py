@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -91,6 +91,28 @@ def _root(
 
 def main() -> None:
     """Run the command line and exit with the code of DESIGN: see `albert_rc.errors`."""
+    try:
+        _run()
+    except SystemExit as leaving:
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            leave(leaving.code)
+        raise
+
+
+def leave(code: object) -> NoReturn:
+    """End one of several processes whose work is done, at once.
+
+    Threads of gloo live on while Python takes itself apart, and may abort what has ended well:
+    torchrun then calls a run failed all of whose files are there.
+    """
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def _run() -> None:
     signal.signal(signal.SIGTERM, _leave)
     for stream in (sys.stdout, sys.stderr):
         # A paper's letters, or a file's name, may be none of the terminal's.
