@@ -54,6 +54,7 @@ def test_training_beside_transformers(cli, tmp_path):
     assert 0 < ours["matrix_share"] < 1
 
 
+@pytest.mark.slow
 def test_a_planned_training_says_its_plan(cli):
     done = cli("bench", "train", *SMALL, "--memory", "2GiB")
     assert done.returncode == 0, done.stderr
