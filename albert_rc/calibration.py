@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,8 @@ def require_own(folder: Path) -> None:
             else f"--model {folder}: a model of the package is not written to; copy it with "
             f"`albert-rc export {folder} --out models/{folder}`, and name that folder"
         )
-    _weights_hash(folder)
+    with _opened(folder / "model.safetensors"):
+        pass
 
 
 def keep(calibration: Calibration, folder: Path) -> Path:
@@ -148,11 +150,19 @@ def kept_temperature(folder: Path) -> tuple[float, bool]:
 
 def _weights_hash(folder: Path) -> str:
     path = folder / "model.safetensors"
-    try:
+    with _opened(path):
         return file_sha256(path)
+
+
+@contextmanager
+def _opened(weights: Path) -> Iterator[None]:
+    """Weights that can be read; a CheckpointError if not."""
+    try:
+        with weights.open("rb"):
+            yield
     except OSError as error:
         raise CheckpointError(
-            f"{path}: cannot be read ({error.strerror}); name the folder of the model that made "
+            f"{weights}: cannot be read ({error.strerror}); name the folder of the model that made "
             "the scores"
         ) from None
 

@@ -69,9 +69,14 @@ def lines(
     return figure
 
 
+def figure_paths(out: Path) -> list[Path]:
+    """The files that `save` writes."""
+    return [out.with_suffix(suffix) for suffix in (".png", ".svg")]
+
+
 def save(figure: Any, out: Path) -> list[Path]:
     """Write a figure as PNG and as SVG beside each other; both whole, or neither."""
-    paths = [out.with_suffix(suffix) for suffix in (".png", ".svg")]
+    paths = figure_paths(out)
     writers: dict[Path, Callable[[Path], None]] = {
         path: partial(_write, figure, path.suffix[1:]) for path in paths
     }

@@ -40,11 +40,12 @@ def calibrate(
     from albert_rc import calibration
     from albert_rc.data.readers import read_good
     from albert_rc.files import write_json
+    from albert_rc.plots import figure_paths
     from albert_rc.score_files import read_scores
 
-    drawn = {} if figure is None else {s: figure.with_suffix(s) for s in (".png", ".svg")}
-    check_outputs({"--out": out_file, **{f"--figure's {s}": p for s, p in drawn.items()}},
-                  [scores, gold])  # fmt: skip
+    drawn = [] if figure is None else figure_paths(figure)
+    written = {"--out": out_file} | {f"--figure's {path.suffix}": path for path in drawn}
+    check_outputs(written, [scores, gold])
     if model is not None:
         calibration.require_own(model)
     papers = read_good(gold, format_)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from albert_rc.cli.console import example, out, print_json, say, table
-from albert_rc.cli.outputs import check_outputs
+from albert_rc.cli.outputs import answer_files, check_outputs
 from albert_rc.cli.papers import Format
-from albert_rc.cli.predict_parts import outputs
 
 if TYPE_CHECKING:
     from albert_rc.ensemble import Fit
@@ -93,7 +92,7 @@ def ensemble(
         if wrong:
             raise UsageError(said)
     check_outputs(
-        {**outputs(out_file, scores_out, abstain), "--fit": fit_out},
+        {**answer_files(out_file, scores_out, abstain), "--fit": fit_out},
         [*scores, *(dev_scores or ()), gold, use],
     )
     files = put_together([read_scores(path) for path in scores])

@@ -46,3 +46,13 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | No
         if of_model and place.exists() and (place.parent / "config.json").is_file():
             raise UsageError(f"{flag} {path} is a part of a model; give another name")
         require_writable(path)
+
+
+def answer_files(
+    out: Path | None, scores: Path | None, abstain: float | None
+) -> dict[str, Path | None]:
+    """What `predict` and `ensemble` write, by option."""
+    from albert_rc.calibration import unsure_path
+
+    listed = None if abstain is None or out is None else unsure_path(out)
+    return {"--out": out, "--scores": scores, "--abstain's list": listed}

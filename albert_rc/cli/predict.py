@@ -9,7 +9,7 @@ import typer
 
 from albert_rc.cli import options, predict_parts
 from albert_rc.cli.console import bar, example
-from albert_rc.cli.outputs import check_outputs
+from albert_rc.cli.outputs import answer_files, check_outputs
 from albert_rc.cli.papers import Format
 
 
@@ -97,7 +97,7 @@ def predict(
     from albert_rc.spans import find_spans, write_spans
 
     predict_parts.check_ranges(token_budget, abstain, temperature)
-    check_outputs(predict_parts.outputs(out, scores, abstain), (data, recall, gate))
+    check_outputs(answer_files(out, scores, abstain), (data, recall, gate))
     keep_freed_memory()
     how: dict[str, Any] = {
         "attention": attention,

@@ -106,14 +106,6 @@ def pass_gate(loaded: Loaded[Any], dev: Path, tolerance: float, group: Processes
     cost.require(tolerance)
 
 
-def outputs(out: Path | None, scores: Path | None, abstain: float | None) -> dict[str, Path | None]:
-    """What is written, by option."""
-    from albert_rc.calibration import unsure_path
-
-    listed = None if abstain is None or out is None else unsure_path(out)
-    return {"--out": out, "--scores": scores, "--abstain's list": listed}
-
-
 def read_papers(data: Path, format_name: str | None) -> PaperSet:
     """Raw papers, all of them usable.
 

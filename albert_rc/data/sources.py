@@ -70,9 +70,8 @@ class Raw:
     @property
     def looks_printed(self) -> bool:
         """Whether what cannot be read may be a paper that was never meant to be JSON."""
-        if self.form != "file" or self.place.lower().endswith(PRINTED):
-            return self.form == "file"
-        return self.place.endswith(".txt") and not self.content.lstrip().startswith(OPENING)
+        plain = self.place.endswith(".txt") and not self.content.lstrip().startswith(OPENING)
+        return self.form == "file" and (plain or self.place.lower().endswith(PRINTED))
 
 
 Chunk = Sequence[Raw]

@@ -80,7 +80,7 @@ def _by_place(
         counts_anew = len(mine) == 1 and not numbers & {answer.number for answer in answers}
         if counts_anew or len(numbers) < len(every):
             troubles += _by_order(mine, answers)
-        elif match_parts(mine[:1], [_labels(answers)]) is None and len(mine) == 1:
+        elif len(mine) == 1 and match_parts(mine, [_labels(answers)]) is None:
             _forbid(mine, [answers])
         else:
             troubles += _by_number(mine, answers, numbers)

@@ -115,13 +115,12 @@ class _Reader:
 
     def _take_key(self, at: int) -> int:
         line = self.lines[at]
-        run = single_answers(self.lines, at)
-        if len(run) > 1:
+        found = key.read_key_line(line)
+        if found is not None and (run := single_answers(self.lines, at)):
             for answers in run:
                 self._add_answers(answers, [])
             self.key_end = at + len(run)
             return len(run)
-        found = key.read_key_line(line)
         taken = 1
         if found is None and at + 1 < len(self.lines):
             found = key.read_key_table(line, self.lines[at + 1])

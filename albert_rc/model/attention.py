@@ -155,16 +155,19 @@ def _dense(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, _: Ha
 
 def _lsh(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, how: Hashing) -> Tensor:
     settings, lengths = how.settings, layout.keys
-    if max(lengths) <= settings.sees_all:
+    most = settings.sees_all
+    if max(lengths) <= most:
         return dense_attention(q_SNH, kv_T2NH, layout, dropout)
-    if min(lengths) > settings.sees_all:
+    if min(lengths) > most:
         return lsh_attention(q_SNH, kv_T2NH, lengths, settings, how.layer, dropout, how.landmark_T)
     # Short sequences have nothing to gain from sorting: the same result takes a fifth of the time.
     length_B = torch.tensor(lengths)
-    short_T = (length_B <= settings.sees_all).repeat_interleave(length_B).to(q_SNH.device)
+    short_T = (length_B <= most).repeat_interleave(length_B)
     rows, parts = [], []
-    for at_T in (short_T.nonzero()[:, 0], (~short_T).nonzero()[:, 0]):
-        some = tuple(x for x in lengths if (x <= settings.sees_all) is bool(short_T[at_T[0]]))
+    for short in (True, False):
+        # Told from plain numbers, so that the device is never asked.
+        at_T = (short_T == short).nonzero()[:, 0].to(q_SNH.device)
+        some = tuple(length for length in lengths if (length <= most) == short)
         landmark_T = None if how.landmark_T is None else how.landmark_T[at_T]
         alone = Hashing(settings, how.layer, landmark_T)
         parts.append(_lsh(q_SNH[at_T], kv_T2NH[at_T], Layout(some, some), dropout, alone))
