@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.cleaning import Span, clean_aligned, clean_text, fold_aligned, with_marks
-from albert_rc.errors import AlbertRcError, CheckpointError, UsageError
+from albert_rc.errors import AlbertRcError, CheckpointError
 from albert_rc.files import parse_json, sha256, to_json
 
 VOCABULARY_FILES = (
@@ -298,8 +298,7 @@ def load_tokenizer(folder: Path, num_threads: int = 0) -> Tokenizer:
         num_threads: of SentencePiece; 0 for all cores.
 
     Raises:
-        UsageError: no vocabulary there.
-        CheckpointError: the vocabulary cannot be read, or lacks a special token.
+        CheckpointError: no vocabulary there, or it cannot be read, or lacks a special token.
     """
     settings: dict[str, Any] = {}
     try:
@@ -318,7 +317,7 @@ def load_tokenizer(folder: Path, num_threads: int = 0) -> Tokenizer:
         raise CheckpointError(
             f"{folder}: the vocabulary cannot be read ({_reason(error)})"
         ) from None
-    raise UsageError(f"--model {folder}: no vocabulary there; one of {', '.join(KINDS)} is needed")
+    raise CheckpointError(f"{folder}: no vocabulary there; one of {', '.join(KINDS)} is needed")
 
 
 def _is_theirs(error: BaseException) -> bool:

@@ -210,6 +210,17 @@ def test_the_way_out_of_a_key_that_cannot_be_read(tmp_path):
     assert "its own key cannot be read (line 7) and was not used" in imports[0].notes[0]
 
 
+def test_two_keys_must_say_the_same(tmp_path):
+    text = f"{CAT}\n{LISTS}\nAnswers\n1-3 ABC\n"
+    papers, refused, _ = bring(tmp_path, text, key="1-3 ABC")
+    assert (refused, answers_of(papers)) == ([], ["ABC"])
+    _, refused, imports = bring(tmp_path, text, key="1-3 ACC")
+    assert refused == [2]
+    said = str(imports[0].all_troubles()[0])
+    assert said.startswith("2 is B in the paper's own key, but C in ")
+    assert said.endswith("; leave one of them")
+
+
 @pytest.mark.parametrize(
     "line",
     [

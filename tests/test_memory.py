@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import starved, too_large
+from conftest import run_until_power_cut, starved, too_large
 
 from albert_rc.devices import free_memory, is_out_of_memory
 from albert_rc.errors import OutOfMemoryError
@@ -27,6 +27,31 @@ def test_micro_batches_are_halved_and_the_result_stays(trainer, tmp_path):
     ]
     for a, b in zip(whole.model.parameters(), cut.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("what", ["micro-batches", "layers"])
+def test_what_was_cut_stays_cut_when_the_run_goes_on(trainer, tmp_path, what):
+    """Smaller pieces round otherwise, and a resumed run ends bit for bit as an unbroken one."""
+
+    def wide(run):
+        if what == "layers":
+            return run.model.encoder.compute.recompute != "layers"
+        return run.stepper.micro_batches < 4
+
+    def begun(name):
+        batch_size = 1 if what == "layers" else 6
+        run = trainer(tmp_path / name, batch_size=batch_size, save_steps=3)
+        starved(run, lambda run: run.progress.step == 2 and wide(run))
+        return run
+
+    unbroken, broken = begun("unbroken"), begun("broken")
+    unbroken.run()
+    run_until_power_cut(broken, 4)
+    again = begun("broken")
+    again.run(resume=True)
+    assert not wide(again)
+    for one, other in zip(unbroken.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_layers_are_recomputed_before_giving_up(trainer, tmp_path):

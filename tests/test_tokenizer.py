@@ -9,7 +9,7 @@ from conftest import SAMPLE
 from albert_rc.data.encode import encode_cloze, encode_segments, split_at_blanks
 from albert_rc.data.parse import Report, parse_cloze
 from albert_rc.data.readers import read_collection
-from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.errors import CheckpointError
 from albert_rc.tokenizer import load_tokenizer
 
 
@@ -181,7 +181,7 @@ def test_fingerprints_tell_vocabularies_apart(tokenizer, wordpiece):
 
 
 def test_a_folder_without_vocabulary_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"no vocabulary there; one of spiece\.model"):
+    with pytest.raises(CheckpointError, match=r"no vocabulary there; one of spiece\.model"):
         load_tokenizer(tmp_path)
 
 

@@ -42,7 +42,10 @@ def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[I
         outline = read_outline(lines, only_key=True)
         answers = [answer for block in outline.blocks for answer in block.answers]
         papers = [paper for found in imports for paper in found.papers]
+        own = [paper.answers for paper in papers]
         rest = Import(str(key_path), [], assign(papers, answers), outline.left_out, notes)
+        for paper, before in zip(papers, own, strict=True):
+            _must_agree(paper, before, str(key_path))
         _blame_key(outline, papers, rest)
         if not answers:
             rest.troubles.append(Trouble((), "", "no answers in it", "write them as `36-40 ABCDA`"))
@@ -80,6 +83,22 @@ def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:
         return
     found.troubles += assign(found.papers, answers, followed)
     _blame_key(outline, found.papers, found)
+
+
+def _must_agree(paper: Paper, own: Sequence[str] | None, key_name: str) -> None:
+    """Report where a paper's own key, and the one that was given to it, say two things."""
+    if own is None or paper.answers is None or len(own) != len(paper.answers):
+        return  # what one of them lacks is the paper's trouble already
+    for number, before, now in zip(paper.numbers, own, paper.answers, strict=False):
+        if before != now:
+            paper.troubles.append(
+                Trouble(
+                    (number,),
+                    paper.place,
+                    f"{number} is {before} in the paper's own key, but {now} in {key_name}",
+                    "leave one of them",
+                )
+            )
 
 
 def _blame_key(outline: Outline, papers: Sequence[Paper], found: Import) -> None:

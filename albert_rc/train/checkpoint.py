@@ -35,6 +35,8 @@ class Progress:
     """How often the run has gone back after a collapse."""
     guard: dict[str, Any] = field(default_factory=dict)
     """See `Guard.state`."""
+    cut: dict[str, Any] = field(default_factory=dict)
+    """See `Stepper.cut`."""
 
 
 def states(folder: Path) -> list[Path]:

@@ -199,6 +199,7 @@ class Trainer(Generic[Kind]):
         if resume:
             self.progress, tally.parts = self.checkpoints.load(self._say)
             self.guard.restore(self.progress.guard)
+            self.stepper.cut_as(self.progress.cut)
         aside = set_aside(self.folder) if self.processes.is_main and not resume else None
         if not resume:
             self.way_back.keep_start()
@@ -376,6 +377,7 @@ class Trainer(Generic[Kind]):
 
     def _save_state(self, tally: Tally) -> None:
         self.progress.guard = self.guard.state()
+        self.progress.cut = self.stepper.cut
         self.checkpoints.save(self.progress, tally.parts)
 
     def _say(self, line: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Generic
+from typing import Any, Generic
 
 import torch
 from torch import Tensor, nn
@@ -55,11 +55,24 @@ class Stepper(Generic[Kind]):
         self.workers = workers
         self.say = say
         self.micro_batches = settings.accumulation
+        self.cut: dict[str, Any] = {}
+        """What was cut for want of memory, and with how many processes; nothing at first."""
         self._feed: Feed[Kind] | None = None
 
     def forget_batches(self) -> None:
         """Have no more batches made ahead: another order comes, or none."""
         self._feed = None
+
+    def cut_as(self, cut: dict[str, Any]) -> None:
+        """Go on with what a run that is resumed had cut: other pieces round otherwise.
+
+        With another number of processes there is another share to cut, so it begins anew.
+        """
+        if cut and cut["processes"] == self.processes.world:
+            self.cut = dict(cut)
+            self.micro_batches = max(self.micro_batches, cut["micro_batches"])
+            if cut.get("layers_recomputed"):
+                self._recompute_layers()
 
     def take(
         self, items: list[int], epoch: int, step: int, rate: float
@@ -112,8 +125,7 @@ class Stepper(Generic[Kind]):
             self.micro_batches = min(share_of_rank, 2 * self.micro_batches)
             self.say(f"out of memory: {self.micro_batches} micro-batches a step from now on")
         elif encoder.compute.recompute != "layers":
-            compute = encoder.compute
-            encoder.compute = replace(compute, recompute="layers", join=1)
+            self._recompute_layers()
             self.say("out of memory: layers are recomputed from now on")
         else:
             raise OutOfMemoryError(
@@ -121,6 +133,12 @@ class Stepper(Generic[Kind]):
                 "--optimizer-states 8bit (with --parallel ddp), a smaller model, or shorter "
                 "windows (preprocess --max-length)"
             )
+        self.cut |= {"processes": self.processes.world, "micro_batches": self.micro_batches}
+
+    def _recompute_layers(self) -> None:
+        encoder = self.objective.encoder
+        encoder.compute = replace(encoder.compute, recompute="layers", join=1)
+        self.cut["layers_recomputed"] = True
 
     def _passed(self, micro: list[Kind], counts: Tensor) -> Tensor | None:
         """`passes`, or None where memory runs out, be it for another process."""
