@@ -132,7 +132,7 @@ def test_answers_marked_on_the_paper(tmp_path, lists):
         (FILLED.replace("( B )", "(  )"), "2"),
         (TICKED.replace(" ✓", ""), "2"),
         (TICKED.replace("C. sang", "C. sang √"), "2"),
-        (LISTS.replace("A. sat", "A. sat √"), "2-3"),
+        (LISTS.replace("A. sat", "A. sat  √"), "2-3"),
     ],
 )
 def test_marks_that_are_no_whole_key_are_named(tmp_path, lists, named):
@@ -149,6 +149,53 @@ def test_brackets_before_questions(tmp_path):
     papers, refused, _ = bring(tmp_path, text)
     assert refused == []
     assert papers == [RACE]
+
+
+def ticked(*options):
+    """The lists with each of these options as it is given."""
+    lists = LISTS
+    for option in options:
+        lists = lists.replace(option.replace("√", "").strip(" *\n"), option)
+    return lists
+
+
+@pytest.mark.parametrize(
+    ("lists", "letters"),
+    [
+        (ticked("√ A. sat", "√ B. wrote", "√C. drew"), "ABC"),
+        (ticked("√ A. sat", "√ B. wrote", "√ C. drew").replace("√", "☑"), "ABC"),
+        (ticked("*A. sat", "*B. wrote", "*C. drew"), "ABC"),
+        (ticked("√ A. sat", "  √ B. wrote", "\n√ C. drew"), "ABC"),
+        (ticked("A. sat√  ", "√  C. sang", "√  D. sewed"), "ABC"),
+        (ticked("√B. eat", "√C. sang", "√D. sewed"), "BCD"),
+        # The first option is never the one: nothing tells whose the ticks are.
+        (ticked("√ B. eat", "√ C. sang", "√ D. sewed"), ""),
+    ],
+)
+def test_ticks_before_options(tmp_path, lists, letters):
+    """A tick before B must not be read as one behind A: every answer would be one letter off."""
+    papers, refused, imports = bring(tmp_path, f"{CAT}\n{lists}")
+    assert refused == []
+    assert answers_of(papers) == [letters]
+    assert papers[0]["options"] == bring(tmp_path, f"{CAT}\n{LISTS}")[0][0]["options"]
+    doubt = "the ticks at 1-3 may be of the option before them or behind them"
+    assert (doubt in imports[0].papers[0].notes) == (not letters)
+
+
+@pytest.mark.parametrize("style", [" ({})", "（ {} ）", " [{}]"])
+def test_brackets_behind_questions(tmp_path, style):
+    questions = QUESTIONS.split("\n")
+    heads = [at for at, line in enumerate(questions) if line.startswith(("39", "40"))]
+    for at, letter in zip(heads, "BA", strict=True):
+        questions[at] += style.format(letter)
+    papers, refused, _ = bring(tmp_path, TEXT + "\n".join(questions))
+    assert (refused, papers) == ([], [RACE])
+    # One alone may be the question's own.
+    questions[heads[1]] = questions[heads[1]].removesuffix(style.format("A"))
+    papers, refused, _ = bring(tmp_path, TEXT + "\n".join(questions))
+    assert refused == []
+    assert "B" in papers[0]["questions"][0][-5:]
+    assert not papers[0].get("answers")
 
 
 def test_signs_that_are_options_stay(tmp_path):

@@ -10,7 +10,7 @@ from albert_rc.importing.blocks import Block, Outline
 from albert_rc.importing.checks import number_troubles, stem_of
 from albert_rc.importing.joining import join_blocks
 from albert_rc.importing.labels import give_headings
-from albert_rc.importing.marked import without_ticks
+from albert_rc.importing.marked import take_letters_behind, without_ticks
 from albert_rc.importing.options import Item, cut, usual_count
 from albert_rc.importing.papers import Import, Paper, Trouble, letters_of, spans
 from albert_rc.importing.passages import (
@@ -130,6 +130,10 @@ class _Assembler:
             if len(texts) > 1 and all(text.endswith(sign) for text in texts[:-1]):
                 texts = [text.removesuffix(sign).rstrip() for text in texts]
         texts, item.ticks = without_ticks(texts)
+        # A sign that is all there is of the option before it is no tick.
+        item.ticks_doubtful = "".join(
+            x for x in item.ticks_doubtful if chr(ord(x) - 1) in item.ticks
+        )
         if item.ticks and item.number is None:
             self.notes.append(f"ticks at {', '.join(item.ticks)} of its list were taken off")
         for number, text in enumerate(texts):
@@ -271,9 +275,10 @@ class _Assembler:
         for part in parts[:-1]:
             self.found.left_out += [p.left_out("no questions") for p in part]
         questions = [
-            as_gap(join_lines([p.text for p in item.stem], self.outline.vocabulary, self.notes))
+            join_lines([p.text for p in item.stem], self.outline.vocabulary, self.notes)
             for item in items
         ]
+        questions = [as_gap(question) for question in take_letters_behind(items, questions)]
         place_ = parts[-1][0].lines[0][1].place if text else items[0].place
         self.found.papers.append(
             Paper(

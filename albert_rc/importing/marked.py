@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from albert_rc.data.schema import letter
 from albert_rc.importing import key
 from albert_rc.importing.answers import give
-from albert_rc.importing.options import Item
+from albert_rc.importing.options import SIGN, Item
 from albert_rc.importing.papers import Paper, Trouble, spans
 
-_SIGN = "[√✓✔☑✅]\ufe0f?"
 # Before an option only where words follow: `√2` is no tick.
-_TICK = re.compile(rf"\s*[(\[（]?\s*{_SIGN}\s*[)\]）]?\s*$|^{_SIGN}\s*(?=[^\W\d_])")
-BRACKETS, TICKS = "letters in brackets before its numbers", "ticks at its options"
+_TICK = re.compile(rf"\s*[(\[（]?\s*{SIGN}\s*[)\]）]?\s*$|^{SIGN}\s*(?=[^\W\d_])")
+_BEHIND = re.compile(r"\s*[(\[（【]\s*([A-Z])\s*[)\]）】]\s*$")
+BRACKETS, TICKS = "letters in brackets at its numbers", "ticks at its options"
 
 
 def without_ticks(texts: Sequence[str]) -> tuple[list[str], str]:
@@ -31,18 +31,74 @@ def without_ticks(texts: Sequence[str]) -> tuple[list[str], str]:
     return bare, ticked
 
 
+def take_letters_behind(items: Sequence[Item], questions: Sequence[str]) -> list[str]:
+    """Questions without the letters in brackets behind them, which are their answers.
+
+    They stay, and nothing is noted, unless each question has one: one alone may be its own.
+
+    Args:
+        items: of the questions; take the letters.
+        questions: their text, as it is printed.
+    """
+    found = [_BEHIND.search(question) for question in questions]
+    if any(match is None for match in found) or any(item.answer for item in items):
+        return list(questions)
+    bare = []
+    for item, question, match in zip(items, questions, found, strict=True):
+        assert match is not None
+        item.answer = match[1]
+        bare.append(question[: match.start()])
+    return bare
+
+
 def collect_marks(papers: Sequence[Paper], items: Sequence[Item]) -> None:
     """Keep for papers what is marked at the lists of options that they were made of."""
+    ticked, doubtful = _ticked(items)
     for paper in papers:
-        for name, field in ((BRACKETS, "answer"), (TICKS, "ticks")):
+        numbered = [
+            (item.number, item)
+            for item in items
+            if item.number is not None and item.number in paper.numbers
+        ]
+        for name, of in (
+            (BRACKETS, {id(item): item.answer for item in items}),
+            (TICKS, ticked),
+        ):
             found = [
-                key.Answer(item.number, letter_, item.place)
-                for item in items
-                if item.number in paper.numbers and item.number is not None
-                for letter_ in getattr(item, field)
+                key.Answer(number, letter_, item.place)
+                for number, item in numbered
+                for letter_ in of[id(item)]
             ]
             if found:
                 paper.marked[name] = found
+        unsure = [number for number, item in numbered if doubtful and item.ticks_doubtful]
+        if unsure:
+            paper.notes.append(
+                f"the ticks at {spans(unsure)} may be of the option before them or behind them"
+            )
+
+
+def _ticked(items: Sequence[Item]) -> tuple[dict[int, str], bool]:
+    """The letters ticked in each item, by its identity, and whether it is doubtful which.
+
+    A tick as near to the option before it as to the one behind it is read as the others are.
+    """
+    behind = any(set(item.ticks) - set(_before(item.ticks_doubtful)) for item in items)
+    before = any(item.ticks_before for item in items)
+    ticked = {}
+    for item in items:
+        letters = set(item.ticks) | set(item.ticks_before)
+        if not behind or before:
+            letters |= set(item.ticks_doubtful)
+        if before and not behind:
+            letters -= set(_before(item.ticks_doubtful))
+        ticked[id(item)] = "".join(sorted(letters))
+    return ticked, behind == before
+
+
+def _before(letters: str) -> str:
+    """For B, A."""
+    return "".join(chr(ord(letter_) - 1) for letter_ in letters)
 
 
 def use_marks(papers: Sequence[Paper]) -> None:

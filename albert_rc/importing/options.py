@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from albert_rc.importing.lines import Line, Piece
 
-# `A.` `A)` `(A)` `[A]` `A、`; not `a.m.`, and a word's last letter is none.
+SIGN = "[√✓✔☑✅]\ufe0f?"
+"""A tick."""
+_TICK = rf"(?:{SIGN}|\*(?=[A-Z(\[]))"
+# `A.` `A)` `(A)` `[A]` `A、`, ticked or not; not `a.m.`, and a word's last letter is none.
 MARK = re.compile(
-    r"""(?:\(\s?(?P<round>[A-Za-z])\s?\) | \[\s?(?P<square>[A-Za-z])\s?\]
+    rf"""(?:(?P<tick>{_TICK})(?P<space>[^\S\n]*))?
+        (?:\(\s?(?P<round>[A-Za-z])\s?\) | \[\s?(?P<square>[A-Za-z])\s?\]
         | (?P<plain>[A-Za-z])(?:\s?[.、)]|\s\.)(?![A-Za-z]\.))""",
     re.VERBOSE,
 )
@@ -19,7 +25,9 @@ MARK = re.compile(
 _PLACE = r"(?:\(\s*(?P<answer>[A-Z])?\s*\)\s*)?"
 _NUMBER = rf"{_PLACE}[(\[]?\s*(?P<number>[0-9]{{1,3}})\s*(?P<sep>[)\].、:]{{0,2}})\s*"
 START = re.compile(rf"^\s*{_NUMBER}")
-INNER = re.compile(rf"(?<=\s){_NUMBER}(?=\(\s?[Aa]\s?\)|\[\s?[Aa]\s?\]|[Aa]\s?[.、)])")
+INNER = re.compile(
+    rf"(?<=\s){_NUMBER}(?=(?:{_TICK}\s*)?(?:\(\s?[Aa]\s?\)|\[\s?[Aa]\s?\]|[Aa]\s?[.、)]))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,8 @@ class Mark:
     letter: str
     strong: bool
     """Whether it stands at the beginning of a line, behind a wide space, or behind a number."""
+    tick: Literal["", "its", "doubtful"] = ""
+    """A tick before it, that may be the one behind the option before it where it is doubtful."""
 
     @property
     def index(self) -> int:
@@ -55,6 +65,10 @@ class Item:
     """The letter in brackets before its number."""
     ticks: str = ""
     """The letters of options with a tick behind them."""
+    ticks_before: str = ""
+    """The letters with a tick before them."""
+    ticks_doubtful: str = ""
+    """The letters with a tick before them that is in `ticks` as one behind the option before."""
     columns: bool = False
     """Whether it shares its lines with another item."""
 
@@ -65,17 +79,32 @@ def marks_in(piece: Piece) -> list[Mark]:
     shadow = piece.line.shadow
     for match in MARK.finditer(shadow, piece.start, piece.end):
         letter = match["round"] or match["square"] or match["plain"]
-        before = shadow[piece.start : match.start()]
+        tick = _tick_before(match, shadow[piece.start : match.start()])
+        start = match.start() if tick == "its" or not match["tick"] else match.end("space")
+        before = shadow[piece.start : start]
+        if tick == "doubtful":
+            before += " "  # the tick parts it from what stands before
         if before and not before[-1].isspace() and before[-1] not in ",;。;" + ")":
             continue
         if letter.islower() and match["plain"] and before.strip() and match[0][-1] == ".":
             # `a.` in the middle of a line is a mark only if the line's others are small too.
             first = MARK.search(shadow, piece.start, piece.end)
-            if first is None or not (first[1] or first[2] or first[3]).islower():
+            if first is None or not (first["round"] or first["square"] or first["plain"]).islower():
                 continue
         strong = not before.strip() or before.endswith(("  ", "\t"))
-        found.append(Mark(piece.line, match.start(), match.end(), letter, strong))
+        found.append(Mark(piece.line, start, match.end(), letter, strong, tick))
     return found
+
+
+def _tick_before(match: re.Match[str], before: str) -> Literal["", "its", "doubtful"]:
+    """Whose a tick before a letter is: of the option that it stands nearer to."""
+    if not match["tick"]:
+        return ""
+    left = len(before) - len(before.rstrip()) if before.strip() else math.inf
+    right = len(match["space"])
+    if left == right:
+        return "doubtful"
+    return "its" if left > right else ""
 
 
 def first_mark(line: Line) -> Mark | None:
@@ -135,6 +164,8 @@ def cut(item: Item, expected: int | None) -> None:
         return
     for mark, following in zip(chosen, [*chosen[1:], None], strict=True):
         item.options.append(_between(item.body, mark, following))
+    item.ticks_before = "".join(mark.letter.upper() for mark in chosen if mark.tick == "its")
+    item.ticks_doubtful = "".join(m.letter.upper() for m in chosen if m.tick == "doubtful")
 
 
 def _between(body: Sequence[Piece], mark: Mark, following: Mark | None) -> list[Piece]:
