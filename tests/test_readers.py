@@ -5,7 +5,15 @@ import re
 
 import pytest
 
-from albert_rc.data.readers import find_splits, read_collection, read_split, rejects, require_good
+from albert_rc.data.readers import (
+    collections_in,
+    find_splits,
+    read_collection,
+    read_split,
+    rejects,
+    require_good,
+    training_beside,
+)
 from albert_rc.errors import DataError, UsageError
 
 GOOD = {
@@ -232,6 +240,23 @@ def test_only_whole_names_are_splits(tmp_path):
     assert find_splits(inside) == {"latest_papers": inside}
     (inside / "valid").mkdir()
     assert find_splits(inside) == {"dev": inside / "valid"}
+
+
+def test_collections_inside_a_folder_are_named(tmp_path):
+    """`import --out papers` makes papers/cloze/dev; `preprocess papers` must not mix formats."""
+    for place in ("cloze/dev", "race/dev", "notes"):
+        (tmp_path / "papers" / place).mkdir(parents=True)
+    papers = tmp_path / "papers"
+    with pytest.raises(DataError) as refused:
+        find_splits(papers)
+    assert str(refused.value) == (
+        f"{papers}: its splits lie deeper; give {papers / 'cloze'} or {papers / 'race'}, "
+        "one at a time"
+    )
+    (papers / "train").mkdir()
+    assert find_splits(papers) == {"train": papers / "train"}
+    assert collections_in(papers) == [papers / "cloze", papers / "race"]
+    assert training_beside(tmp_path / "gold.json") is None
 
 
 def test_skip_keeps_the_good_and_names_the_bad(write):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from albert_rc.cli.console import example, out, print_json, table
+from albert_rc.cli.papers import Format, say_unread
 from albert_rc.wording import shortened
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def doctor(
     model: Annotated[
         str | None, typer.Option(help="Folder or hub id of the vocabulary to count tokens with.")
     ] = None,
-    format_: Annotated[str | None, typer.Option("--format", help="cloze, race or dream.")] = None,
+    format_: Format = None,
     max_length: Annotated[int, typer.Option(help="The model's window in tokens.")] = 512,
     json: Annotated[bool, typer.Option("--json", help="Everything found, as JSON.")] = False,
 ) -> None:
@@ -38,6 +39,7 @@ def doctor(
     from albert_rc.tokenizer import load_tokenizer
 
     splits = read_collection(raw, format_)
+    say_unread(raw)
     tokenizer = None if model is None else load_tokenizer(resolve_source(model))
     checks = check_collection(splits, tokenizer, max_length)
     if json:

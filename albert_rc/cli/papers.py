@@ -17,13 +17,22 @@ Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="Of the papers: cloze, race, dream, squad or a task of GLUE; seen by default.",
+        help="Of the papers: cloze, race, dream, squad, or a task of GLUE (cola, sst-2, mrpc, "
+        "sts-b, qqp, mnli, qnli, rte, wnli); seen by default.",
     ),
 ]
 TrainingPapers = Annotated[
     Path | None,
     typer.Option(help="Training papers, for the no-reading baseline; beside GOLD by default."),
 ]
+
+
+def say_unread(raw: Path) -> None:
+    """Name what lies beside the splits of a collection and looks like another."""
+    from albert_rc.data.readers import collections_in
+
+    for place in collections_in(raw):
+        say(f"{place}: holds splits of its own, and was not read; give it by itself")
 
 
 def training_passages(train: Path | None, gold: Path, papers: PaperSet) -> Sequence[Passage] | None:

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from albert_rc.cli.console import DEFAULT_MODEL, example, say
+from albert_rc.cli.papers import Format, say_unread
 from albert_rc.errors import Interrupted
 
 
@@ -24,14 +25,7 @@ def preprocess(
     model: Annotated[
         str, typer.Option(help="Folder or hub id; only its vocabulary is needed.")
     ] = DEFAULT_MODEL,
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="cloze, race, dream, squad, or a task of GLUE (cola, sst-2, mrpc, sts-b, qqp, "
-            "mnli, qnli, rte, wnli); sniffed by default.",
-        ),
-    ] = None,
+    format_: Format = None,
     max_length: Annotated[
         int, typer.Option(help="Window in tokens; longer papers become several windows.")
     ] = 512,
@@ -57,6 +51,7 @@ def preprocess(
     # What is wrong with the options is said before the papers are read.
     require_good([], on_error)
     places = find_splits(raw)
+    say_unread(raw)
     tokenizer = load_tokenizer(resolve_source(model), num_threads=workers or 0)
     with prepare_collection(
         places,

@@ -101,10 +101,19 @@ def find_splits(raw: Path) -> dict[str, Path]:
     Only whole names count: a folder `latest_papers` is no test split.
 
     Raises:
-        DataError: there is nothing at `raw`.
+        DataError: there is nothing at `raw`, or no split but collections, as `import` makes them.
     """
     if not raw.exists():
         raise DataError(f"{raw}: no such file or folder; give the place of the raw papers")
+    found = _splits_in(raw)
+    if not found and (inside := collections_in(raw)):
+        raise DataError(
+            f"{raw}: its splits lie deeper; give {' or '.join(map(str, inside))}, one at a time"
+        )
+    return found or {split_name(raw): raw}
+
+
+def _splits_in(raw: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     if raw.is_dir():
         known = {name for names in SPLITS.values() for name in names}
@@ -120,12 +129,26 @@ def find_splits(raw: Path) -> dict[str, Path]:
                 name = child.name if child.is_dir() else child.stem
                 if name in names:
                     found.setdefault(split, child)
-    return found or {split_name(raw): raw}
+    return found
+
+
+def collections_in(raw: Path) -> list[Path]:
+    """Folders in a collection that are no splits of it, and hold splits themselves."""
+    if not raw.is_dir():
+        return []
+    known = {name for names in SPLITS.values() for name in names}
+    return [
+        child
+        for child in sorted(raw.iterdir())
+        if child.is_dir()
+        and child.name not in known
+        and any(inner.is_dir() and inner.name in known for inner in child.iterdir())
+    ]
 
 
 def training_beside(gold: Path) -> Path | None:
     """The training split of the collection that `gold` is another split of, or None."""
-    splits = find_splits(gold.resolve().parent)
+    splits = _splits_in(gold.resolve().parent)
     here = splits.get("train")
     if here is None or here == gold.resolve() or gold.resolve() not in splits.values():
         return None
