@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import run_cli
 
 # Two test processes on two cores: one thread each, or they get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -47,19 +48,6 @@ def stores(tokenizer):
         for name in ("cloze", "race", "dream")
         for split in read_collection(SAMPLE / name)
     }
-
-
-def run_cli(*arguments: object, cwd: Path | None = None, env: dict[str, str] | None = None):
-    """Run `albert-rc` as a user would; the finished process with its output as text."""
-    return subprocess.run(
-        [sys.executable, "-m", "albert_rc", *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 def torchrun(count: int, *arguments: object, check: bool = True):

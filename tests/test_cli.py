@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from commands import run_cli
 from conftest import SAMPLE
 from safetensors.torch import load_file, save_file
 
@@ -19,8 +20,6 @@ VOCABULARY = SAMPLE / "vocabulary"
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Stores and briefly trained models of every format, made by the commands."""
-    from conftest import run_cli
-
     root = tmp_path_factory.mktemp("work")
     for name in ("cloze", "race", "dream"):
         done = run_cli(

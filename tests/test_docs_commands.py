@@ -8,7 +8,8 @@ import shutil
 
 import documented
 import pytest
-from conftest import ROOT, SAMPLE, run_cli
+from commands import run_cli
+from conftest import ROOT, SAMPLE
 
 pytestmark = pytest.mark.slow
 

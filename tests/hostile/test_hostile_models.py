@@ -9,7 +9,8 @@ import zipfile
 
 import pytest
 import torch
-from conftest import SAMPLE, SHAPE, run_cli
+from commands import run_cli
+from conftest import SAMPLE, SHAPE
 from evil import Evil
 
 from albert_rc.errors import CheckpointError, UsageError

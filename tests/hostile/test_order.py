@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import SAMPLE, SHAPE, run_cli, torchrun
+from commands import start_cli
+from conftest import SAMPLE, SHAPE, torchrun
 from hostile_papers import Author
 
 from albert_rc.cli.app import app
@@ -118,7 +119,7 @@ def test_one_two_or_three_processes_answer_alike(form, stores, tokenizer, tmp_pa
     make_store(papers, tokenizer, 256).save(tmp_path / "test.pt")
     ask = ["predict", "--data", tmp_path / "test.pt", "--model", tmp_path / "model",
            "--device", "cpu", "--precision", "fp32", "--token-budget", 700]  # fmt: skip
-    assert run_cli(*ask, "--out", tmp_path / "1.json").returncode == 0
+    assert start_cli(*ask, "--out", tmp_path / "1.json").returncode == 0
     for count in (2, 3):
         torchrun(count, "-m", "albert_rc", *ask, "--out", tmp_path / f"{count}.json")
     first, *others = [(tmp_path / f"{count}.json").read_bytes() for count in (1, 2, 3)]
@@ -163,7 +164,7 @@ def test_no_id_leads_out_of_a_folder(tmp_path):
     options = ("--model", inside / "model", "--out")
     run_here("preprocess", inside / "papers", *options, inside / "data", "--on-error", "skip")
     asked = ("--data", inside / "data" / "test.pt", "--scores", inside / "scores.jsonl")
-    done = run_cli("predict", *asked, *options, inside / "answer.json")
+    done = start_cli("predict", *asked, *options, inside / "answer.json")
     assert done.returncode == 0, done.stderr
     here = "deep/inside/"
     made_files = {"data", "data/test.pt", "data/rejects.jsonl", "answer.json", "scores.jsonl"}
@@ -191,7 +192,7 @@ def test_what_is_shown_obeys_no_terminal(tmp_path):
     (papers / "a.json").write_text(json.dumps({"article": "It _ .", "options": [[hostile] * 2]}))
     ask = (papers, "--model", VOCABULARY)
     for arguments in (("doctor", *ask), ("preprocess", *ask, "--out", tmp_path / "data")):
-        done = run_cli(*arguments, env={"PYTHONIOENCODING": "ascii"})
+        done = start_cli(*arguments, env={"PYTHONIOENCODING": "ascii"})
         assert done.returncode == 3, done.stderr
         shown = done.stdout + done.stderr
         assert "Traceback" not in shown
