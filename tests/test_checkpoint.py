@@ -11,6 +11,7 @@ from conftest import run_until_power_cut
 
 from albert_rc.atomic import LOCK, atomic_path, only_run
 from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.loading import load_model
 from albert_rc.train.checkpoint import EARLIER, states
 
 
@@ -59,15 +60,17 @@ def test_forgetting_to_resume_loses_nothing(trainer, tmp_path):
     with pytest.raises(RuntimeError, match="at once"):
         again.run(on_event=said.append)
     assert "starting over; the earlier run stays in" in said[0]
-    # A second start over an unfinished one keeps what the first put aside.
+    # A second start over an unfinished one keeps what the first put aside, and what that one has.
+    run_until_power_cut(trainer(tmp_path, save_steps=1), 2)
     run = trainer(tmp_path)
     run._step = again._step
     with pytest.raises(RuntimeError, match="at once"):
         run.run()
     assert steps(tmp_path / EARLIER) == [7, 6]
-    assert (tmp_path / EARLIER / "model.safetensors").is_file()
+    assert load_model(tmp_path / EARLIER, "cloze").tokenizer.size
+    assert steps(tmp_path / f"{EARLIER}-2") == [2, 1]
     trainer(tmp_path).run()
-    assert not (tmp_path / EARLIER).exists()
+    assert not list(tmp_path.glob(f"{EARLIER}*"))
 
 
 def _hold(folder, ready):

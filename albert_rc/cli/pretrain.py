@@ -96,7 +96,6 @@ def pretrain(
     from albert_rc.data.corpus import Corpus, check_corpus
     from albert_rc.devices import be_deterministic, choose_precision, processes
     from albert_rc.errors import UsageError
-    from albert_rc.files import write_json
     from albert_rc.loading import load_pretraining
     from albert_rc.train.loop import Trainer
     from albert_rc.train.planner import Levers, fit
@@ -175,14 +174,14 @@ def pretrain(
                 corpus.count.line(),
                 dev.count.line() if dev else None,
             )
-            if not resume:
-                used = {"model": model, "scratch": scratch, "data": str(data), "pair": pair}
-                shapes = {"masking": asdict(masking), "shape": asdict(loaded.model.config)}
-                write_json(out / "pretrain.json", used | shapes | asdict(settings))
         objective = Pretraining(
             loaded.model, loaded.tokenizer, corpus, dev, settings, masking, pair
         )
-        trainer = Trainer(objective, settings, out, group, options.batch_workers(workers, group))
+        used = {"model": model, "scratch": scratch, "data": str(data), "pair": pair}
+        shapes = {"masking": asdict(masking), "shape": asdict(loaded.model.config)}
+        about = {"pretrain.json": used | shapes | asdict(settings)}
+        workers = options.batch_workers(workers, group)
+        trainer = Trainer(objective, settings, out, group, workers, about)
         seconds = options.seconds_of(minutes)
         with TrainBar(group.is_main) as shown:
             result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)

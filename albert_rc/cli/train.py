@@ -186,8 +186,6 @@ def _run(
     tuning: FineTuning, part: Part, out: Path, resume: bool, seconds: float | None
 ) -> TrainResult:
     """One run, announced and concluded."""
-    from albert_rc.files import write_json
-
     prepared = tuning.prepare(part.train, part.dev, part.seed)
     if tuning.group.is_main:
         options.announce(
@@ -198,12 +196,10 @@ def _run(
             part.train.summary(),
             part.dev.summary() if part.dev else None,
         )
-        if not resume:
-            scratch = tuning.how["scratch"]
-            asked = {"model": tuning.model, "scratch": scratch, "data": str(tuning.data)}
-            write_json(out / "train.json", asked | prepared.record())
+    asked = {"model": tuning.model, "scratch": tuning.how["scratch"], "data": str(tuning.data)}
+    trainer = prepared.trainer(out, {"train.json": asked | prepared.record()})
     with TrainBar(tuning.group.is_main) as shown:
-        result = prepared.trainer(out).run(resume, seconds, on_step=shown.step, on_event=say)
+        result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)
     if tuning.group.is_main:
         best = (
             "not measured"

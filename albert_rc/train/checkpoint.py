@@ -16,11 +16,17 @@ from albert_rc.atomic import atomic_path
 from albert_rc.config import TrainConfig
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.files import check_archive
+from albert_rc.tokenizer import VOCABULARY_FILES
 from albert_rc.train.averaging import Averaged
 from albert_rc.train.identity import FIXED, difference, flag_of
 from albert_rc.train.parallel import DataParallel
 
 EARLIER = "earlier"
+_OF_A_RUN = (
+    *("config.json", "train.json", "pretrain.json", "metrics.jsonl", "log.txt"),
+    *("calibration.json", "int8.json", "curves.png", "curves.svg"),
+)
+"""What lies in its folder beside weights, states and vocabulary."""
 
 
 @dataclass
@@ -58,24 +64,36 @@ def state_path(folder: Path, step: int) -> Path:
 def set_aside(folder: Path) -> Path | None:
     """Move what an earlier run left out of a new one's way: forgetting --resume loses nothing.
 
+    What was set aside before stays where it is.
+
     Returns:
         Where it is now, or None if there was nothing worth keeping.
     """
     worth = [*states(folder), folder / "model.safetensors"]
     if not any(path.is_file() for path in worth):
         return None
-    aside = folder / EARLIER
-    shutil.rmtree(aside, ignore_errors=True)
+    taken = len(_set_aside(folder))
+    aside = folder / (EARLIER if not taken else f"{EARLIER}-{taken + 1}")
     aside.mkdir()
-    for path in (*worth, folder / "metrics.jsonl", folder / "log.txt"):
+    for path in (*worth, *(folder / name for name in _OF_A_RUN)):
         if path.is_file():
             path.rename(aside / path.name)
+    for name in VOCABULARY_FILES:
+        # The new run may be reading its own from here.
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, aside / name)
     return aside
 
 
 def forget_earlier(folder: Path) -> None:
     """Remove what `set_aside` kept."""
-    shutil.rmtree(folder / EARLIER, ignore_errors=True)
+    for aside in _set_aside(folder):
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _set_aside(folder: Path) -> list[Path]:
+    found = folder.glob(f"{EARLIER}*")
+    return [x for x in found if re.fullmatch(rf"{EARLIER}(-\d+)?", x.name) and x.is_dir()]
 
 
 def _random_states(device: torch.device) -> dict[str, Tensor]:

@@ -33,9 +33,9 @@ class Prepared:
     group: Processes
     workers: int
 
-    def trainer(self, out: Path) -> Trainer[Any]:
-        """What runs it, in a folder."""
-        return Trainer(self.objective, self.settings, out, self.group, self.workers)
+    def trainer(self, out: Path, about: Mapping[str, Any] | None = None) -> Trainer[Any]:
+        """What runs it, in a folder; `about` as `Trainer` takes it."""
+        return Trainer(self.objective, self.settings, out, self.group, self.workers, about)
 
     def record(self) -> dict[str, Any]:
         """How the model was opened and all settings, for train.json."""

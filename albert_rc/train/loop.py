@@ -7,11 +7,11 @@ processes change nothing but rounding.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic
+from typing import Any, Generic
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from torch import Tensor
 from albert_rc.config import TrainConfig
 from albert_rc.devices import Processes
 from albert_rc.errors import DivergedError, Interrupted
+from albert_rc.files import write_json
 from albert_rc.seeds import mix
 from albert_rc.train.averaging import Averaged
 from albert_rc.train.checkpoint import (
@@ -49,6 +50,7 @@ class Trainer(Generic[Kind]):
         folder: where weights, state and records go.
         processes: who works along.
         workers: processes that make batches ahead of time; with none, the loop makes its own.
+        about: what to write into the folder when the run is begun, by the file's name.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Trainer(Generic[Kind]):
         folder: Path,
         processes: Processes,
         workers: int = 0,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         self.objective = objective
         self.encoder = objective.encoder
@@ -73,6 +76,7 @@ class Trainer(Generic[Kind]):
         )
         self.settings = settings
         self.folder = folder
+        self.about = about or {}
         self.processes = processes
         self.parallel = make_parallel(settings.parallel, self.model, processes)
         self.steps_per_epoch = objective.order.batches_per_epoch
@@ -200,7 +204,11 @@ class Trainer(Generic[Kind]):
             self.progress, tally.parts = self.checkpoints.load(self._say)
             self.guard.restore(self.progress.guard)
             self.stepper.cut_as(self.progress.cut)
-        aside = set_aside(self.folder) if self.processes.is_main and not resume else None
+        aside = None
+        if self.processes.is_main and not resume:
+            aside = set_aside(self.folder)
+            for name, content in self.about.items():
+                write_json(self.folder / name, content)
         if not resume:
             self.way_back.keep_start()
         self._set_order()
