@@ -78,6 +78,10 @@ class EncoderConfig:
                 f"--num-layers {self.num_layers} must be divisible by --num-groups "
                 f"{self.num_groups}"
             )
+        for name in ("dropout", "attention_dropout", "classifier_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                flag = "--" + name.replace("_", "-")
+                raise UsageError(f"{flag} {getattr(self, name)} must be at least 0 and below 1")
         if self.common not in COMMON:
             raise UsageError(f"common {self.common!r}: choose from {', '.join(COMMON)}")
         if self.residual not in RESIDUALS:
@@ -129,7 +133,7 @@ def size_config(size: str, version: int = 2, vocab_size: int = 30000) -> Encoder
         UsageError: no such size or version.
     """
     if size not in SIZES:
-        raise UsageError(f"--scratch {size}: no such size; choose from {', '.join(SIZES)}")
+        raise UsageError(f"{size}: no such size; choose from {', '.join(SIZES)}")
     if version not in (1, 2):
         raise UsageError(f"ALBERT version {version}: there are versions 1 and 2")
     dropout = 0.1 if version == 1 and size != "xxlarge" else 0.0
@@ -145,7 +149,7 @@ SHARING = ("all", "attention", "ffn", "none")
 
 
 def sharing_shape(sharing: str, num_layers: int, num_groups: int | None = None) -> dict[str, Any]:
-    """Settings of `EncoderConfig` for a sharing strategy (Lan et al. 2020, Table 5).
+    """Settings of `EncoderConfig` for a sharing strategy (Lan et al. 2020, Table 4).
 
     Args:
         sharing: a key of `SHARING`.

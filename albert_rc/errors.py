@@ -43,3 +43,9 @@ class Interrupted(AlbertRcError):  # noqa: N818 - it is no error
     """The user or the system asked to stop; everything worth keeping is saved."""
 
     exit_code = 130
+
+
+def error_of(exit_code: int) -> type[AlbertRcError]:
+    """The kind of error that a command which another one started ended with."""
+    kinds = (UsageError, DataError, CheckpointError, OutOfMemoryError, Interrupted)
+    return next((kind for kind in kinds if kind.exit_code == exit_code), AlbertRcError)

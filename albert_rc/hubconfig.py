@@ -61,7 +61,8 @@ def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:
     try:
         raw = parse_json(path.read_bytes())
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
+        way_out = "; give the folder of a model" if isinstance(error, FileNotFoundError) else ""
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}){way_out}") from None
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from None
     return encoder_config(raw, path), raw

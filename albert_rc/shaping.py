@@ -35,11 +35,13 @@ def with_places(config: EncoderConfig, max_length: int | None) -> EncoderConfig:
 
 
 def with_dropout(config: EncoderConfig, dropout: float | None) -> EncoderConfig:
-    """With another dropout in the layers and of attention weights, if one is given."""
+    """With another dropout in the layers and of attention weights, if one is given.
+
+    Raises:
+        UsageError: it is no share.
+    """
     if dropout is None:
         return config
-    if not 0 <= dropout < 1:
-        raise UsageError(f"--dropout {dropout} must be at least 0 and below 1")
     return replace(config, dropout=dropout, attention_dropout=dropout)
 
 
@@ -100,8 +102,13 @@ def attending(
         raise CheckpointError(
             f"{folder}/config.json: unknown settings of attention ({error})"
         ) from None
-    settings = _lsh_settings(given | saved.get("lsh", {}) | dict(lsh))
-    return Compute(attention=name, lsh=LshConfig(**settings))
+    settings = LshConfig(**_lsh_settings(given | saved.get("lsh", {}) | dict(lsh)))
+    if settings.shared and not {"hash", "landmarks"}.isdisjoint(lsh):
+        raise UsageError(
+            "--lsh-hash and --lsh-landmarks are for our form of hashing; Reformer's (--lsh-form "
+            "faithful) has one hash and no landmarks"
+        )
+    return Compute(attention=name, lsh=settings)
 
 
 def _lsh_settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,8 +136,14 @@ def require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
     """
     wanted = dict(shape)
     if "sharing" in wanted:
-        groups = wanted.get("num_groups")
-        wanted |= sharing_shape(wanted.pop("sharing"), config.num_layers, groups)
+        sharing, groups = wanted.pop("sharing"), wanted.get("num_groups")
+        asked = sharing_shape(sharing, config.num_layers, groups)
+        if any(value != getattr(config, name) for name, value in asked.items()):
+            raise UsageError(
+                f"--sharing {sharing}: the checkpoint shares otherwise ({config.num_groups} "
+                f"groups for {config.num_layers} layers, in common: {config.common}); to have "
+                "another, start from nothing with --scratch SIZE"
+            )
     flags = {"num_groups": "--num-groups", "common": "--sharing"}
     for name, value in wanted.items():
         if value != getattr(config, name):

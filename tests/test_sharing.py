@@ -12,6 +12,7 @@ from albert_rc.files import parse_json, write_json
 from albert_rc.loading import hub_weights, load_model, load_pretraining, save_model
 from albert_rc.model.encoder import Encoder
 from albert_rc.model.sharing import PARTS, schedule
+from albert_rc.shaping import require_shape
 
 SHAPE = EncoderConfig(
     vocab_size=1600, embedding_size=16, hidden_size=32, num_layers=4, num_heads=2, ffn_size=64
@@ -144,7 +145,7 @@ def test_a_deeper_run_starts_from_a_shallower_one(sample, tmp_path):
     with pytest.raises(UsageError, match="--hidden-size 64: the checkpoint has 32"):
         load_pretraining(tmp_path, shape={"hidden_size": 64})
     load_pretraining(tmp_path, shape={"sharing": "all"})
-    with pytest.raises(UsageError, match="--sharing ffn: the checkpoint has nothing"):
+    with pytest.raises(UsageError, match="--sharing ffn: the checkpoint shares otherwise"):
         load_pretraining(tmp_path, shape={"sharing": "ffn", "num_groups": 1})
     unshared = load_pretraining(
         sample / "vocabulary", scratch="tiny", shape=shape | {"sharing": "none"}
@@ -157,3 +158,16 @@ def test_a_deeper_run_starts_from_a_shallower_one(sample, tmp_path):
 def test_unknown_strategies_are_refused():
     with pytest.raises(UsageError, match="--sharing heads: choose from all, attention, ffn, none"):
         sharing_shape("heads", 4)
+
+
+def test_a_checkpoint_that_shares_otherwise_is_refused():
+    config = EncoderConfig(vocab_size=100, num_layers=4)
+    require_shape(config, {"sharing": "all", "num_layers": 4})
+    for sharing in ("none", "ffn"):
+        with pytest.raises(UsageError, match=f"--sharing {sharing}: the checkpoint shares other"):
+            require_shape(config, {"sharing": sharing})
+
+
+def test_a_dropout_of_everything_is_refused():
+    with pytest.raises(UsageError, match=r"--dropout 1 must be at least 0 and below 1"):
+        EncoderConfig(vocab_size=100, dropout=1)

@@ -60,9 +60,11 @@ def pretrain(
     batch_size: Annotated[
         int | None, typer.Option(help="Sequences of a step, over all processes.")
     ] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(help="Optimiser steps instead of epochs.")
+    ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Times through the corpus, instead of --max-steps.")
+        int | None, typer.Option(help="Times through the corpus, where --max-steps says nothing.")
     ] = None,
     warmup: Annotated[float | None, typer.Option(help="Share of the steps.")] = None,
     weight_decay: options.WeightDecay = 0.01,
@@ -107,11 +109,11 @@ def pretrain(
         "optimizer": optimizer,
         "learning_rate": learning_rate,
         "batch_size": batch_size,
-        "max_steps": None if epochs is not None else max_steps,
+        "max_steps": max_steps,
         "warmup": warmup,
     }
     chosen: dict[str, Any] = RECIPES[recipe] | {k: v for k, v in given.items() if v is not None}
-    if epochs is not None:
+    if epochs is not None and max_steps is None:
         chosen |= {"epochs": epochs, "max_steps": None}
     shape = {
         "num_layers": num_layers,

@@ -124,7 +124,7 @@ def make_plan(task: Task, budget: int, levers: Levers | None = None) -> Plan:
             return plan
     leanest = min(plans, key=lambda plan: plan.total)
     raise OutOfMemoryError(
-        f"--memory {budget / GIB:.2f}GiB: even the leanest plan needs more. "
+        f"{budget / GIB:,.3g} GiB of memory: even the leanest plan needs more. "
         f"{'; '.join(leanest.lines(budget))}. "
         "Take a smaller model, or shorter windows (preprocess --max-length)"
     )

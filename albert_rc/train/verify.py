@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from albert_rc.errors import UsageError
+from albert_rc.errors import UsageError, error_of
 from albert_rc.files import read_json_lines
 from albert_rc.train.checkpoint import state_path, states
 
@@ -104,7 +104,8 @@ def kill_and_resume(
 def _finish(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise UsageError(f"the trial's run failed: {done.stderr.strip().splitlines()[-1]}")
+        last = ["", *done.stderr.strip().splitlines()][-1].removeprefix("error: ")
+        raise error_of(done.returncode)(f"the trial's run failed: {last}")
 
 
 def _kill_after(command: list[str], folder: Path, step: int, wait: float) -> float | None:

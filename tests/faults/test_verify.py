@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from albert_rc.errors import UsageError
+from albert_rc.errors import DataError, UsageError
 from albert_rc.train.checkpoint import state_path
 from albert_rc.train.verify import _differences, _of_metrics, kill_and_resume
 
@@ -63,6 +63,12 @@ def test_what_the_trial_sets_itself_is_refused(tmp_path, option):
 def test_there_must_be_steps_to_kill_between(tmp_path):
     with pytest.raises(UsageError, match="--kills 3 must be from 1"):
         kill_and_resume([], tmp_path, steps=3, kills=3)
+
+
+def test_a_run_that_fails_ends_the_trial_as_it_ended(sample, tmp_path):
+    options = ["--data", str(tmp_path / "none"), "--model", str(sample / "vocabulary")]
+    with pytest.raises(DataError, match=r"the trial's run failed: .*train\.pt: no such store"):
+        kill_and_resume([*options, "--scratch", "tiny"], tmp_path, steps=3, kills=1)
 
 
 @pytest.mark.slow
