@@ -35,13 +35,16 @@ def lines(
     try:
         # The object interface: pyplot would pick a backend and keep every figure in memory.
         from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator
     except ImportError:
         raise UsageError("figures need matplotlib: pip install 'albert-rc[plots]'") from None
     figure = Figure(figsize=(4.8 * len(panels), 3.6), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    names = list(dict.fromkeys(name for found in panels.values() for name in found))
     x_labels = [x_label] * len(panels) if isinstance(x_label, str) else x_label
     for axis, below, (y_label, found) in zip(axes, x_labels, panels.items(), strict=True):
-        for number, (name, (x, y)) in enumerate(found.items()):
+        for name, (x, y) in found.items():
+            number = names.index(name)
             axis.plot(
                 x,
                 y,
@@ -59,12 +62,22 @@ def lines(
         if log:
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")
+            # A quantity that spans less than a power of ten would have one label or none.
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.xaxis.set_major_formatter("{x:,.0f}")
             axis.yaxis.set_major_formatter("{x:g}")
             axis.yaxis.set_minor_formatter("")
         else:
             axis.xaxis.get_major_locator().set_params(integer=True)
-    axes[0].legend(frameon=False, fontsize="small")
+    named = {line.get_label(): line for axis in axes for line in axis.get_lines()}
+    figure.legend(
+        named.values(),
+        named.keys(),
+        loc="outside lower center",
+        ncols=3 * len(panels),
+        frameon=False,
+        fontsize="small",
+    )
     figure.suptitle(title, fontsize="medium")
     return figure
 

@@ -174,7 +174,7 @@ def _draw(measured: Sequence[dict[str, Any]], job: AttentionJob, out: Path) -> N
     from albert_rc.plots import lines, save
 
     panels: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
-    for label, value, unit in (("memory, MiB", "peak_bytes", MIB), ("time, s", "seconds", 1)):
+    for label, value, unit in (("memory, MiB", "peak_bytes", MIB), ("time, ms", "seconds", 1e-3)):
         panels[label] = {}
         for variant, name in NAMES.items():
             points = by_length(measured, variant, value)
