@@ -80,8 +80,10 @@ def answer(
         Papers of a list in its order, those of a place in the natural order of their names.
 
     Raises:
-        DataError: a paper has an error; all of them are named.
-        UsageError: the model answers another kind of question, or an option cannot work.
+        DataError: papers have errors, all of which are named; or the model answers another kind
+            of question.
+        UsageError: an option cannot work, or the model is of a task that `predict` alone answers.
+        CheckpointError: the model, or the calibration that lies with it, is damaged.
     """
     given = _read(papers)
     reading, tokenizer = model.model, model.tokenizer

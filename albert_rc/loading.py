@@ -189,7 +189,7 @@ def load_model(
     """Load a model with its vocabulary, on the CPU.
 
     Args:
-        source: a folder or a hub id.
+        source: a folder, a hub id, or the name of a model of the package.
         task: `cloze`, `choice` or `label`.
         scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
         scratch_shape: settings that differ from that size's; a checkpoint must have them.
@@ -240,7 +240,7 @@ def load_spans(source: str | Path, **how: Any) -> Loaded[SpanModel]:
     """Load a model that marks answers in passages, with its vocabulary, on the CPU.
 
     Args:
-        source: a folder or a hub id.
+        source: a folder, a hub id, or the name of a model of the package.
         how: what else `load_model` takes, but for what only other tasks have.
 
     Raises:
@@ -279,7 +279,7 @@ def load_pretraining(
     """A model to pretrain, with its vocabulary, on the CPU.
 
     Args:
-        source: a folder or a hub id.
+        source: a folder, a hub id, or the name of a model of the package.
         scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
         shape: settings that differ from that size's. With a checkpoint only `num_layers` may, and
             only if all its layers share their weights, which are then gone through more often.

@@ -25,7 +25,8 @@ class Transformers:
 
     Plain: fp32, padded batches as they come, logits and loss from the model over all positions,
     AdamW, gradients clipped. At its best: bf16 (autocast in training, weights in prediction),
-    SDPA, passages of like length together, logits at the blanks only, fused AdamW.
+    SDPA, GELU's tanh form in one kernel, passages of like length together, logits at the blanks
+    only, fused AdamW.
 
     Args:
         job: what to do.
@@ -36,13 +37,14 @@ class Transformers:
     def __init__(self, job: Job, store: Store, device: torch.device) -> None:
         torch.manual_seed(job.seed)
         config = size_config(job.size, vocab_size=store.meta["vocab_size"])
+        self.training, self.best = job.work == "train", job.who == "transformers-best"
+        raw = hub_config(config, "cloze")
+        if self.best and raw["hidden_act"] == "gelu_new":
+            raw["hidden_act"] = "gelu_pytorch_tanh"  # the same function, not step by step
         with torch.device(device):
-            self.model = AutoModelForMaskedLM.from_config(
-                AutoConfig.for_model(**hub_config(config, "cloze"))
-            )
+            self.model = AutoModelForMaskedLM.from_config(AutoConfig.for_model(**raw))
         self.head = self.model.predictions if config.family == "albert" else self.model.cls
         self.config, self.store, self.device = config, store, device
-        self.training, self.best = job.work == "train", job.who == "transformers-best"
         self.model.train(self.training)
         self.autocast = self.best and self.training
         if self.best and not self.training:

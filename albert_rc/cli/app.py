@@ -90,7 +90,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line and exit with the code of DESIGN: see `albert_rc.errors`."""
+    """Run the command line and exit with the code that `albert_rc.errors` gives."""
     try:
         _run()
     except SystemExit as leaving:

@@ -52,7 +52,7 @@ class Store:
 
     @property
     def kind(self) -> Kind:
-        """`cloze` or `choice`."""
+        """`cloze`, `choice`, `label` or `span`."""
         kind: Kind = self.meta["kind"]
         return kind
 
