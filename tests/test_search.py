@@ -52,6 +52,8 @@ def test_the_best_run_stays_and_the_search_goes_on(tuning, stores, tmp_path):
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"best", "search.json", "trials.log"}
     assert json.loads((tmp_path / "search.json").read_text()) == again
+    settings = json.loads((tmp_path / "best" / "train.json").read_bytes())
+    assert settings["learning_rate"] == again["best"]["learning_rate"]
     dev = [json.loads(x) for x in (tmp_path / "best" / "metrics.jsonl").read_text().splitlines()]
     kept = max(line["accuracy"] for line in dev if line["kind"] == "dev")
     assert kept == pytest.approx(max(scores), abs=1e-5)

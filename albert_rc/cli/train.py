@@ -196,8 +196,7 @@ def _run(
             part.train.summary(),
             part.dev.summary() if part.dev else None,
         )
-    asked = {"model": tuning.model, "scratch": tuning.how["scratch"], "data": str(tuning.data)}
-    trainer = prepared.trainer(out, {"train.json": asked | prepared.record()})
+    trainer = prepared.trainer(out)
     with TrainBar(tuning.group.is_main) as shown:
         result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)
     if tuning.group.is_main:

@@ -33,14 +33,19 @@ class Prepared:
     group: Processes
     workers: int
 
-    def trainer(self, out: Path, about: Mapping[str, Any] | None = None) -> Trainer[Any]:
-        """What runs it, in a folder; `about` as `Trainer` takes it."""
+    asked: Mapping[str, Any]
+    """What is to be trained, and on what, as the user said it."""
+
+    def trainer(self, out: Path) -> Trainer[Any]:
+        """What runs it, in a folder, and leaves train.json there."""
+        about = {"train.json": self.record()}
         return Trainer(self.objective, self.settings, out, self.group, self.workers, about)
 
     def record(self) -> dict[str, Any]:
-        """How the model was opened and all settings, for train.json."""
+        """What was asked for, how the model was opened, and all settings."""
         model, compute = self.loaded.model, self.loaded.model.encoder.compute
         return {
+            **self.asked,
             "task": model.task,
             "residual": model.config.residual,
             "dropout": model.config.dropout,
@@ -106,6 +111,11 @@ class FineTuning:
             plan=plan,
             group=self.group,
             workers=self.workers,
+            asked={
+                "model": self.model,
+                "scratch": self.how.get("scratch"),
+                "data": str(self.data),
+            },
         )
 
     def _load(self, store: Store, seed: int) -> Loaded[Any]:
