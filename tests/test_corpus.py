@@ -76,6 +76,40 @@ def test_exam_papers_are_documents_with_their_blanks_filled(tmp_path):
     assert list(read_paragraphs(source)) == ["He was glad to see us.", None]
 
 
+def test_papers_whose_names_end_in_txt_are_no_running_text(tmp_path):
+    paper = {
+        "article": "He was glad.", "questions": ["Who?"], "options": [["he", "she"]],
+        "answers": ["A"], "id": "1.txt",
+    }  # fmt: skip
+    (tmp_path / "race" / "high").mkdir(parents=True)
+    place = tmp_path / "race" / "high" / "1.txt"
+    place.write_text(json.dumps(paper))
+    for given in (tmp_path / "race", place):
+        (source,), _ = find_sources([given])
+        assert source.files() == [place]
+        assert list(read_paragraphs(source)) == ["He was glad.", None]
+    story = tmp_path / "race" / "story.txt"
+    story.write_text('[Illustration]\n\n"Once," he said.')
+    with pytest.raises(DataError, match=r"story\.txt: text among exam papers such as .*1\.txt"):
+        find_sources([tmp_path / "race"])
+    assert [source.is_text for source in find_sources([story])[0]] == [True]
+    story.unlink()
+    (tmp_path / "race" / "0.json").write_text(json.dumps({"article": "A _", "options": [["b"]]}))
+    with pytest.raises(DataError, match=r"1\.txt: an exam paper among others .*\(cloze\)"):
+        find_sources([tmp_path / "race"])
+
+
+@pytest.mark.parametrize(
+    "rows", [["Quality\t#1 ID\t#1 String", "1\t7\tHe ran."], ["It is good.\t1"] * 3]
+)
+def test_tables_are_no_running_text(tmp_path, rows):
+    (tmp_path / "msr_train.txt").write_text("\n".join(rows))
+    with pytest.raises(DataError, match=r"msr_train\.txt: a table .* name it msr_train\.tsv"):
+        find_sources([tmp_path])
+    (tmp_path / "msr_train.txt").write_text("\tA line.\nNo\ttable.\n\tAnother.")
+    assert find_sources([tmp_path])[0]
+
+
 def test_text_that_stands_twice_is_read_once(text):
     (text / "sub").mkdir()
     copy = text / "sub" / "again.txt"
@@ -228,10 +262,12 @@ def test_what_cannot_be_read_is_named(tmp_path):
     (tmp_path / "picture.png").write_bytes(b"x")
     with pytest.raises(DataError, match=r"no text there; files end in \.txt"):
         find_sources([tmp_path])
-    (tmp_path / "latin.txt").write_bytes(b"One line.\nIt\x92s another.\n")
-    (source,), _ = find_sources([tmp_path / "latin.txt"])
-    with pytest.raises(DataError, match=r"latin\.txt: byte 0x92 .* is not UTF-8"):
-        list(read_paragraphs(source))
+    for before, line in ((b"", 1), (b"A line.\r\n" * 3000, 3001), (b"One.\rTwo.\rThree, ", 3)):
+        (tmp_path / "latin.txt").write_bytes(before + b"It\x92s another.\nAnd more.\n")
+        (source,), _ = find_sources([tmp_path / "latin.txt"])
+        said = rf"latin\.txt: byte 0x92 in line {line} is not UTF-8"
+        with pytest.raises(DataError, match=said):
+            list(read_paragraphs(source))
     for wrong in ({"max_length": 10}, {"short": 1.5}, {"dev": -0.1}):
         with pytest.raises(UsageError):
             Cut(**wrong)
