@@ -28,6 +28,7 @@ from albert_rc.files import file_sha256, load_tensors, save_tensors, sha256, to_
 from albert_rc.seeds import mix
 from albert_rc.tensorfile import TensorStream
 from albert_rc.tokenizer import Tokenizer, load_tokenizer
+from albert_rc.wording import counted
 
 LEAST = 16
 """Tokens of a sequence; what is left of a document and shorter is dropped."""
@@ -76,11 +77,18 @@ class Count:
 
     def line(self) -> str:
         """The numbers as a sentence."""
-        said = f"{self.documents:,} documents, {self.sequences:,} sequences, {self.tokens:,} tokens"
+        said = ", ".join(
+            (
+                counted(self.documents, "document"),
+                counted(self.sequences, "sequence"),
+                counted(self.tokens, "token"),
+            )
+        )
         if self.overlapping or self.overlapping_papers:
             said += (
-                f"; left out, for they overlap with --exclude: {self.overlapping_papers:,} papers "
-                f"and {self.overlapping:,} sequences"
+                "; left out for overlapping with --exclude: "
+                f"{counted(self.overlapping_papers, 'paper')} "
+                f"and {counted(self.overlapping, 'sequence')}"
             )
         return said
 
@@ -300,7 +308,8 @@ def _documents(paragraphs: Iterable[str | None]) -> Iterator[Iterator[str]]:
     """The paragraphs of each document; the one before must have been read to its end."""
     paragraphs = iter(paragraphs)
     for first in paragraphs:
-        yield _until_none(chain([first], paragraphs))
+        if first is not None:  # an empty file is no document
+            yield _until_none(chain([first], paragraphs))
 
 
 def _until_none(paragraphs: Iterable[str | None]) -> Iterator[str]:

@@ -157,21 +157,25 @@ def _paper_paragraphs(path: Path) -> Iterator[str | None]:
         yield None
 
 
+def named(sources: list[Source]) -> str:
+    """Where sources are; the first ones, if there are many."""
+    names = ", ".join(str(source.path) for source in sources[:3])
+    return f"{names} and {len(sources) - 3:,} more" if len(sources) > 3 else names
+
+
 def no_text(sources: list[Source]) -> DataError:
     """What to raise where nothing could be read from any of the sources: names them and says why.
 
     Args:
         sources: one or more.
     """
-    names = ", ".join(str(source.path) for source in sources[:3])
-    more = f" and {len(sources) - 3:,} more" if len(sources) > 3 else ""
     kinds = {source.is_text for source in sources}
     why = []
     if True in kinds:
         why.append("there is no text in it" if len(sources) == 1 else "there is no text")
     if False in kinds:
         why.append("no paper has an answer to each of its blanks")
-    return DataError(f"{names}{more}: {', and '.join(why)}; give other files")
+    return DataError(f"{named(sources)}: {', and '.join(why)}; give other files")
 
 
 def require_whole(papers: PaperSet, place: Path) -> None:
