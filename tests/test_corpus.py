@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -152,6 +153,21 @@ def test_what_is_too_short_for_a_sequence_is_not_lost_unseen():
     sentences = [("a", [1] * 10), ("b", [2] * 60), ("c", [3] * 5)]
     parts = list(cut_document(sentences, Cut(max_length=64, short=0.0), seed=0))
     assert [part.ids for part in parts] == [[1] * 10, [2] * 60, [3] * 5]
+
+
+@pytest.mark.parametrize("max_length", [64, 128])
+def test_lengths_do_not_tell_which_segment_is_first(max_length):
+    """Filled in from the front alone, first segments are longer in 60% of these pairs."""
+    draw = random.Random(1)
+    lengths = []
+    for seed in range(300):
+        told = [("a", [1] * min(90, 1 + int(draw.expovariate(0.05)))) for _ in range(300)]
+        for sequence in cut_document(told, Cut(max_length=max_length), seed):
+            lengths.append((sequence.middle, len(sequence.ids) - sequence.middle))
+    told = [first > second for first, second in lengths if first != second]
+    assert sum(told) / len(told) == pytest.approx(0.5, abs=0.02)
+    shares = [first / (first + second) for first, second in lengths if first and second]
+    assert sum(shares) / len(shares) == pytest.approx(0.5, abs=0.01)
 
 
 def torch_list(corpus, item):
