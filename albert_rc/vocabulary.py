@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable
+import io
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from albert_rc.atomic import write_bytes
 from albert_rc.cleaning import clean_text
-from albert_rc.errors import UsageError
+from albert_rc.errors import DataError, UsageError
 from albert_rc.files import write_json
 from albert_rc.tokenizer import Tokenizer, load_tokenizer
 
@@ -16,6 +17,8 @@ SIGNS = ("(", ")", '"', "-", ".", "–", "£", "€")
 """Pieces of their own in ALBERT's vocabulary, never part of another."""
 SPECIALS = ("[CLS]", "[SEP]", "[MASK]")
 MAX_SENTENCES = 10_000_000
+COVERAGE = (0.98, 1.0)
+"""What SentencePiece takes."""
 
 
 def make_vocabulary(
@@ -39,52 +42,70 @@ def make_vocabulary(
         folder: made if it is not there.
         lower: fold upper and lower case.
         keep_accents: keep combining marks; ALBERT drops them.
-        coverage: share of all characters that get pieces; the rest is <unk>.
+        coverage: share of all characters that get pieces, from 0.98 to 1; the rest is <unk>.
 
     Raises:
-        UsageError: no text, or too little of it for so many pieces.
+        UsageError: the text does not suit so many pieces, or another setting cannot be.
+        DataError: no text. What reading `texts` raises goes through as it is.
     """
     import sentencepiece
 
+    least, most = COVERAGE
+    if not least <= coverage <= most:
+        raise UsageError(f"--coverage {coverage}: give a share from {least} to {most:g}")
     if size < len(SPECIALS) + len(SIGNS) + 2:
         raise UsageError(f"--size {size}: too few pieces; 8000 suit a hundred megabytes of text")
-    cleaned = (clean_text(text, lower, keep_accents) for text in texts)
-    with tempfile.TemporaryDirectory() as name:
-        prefix = f"{name}/spiece"
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=(text for text in cleaned if text),
-                model_prefix=prefix,
-                vocab_size=size,
-                model_type="unigram",
-                pad_id=0,
-                unk_id=1,
-                bos_id=-1,
-                eos_id=-1,
-                control_symbols=list(SPECIALS),
-                user_defined_symbols=list(SIGNS),
-                character_coverage=coverage,
-                input_sentence_size=MAX_SENTENCES,
-                shuffle_input_sentence=True,
-                max_sentence_length=16384,
-                normalization_rule_name="nmt_nfkc",
-                minloglevel=2,
-            )
-        except (RuntimeError, OSError) as error:
-            raise UsageError(f"--size {size}: {_reason(error)}") from None
-        content = Path(f"{prefix}.model").read_bytes()
+    raised: list[BaseException] = []
+    cleaned = (clean_text(text, lower, keep_accents) for text in _noted(texts, raised))
+    # Written to memory: the name of a file would stand in the model.
+    content = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(text for text in cleaned if text),
+            model_writer=content,
+            vocab_size=size,
+            model_type="unigram",
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=list(SPECIALS),
+            user_defined_symbols=list(SIGNS),
+            character_coverage=coverage,
+            input_sentence_size=MAX_SENTENCES,
+            shuffle_input_sentence=True,
+            max_sentence_length=16384,
+            normalization_rule_name="nmt_nfkc",
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        if raised:
+            raise raised[0] from None
+        if "sentences_.empty" in str(error):
+            raise DataError("there is no text to learn pieces from") from None
+        raise UsageError(f"--size {size}: {_reason(str(error))}") from None
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / "spiece.model", content)
+    write_bytes(folder / "spiece.model", content.getvalue())
     write_json(
         folder / "tokenizer_config.json", {"do_lower_case": lower, "keep_accents": keep_accents}
     )
     return load_tokenizer(folder)
 
 
-def _reason(error: Exception) -> str:
-    said = str(error)
-    if "Vocabulary size too high" in said or "Vocabulary size is smaller" in said:
-        return f"the text does not suit that number of pieces ({said.rpartition(':')[2].strip()})"
-    if "sentences_.empty" in said or not said:
-        return "there is no text to learn from"
-    return said.partition("\n")[0][:160]
+def _noted(texts: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
+    """The texts; what reading them raises is noted, for SentencePiece makes another error of it."""
+    try:
+        yield from texts
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        raised.append(error)
+        raise
+
+
+def _reason(said: str) -> str:
+    if found := re.search(r"size too high .*<= (\d+)", said):
+        return f"the text gives {found[1]} pieces at most; give that or less, or more text"
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", said):
+        return f"the text's characters alone take {found[1]} pieces; give more, or less --coverage"
+    return said.partition("\n")[0][:160] or "the trainer gave no reason"

@@ -13,6 +13,11 @@ QUOTED = 60
 _KINDS = {str: "text", list: "a list", dict: "an object", bool: "true/false", type(None): "null"}
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, as in `1 paper` and `1,234 papers`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def kind_of(value: Any) -> str:
     """What a JSON value is, in words."""
     return _KINDS.get(type(value), "a number")

@@ -1,6 +1,12 @@
 """From documents to sequences: nothing is lost, nothing crosses a document, shards go together."""
 
 import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -76,6 +82,40 @@ def test_exam_papers_are_documents_with_their_blanks_filled(tmp_path):
     assert list(read_paragraphs(source)) == ["He was glad to see us.", None]
 
 
+def test_papers_whose_names_end_in_txt_are_no_running_text(tmp_path):
+    paper = {
+        "article": "He was glad.", "questions": ["Who?"], "options": [["he", "she"]],
+        "answers": ["A"], "id": "1.txt",
+    }  # fmt: skip
+    (tmp_path / "race" / "high").mkdir(parents=True)
+    place = tmp_path / "race" / "high" / "1.txt"
+    place.write_text(json.dumps(paper))
+    for given in (tmp_path / "race", place):
+        (source,), _ = find_sources([given])
+        assert source.files() == [place]
+        assert list(read_paragraphs(source)) == ["He was glad.", None]
+    story = tmp_path / "race" / "story.txt"
+    story.write_text('[Illustration]\n\n"Once," he said.')
+    with pytest.raises(DataError, match=r"story\.txt: text among exam papers such as .*1\.txt"):
+        find_sources([tmp_path / "race"])
+    assert [source.is_text for source in find_sources([story])[0]] == [True]
+    story.unlink()
+    (tmp_path / "race" / "0.json").write_text(json.dumps({"article": "A _", "options": [["b"]]}))
+    with pytest.raises(DataError, match=r"1\.txt: an exam paper among others .*\(cloze\)"):
+        find_sources([tmp_path / "race"])
+
+
+@pytest.mark.parametrize(
+    "rows", [["Quality\t#1 ID\t#1 String", "1\t7\tHe ran."], ["It is good.\t1"] * 3]
+)
+def test_tables_are_no_running_text(tmp_path, rows):
+    (tmp_path / "msr_train.txt").write_text("\n".join(rows))
+    with pytest.raises(DataError, match=r"msr_train\.txt: a table .* name it msr_train\.tsv"):
+        find_sources([tmp_path])
+    (tmp_path / "msr_train.txt").write_text("\tA line.\nNo\ttable.\n\tAnother.")
+    assert find_sources([tmp_path])[0]
+
+
 def test_text_that_stands_twice_is_read_once(text):
     (text / "sub").mkdir()
     copy = text / "sub" / "again.txt"
@@ -113,6 +153,21 @@ def test_what_is_too_short_for_a_sequence_is_not_lost_unseen():
     sentences = [("a", [1] * 10), ("b", [2] * 60), ("c", [3] * 5)]
     parts = list(cut_document(sentences, Cut(max_length=64, short=0.0), seed=0))
     assert [part.ids for part in parts] == [[1] * 10, [2] * 60, [3] * 5]
+
+
+@pytest.mark.parametrize("max_length", [64, 128])
+def test_lengths_do_not_tell_which_segment_is_first(max_length):
+    """Filled in from the front alone, first segments are longer in 60% of these pairs."""
+    draw = random.Random(1)
+    lengths = []
+    for seed in range(300):
+        told = [("a", [1] * min(90, 1 + int(draw.expovariate(0.05)))) for _ in range(300)]
+        for sequence in cut_document(told, Cut(max_length=max_length), seed):
+            lengths.append((sequence.middle, len(sequence.ids) - sequence.middle))
+    told = [first > second for first, second in lengths if first != second]
+    assert sum(told) / len(told) == pytest.approx(0.5, abs=0.02)
+    shares = [first / (first + second) for first, second in lengths if first and second]
+    assert sum(shares) / len(shares) == pytest.approx(0.5, abs=0.01)
 
 
 def torch_list(corpus, item):
@@ -228,10 +283,12 @@ def test_what_cannot_be_read_is_named(tmp_path):
     (tmp_path / "picture.png").write_bytes(b"x")
     with pytest.raises(DataError, match=r"no text there; files end in \.txt"):
         find_sources([tmp_path])
-    (tmp_path / "latin.txt").write_bytes(b"One line.\nIt\x92s another.\n")
-    (source,), _ = find_sources([tmp_path / "latin.txt"])
-    with pytest.raises(DataError, match=r"latin\.txt: byte 0x92 .* is not UTF-8"):
-        list(read_paragraphs(source))
+    for before, line in ((b"", 1), (b"A line.\r\n" * 3000, 3001), (b"One.\rTwo.\rThree, ", 3)):
+        (tmp_path / "latin.txt").write_bytes(before + b"It\x92s another.\nAnd more.\n")
+        (source,), _ = find_sources([tmp_path / "latin.txt"])
+        said = rf"latin\.txt: byte 0x92 in line {line} is not UTF-8"
+        with pytest.raises(DataError, match=said):
+            list(read_paragraphs(source))
     for wrong in ({"max_length": 10}, {"short": 1.5}, {"dev": -0.1}):
         with pytest.raises(UsageError):
             Cut(**wrong)
@@ -256,3 +313,100 @@ def test_the_command_makes_a_corpus_in_parts(text, cli, tmp_path, sample):
     for wrong in ("0/2", "3/2", "half"):
         done = cli("pretrain-data", text, "--model", sample / "vocabulary", "--part", wrong)
         assert done.returncode == 2
+
+
+@pytest.fixture
+def made_by(cli, tmp_path, sample):
+    """Runs `pretrain-data` on what lies in the test's folder."""
+
+    def run(name, *more):
+        return cli(
+            "pretrain-data", tmp_path / name, "--model", sample / "vocabulary",
+            "--out", tmp_path / "new" / "c", *more,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_nobody_can_make_no_corpus(text, made_by, tmp_path, workers):
+    done = made_by("text", "--workers", workers)
+    assert done.returncode == 2
+    assert f"--workers {workers} must be at least 1" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "more", "said"),
+    [
+        ("empty.txt", "", [], "empty.txt: there is no text in it"),
+        ("tiny.txt", "Hello.", [], "tiny.txt: no document has the 16 tokens"),
+        ("open.json", '{"article": "A _", "options": [["b", "c"]]}', [], "no paper has an answer"),
+        ("good.txt", STORY, ["--dev", 1], "--dev keeps all there is apart (1 sequence)"),
+    ],
+)
+def test_a_corpus_of_nothing_is_not_left_behind(made_by, tmp_path, name, content, more, said):
+    (tmp_path / name).write_text(content)
+    done = made_by(name, *more)
+    assert (done.returncode, said in done.stderr) == (3, True), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_no_document_kept_apart_is_said(made_by, tmp_path):
+    (tmp_path / "one.txt").write_text(STORY)
+    done = made_by("one.txt")
+    assert done.returncode == 0, done.stderr
+    assert "train: 1 document, 1 sequence, " in done.stdout
+    assert "note: --dev 0.01 keeps nothing apart of 1 document, so" in done.stderr
+
+
+def test_a_corpus_of_no_sequence_is_refused(cli, made_by, text, tmp_path, sample):
+    """A part may be empty, for others may hold something; all of them may not."""
+    (tmp_path / "tiny.txt").write_text("Hello.")
+    assert made_by("tiny.txt", "--part", "1/2").returncode == 0
+    data = tmp_path / "new" / "c"
+    done = cli(
+        "pretrain", "--data", data, "--model", sample / "vocabulary", "--scratch", "tiny",
+        "--out", tmp_path / "p",
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert f"{data / 'train'}: holds no sequence to learn from" in done.stderr
+
+
+def test_shards_of_another_corpus_are_not_mixed_in(made_by, text, tmp_path):
+    place = tmp_path / "new" / "c"
+    assert made_by("text", "--dev", 0.3).returncode == 0
+    before = {path: path.read_bytes() for path in sorted(place.rglob("*.pt"))}
+    assert len(before) == 2
+    done = made_by("text", "--dev", 0.3, "--shard-size", "2kB")
+    assert done.returncode == 2
+    assert "train/shard-00001-of-00001.pt is there already, of another corpus" in done.stderr
+    assert f"remove {place / 'train'} and {place / 'dev'}" in done.stderr
+    assert "--dev 0: " in made_by("text", "--dev", 0).stderr
+    assert {path: path.read_bytes() for path in sorted(place.rglob("*.pt"))} == before
+    one = next(iter(before))
+    one.with_name("shard-00002-of-00003.pt").write_bytes(before[one])
+    with pytest.raises(DataError, match=r"of 2 corpora \(one has 1, another 3\); remove"):
+        Corpus(one.parent)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_command_says_that_it_goes_on(text, tmp_path, sample, number):
+    for i in range(300):
+        (text / f"more{i}.txt").write_text(f"Tale {i}. {STORY * 200}")
+    command = [
+        sys.executable, "-m", "albert_rc", "pretrain-data", text, "--out", tmp_path / "c",
+        "--model", sample / "vocabulary", "--shard-size", "20kB", "--workers", 1,
+    ]  # fmt: skip
+    program = subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("c/train/*.pt")):
+        assert program.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(program.pid, number)
+    _, stderr = program.communicate(timeout=60)
+    assert program.returncode == 130, stderr
+    assert stderr.endswith("stopped; shards that are done are kept, and the same command goes on\n")

@@ -19,6 +19,7 @@ from albert_rc.tokenizer import load_tokenizer
 from albert_rc.train.checkpoint import states
 from albert_rc.train.loop import Trainer
 from albert_rc.train.pretraining import Pretraining
+from albert_rc.vocabulary import make_vocabulary
 
 SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2}
 
@@ -210,6 +211,41 @@ def test_what_does_not_fit_together_is_refused(cli, sample, tmp_path):
     done = cli("vocabulary", sample / "cloze", "--size", 10**6, "--out", tmp_path / "v")
     assert done.returncode == 2
     assert "--size 1000000" in done.stderr
+
+
+def test_the_same_vocabulary_whenever_it_is_made(sample, tmp_path):
+    texts = (sample / "README.md").read_text().split("\n")
+    made = []
+    for name in ("one", "two"):
+        make_vocabulary(texts, 120, tmp_path / name)
+        made.append((tmp_path / name / "spiece.model").read_bytes())
+    assert made[0] == made[1]
+    assert b"/spiece" not in made[0]
+
+
+def test_what_no_vocabulary_can_be_made_of_is_said(cli, tmp_path):
+    (tmp_path / "tiny.txt").write_text("One fish.")
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "latin.txt").write_bytes(b"Well.\nIt\x92s bad.\n")
+    (tmp_path / "open.json").write_text(json.dumps({"article": "A _", "options": [["b", "c"]]}))
+    for name, options, code, said in (
+        ("tiny.txt", ["--coverage", 0.5], 2, "--coverage 0.5: give a share from 0.98 to 1"),
+        ("tiny.txt", [], 2, "--size 30000: the text gives 21 pieces at most"),
+        ("tiny.txt", ["--size", 16], 2, "--size 16: the text's characters alone take 21 pieces"),
+        ("empty.txt", [], 3, "empty.txt: there is no text in it"),
+        ("open.json", [], 3, "open.json: no paper has an answer to each of its blanks"),
+        ("latin.txt", [], 3, f"error: {tmp_path / 'latin.txt'}: byte 0x92 in line 2 is not UTF-8"),
+    ):
+        done = cli("vocabulary", tmp_path / name, "--out", tmp_path / "v", *options)
+        assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert not (tmp_path / "v").exists()
+    done = cli("vocabulary", tmp_path / "tiny.txt", "--size", 21, "--out", tmp_path / "v")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_help_names_each_of_alberts_ids(cli):
+    said = cli("vocabulary", "--help").stdout
+    assert "padding 0, unknown 1, [CLS] 2, [SEP] 3, [MASK] 4" in " ".join(said.split())
 
 
 @pytest.mark.slow

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -19,6 +21,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from albert_rc.errors import Interrupted
 from albert_rc.wording import visible
 
 if TYPE_CHECKING:
@@ -37,6 +40,20 @@ def example(command: str) -> str:
 def say(line: str) -> None:
     """A line on stderr, as it is: brackets in it are no markup, and escape sequences do nothing."""
     err.print(visible(line), markup=False)
+
+
+def leave_cleanly(said: str) -> None:
+    """Let Ctrl-C and SIGTERM unwind the stack, so that no half-written file stays behind.
+
+    Args:
+        said: what has become of the work.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(said)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
 
 
 def print_json(value: Any) -> None:

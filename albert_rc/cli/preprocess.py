@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import gc
-import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
-from albert_rc.cli.console import DEFAULT_MODEL, example, say
+from albert_rc.cli.console import DEFAULT_MODEL, example, leave_cleanly, say
 from albert_rc.cli.papers import Format, say_unread
-from albert_rc.errors import Interrupted
 
 
 def preprocess(
@@ -47,7 +44,7 @@ def preprocess(
     # Millions of small strings and lists are made and none dies: looking for garbage among them
     # takes a fifth of the time.
     gc.disable()
-    _leave_cleanly()
+    leave_cleanly("stopped; nothing was written")
     # What is wrong with the options is said before the papers are read.
     require_good([], on_error)
     places = find_splits(raw)
@@ -87,16 +84,6 @@ def preprocess(
         rejected = sum(split.num_rejected for split in papers)
         if rejected:
             typer.echo(f"{rejected} paper(s) skipped; {left_out} names them and what is wrong")
-
-
-def _leave_cleanly() -> None:
-    """Let Ctrl-C and SIGTERM unwind the stack, so that no half-written file stays behind."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise Interrupted("stopped; nothing was written")
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
 
 
 def _write(content: bytes, path: Path) -> None:

@@ -147,6 +147,10 @@ def pretrain(
         )
         corpus = Corpus(data / "train")
         dev = Corpus(data / "dev") if (data / "dev").is_dir() else None
+        if dev is not None and not len(dev):
+            dev = None
+            if group.is_main:
+                say(f"note: {data / 'dev'} holds no sequence; nothing is measured")
         loaded = load_pretraining(
             model,
             scratch=scratch,

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from albert_rc.cli.console import DEFAULT_MODEL, bar, example, say
-from albert_rc.errors import UsageError
+from albert_rc.cli.console import DEFAULT_MODEL, bar, example, leave_cleanly, say
+from albert_rc.errors import DataError, UsageError
+from albert_rc.wording import counted
+
+if TYPE_CHECKING:
+    from albert_rc.data.cutting import Count
+    from albert_rc.data.documents import Source
 
 
 def pretrain_data(
@@ -50,12 +56,15 @@ def pretrain_data(
     from functools import partial
 
     from albert_rc.config import parse_size
+    from albert_rc.data.corpus import require_same_plan
     from albert_rc.data.cutting import Count, Cut, ShardMaker, plan_shards
     from albert_rc.data.documents import find_sources
-    from albert_rc.data.pool import map_in_order
+    from albert_rc.data.pool import map_in_order, worker_count
     from albert_rc.hub import resolve_source
-    from albert_rc.tokenizer import cores, load_tokenizer
+    from albert_rc.tokenizer import load_tokenizer
 
+    leave_cleanly("stopped; shards that are done are kept, and the same command goes on")
+    workers = worker_count(workers)
     if documents not in ("files", "blank-lines"):
         raise UsageError(f"--documents {documents}: choose files or blank-lines")
     cut = Cut(
@@ -73,20 +82,55 @@ def pretrain_data(
     shards = plan_shards(sources, parse_size("--shard-size", shard_size))
     first, step = _part(part)
     mine = shards[first::step]
+    require_same_plan(out, len(shards), dev > 0)
+    places = [out / "train", out / "dev"]
+    new = [folder for folder in (*places, out, *out.parents) if not folder.exists()]
     make = partial(ShardMaker, out, folder, cut, exclude or [])
     train, held_out = Count(), Count()
     with bar("shards", len(mine), True) as advance:
-        for shard, made in map_in_order(make, mine, min(workers or cores(), len(mine)) or 1):
+        for shard, made in map_in_order(make, mine, min(workers, len(mine)) or 1):
             train, held_out = train + made.train, held_out + made.dev
             advance(1)
             say(f"{shard.name}: {'was there' if made.kept else made.train.line()}")
-    if not train.sequences:
-        raise UsageError(f"{', '.join(map(str, text))}: no text to make sequences of")
-    typer.echo(f"{out / 'train'}: {train.line()}")
+    if not train.sequences and step == 1:  # of several parts, the others may have some
+        for folder in places:
+            for shard in mine:
+                (folder / shard.name).unlink(missing_ok=True)
+        for folder in new:
+            with suppress(OSError):  # there is something in it
+                folder.rmdir()
+        raise _empty(sources, train, held_out)
+    typer.echo(f"{places[0]}: {train.line()}")
     if held_out.sequences:
-        typer.echo(f"{out / 'dev'}: {held_out.line()}")
+        typer.echo(f"{places[1]}: {held_out.line()}")
+    elif dev and step == 1:
+        say(
+            f"note: --dev {dev} keeps nothing apart of {counted(train.documents, 'document')}, so "
+            "`pretrain` will have nothing to measure itself on; give a larger --dev"
+        )
     if step > 1:
-        typer.echo(f"part {part}: {len(mine)} of {len(shards)} shards; the rest is for the others")
+        of_all = f"{len(mine)} of {counted(len(shards), 'shard')}"
+        typer.echo(f"part {part}: {of_all}; the rest is for the others")
+
+
+def _empty(sources: list[Source], train: Count, held_out: Count) -> DataError:
+    """Why there is nothing to learn from."""
+    from albert_rc.data.cutting import LEAST
+    from albert_rc.data.documents import named, no_text
+
+    if held_out.sequences:
+        return DataError(
+            f"--dev keeps all there is apart ({counted(held_out.sequences, 'sequence')}) and "
+            "leaves nothing to learn from; give more text, a smaller --dev or another --seed"
+        )
+    if train.overlapping or train.overlapping_papers:
+        return DataError(f"{named(sources)}: all of it overlaps with --exclude; give other text")
+    if not train.documents and not held_out.documents:
+        return no_text(sources)
+    return DataError(
+        f"{named(sources)}: no document has the {LEAST} tokens that a sequence needs; "
+        "give more text"
+    )
 
 
 def _part(part: str) -> tuple[int, int]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from albert_rc.cli.console import example
+
+if TYPE_CHECKING:
+    from albert_rc.data.documents import Source
 
 
 def vocabulary(
@@ -20,28 +24,36 @@ def vocabulary(
     cased: Annotated[bool, typer.Option(help="Keep upper and lower case apart.")] = False,
     accents: Annotated[bool, typer.Option(help="Keep accents.")] = False,
     coverage: Annotated[
-        float, typer.Option(help="Share of all characters that get pieces of their own.")
+        float,
+        typer.Option(help="Share of all characters that get pieces of their own: from 0.98 to 1."),
     ] = 0.99995,
 ) -> None:
-    """Make a unigram vocabulary with ALBERT's ids: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4.
+    """Make a vocabulary with ALBERT's ids: padding 0, unknown 1, [CLS] 2, [SEP] 3, [MASK] 4.
 
-    Text is lower-cased and stripped of accents first, as ALBERT's.
+    Pieces are chosen by a unigram language model. Text is lower-cased and stripped of accents
+    first, as ALBERT's.
     """
-    from albert_rc.data.documents import find_sources, read_paragraphs, sentences
+    from albert_rc.data.documents import find_sources
     from albert_rc.vocabulary import make_vocabulary
 
     sources, _ = find_sources(text)
-    texts = (
-        sentence
-        for source in sources
-        for paragraph in read_paragraphs(source)
-        if paragraph is not None
-        for sentence in sentences(paragraph)
-    )
     made = make_vocabulary(
-        texts, size, out, lower=not cased, keep_accents=accents, coverage=coverage
+        _sentences(sources), size, out, lower=not cased, keep_accents=accents, coverage=coverage
     )
     typer.echo(f"{out / 'spiece.model'}: {made.size:,} pieces")
+
+
+def _sentences(sources: list[Source]) -> Iterator[str]:
+    from albert_rc.data.documents import no_text, read_paragraphs, sentences
+
+    some = False
+    for source in sources:
+        for paragraph in read_paragraphs(source):
+            if paragraph is not None:
+                some = True
+                yield from sentences(paragraph)
+    if not some:
+        raise no_text(sources)
 
 
 vocabulary.__doc__ = f"{vocabulary.__doc__}\n\n" + example(

@@ -8,9 +8,12 @@ import torch
 from torch import Tensor
 
 from albert_rc.data.cutting import Count, shard_name
-from albert_rc.errors import DataError
+from albert_rc.errors import DataError, UsageError
 from albert_rc.files import load_tensors, sha256
 from albert_rc.tokenizer import Tokenizer
+from albert_rc.wording import counted
+
+_SHARDS = "shard-*-of-*.pt"
 
 
 class Corpus:
@@ -27,11 +30,17 @@ class Corpus:
     """
 
     def __init__(self, folder: Path) -> None:
-        paths = sorted(folder.glob("shard-*-of-*.pt"))
+        paths = sorted(folder.glob(_SHARDS))
         remake = "make them with `albert-rc pretrain-data`"
         if not paths:
             raise DataError(f"{folder}: no shards there; {remake}")
-        total = int(paths[0].stem.rpartition("-")[2])
+        totals = sorted({_total(path) for path in paths})
+        if len(totals) > 1:
+            raise DataError(
+                f"{folder}: shards of {len(totals)} corpora (one has {totals[0]}, another "
+                f"{totals[1]}); remove the folder, and {remake}"
+            )
+        total = totals[0]
         wanted = {shard_name(index, total) for index in range(total)}
         names = {path.name for path in paths}
         if names != wanted:
@@ -79,13 +88,51 @@ class Corpus:
         return shards[0] == shards[1] and bool(self.documents[one] == self.documents[other])
 
 
+def _total(path: Path) -> int:
+    """How many shards there are, as a shard's name says."""
+    return int(path.stem.rpartition("-")[2])
+
+
+def require_same_plan(out: Path, total: int, dev: bool) -> None:
+    """Refuse to put shards beside those of another corpus, which would make both unreadable.
+
+    They are not cleared away: another process may be at work on them.
+
+    Args:
+        out: folder of train/ and dev/.
+        total: shards that are to be made.
+        dev: whether documents are kept apart.
+
+    Raises:
+        UsageError: says what to remove.
+    """
+    parts = [out / "train", out / "dev"]
+    for part in parts:
+        for path in sorted(part.glob(_SHARDS)):
+            if _total(path) != total:
+                raise UsageError(
+                    f"--out {out}: {path} is there already, of another corpus (this one has "
+                    f"{counted(total, 'shard')}); remove {' and '.join(map(str, parts))}, or give "
+                    "another --out"
+                )
+            if part.name == "dev" and not dev:
+                raise UsageError(
+                    f"--dev 0: {path} is there already, and its documents would be learned from; "
+                    f"remove {part}, or give another --out"
+                )
+
+
 def check_corpus(corpus: Corpus, tokenizer: Tokenizer, max_length: int) -> None:
-    """Refuse a corpus of another vocabulary, or of longer sequences than the model takes.
+    """Refuse a corpus of no sequences, of another vocabulary, or of longer ones than are taken.
 
     Raises:
         DataError: says how to remake it.
     """
     remake = f"make it again: albert-rc pretrain-data TEXT --model {tokenizer.folder}"
+    if not len(corpus):
+        raise DataError(
+            f"{corpus.folder}: holds no sequence to learn from; with more text, {remake}"
+        )
     if corpus.meta["vocabulary"] != tokenizer.fingerprint:
         raise DataError(f"{corpus.folder}: made with another vocabulary than the model's; {remake}")
     longest = corpus.meta["max_length"]

@@ -28,10 +28,13 @@ from albert_rc.files import file_sha256, load_tensors, save_tensors, sha256, to_
 from albert_rc.seeds import mix
 from albert_rc.tensorfile import TensorStream
 from albert_rc.tokenizer import Tokenizer, load_tokenizer
+from albert_rc.wording import counted
 
 LEAST = 16
 """Tokens of a sequence; what is left of a document and shorter is dropped."""
 _AT_ONCE = 2000  # sentences that are split into pieces together
+_STRETCH = 2000  # sentences that are put together, from either end
+_RULE = 2  # raised when the same text is cut in another way: what was cut before is made anew
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +79,18 @@ class Count:
 
     def line(self) -> str:
         """The numbers as a sentence."""
-        said = f"{self.documents:,} documents, {self.sequences:,} sequences, {self.tokens:,} tokens"
+        said = ", ".join(
+            (
+                counted(self.documents, "document"),
+                counted(self.sequences, "sequence"),
+                counted(self.tokens, "token"),
+            )
+        )
         if self.overlapping or self.overlapping_papers:
             said += (
-                f"; left out, for they overlap with --exclude: {self.overlapping_papers:,} papers "
-                f"and {self.overlapping:,} sequences"
+                "; left out for overlapping with --exclude: "
+                f"{counted(self.overlapping_papers, 'paper')} "
+                f"and {counted(self.overlapping, 'sequence')}"
             )
         return said
 
@@ -125,28 +135,56 @@ Sentence = tuple[str, list[int]]
 def cut_document(sentences: Iterable[Sentence], cut: Cut, seed: int) -> Iterator[Sequence]:
     """Consecutive sequences of whole sentences; those shorter than `LEAST` are rests.
 
+    The sentence that does not fit any more is longer than most, and begins the next sequence:
+    first segments would be longer than second ones, and tell the order of a pair. So stretches of
+    the text are filled in from their end and from their beginning in turn; a coin says which is
+    first.
+
     Args:
         sentences: texts and ids.
         cut: how long they may be.
-        seed: of the shorter lengths and of where pairs are parted.
+        seed: of the shorter lengths, of the coins and of where pairs are parted.
     """
     draw = random.Random(seed)
     most = cut.max_length - 3  # [CLS], [SEP] and [SEP]
+    sentences = iter(sentences)
+    backwards = draw.random() < 0.5
+    while stretch := list(islice(sentences, _STRETCH)):
+        pieces = [p for text, ids in stretch for p in _pieces(text, ids, most, backwards)]
+        if backwards:
+            filled = list(_filled(pieces[::-1], most, cut.short, draw))[::-1]
+            filled = [parts[::-1] for parts in filled]
+        else:
+            filled = list(_filled(pieces, most, cut.short, draw))
+        backwards = not backwards
+        for parts in filled:
+            yield _sequence(parts, draw)
+
+
+def _pieces(text: str, ids: list[int], most: int, backwards: bool) -> Iterator[Sentence]:
+    """A sentence; one that is too long is cut, and its text goes with the first piece."""
+    end = len(ids) % most if backwards else most
+    for start in range(end - most if end else 0, len(ids), most):
+        yield text if start <= 0 else "", ids[max(0, start) : start + most]
+
+
+def _filled(
+    pieces: list[Sentence], most: int, short: float, draw: random.Random
+) -> Iterator[list[Sentence]]:
+    """Pieces put together, as many as fit."""
     waiting: list[Sentence] = []
-    held, room = 0, _room(draw, most, cut.short)
-    for text, ids in sentences:
-        for start in range(0, len(ids), most):  # a sentence that is too long is cut
-            piece = ids[start : start + most]
-            if held + len(piece) > room and held >= LEAST:
-                yield _sequence(waiting, draw)
-                waiting, held, room = [], 0, _room(draw, most, cut.short)
-            if held + len(piece) > most:  # of a sentence or two, shorter than a sequence may be
-                yield _sequence(waiting, draw)
-                waiting, held = [], 0
-            waiting.append((text if start == 0 else "", piece))
-            held += len(piece)
+    held, room = 0, _room(draw, most, short)
+    for text, piece in pieces:
+        if held + len(piece) > room and held >= LEAST:
+            yield waiting
+            waiting, held, room = [], 0, _room(draw, most, short)
+        if held + len(piece) > most:  # of a sentence or two, shorter than a sequence may be
+            yield waiting
+            waiting, held = [], 0
+        waiting.append((text, piece))
+        held += len(piece)
     if waiting:
-        yield _sequence(waiting, draw)
+        yield waiting
 
 
 def _room(draw: random.Random, most: int, short: float) -> int:
@@ -282,7 +320,8 @@ class ShardMaker:
         """Tells whether a shard is what would be made again."""
         # The name, too, decides how a source is cut.
         read = [(s.path.name, [file_sha256(p) for p in s.files()]) for s in shard.sources]
-        return sha256(to_json([self.tokenizer.fingerprint, asdict(self.cut), read, self._papers]))
+        how = [_RULE, self.tokenizer.fingerprint, asdict(self.cut)]
+        return sha256(to_json([*how, read, self._papers]))
 
 
 def _count_of(path: Path, made_of: str) -> Count | None:
@@ -300,7 +339,8 @@ def _documents(paragraphs: Iterable[str | None]) -> Iterator[Iterator[str]]:
     """The paragraphs of each document; the one before must have been read to its end."""
     paragraphs = iter(paragraphs)
     for first in paragraphs:
-        yield _until_none(chain([first], paragraphs))
+        if first is not None:  # an empty file is no document
+            yield _until_none(chain([first], paragraphs))
 
 
 def _until_none(paragraphs: Iterable[str | None]) -> Iterator[str]:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from albert_rc.data.readers import find_splits, read_split
+from albert_rc.data.readers import READERS, find_splits, open_sources, read_split
 from albert_rc.data.schema import PaperSet
+from albert_rc.data.textfiles import TEXT, is_paper, text_lines
 from albert_rc.errors import DataError
 from albert_rc.files import file_sha256, natural_key
 
-TEXT = (".txt", ".text", ".md")
 PAPERS = (".json", ".jsonl")
 WRAPPED = 120  # characters; shorter lines, on average, were broken to fit a page
 
@@ -43,20 +43,22 @@ class Source:
 def _papers(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
-    return sorted(path for path in place.rglob("*") if path.suffix.lower() in PAPERS)
+    inside = (path for path in place.rglob("*") if path.is_file())
+    return sorted(p for p in inside if p.suffix.lower() in PAPERS or is_paper(p))
 
 
 def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
     """The files of text in folders, in natural order, and collections of exam papers.
 
     Args:
-        places: files, or folders that are searched through. A folder of JSON is one collection.
+        places: files, or folders that are searched through. A folder of JSON is one collection,
+            also where the files' names end in .txt, as RACE's do.
 
     Returns:
         the sources, and the files of text that are left out because one like them is there.
 
     Raises:
-        DataError: nothing there, or nothing that can be read.
+        DataError: nothing there, nothing that can be read, a table, or text among RACE's papers.
     """
     found: list[Source] = []
     for place in places:
@@ -66,10 +68,14 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
         if place.is_dir():
             inside = (path for path in place.rglob("*") if path.is_file())
             files = sorted(inside, key=lambda path: natural_key(str(path.relative_to(place))))
-        texts = [path for path in files if path.suffix.lower() in TEXT]
+        ending = [path for path in files if path.suffix.lower() in TEXT]
+        in_txt = set(filter(is_paper, ending))
+        texts = [path for path in ending if path not in in_txt]
         found += [Source(path, True, path.stat().st_size) for path in texts]
-        papers = [path for path in files if path.suffix.lower() in PAPERS]
+        papers = [path for path in files if path.suffix.lower() in PAPERS] + sorted(in_txt)
         for path in find_splits(place).values() if papers else []:
+            if in_txt:
+                _require_alike(path, in_txt, texts)
             size = sum(file.stat().st_size for file in _papers(path))
             found.append(Source(path, False, size))
         if not texts and not papers:
@@ -77,6 +83,20 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
             raise DataError(f"{place}: no text there; files end in {kinds}")
     copies = _copies(found)
     return [source for source in found if source.path not in copies], sorted(copies)
+
+
+def _require_alike(split: Path, papers: set[Path], texts: list[Path]) -> None:
+    """Refuse a split of papers in .txt files that another reader, or other files, would spoil."""
+    paper = next((path for path in sorted(papers) if path.is_relative_to(split)), None)
+    if paper is None:
+        return
+    apart = "keep them in folders of their own, and give each"
+    for path in texts:
+        if path.suffix == ".txt" and path.is_relative_to(split):
+            raise DataError(f"{path}: text among exam papers such as {paper}; {apart}")
+    _, form = open_sources(split)
+    if paper.suffix not in READERS[form].suffixes:
+        raise DataError(f"{paper}: an exam paper among others of another form ({form}); {apart}")
 
 
 def _copies(sources: list[Source]) -> set[Path]:
@@ -113,7 +133,7 @@ def read_paragraphs(source: Source, blank_lines: bool = False) -> Iterator[str |
         yield from _paper_paragraphs(source.path)
         return
     block: list[str] = []
-    for line in chain(_lines(source.path), [""]):
+    for line in chain(text_lines(source.path), [""]):
         if line.strip():
             block.append(line)
         elif block:
@@ -137,6 +157,27 @@ def _paper_paragraphs(path: Path) -> Iterator[str | None]:
         yield None
 
 
+def named(sources: list[Source]) -> str:
+    """Where sources are; the first ones, if there are many."""
+    names = ", ".join(str(source.path) for source in sources[:3])
+    return f"{names} and {len(sources) - 3:,} more" if len(sources) > 3 else names
+
+
+def no_text(sources: list[Source]) -> DataError:
+    """What to raise where nothing could be read from any of the sources: names them and says why.
+
+    Args:
+        sources: one or more.
+    """
+    kinds = {source.is_text for source in sources}
+    why = []
+    if True in kinds:
+        why.append("there is no text in it" if len(sources) == 1 else "there is no text")
+    if False in kinds:
+        why.append("no paper has an answer to each of its blanks")
+    return DataError(f"{named(sources)}: {', and '.join(why)}; give other files")
+
+
 def require_whole(papers: PaperSet, place: Path) -> None:
     """Go on only if every paper could be read.
 
@@ -148,22 +189,6 @@ def require_whole(papers: PaperSet, place: Path) -> None:
             f"{papers.errors[0]} ({len(papers.errors)} errors in all; "
             f"`albert-rc doctor {place}` lists them)"
         )
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """Lines of a text, never more of them in memory than one (and a buffer)."""
-    number = 0
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):  # noqa: B007 - the error wants the last one
-                yield line.replace("\0", " ")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: byte 0x{error.object[error.start]:02x} behind line {number} is not UTF-8; "
-            "save the file as UTF-8"
-        ) from None
 
 
 def grouped(paragraphs: Iterable[str | None]) -> Iterator[list[str]]:

@@ -18,11 +18,23 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, NoReturn, TypeVar
 
-from albert_rc.errors import AlbertRcError, OutOfMemoryError
+from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
+from albert_rc.tokenizer import cores
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Work = Callable[[Task], Result]
+
+
+def worker_count(workers: int | None) -> int:
+    """What `--workers` comes to: as many as there are cores by default.
+
+    Raises:
+        UsageError: none, or fewer; nobody would do the tasks.
+    """
+    if workers is not None and workers < 1:
+        raise UsageError(f"--workers {workers} must be at least 1")
+    return cores() if workers is None else workers
 
 
 def map_in_order(

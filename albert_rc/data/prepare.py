@@ -22,14 +22,14 @@ from albert_rc.atomic import nameless_file
 from albert_rc.data.columns import Columns, Selection, store_meta, store_summary
 from albert_rc.data.encode import check_max_length
 from albert_rc.data.packing import MEASURES, Packed, pack
-from albert_rc.data.pool import map_in_order
+from albert_rc.data.pool import map_in_order, worker_count
 from albert_rc.data.readers import READERS, check_chunk, open_sources
 from albert_rc.data.register import Record, Register
 from albert_rc.data.schema import Kind, Passage, Problem
 from albert_rc.data.sources import Chunk
-from albert_rc.errors import DataError, UsageError
+from albert_rc.errors import DataError
 from albert_rc.files import save_tensors
-from albert_rc.tokenizer import Tokenizer, cores, load_tokenizer
+from albert_rc.tokenizer import Tokenizer, load_tokenizer
 
 FEW_CHUNKS = 8  # fewer are encoded before worker processes would have started
 
@@ -238,8 +238,7 @@ def prepare_collection(
         UsageError: no such format; too short a window; fewer than one worker.
         OutOfMemoryError: the system killed a worker.
     """
-    if workers is not None and workers < 1:
-        raise UsageError(f"--workers {workers} must be at least 1")
+    workers = worker_count(workers)
     check_max_length(max_length)
     encoder = Encoder(tokenizer, max_length)
     with ExitStack() as stack:
@@ -253,7 +252,7 @@ def prepare_collection(
             for name, path in places.items()
         ]
         tasks = chain.from_iterable(split.tasks(i) for i, split in enumerate(splits))
-        results = _encoded(tasks, encoder, cores() if workers is None else workers)
+        results = _encoded(tasks, encoder, workers)
         with closing(results):  # whatever happens, the workers end here
             for task, encoded in results:
                 splits[task.split].add(task.chunk, encoded)

@@ -259,7 +259,7 @@ class Sources:
                 self._digest.update(content)
                 count = len(lines)
                 if form == "rows" and number == 1:
-                    header = _header(lines[0])
+                    header = header_of(lines[0])
                     if header:
                         # An empty line in its place: the numbers stay those of the file.
                         content = b"\n" + b"".join(lines[1:])
@@ -284,7 +284,8 @@ def _columns(line: bytes) -> list[str]:
     return line.decode("utf-8-sig").rstrip("\r\n").split("\t")
 
 
-def _header(line: bytes) -> tuple[str, ...]:
+def header_of(line: bytes) -> tuple[str, ...]:
+    """The column names in a table's first line; none if it is no header."""
     try:
         names = tuple(_columns(line))
     except UnicodeDecodeError:
@@ -315,7 +316,7 @@ def _first_row(content: bytes) -> Any:
     # A torn paper is no table, though it may be indented with tabs.
     if b"\t" not in lines[0] or lines[0].lstrip().startswith((b"{", b"[{")):
         return None
-    header = _header(lines[0])
+    header = header_of(lines[0])
     first = lines[1] if header and len(lines) > 1 else lines[0]
     row = _row(first, header)
     return None if isinstance(row, ValueError) else row

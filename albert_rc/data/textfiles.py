@@ -1,0 +1,92 @@
+"""Files of text: what one that ends in .txt holds, and its lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from albert_rc.data.sources import header_of
+from albert_rc.errors import DataError
+
+TEXT = (".txt", ".text", ".md")
+_HEAD = 2**14  # bytes that tell what a file holds: some dozens of lines
+_ROWS = 20  # lines that are looked at; fewer than _LEAST_ROWS say nothing
+_LEAST_ROWS = 3
+
+# RACE's papers end in .txt. A text may begin with a bracket, as "[Illustration]", but not so.
+_PAPER = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*"|\[\s*\{)')
+
+
+def is_paper(path: Path) -> bool:
+    """Whether a file that ends in .txt holds an exam paper, as RACE's do; only its head is read.
+
+    Raises:
+        DataError: it is a table, such as MRPC's, or cannot be read.
+    """
+    if path.suffix.lower() != ".txt":
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if _PAPER.match(head):
+        return True
+    if _is_table(head):
+        raise DataError(
+            f"{path}: a table with tabs between its columns, not running text; take it out, or "
+            f"name it {path.stem}.tsv, and it is passed over"
+        )
+    return False
+
+
+def _is_table(head: bytes) -> bool:
+    lines = head.splitlines()
+    if len(head) == _HEAD:
+        lines.pop()  # it may go on
+    if not lines:
+        return False
+    if header_of(lines[0]):
+        return True
+    rows = [line.strip() for line in lines if line.strip()][:_ROWS]
+    tabs = {row.count(b"\t") for row in rows}
+    return len(rows) >= _LEAST_ROWS and len(tabs) == 1 and 0 not in tabs
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """Lines of a text, never more of them in memory than one (and a buffer).
+
+    Raises:
+        DataError: it cannot be read, or is not UTF-8; names the line.
+    """
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for line in file:
+                yield line.replace("\0", " ")
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        # The decoder reads ahead of the lines, so the place is looked for in the bytes.
+        raise DataError(
+            f"{path}: byte 0x{byte:02x} in line {_undecodable_line(path)} is not UTF-8; "
+            "save the file as UTF-8"
+        ) from None
+
+
+def _undecodable_line(path: Path) -> int:
+    """Number of the first line that is not UTF-8; a carriage return alone ends a line, too."""
+    number = 1
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                return number + line.count(b"\r", 0, error.start)
+            number += 1 + line.removesuffix(b"\r\n").count(b"\r")
+    return number
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path}: cannot be read ({error.strerror})")
