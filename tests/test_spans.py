@@ -82,6 +82,15 @@ def test_answers_that_do_not_stand_there_are_named(tmp_path):
     assert "no articles with paragraphs" in str(read_split(path, format_name="squad").problems[0])
 
 
+def test_a_question_is_impossible_or_has_answers(tmp_path):
+    asks = [asked("both", "Paris", is_impossible=True), asked("none", is_impossible=True)]
+    paragraphs = [{"context": CONTEXT, "qas": asks}]
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]}))
+    (said,) = read_split(path).problems
+    assert 'question 1 (both): "is_impossible", but there are "answers"' in str(said)
+
+
 def test_windows_hold_the_passage_and_the_answer(file, tokenizer, store):
     encoded = encode_spans(read_split(file).passages, tokenizer, 64)
     long, windows = encoded.passage_tokens[1], encoded.windows[-1]
