@@ -5,8 +5,10 @@ Blanks of one paper rise and fall together, so papers, not blanks, are what is r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +56,9 @@ def _finite(value: float) -> float | None:
 def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -> Accuracy:
     """Accuracy with a percentile bootstrap interval over papers (Efron 1979).
 
+    Where all answers are right, or none, every resample is alike, and that would be an interval of
+    no width. It is then Wilson's (1927), of papers that are all right, or all wrong.
+
     Args:
         right: whether each question was answered rightly.
         papers: the paper each question belongs to.
@@ -62,8 +67,28 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
     Returns:
         The interval is NaN for fewer than two papers.
     """
-    low, high = interval_over_papers(right, papers, seed)
-    return Accuracy(int(sum(right)), len(right), low, high)
+    correct, units = int(sum(right)), len(set(papers))
+    if units > 1 and correct in (0, len(right)):
+        low, high = wilson(units if correct else 0, units)
+    else:
+        low, high = interval_over_papers(right, papers, seed)
+    return Accuracy(correct, len(right), low, high)
+
+
+def wilson(successes: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Wilson's interval of a share (1927, equation 4): it has a width at 0 and at 1, too.
+
+    Args:
+        successes: how many of the trials.
+        trials: at least one.
+        confidence: that the share is inside.
+    """
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share, spread = successes / trials, z * z / trials
+    middle = share + spread / 2
+    half = z * math.sqrt(share * (1 - share) / trials + spread / trials / 4)
+    low, high = (middle - half) / (1 + spread), (middle + half) / (1 + spread)
+    return (low if successes else 0.0), (high if successes < trials else 1.0)
 
 
 def interval_over_papers(
