@@ -206,6 +206,12 @@ class Comparison:
     p_value: float
     """McNemar's exact test, two-sided."""
 
+    def __str__(self) -> str:
+        return (
+            f"{self.agreement:.2%} alike; only the first right {self.only_first}, only the second "
+            f"{self.only_second} (McNemar's exact p = {self.p_value:.3g})"
+        )
+
     def as_json(self) -> dict[str, float | int]:
         """For `--json`."""
         return {
@@ -219,7 +225,21 @@ class Comparison:
 def compare(first: Sequence[str], second: Sequence[str], gold: Sequence[str | None]) -> Comparison:
     """Agreement of two answer lists, and McNemar's exact test where gold is known."""
     alike = [a == b for a, b in zip(first, second, strict=True)]
-    pairs = [(a == g, b == g) for a, b, g in zip(first, second, gold, strict=True) if g is not None]
+    known = [(a, b, g) for a, b, g in zip(first, second, gold, strict=True) if g is not None]
+    return compare_right(alike, [a == g for a, _, g in known], [b == g for _, b, g in known])
+
+
+def compare_right(
+    alike: Sequence[bool], first: Sequence[bool], second: Sequence[bool]
+) -> Comparison:
+    """The same of what is known to be right.
+
+    Args:
+        alike: whether both answer a question alike.
+        first: whether the first answers rightly, of the questions where that is known.
+        second: whether the second does, of the same.
+    """
+    pairs = list(zip(first, second, strict=True))
     only_first = sum(a and not b for a, b in pairs)
     only_second = sum(b and not a for a, b in pairs)
     p_value = _mcnemar(only_first, only_second)

@@ -14,6 +14,7 @@ from albert_rc.data.schema import Passage, Question
 from albert_rc.data.shards import make_store
 from albert_rc.errors import DataError, UsageError
 from albert_rc.loading import load_model, save_model
+from albert_rc.measured import measured
 
 HEADERS = {
     "sst-2": ("sentence\tlabel", "a fine film\t1"),
@@ -190,6 +191,53 @@ def test_a_sentence_without_a_tab_is_no_row(tmp_path):
     papers = read_split(table, format_name="sst-2")
     assert [passage.text for passage in papers.passages] == ["a dull film"]
     assert "1 column(s), but without a header sst-2 has 2" in str(papers.problems[0])
+
+
+def test_two_answer_files_are_compared(cli, tmp_path):
+    rows = [f"He {i}.\tShe {i}.\t{i % 2}" for i in range(12)]
+    gold = write(tmp_path / "dev.tsv", "sentence1\tsentence2\tlabel", *rows)
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    for path, wrong in zip(paths, (2, 10), strict=True):
+        answers = {str(i + 2): str(i % 2 if i >= wrong else 1 - i % 2) for i in range(12)}
+        path.write_text(json.dumps(answers))
+    done = cli("evaluate", paths[0], gold, "--against", paths[1], "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["against"]
+    assert found["metrics"]["accuracy"]["value"] == pytest.approx(2 / 12)
+    assert (found["only_first_right"], found["only_second_right"]) == (8, 0)
+    assert found["agreement"] == pytest.approx(4 / 12, abs=1e-6)
+    done = cli("evaluate", paths[0], gold, "--against", tmp_path / "nowhere.json")
+    assert done.returncode == 3
+    assert "nowhere.json: cannot be read" in done.stderr
+    done = cli("evaluate", paths[0], gold, "--train", gold)
+    assert done.returncode == 2
+    assert "--train is for cloze and multiple choice" in done.stderr
+    scores = write(tmp_path / "s.tsv", "sentence1\tsentence2\tscore", "A.\tB.\t1", "C.\tD.\t2")
+    paths[0].write_text('{"2": 1.5, "3": 2.5}')
+    done = cli("evaluate", paths[0], scores, "--against", paths[0])
+    assert done.returncode == 2
+    assert "scores (STS-B) are nearer or further" in " ".join(done.stderr.split())
+
+
+def test_problems_of_an_answer_file_are_counted_where_they_are_many(tmp_path):
+    rows = [f"He {i}.\tShe {i}.\t1" for i in range(50)]
+    papers = read_split(write(tmp_path / "dev.tsv", "sentence1\tsentence2\tlabel", *rows))
+    (tmp_path / "a.json").write_text("{}")
+    with pytest.raises(DataError, match=r"50 problem.*(\n.*){20}\n  \.\.\. and 30 more\n"):
+        measured(tmp_path / "a.json", papers)
+
+
+def test_doctor_shows_labels_and_scores(cli, tmp_path):
+    write(tmp_path / "rte.tsv", *HEADERS["rte"])
+    shown = cli("doctor", tmp_path / "rte.tsv").stdout
+    assert "not_entailment 100.0%" in shown
+    assert "options" not in shown.replace("options that it cannot spell", "")
+    rows = [f"A.\tB {i}.\t{score}" for i, score in enumerate((0.5, 1, 4.5))]
+    scores = write(tmp_path / "s.tsv", "sentence1\tsentence2\tscore", *rows)
+    assert "0.5 to 4.5, mean 2.00" in cli("doctor", scores).stdout
+    found = json.loads(cli("doctor", scores, "--json").stdout)["s"]
+    assert found["scores"] == {"least": 0.5, "mean": 2.0, "most": 4.5, "known": 3}
+    assert found["answers"] == {"a score": 3}
 
 
 def test_scores_are_from_0_to_5(tmp_path):

@@ -210,8 +210,10 @@ def ready_store(
                 "first"
             )
         known = loaded.model.format_name
-        is_raw = isinstance(source, PaperSet)
-        given = source.format if is_raw else source.meta.get("source_format", known)
+        if isinstance(source, PaperSet):
+            given: str | None = source.format
+        else:
+            given = source.meta.get("source_format", known)
         if known not in (None, given):
             say(
                 f"warning: {data} is {given}, but the model learned {known}, where the same labels "

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from albert_rc.data.sources import TABLES, Chunk, Layout, Sources, paper_place
 from albert_rc.data.squad import parse_squad
 from albert_rc.errors import DataError, UsageError
 from albert_rc.files import to_json
-from albert_rc.wording import kind_of
+from albert_rc.wording import kind_of, listed
 
 SPLITS = {
     "train": ("train", "training", "msr_paraphrase_train", "train-v1.1", "train-v2.0"),
@@ -374,8 +373,8 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
         raise DataError(f"{len(errors)} problem(s) in {rejected} paper(s):\n{lines}\n{way_out}")
     empty = [split.name for split in papers if not split.num_papers]
     if empty:
-        listed = "".join(f"\n  {error}" for error in islice(errors, 20))
-        raise DataError(f"no usable paper in {', '.join(empty)}{listed}")
+        shown = listed([str(error) for error in errors])
+        raise DataError(f"no usable paper in {', '.join(empty)}{shown}")
 
 
 def rejects(papers: Sequence[Checked]) -> bytes:
