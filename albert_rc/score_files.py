@@ -151,7 +151,10 @@ def span_answers(path: Path) -> dict[str, str]:
         if not isinstance(key, str) or key in answers:
             _refuse(path, line, '"id" must be text, and another on each line')
         if not isinstance(answer, str):
-            _refuse(path, line, 'no "answer", as files of earlier versions; give answer.json')
+            raise DataError(
+                f'{path}, line {line}: no "answer", which earlier versions did not write; give '
+                f"answer.json instead, or {_AGAIN}"
+            )
         answers[key] = answer
     return answers
 
