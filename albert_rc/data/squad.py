@@ -12,8 +12,8 @@ from albert_rc.wording import quoted, shortened
 def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
     """`{"context", "qas": [{"id", "question", "answers": [{"text", "answer_start"}]}]}`.
 
-    Without the field `answers` a question is a test question; with `is_impossible` true, or an
-    empty list, the passage has no answer to it.
+    Without the field `answers` a question is a test question; with an empty list the passage has no
+    answer to it. `is_impossible` beside answers is an error.
     """
     if isinstance(raw, tuple):  # what `sources` says of something that is no paragraph
         report.error(raw[0])
