@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from albert_rc.confidence import (
     folds_of,
     held_out_tempered,
     measure,
+    temper,
 )
 from albert_rc.data.schema import PaperSet, letter, letter_index
 from albert_rc.errors import CheckpointError, DataError, UsageError
@@ -41,7 +42,8 @@ class Calibration:
     folds: int
     before: Confidence
     after: Confidence
-    """By temperatures that never saw the paper: what to expect on other papers."""
+    """What to expect on other papers: how far probabilities can be believed, by temperatures that
+    never saw the paper; which answers are surest (coverage, AURC), by the one that is kept."""
     scores_sha256: str
     gold_sha256: str
 
@@ -63,6 +65,11 @@ def calibrate(
 ) -> Calibration:
     """Fit a temperature, and measure it on papers that it was not fitted on.
 
+    Only which answers are surest is measured with the one temperature that was fitted on all
+    papers. The folds' differ a little, and where probabilities lie close that would put whole folds
+    before others, as no model ever does. Nothing is flattered: one number, fitted to the likelihood
+    and not to the order, can hardly bring right answers to the front.
+
     Args:
         file: scores of papers with right answers; blanks that were recalled are left out.
         papers: these papers.
@@ -82,13 +89,15 @@ def calibrate(
     gold_Q, chances_QK = gold_Q[known], file.chances_QK[known]
     present_QK = np.arange(chances_QK.shape[1]) < file.num_options_Q[known, None]
     fold_Q = folds_of([file.papers[i] for i in known], folds, seed)
-    after_QK = held_out_tempered(chances_QK, present_QK, gold_Q, fold_Q)
+    after = measure(held_out_tempered(chances_QK, present_QK, gold_Q, fold_Q), gold_Q, bins)
+    fitted = fit_temperature(chances_QK, present_QK, gold_Q)
+    ranked = measure(temper(chances_QK, present_QK, fitted), gold_Q, bins)
     return Calibration(
-        temperature=fit_temperature(chances_QK, present_QK, gold_Q) * file.temperature,
+        temperature=fitted * file.temperature,
         scores_temperature=file.temperature,
         folds=int(fold_Q.max()) + 1,
         before=measure(chances_QK, gold_Q, bins),
-        after=measure(after_QK, gold_Q, bins),
+        after=replace(after, aurc=ranked.aurc, coverage=ranked.coverage),
         scores_sha256=file.sha256,
         gold_sha256=papers.source_hash,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from albert_rc.data.encode import encode_choice, encode_cloze, encode_labels
 from albert_rc.data.encode_spans import encode_spans
 from albert_rc.data.overlap import Overlap, OverlapIndex
-from albert_rc.data.schema import Kind, PaperSet, Passage, letter
+from albert_rc.data.schema import Kind, PaperSet, Passage, Question, letter
 from albert_rc.tokenizer import Tokenizer
 
 NO_WINDOW = 10**6  # tokens; nothing is longer
@@ -33,6 +34,17 @@ class TokenCheck:
 
 
 @dataclass(frozen=True)
+class Scores:
+    """Right answers that are numbers."""
+
+    least: float
+    mean: float
+    most: float
+    known: int
+    """Rows that have one."""
+
+
+@dataclass(frozen=True)
 class SplitCheck:
     """One split's check-up."""
 
@@ -46,7 +58,10 @@ class SplitCheck:
     warnings: list[str]
     options_per_question: dict[str, int]
     answers: dict[str, int]
-    """How often each letter is the right answer; `none` for questions without one."""
+    """How often each letter or label is the right answer; of SQuAD, `answerable` and `no answer`;
+    `none` for questions whose right answer is not given."""
+    scores: Scores | None
+    """What numbers there are, where numbers are asked for (STS-B), and some are known."""
     options_of_several_words: int
     overlaps: dict[str, list[Overlap]]
     """Per reference split (or this one itself), the passages that stand there too."""
@@ -72,8 +87,12 @@ def check_split(
         max_length: the model's window.
     """
     questions = [q for p in papers.passages for q in p.questions]
-    answers = Counter("none" if q.answer is None else letter(q.answer) for q in questions)
-    sizes = Counter(str(len(q.options)) for q in questions)
+    answers = Counter(_answer_name(papers, q) for q in questions)
+    # Labels are the same for all, and spans are no options: there is nothing to count.
+    asked = questions if papers.kind in ("cloze", "choice") else []
+    sizes = Counter(str(len(q.options)) for q in asked)
+    values = [q.value for q in questions if q.value is not None]
+    scores = Scores(min(values), fmean(values), max(values), len(values)) if values else None
     overlaps = {
         name: list(index.all(papers.passages, within=name == papers.name).values())
         for name, index in indexes.items()
@@ -84,15 +103,25 @@ def check_split(
         papers=len(papers.passages),
         rejected=papers.num_rejected,
         questions=len(questions),
-        options=sum(len(q.options) for q in questions),
+        options=sum(len(q.options) for q in asked),
         errors=[str(p) for p in papers.problems if p.severity == "error"],
         warnings=[str(p) for p in papers.problems if p.severity == "warning"],
         options_per_question=dict(sorted(sizes.items(), key=lambda item: int(item[0]))),
         answers=dict(sorted(answers.items())),
-        options_of_several_words=sum(" " in option for q in questions for option in q.options),
+        scores=scores,
+        options_of_several_words=sum(" " in option for q in asked for option in q.options),
         overlaps={name: found for name, found in overlaps.items() if found},
         tokens=None if tokenizer is None else _check_tokens(papers, tokenizer, max_length),
     )
+
+
+def _answer_name(papers: PaperSet, question: Question) -> str:
+    """What a question's right answer is called."""
+    if question.answer is None:
+        return "none" if question.value is None else "a score"
+    if papers.kind == "span":
+        return "answerable" if question.answer else "no answer"
+    return papers.labels[question.answer] if papers.labels else letter(question.answer)
 
 
 Lengths = tuple[list[int], Sequence[int], list[list[list[int]]]]

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from albert_rc.data.baseline import no_reading_answers
 from albert_rc.data.schema import (
-    PaperSet,
     Passage,
     gold_letters,
     letter,
@@ -20,12 +17,10 @@ from albert_rc.data.schema import (
 )
 from albert_rc.errors import DataError
 from albert_rc.files import natural_key
-from albert_rc.jsonkeys import read_unique_json
 from albert_rc.metrics import Accuracy, accuracy, by_group
-from albert_rc.score_files import read_scores
-from albert_rc.scores import METRICS, interval, mean, squad1_match, squad2_match
+from albert_rc.score_files import answers_in, read_scores
 from albert_rc.slices import Slices, slices_of
-from albert_rc.wording import one_line, quoted, shortened
+from albert_rc.wording import listed, quoted, shortened
 
 
 @dataclass
@@ -64,7 +59,7 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
     Raises:
         DataError: papers or answers are missing, too many, or no option's letter; all are named.
     """
-    content = _content(path)
+    content = answers_in(path)
     if not isinstance(content, dict):
         raise DataError(f'{path}: must be an object such as {{"test0001.json": ["B", ...]}}')
     content = dict(content)
@@ -94,27 +89,11 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
         letters += given
     problems += [f"{shortened(key)}: answered, but it is not among the papers" for key in content]
     if problems:
-        shown = "".join(f"\n  {one_line(problem)}" for problem in problems[:50])
-        more = f"\n  and {len(problems) - 50} more" if len(problems) > 50 else ""
         raise DataError(
-            f"{path}: does not belong to these papers, or is not whole:{shown}{more}\n"
+            f"{path}: does not belong to these papers, or is not whole:{listed(problems, 50)}\n"
             "make it again with `albert-rc predict` on the same papers"
         )
     return letters
-
-
-def _content(path: Path) -> Any:
-    """What an answer file holds; of a score file (`.jsonl`) the answers in it."""
-    if path.suffix != ".jsonl":
-        return read_unique_json(path)
-    file = read_scores(path)
-    if file.kind != "letters":
-        given = file.answers or file.chances_QK[:, 0].tolist()
-        return dict(zip(file.papers, given, strict=True))
-    papers: dict[str, list[str]] = {}
-    for paper, answer in zip(file.papers, file.answers, strict=True):
-        papers.setdefault(paper, []).append(answer)
-    return papers
 
 
 def read_alone(path: Path, papers: Sequence[Passage]) -> list[str | None] | None:
@@ -182,102 +161,3 @@ def evaluate(
         no_reading=no_reading,
         unanswered_gold=len(gold) - len(known),
     )
-
-
-@dataclass
-class Measured:
-    """A metric with its 95% interval, over items."""
-
-    name: str
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        said = f"{self.value:.2%}"
-        return said if np.isnan(self.low) else f"{said} [{self.low:.2%}, {self.high:.2%}]"
-
-
-def read_given(path: Path, ids: Sequence[str], kind: type) -> list[Any]:
-    """What an answer file gives to each of these ids.
-
-    Args:
-        path: an object of answers by id.
-        ids: of the questions or rows.
-        kind: what an answer must be: `str` or `float`.
-
-    Raises:
-        DataError: answers are missing, too many, or of another kind.
-    """
-    content = _content(path)
-    if not isinstance(content, dict):
-        raise DataError(f'{path}: must be an object such as {{"id": answer, ...}}')
-    kinds = (int, float) if kind is float else (kind,)
-    problems = [f"{key}: no answer" for key in ids if key not in content]
-    problems += [
-        f"{shortened(key)}: answered, but it is not asked" for key in content.keys() - set(ids)
-    ]
-    problems += [
-        f"{key}: the answer {quoted(content[key])} is no {'number' if kind is float else 'text'}"
-        for key in ids
-        if key in content and not isinstance(content[key], kinds)
-    ]
-    if problems:
-        shown = "".join(f"\n  {one_line(problem)}" for problem in problems[:20])
-        raise DataError(f"{path}: {len(problems)} problem(s):{shown}\nmake it again with predict")
-    return [content[key] for key in ids]
-
-
-def evaluate_rows(path: Path, papers: PaperSet) -> list[Measured]:
-    """GLUE's metrics of an answer file.
-
-    Raises:
-        DataError: it does not belong to these papers, or they have no labels.
-    """
-    given = read_given(path, papers.ids, float if not papers.labels else str)
-    questions = [passage.questions[0] for passage in papers.passages]
-    right: list[Any] = [
-        q.value if not papers.labels else q.answer if q.answer is None else papers.labels[q.answer]
-        for q in questions
-    ]
-    known = [i for i, value in enumerate(right) if value is not None]
-    if not known:
-        raise DataError("the papers give no right answers; evaluate on papers that do")
-    columns = [[values[i] for i in known] for values in (right, given)]
-    if papers.labels:
-        unknown = sorted(set(columns[1]) - set(papers.labels))
-        if unknown:
-            raise DataError(
-                f"{path}: {quoted(unknown[0])} is not one of {', '.join(papers.labels)}"
-            )
-        columns = [[papers.labels.index(value) for value in column] for column in columns]
-    return [
-        Measured(name, float(METRICS[name](*columns)), *interval(METRICS[name], *columns))
-        for name in papers.metrics
-    ]
-
-
-def evaluate_spans(path: Path, papers: PaperSet) -> list[Measured]:
-    """SQuAD's metrics of an answer file: 2.0's if some question has no answer, else 1.1's.
-
-    Raises:
-        DataError: it does not belong to these papers, or they have no answers.
-    """
-    asked = [(p, q) for p in papers.passages for q in p.questions]
-    given = read_given(path, [q.id for _, q in asked], str)
-    known = [i for i, (_, q) in enumerate(asked) if q.answer is not None]
-    if not known:
-        raise DataError("the papers give no right answers; evaluate on papers that do")
-    golds = [[asked[i][0].text[a:b] for a, b in asked[i][1].spans] for i in known]
-    match = squad1_match if all(golds) else squad2_match
-    found = [match(given[i], gold) for i, gold in zip(known, golds, strict=True)]
-    groups = {"": list(range(len(known)))}
-    if not all(golds):
-        groups["has answer: "] = [i for i, gold in enumerate(golds) if gold]
-        groups["no answer: "] = [i for i, gold in enumerate(golds) if not gold]
-    return [
-        Measured(f"{prefix}{name}", float(mean(values)), *interval(mean, values))
-        for prefix, members in groups.items()
-        for name in ("exact", "f1")
-        if (values := [getattr(found[i], name) for i in members])
-    ]

@@ -41,6 +41,7 @@ def _is_number(value: Any) -> bool:
 # What stands under `albert_rc`, as `loading.save_model` writes it.
 _OURS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "option_score": (_is_text, "text"),
+    "format": (_is_text, "text"),
     "attention": (_is_text, "text"),
     "lsh": (_is_object, "an object"),
     "common": (_is_text, "text"),

@@ -179,6 +179,7 @@ def load_model(
     scratch_shape: Mapping[str, Any] | None = None,
     option_score: str | None = None,
     labels: Sequence[str] | None = None,
+    format_name: str | None = None,
     attention: str | None = None,
     lsh: Mapping[str, Any] | None = None,
     max_length: int | None = None,
@@ -195,6 +196,8 @@ def load_model(
         scratch_shape: settings that differ from that size's; a checkpoint must have them.
         option_score: a key of `OPTION_SCORES`; by default the checkpoint's own, else `mean`.
         labels: of `label`, what a row may be (none: a number); by default the checkpoint's own.
+        format_name: of `label`, the task that these labels are of, as the reader of its papers is
+            called; with the checkpoint's own labels, what its config.json says.
         attention: a key of `ATTENTION`; by default the checkpoint's own, else `dense`.
         lsh: settings of `LshConfig` that differ from the checkpoint's, or from the defaults.
         max_length: tokens of a sequence, where the model is to take more than it does.
@@ -220,7 +223,10 @@ def load_model(
             score = ours.get("option_score", "mean") if task == "cloze" else "mean"
         if score not in OPTION_SCORES:
             raise CheckpointError(f"{source}/config.json: option_score {quoted(score)} is unknown")
-        return ReadingModel(config, task, score, _labels(labels, task, raw), raw is not None)
+        if task != "label":
+            return ReadingModel(config, task, score, labels or (), raw is not None)
+        known, of = (labels, format_name) if labels is not None else labels_in(raw or {})
+        return ReadingModel(config, task, score, known, raw is not None, of)
 
     return _load(
         source,
@@ -256,16 +262,12 @@ def load_spans(source: str | Path, **how: Any) -> Loaded[SpanModel]:
     return _load(source, make, scratch=how.pop("scratch", None), shape=shape, seed=seed, **how)
 
 
-def _labels(
-    labels: Sequence[str] | None, task: str, raw: Mapping[str, Any] | None
-) -> tuple[str, ...]:
-    """The labels asked for, else those that config.json names."""
-    if task != "label" or labels is not None:
-        return tuple(labels or ())
-    names = (raw or {}).get("id2label", {})
-    if (raw or {}).get("problem_type") == "regression" or not isinstance(names, Mapping):
-        return ()
-    return tuple(str(names[key]) for key in sorted(names, key=int))
+def labels_in(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
+    """The labels that a config.json names (none: numbers), and the format of papers, if known."""
+    names, of = raw.get("id2label", {}), raw.get("albert_rc", {}).get("format")
+    if raw.get("problem_type") == "regression" or not isinstance(names, Mapping):
+        return (), of
+    return tuple(str(names[key]) for key in sorted(names, key=int)), of
 
 
 def load_pretraining(
@@ -391,6 +393,8 @@ def save_model(
         raw["id2label"] = {str(number): name for number, name in enumerate(names)}
         raw["label2id"] = {name: number for number, name in enumerate(names)}
         raw["problem_type"] = "single_label_classification" if model.labels else "regression"
+        if model.format_name is not None:
+            raw["albert_rc"]["format"] = model.format_name
     if isinstance(model, SpanModel):
         raw["albert_rc"]["null_threshold"] = model.null_threshold
     compute = model.encoder.compute

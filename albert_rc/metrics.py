@@ -5,8 +5,10 @@ Blanks of one paper rise and fall together, so papers, not blanks, are what is r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +56,9 @@ def _finite(value: float) -> float | None:
 def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -> Accuracy:
     """Accuracy with a percentile bootstrap interval over papers (Efron 1979).
 
+    Where all answers are right, or none, every resample is alike, and that would be an interval of
+    no width. It is then Wilson's (1927), of papers that are all right, or all wrong.
+
     Args:
         right: whether each question was answered rightly.
         papers: the paper each question belongs to.
@@ -62,8 +67,28 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
     Returns:
         The interval is NaN for fewer than two papers.
     """
-    low, high = interval_over_papers(right, papers, seed)
-    return Accuracy(int(sum(right)), len(right), low, high)
+    correct, units = int(sum(right)), len(set(papers))
+    if units > 1 and correct in (0, len(right)):
+        low, high = wilson(units if correct else 0, units)
+    else:
+        low, high = interval_over_papers(right, papers, seed)
+    return Accuracy(correct, len(right), low, high)
+
+
+def wilson(successes: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Wilson's interval of a share (1927, equation 4): it has a width at 0 and at 1, too.
+
+    Args:
+        successes: how many of the trials.
+        trials: at least one.
+        confidence: that the share is inside.
+    """
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share, spread = successes / trials, z * z / trials
+    middle = share + spread / 2
+    half = z * math.sqrt(share * (1 - share) / trials + spread / trials / 4)
+    low, high = (middle - half) / (1 + spread), (middle + half) / (1 + spread)
+    return (low if successes else 0.0), (high if successes < trials else 1.0)
 
 
 def interval_over_papers(
@@ -181,6 +206,12 @@ class Comparison:
     p_value: float
     """McNemar's exact test, two-sided."""
 
+    def __str__(self) -> str:
+        return (
+            f"{self.agreement:.2%} alike; only the first right {self.only_first}, only the second "
+            f"{self.only_second} (McNemar's exact p = {self.p_value:.3g})"
+        )
+
     def as_json(self) -> dict[str, float | int]:
         """For `--json`."""
         return {
@@ -194,7 +225,21 @@ class Comparison:
 def compare(first: Sequence[str], second: Sequence[str], gold: Sequence[str | None]) -> Comparison:
     """Agreement of two answer lists, and McNemar's exact test where gold is known."""
     alike = [a == b for a, b in zip(first, second, strict=True)]
-    pairs = [(a == g, b == g) for a, b, g in zip(first, second, gold, strict=True) if g is not None]
+    known = [(a, b, g) for a, b, g in zip(first, second, gold, strict=True) if g is not None]
+    return compare_right(alike, [a == g for a, _, g in known], [b == g for _, b, g in known])
+
+
+def compare_right(
+    alike: Sequence[bool], first: Sequence[bool], second: Sequence[bool]
+) -> Comparison:
+    """The same of what is known to be right.
+
+    Args:
+        alike: whether both answer a question alike.
+        first: whether the first answers rightly, of the questions where that is known.
+        second: whether the second does, of the same.
+    """
+    pairs = list(zip(first, second, strict=True))
     only_first = sum(a and not b for a, b in pairs)
     only_second = sum(b and not a for a, b in pairs)
     p_value = _mcnemar(only_first, only_second)

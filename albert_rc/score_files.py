@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from albert_rc.data.schema import letter, letter_index
 from albert_rc.errors import DataError
 from albert_rc.files import sha256
+from albert_rc.jsonkeys import read_unique_json
 
 Chances = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -67,18 +68,10 @@ def read_scores(path: Path) -> ScoreFile:
     Raises:
         DataError: not readable, or not what `predict --scores` writes; names the line.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    found: list[dict[str, Any]] = []
-    numbers: list[int] = []
-    for number, text in enumerate(content.split(b"\n"), 1):
-        if text.strip():
-            found.append(_record(text, path, number))
-            numbers.append(number)
-    if not found:
-        raise DataError(f"{path}: no scores in it; make them with `albert-rc predict --scores`")
+    content = _read(path)
+    lines = _lines(content, path)
+    found = [_record(text, path, number) for number, text in lines]
+    numbers = [number for number, _ in lines]
     _check_numbering(found, numbers, path)
     first = found[0]
     for line, record in zip(numbers, found, strict=True):
@@ -127,6 +120,45 @@ def read_scores(path: Path) -> ScoreFile:
     )
 
 
+def answers_in(path: Path) -> Any:
+    """The JSON value of an answer file; of a score file (`.jsonl`) the answers in it.
+
+    Raises:
+        DataError: not readable, or no such file.
+    """
+    if path.suffix != ".jsonl":
+        return read_unique_json(path)
+    file = read_scores(path)
+    if file.kind != "letters":
+        given = file.answers or file.chances_QK[:, 0].tolist()
+        return dict(zip(file.papers, given, strict=True))
+    papers: dict[str, list[str]] = {}
+    for paper, answer in zip(file.papers, file.answers, strict=True):
+        papers.setdefault(paper, []).append(answer)
+    return papers
+
+
+def span_answers(path: Path) -> dict[str, str]:
+    """The answers in a score file of SQuAD, by the questions' ids; empty where none is given.
+
+    Raises:
+        DataError: not readable, or a line without an answer; names the line.
+    """
+    answers: dict[str, str] = {}
+    for line, text in _lines(_read(path), path):
+        record = _parsed(text, path, line)
+        key, answer = record.get("id"), record.get("answer")
+        if not isinstance(key, str) or key in answers:
+            _refuse(path, line, '"id" must be text, and another on each line')
+        if not isinstance(answer, str):
+            raise DataError(
+                f'{path}, line {line}: no "answer", which earlier versions did not write; give '
+                f"answer.json instead, or {_AGAIN}"
+            )
+        answers[key] = answer
+    return answers
+
+
 _AGAIN = "make the file again with `albert-rc predict --scores`"
 
 
@@ -134,8 +166,22 @@ def _refuse(path: Path, line: int, what: str) -> NoReturn:
     raise DataError(f"{path}, line {line}: {what}; {_AGAIN}")
 
 
-def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
-    """One line, every field checked."""
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _lines(content: bytes, path: Path) -> list[tuple[int, bytes]]:
+    """The lines that are not empty, with their numbers; at least one."""
+    found = [(number, text) for number, text in enumerate(content.split(b"\n"), 1) if text.strip()]
+    if not found:
+        raise DataError(f"{path}: no scores in it; make them with `albert-rc predict --scores`")
+    return found
+
+
+def _parsed(text: bytes, path: Path, line: int) -> dict[str, Any]:
     try:
         record = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -143,6 +189,12 @@ def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
         _refuse(path, line, f"not JSON ({said})")
     if not isinstance(record, dict):
         _refuse(path, line, "must be an object")
+    return record
+
+
+def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
+    """One line, every field checked."""
+    record = _parsed(text, path, line)
     if "best" in record or "null_odds" in record:
         raise DataError(
             f"{path}, line {line}: spans (SQuAD), which may stand anywhere in a passage: there are "

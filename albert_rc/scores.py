@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from albert_rc.errors import DataError
+from albert_rc.metrics import wilson
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
@@ -277,7 +278,9 @@ def interval(
         seed: of the resampling.
 
     Returns:
-        Both ends; NaN for fewer than two items, or where a resample has no score.
+        Both ends; NaN for fewer than two items, or where a resample has no score. Where all
+        resamples score alike they say nothing: a share of all items, or of none, then has Wilson's
+        interval (1927), and every other metric none (NaN).
 
     Raises:
         ValueError: columns of several lengths.
@@ -296,7 +299,12 @@ def interval(
         found.append(metric(*(array[drawn] for array in arrays)))
     tail = (1 - confidence) / 2
     low, high = np.quantile(np.concatenate(found), (tail, 1 - tail))
-    return float(low), float(high)
+    if low < high or np.isnan(low):
+        return float(low), float(high)
+    share = float(metric(*arrays))
+    if metric in (accuracy, mean) and share in (0, 1):
+        return wilson(round(share * size), size, confidence)
+    return float("nan"), float("nan")
 
 
 METRICS: dict[str, Callable[..., Scores]] = {

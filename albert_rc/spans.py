@@ -198,12 +198,12 @@ def write_spans(
     answers = to_json({question.key: question.answer(null_threshold) for question in found})
     writers = {path: lambda p: p.write_bytes(answers)}
     if scores is not None:
-        lines = b"".join(to_json(_line(question), indent=False) for question in found)
+        lines = b"".join(to_json(_line(each, null_threshold), indent=False) for each in found)
         writers[scores] = lambda p: p.write_bytes(lines)
     write_together(writers)
 
 
-def _line(question: Found) -> dict[str, Any]:
+def _line(question: Found, null_threshold: float | None) -> dict[str, Any]:
     scores = torch.tensor([question.null_score, *(score for score, _, _ in question.spans)])
     chances = scores.softmax(0).tolist()
     best = [
@@ -214,6 +214,7 @@ def _line(question: Found) -> dict[str, Any]:
     ]
     return {
         "id": question.key,
+        "answer": question.answer(null_threshold),
         "null_odds": round(question.null_odds, 6),
         "no_answer": round(chances[0], 6),
         "best": best,

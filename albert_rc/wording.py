@@ -6,6 +6,7 @@ turn the writing round, or a megabyte of text. None of that belongs into a sente
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 QUOTED = 60
@@ -42,6 +43,23 @@ def shortened(text: str, longest: int = QUOTED) -> str:
         left_out = len(text) - head - tail
         text = f"{text[:head]}...({left_out:,} characters)...{text[-tail:]}"
     return one_line(text)
+
+
+def first_of(lines: Sequence[str], longest: int = 20, rest: str = "more") -> list[str]:
+    """The first lines of a list, and a last one that counts the others.
+
+    Args:
+        lines: of any number.
+        longest: how many are shown.
+        rest: what the others are called.
+    """
+    left = len(lines) - longest
+    return [*lines[:longest], *([f"... and {left:,} {rest}"] if left > 0 else [])]
+
+
+def listed(lines: Sequence[str], longest: int = 20) -> str:
+    """The same as the end of a message: each on a line of its own."""
+    return "".join(f"\n  {one_line(line)}" for line in first_of(lines, longest))
 
 
 def quoted(value: Any) -> str:

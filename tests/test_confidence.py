@@ -120,6 +120,7 @@ def test_a_paper_stands_in_one_fold_and_is_not_fitted_on():
 @pytest.mark.parametrize("temperature", [0.01, 0.5, 1.7, 90.0])
 def test_a_temperature_changes_no_answer(stores, temperature):
     """Also where options all but tie, which dividing makes equal."""
+    torch.manual_seed(0)
     for name in ("cloze", "race"):
         store = stores[name, "train"]
         logits = torch.randn(store.num_questions, int(store.num_options.max())) * 4
@@ -164,6 +165,26 @@ def test_calibrating_twice_finds_the_same_temperature(scored, sample, tmp_path):
     assert found[0].temperature == pytest.approx(found[1].temperature, rel=1e-2)
     assert found[0].after.ece < found[0].before.ece
     assert found[0].before.accuracy == found[0].after.accuracy
+
+
+def test_folds_do_not_shuffle_the_surest_answers(sample, tmp_path):
+    """Of two options any temperature keeps the order of all answers, so coverage stays."""
+    rows = tmp_path / "dev.tsv"
+    draw = np.random.default_rng(1)
+    chances = np.round(draw.uniform(0.05, 0.95, 40), 6)
+    gold = (draw.random(40) < 0.5 + (chances - 0.5) * 0.4).astype(int)
+    lines = [f"A {i}.\tB {i}.\t{label}" for i, label in enumerate(gold)]
+    rows.write_text("\n".join(["sentence1\tsentence2\tlabel", *lines, ""]))
+    scores = [
+        {"paper": str(i + 2), "number": 1, "answer": str(int(p > 0.5)),
+         "probabilities": [round(1 - p, 6), p]} for i, p in enumerate(chances.tolist())
+    ]  # fmt: skip
+    file = tmp_path / "dev.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in scores))
+    found = calibrate(read_scores(file), read_split(rows, format_name="wnli"), folds=5)
+    assert found.before.nll != found.after.nll
+    assert found.after.aurc == pytest.approx(found.before.aurc)
+    assert found.after.coverage == pytest.approx(found.before.coverage)
 
 
 def test_what_was_recalled_fits_no_temperature(scored, sample, tmp_path):

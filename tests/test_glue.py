@@ -8,10 +8,13 @@ import torch
 from albert_rc.data.batches import Collator
 from albert_rc.data.encode import encode_labels
 from albert_rc.data.glue import GLUE
+from albert_rc.data.prepare import prepare_collection
 from albert_rc.data.readers import find_splits, read_collection, read_split
 from albert_rc.data.schema import Passage, Question
 from albert_rc.data.shards import make_store
+from albert_rc.errors import DataError, UsageError
 from albert_rc.loading import load_model, save_model
+from albert_rc.measured import measured
 
 HEADERS = {
     "sst-2": ("sentence\tlabel", "a fine film\t1"),
@@ -111,6 +114,146 @@ def test_collections_as_they_are_distributed(tmp_path):
         write(raw / f"msr_paraphrase_{name}.txt", *HEADERS["mrpc"])
     assert [split.name for split in read_collection(raw)] == ["train", "test"]
     assert [split.format for split in read_collection(raw)] == ["mrpc", "mrpc"]
+
+
+UNLABELLED = {
+    "wnli": ("index\tsentence1\tsentence2", "0\tHe ran.\tHe sat."),
+    "mnli": ("sentence1\tsentence2", "He ran.\tHe sat."),
+    "sts-b": ("index\tsentence1\tsentence2", "0\tHe ran.\tHe sat."),
+    "cola": ("index\tsentence", "0\tHim ran."),
+}
+
+
+@pytest.mark.parametrize("task", UNLABELLED)
+def test_test_tables_are_of_the_task_of_their_collection(task, tmp_path, tokenizer):
+    train = HEADERS[task] if task in HEADERS else [BARE[task]]
+    write(tmp_path / "train.tsv", *train)
+    write(tmp_path / "test.tsv", *UNLABELLED[task])
+    splits = read_collection(tmp_path)
+    assert [(s.name, s.format) for s in splits] == [("train", task), ("test", task)]
+    places = find_splits(tmp_path)
+    with prepare_collection(places, tokenizer, 64, scratch=tmp_path, workers=1) as prepared:
+        assert [split.labels for split in prepared] == [GLUE[task].labels] * 2
+    with pytest.raises(
+        UsageError, match=r"test\.tsv: its columns fit .*; name the task with --for"
+    ):
+        read_split(tmp_path / "test.tsv")
+
+
+def test_a_test_table_alone_is_of_the_models_task(sample, cli, tmp_path):
+    table = write(tmp_path / "test.tsv", *UNLABELLED["wnli"])
+    made = load_model(
+        sample / "vocabulary", "label", scratch="tiny", labels=("0", "1"), format_name="wnli"
+    )
+    save_model(made.model, made.tokenizer, tmp_path / "run")
+    command = ("predict", "--model", tmp_path / "run", "--out", tmp_path / "a.json", "--data")
+    done = cli(*command, table)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads((tmp_path / "a.json").read_bytes()).values()) <= {"0", "1"}
+    done = cli(*command, write(tmp_path / "dev.tsv", *HEADERS["qqp"]))
+    assert done.returncode == 0
+    assert "dev.tsv is qqp, but the model learned wnli" in " ".join(done.stderr.split())
+    done = cli(*command, table, "--null-threshold", 3)
+    assert done.returncode == 2
+    assert "--null-threshold is for SQuAD" in done.stderr
+    others = load_model(sample / "vocabulary", "label", scratch="tiny", labels=("yes", "no"))
+    save_model(others.model, others.tokenizer, tmp_path / "run")
+    done = cli(*command, table)
+    assert done.returncode == 2
+    assert "its columns fit sts-b, mnli, rte, wnli" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.tsv", "", "there is nothing in it"),
+        ("a.tsv", "index\tsentence1\tsentence2\tlabel\n", "its header is 'index\\tsentence1"),
+        ("a.tsv", "text\tlabel\nA film.\t1\n", "its header is 'text\\tlabel'"),
+        ("a.csv", "sentence,label\na film,1\n", "no header, but 'sentence,label'"),
+    ],
+)
+def test_a_table_of_no_task_says_how_it_begins(name, content, said, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match="--format") as caught:
+        read_split(tmp_path / name)
+    assert said in str(caught.value)
+
+
+def test_a_ragged_table_is_told_by_its_header(tmp_path):
+    table = write(tmp_path / "train.tsv", HEADERS["qqp"][0], "5\t1\t2\tWho?", HEADERS["qqp"][1])
+    papers = read_split(table)
+    assert (papers.format, papers.ids) == ("qqp", ["3"])
+    assert "train.tsv:2: 4 columns, but the header has 6" in str(papers.problems[0])
+
+
+def test_a_sentence_without_a_tab_is_no_row(tmp_path):
+    table = write(tmp_path / "train.csv", "a fine film,1", "a dull film\t0")
+    papers = read_split(table, format_name="sst-2")
+    assert [passage.text for passage in papers.passages] == ["a dull film"]
+    assert "1 column(s), but without a header sst-2 has 2" in str(papers.problems[0])
+
+
+def test_two_answer_files_are_compared(cli, tmp_path):
+    rows = [f"He {i}.\tShe {i}.\t{i % 2}" for i in range(12)]
+    gold = write(tmp_path / "dev.tsv", "sentence1\tsentence2\tlabel", *rows)
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    for path, wrong in zip(paths, (2, 10), strict=True):
+        answers = {str(i + 2): str(i % 2 if i >= wrong else 1 - i % 2) for i in range(12)}
+        path.write_text(json.dumps(answers))
+    done = cli("evaluate", paths[0], gold, "--against", paths[1], "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["against"]
+    assert found["metrics"]["accuracy"]["value"] == pytest.approx(2 / 12)
+    assert (found["only_first_right"], found["only_second_right"]) == (8, 0)
+    assert found["agreement"] == pytest.approx(4 / 12, abs=1e-6)
+    done = cli("evaluate", paths[0], gold, "--against", tmp_path / "nowhere.json")
+    assert done.returncode == 3
+    assert "nowhere.json: cannot be read" in done.stderr
+    done = cli("evaluate", paths[0], gold, "--train", gold)
+    assert done.returncode == 2
+    assert "--train is for cloze and multiple choice" in done.stderr
+    scores = write(tmp_path / "s.tsv", "sentence1\tsentence2\tscore", "A.\tB.\t1", "C.\tD.\t2")
+    paths[0].write_text('{"2": 1.5, "3": 2.5}')
+    done = cli("evaluate", paths[0], scores, "--against", paths[0])
+    assert done.returncode == 2
+    assert "scores (STS-B) are nearer or further" in " ".join(done.stderr.split())
+
+
+def test_problems_of_an_answer_file_are_counted_where_they_are_many(tmp_path):
+    rows = [f"He {i}.\tShe {i}.\t1" for i in range(50)]
+    papers = read_split(write(tmp_path / "dev.tsv", "sentence1\tsentence2\tlabel", *rows))
+    (tmp_path / "a.json").write_text("{}")
+    with pytest.raises(DataError, match=r"50 problem.*(\n.*){20}\n  \.\.\. and 30 more\n"):
+        measured(tmp_path / "a.json", papers)
+
+
+def test_doctor_shows_labels_and_scores(cli, tmp_path):
+    write(tmp_path / "rte.tsv", *HEADERS["rte"])
+    shown = cli("doctor", tmp_path / "rte.tsv").stdout
+    assert "not_entailment 100.0%" in shown
+    assert "options" not in shown.replace("options that it cannot spell", "")
+    rows = [f"A.\tB {i}.\t{score}" for i, score in enumerate((0.5, 1, 4.5))]
+    scores = write(tmp_path / "s.tsv", "sentence1\tsentence2\tscore", *rows)
+    assert "0.5 to 4.5, mean 2.00" in cli("doctor", scores).stdout
+    found = json.loads(cli("doctor", scores, "--json").stdout)["s"]
+    assert found["scores"] == {"least": 0.5, "mean": 2.0, "most": 4.5, "known": 3}
+    assert found["answers"] == {"a score": 3}
+
+
+def test_scores_are_from_0_to_5(tmp_path):
+    rows = [f"A.\tB.\t{score}" for score in (0, 5, 5.01, 32)]
+    papers = read_split(write(tmp_path / "s.tsv", "sentence1\tsentence2\tscore", *rows))
+    assert [passage.questions[0].value for passage in papers.passages] == [0, 5]
+    assert len(papers.errors) == 2
+
+
+def test_a_folder_of_tables_is_no_split(tmp_path):
+    for name in ("train", "dev", "test"):
+        write(tmp_path / f"{name}.tsv", *HEADERS["rte"])
+    with pytest.raises(DataError) as caught:
+        read_split(tmp_path)
+    assert "holds 3 tables (dev.tsv, test.tsv, train.tsv)" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def pair(first, second, answer=0):

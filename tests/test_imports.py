@@ -31,6 +31,7 @@ ALLOWED = {
     "bench": WORK | {"predict", "spans", "quality", "train", "bench"},
     "slices": FLOOR | {"data"},
     "evaluation": FLOOR | {"data", "slices", "score_files"},
+    "measured": FLOOR | {"data", "score_files"},
     "score_files": FLOOR | {"data"},
     "score_sets": FLOOR | {"data", "score_files"},
     "confidence": FLOOR,

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, binomtest
 
 from albert_rc.data.baseline import no_reading_answers
 from albert_rc.data.overlap import OverlapIndex
@@ -32,6 +32,15 @@ def test_papers_not_blanks_are_resampled():
     papers = [i // 20 for i in range(1000)]
     together, apart = accuracy(right, papers), accuracy(right, range(1000))
     assert (together.high - together.low) > 3 * (apart.high - apart.low)
+
+
+def test_all_right_or_none_has_the_interval_of_papers():
+    """173 papers of two blanks: Wilson's interval of 173 papers, not of 346 blanks."""
+    papers = [i // 2 for i in range(346)]
+    for right, successes in ((True, 173), (False, 0)):
+        found = accuracy([right] * 346, papers)
+        theirs = binomtest(successes, 173).proportion_ci(method="wilson")
+        assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))
 
 
 def test_the_interval_is_the_same_in_every_process():

@@ -325,6 +325,17 @@ def test_intervals_follow_their_settings():
         interval(accuracy, [1, 0, 1], [1, 0])
 
 
+def test_all_right_is_no_interval_of_no_width():
+    """Wilson's, as scipy counts it; F1 and correlations have none where all is right."""
+    for right, size in ((173, 173), (0, 40)):
+        gold, said = [1] * size, [int(i < right) for i in range(size)]
+        theirs = scipy.stats.binomtest(right, size).proportion_ci(method="wilson")
+        assert interval(accuracy, gold, said) == pytest.approx((theirs.low, theirs.high))
+        assert interval(mean, said) == pytest.approx((theirs.low, theirs.high))
+    assert all(np.isnan(interval(f1, [1, 0] * 50, [1, 0] * 50)))
+    assert all(np.isnan(interval(matthews, [1, 0, 1], [1, 1, 1])))
+
+
 def test_batches_of_resamples_cover_them_all(monkeypatch):
     monkeypatch.setattr(scores, "BATCH", 50)
     counted = collections.Counter()

@@ -82,6 +82,15 @@ def test_answers_that_do_not_stand_there_are_named(tmp_path):
     assert "no articles with paragraphs" in str(read_split(path, format_name="squad").problems[0])
 
 
+def test_a_question_is_impossible_or_has_answers(tmp_path):
+    asks = [asked("both", "Paris", is_impossible=True), asked("none", is_impossible=True)]
+    paragraphs = [{"context": CONTEXT, "qas": asks}]
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]}))
+    (said,) = read_split(path).problems
+    assert 'question 1 (both): "is_impossible", but there are "answers"' in str(said)
+
+
 def test_windows_hold_the_passage_and_the_answer(file, tokenizer, store):
     encoded = encode_spans(read_split(file).passages, tokenizer, 64)
     long, windows = encoded.passage_tokens[1], encoded.windows[-1]
@@ -228,6 +237,18 @@ def test_from_articles_to_answers(file, cli, works, sample, tmp_path):
         assert line["no_answer"] + sum(b["probability"] for b in line["best"]) == pytest.approx(
             1, abs=1e-3
         )
+    assert {line["id"]: line["answer"] for line in lines} == answers
+    said = [
+        works("evaluate", tmp_path / name, file, "--json").stdout
+        for name in ("answer.json", "scores.jsonl")
+    ]
+    assert said[0] == said[1]
+    old = tmp_path / "old.jsonl"
+    old.write_text("".join(json.dumps(line | {"answer": None}) + "\n" for line in lines))
+    done = cli("evaluate", old, file)
+    assert done.returncode == 3
+    assert "old.jsonl, line 1" in done.stderr
+    assert "give answer.json" in done.stderr
     tuned = json.loads((tmp_path / "run/config.json").read_bytes())["albert_rc"]["null_threshold"]
     assert isinstance(tuned, float)
     done = cli("predict", "--data", file, "--model", tmp_path / "run", "--out",
@@ -236,5 +257,6 @@ def test_from_articles_to_answers(file, cli, works, sample, tmp_path):
     assert all(json.loads((tmp_path / "raw.json").read_bytes()).values())
     done = works("doctor", file, "--model", sample / "vocabulary", "--max-length", 64)
     assert "longer than 64 tokens" in done.stdout
+    assert "answerable 66.7%, no answer 16.7%, none 16.7%" in " ".join(done.stdout.split())
     works("predict", "--data", data / "dev.pt", "--model", tmp_path / "run", "--out",
           tmp_path / "int8.json", "--precision", "int8", "--tolerance", 100)  # fmt: skip

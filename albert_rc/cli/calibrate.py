@@ -83,7 +83,10 @@ def _show(scores: Path, found: Calibration) -> None:
         for share, value in found.before.coverage.items()
     ]
     table(f"{scores}", ("", "before", "after"), rows)
-    out.print(f"after: each paper by a temperature that {found.folds}-fold fits found without it")
+    out.print(
+        f"after: each paper by a temperature that {found.folds}-fold fits found without it; the "
+        "surest answers and AURC by the one that is kept"
+    )
     for name, side in (("before", found.before), ("after", found.after)):
         cells = [
             (f"{row.low:.2f}-{row.high:.2f}", f"{row.questions:,}", f"{row.confidence:.4f}",

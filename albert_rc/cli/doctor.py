@@ -9,7 +9,7 @@ import typer
 
 from albert_rc.cli.console import example, out, print_json, table
 from albert_rc.cli.papers import Format, say_unread
-from albert_rc.wording import shortened
+from albert_rc.wording import first_of, shortened
 
 if TYPE_CHECKING:
     from albert_rc.checkup import SplitCheck
@@ -64,10 +64,18 @@ def _show(check: SplitCheck, max_length: int) -> None:
         ("papers with an error", f"{check.rejected:,}"),
         ("warnings", f"{len(check.warnings):,}"),
         ("questions", f"{check.questions:,}"),
-        ("options a question", _counts(check.options_per_question)),
-        ("right answers", ", ".join(f"{k} {v / total:.1%}" for k, v in check.answers.items())),
-        ("options of several words", _share(check.options_of_several_words, check.options)),
     ]
+    if check.options_per_question:
+        rows.append(("options a question", _counts(check.options_per_question)))
+    given = ", ".join(f"{k} {v / total:.1%}" for k, v in check.answers.items())
+    rows.append(("right answers", given))
+    if check.scores is not None:
+        scores = check.scores
+        spread = f"{scores.least:g} to {scores.most:g}, mean {scores.mean:.2f}"
+        rows.append(("scores", spread))
+    if check.options_per_question:
+        share = _share(check.options_of_several_words, check.options)
+        rows.append(("options of several words", share))
     if check.tokens is not None:
         tokens = check.tokens
         spread = ", ".join(f"{k} {v}" for k, v in tokens.percentiles.items())
@@ -78,19 +86,19 @@ def _show(check: SplitCheck, max_length: int) -> None:
         if tokens.options_of_several_pieces:
             share = _share(tokens.options_of_several_pieces, check.options)
             rows.append(("options of several pieces", share))
-        rows.append(("options it cannot spell", _listed(tokens.unspellable)))
-    for name, found in check.overlaps.items():
+        if check.options_per_question:
+            rows.append(("options it cannot spell", _listed(tokens.unspellable)))
+    for name, shared in check.overlaps.items():
         where = "twice in this split" if name == check.name else f"also in {name}"
-        ranked = sorted(found, key=lambda o: -o.share)
+        ranked = sorted(shared, key=lambda o: -o.share)
         pairs = [f"{o.passage} ~ {o.other} ({o.share:.0%})" for o in ranked]
         rows.append((f"{where} (> 30% of 5-grams)", _listed(pairs)))
     table(f"{check.name} ({check.format})", ("", "found"), rows)
     for line in check.errors:
         out.print(f"  error: {line}", markup=False)
-    for line in check.warnings[:SHOWN]:
-        out.print(f"  warning: {line}", markup=False)
-    if len(check.warnings) > SHOWN:
-        out.print(f"  ... and {len(check.warnings) - SHOWN} more warnings (--json lists all)")
+    warnings = [f"warning: {line}" for line in check.warnings]
+    for line in first_of(warnings, SHOWN, "more warnings (--json lists all)"):
+        out.print(f"  {line}", markup=False)
 
 
 def _counts(counts: dict[str, int]) -> str:

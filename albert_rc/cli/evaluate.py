@@ -11,14 +11,16 @@ from albert_rc.cli.console import example, out, print_json, table
 from albert_rc.cli.papers import Format, TrainingPapers, training_passages
 
 if TYPE_CHECKING:
-    from albert_rc.evaluation import Measured
+    from albert_rc.data.schema import PaperSet
+    from albert_rc.measured import Measured
 
 
 def evaluate(
     answers: Annotated[Path, typer.Argument(help="answer.json, or a score file.")],
     gold: Annotated[Path, typer.Argument(help="The papers with right answers: folder or file.")],
     against: Annotated[
-        Path | None, typer.Option(help="Another answer.json to compare with.")
+        Path | None,
+        typer.Option(help="Another answer.json or score file to compare with; not for STS-B."),
     ] = None,
     train: TrainingPapers = None,
     format_: Format = None,
@@ -28,13 +30,15 @@ def evaluate(
     from albert_rc import evaluation
     from albert_rc.data.readers import read_good
     from albert_rc.data.schema import gold_letters
+    from albert_rc.errors import UsageError
     from albert_rc.metrics import compare
     from albert_rc.slices import slices_of
 
     papers = read_good(gold, format_)
     if papers.kind in ("label", "span"):
-        measure = evaluation.evaluate_rows if papers.kind == "label" else evaluation.evaluate_spans
-        _show_metrics(answers, measure(answers, papers), json)
+        if train is not None:
+            raise UsageError("--train is for cloze and multiple choice: nothing here is counted")
+        _evaluate_metrics(answers, against, papers, json)
         return
     train_papers = training_passages(train, gold, papers)
     letters = evaluation.read_answers(answers, papers.passages)
@@ -73,21 +77,30 @@ def evaluate(
     if result.unanswered_gold:
         out.print(f"{result.unanswered_gold} questions have no right answer in the papers")
     if compared is not None:
-        out.print(
-            f"against {against}: {other.total}; {compared.agreement:.2%} alike; "
-            f"only the first right {compared.only_first}, only the second {compared.only_second} "
-            f"(McNemar's exact p = {compared.p_value:.3g})",
-            markup=False,
-        )
+        out.print(f"against {against}: {other.total}; {compared}", markup=False)
 
 
-def _show_metrics(answers: Path, found: list[Measured], json: bool) -> None:
+def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, json: bool) -> None:
     """Metrics of SQuAD's and GLUE's kinds of papers."""
+    from albert_rc.measured import compared, measured
+
+    ours = measured(answers, papers)
+    other = None if against is None else measured(against, papers)
+    found = None if other is None else compared(ours, other)
     if json:
-        numbers = {m.name: {k: v for k, v in vars(m).items() if k != "name"} for m in found}
-        print_json({"metrics": numbers})
+        record: dict[str, Any] = {"metrics": _numbers(ours.metrics)}
+        if other is not None and found is not None:
+            record["against"] = {"metrics": _numbers(other.metrics), **found.as_json()}
+        print_json(record)
         return
-    table(f"{answers}", ("metric", "value [95% interval]"), [(m.name, m) for m in found])
+    table(f"{answers}", ("metric", "value [95% interval]"), [(m.name, m) for m in ours.metrics])
+    if other is not None:
+        figures = ", ".join(f"{m.name} {m}" for m in other.metrics)
+        out.print(f"against {against}: {figures}; {found}", markup=False)
+
+
+def _numbers(found: list[Measured]) -> dict[str, dict[str, float]]:
+    return {m.name: {k: v for k, v in vars(m).items() if k != "name"} for m in found}
 
 
 evaluate.__doc__ = f"{evaluate.__doc__}\n\n" + example(

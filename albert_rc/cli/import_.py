@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from albert_rc.cli.console import example, out, print_json, say
+from albert_rc.wording import first_of
 
 if TYPE_CHECKING:
     from albert_rc.importing.papers import Import, Paper
@@ -90,11 +91,9 @@ def _show(found: Import) -> None:
         out.print(f"  not placed: {trouble}", markup=False)
     if found.left_out:
         out.print("  in no passage:", markup=False)
-    for line in found.left_out[:SHOWN]:
-        out.print(f"    {line.place} ({line.why}): {_short(line.text)}", markup=False)
-    if len(found.left_out) > SHOWN:
-        rest = len(found.left_out) - SHOWN
-        out.print(f"    ... and {rest} more (--json lists all)", markup=False)
+    lines = [f"{line.place} ({line.why}): {_short(line.text)}" for line in found.left_out]
+    for line in first_of(lines, SHOWN, "more (--json lists all)"):
+        out.print(f"    {line}", markup=False)
 
 
 def _show_paper(paper: Paper) -> None:

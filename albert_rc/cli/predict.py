@@ -89,9 +89,7 @@ def predict(
     from dataclasses import replace
 
     from albert_rc.calibration import unsure_path
-    from albert_rc.data.shards import load_store
     from albert_rc.devices import choose_precision, keep_freed_memory, processes
-    from albert_rc.errors import UsageError
     from albert_rc.predict import describe, score, write_predictions
     from albert_rc.several_pieces import require_way
     from albert_rc.spans import find_spans, write_spans
@@ -106,14 +104,11 @@ def predict(
         ),
     }
     with processes(device) as group:
-        source = (
-            load_store(data) if data.suffix == ".pt" else predict_parts.read_papers(data, format_)
-        )
+        source = predict_parts.open_papers(data, format_, model)
+        predict_parts.check_kind(source, abstain, temperature, null_threshold)
         how["precision"] = chosen = choose_precision(precision, group.device)
         spans = source.kind == "span"
         numbers = source.kind == "label" and not source.labels
-        if (spans or numbers) and (abstain is not None or temperature is not None):
-            raise UsageError("--abstain and --temperature are for answers with a probability each")
         loaded = predict_parts.open_model(model, source, how, group)
         store = predict_parts.ready_store(data, source, loaded, max_length)
         if option_score is not None:

@@ -106,6 +106,61 @@ def pass_gate(loaded: Loaded[Any], dev: Path, tolerance: float, group: Processes
     cost.require(tolerance)
 
 
+def check_kind(
+    source: Store | PaperSet,
+    abstain: float | None,
+    temperature: float | None,
+    null_threshold: float | None,
+) -> None:
+    """Refuse options that these papers have no use for.
+
+    Raises:
+        UsageError: names the option.
+    """
+    from albert_rc.errors import UsageError
+
+    spans = source.kind == "span"
+    numbers = source.kind == "label" and not source.labels
+    if (spans or numbers) and (abstain is not None or temperature is not None):
+        raise UsageError("--abstain and --temperature are for answers with a probability each")
+    if null_threshold is not None and not spans:
+        raise UsageError("--null-threshold is for SQuAD: other questions always have an answer")
+
+
+def open_papers(data: Path, format_name: str | None, model: str) -> Store | PaperSet:
+    """A store, or raw papers, all of them usable.
+
+    Raises:
+        DataError: the store is damaged, or papers have errors.
+        UsageError: no such format or model, or a table that may be of several tasks.
+    """
+    from albert_rc.data.shards import load_store
+
+    if data.suffix == ".pt":
+        return load_store(data)
+    return read_papers(data, format_name or _format_for(data, model))
+
+
+def _format_for(data: Path, model: str) -> str | None:
+    """Which of the tasks that a table's columns fit the model knows; None if columns suffice.
+
+    Test tables of several tasks have the same columns.
+    """
+    from albert_rc.data.glue import GLUE
+    from albert_rc.data.readers import possible_formats
+    from albert_rc.hub import resolve_source
+    from albert_rc.hubconfig import read_config
+    from albert_rc.loading import labels_in
+
+    found = possible_formats(data)
+    if len(found) < 2:
+        return None
+    labels, of = labels_in(read_config(resolve_source(model))[1])
+    # Where several are left, they have the same columns and labels, so that answers are the same.
+    fitting = [name for name in found if GLUE[name].labels == labels]
+    return of if of in found else next(iter(fitting), None)
+
+
 def read_papers(data: Path, format_name: str | None) -> PaperSet:
     """Raw papers, all of them usable.
 
@@ -147,11 +202,23 @@ def ready_store(
     from albert_rc.errors import DataError, UsageError
 
     longest = loaded.model.config.max_length
-    if source.kind == "label" and tuple(source.labels) != loaded.model.labels:
-        raise DataError(
-            f"{data}: its labels are {', '.join(source.labels) or 'numbers'}, but the model knows "
-            f"{', '.join(loaded.model.labels) or 'numbers'}; fine-tune it on this task first"
-        )
+    if source.kind == "label":
+        if tuple(source.labels) != loaded.model.labels:
+            raise DataError(
+                f"{data}: its labels are {', '.join(source.labels) or 'numbers'}, but the model "
+                f"knows {', '.join(loaded.model.labels) or 'numbers'}; fine-tune it on this task "
+                "first"
+            )
+        known = loaded.model.format_name
+        if isinstance(source, PaperSet):
+            given: str | None = source.format
+        else:
+            given = source.meta.get("source_format", known)
+        if known not in (None, given):
+            say(
+                f"warning: {data} is {given}, but the model learned {known}, where the same labels "
+                "may mean something else"
+            )
     if isinstance(source, PaperSet):
         if max_length is not None and not 1 <= max_length <= longest:
             raise UsageError(f"--max-length {max_length}: the model takes 1 to {longest} tokens")

@@ -68,28 +68,38 @@ GLUE: dict[str, GlueTask] = {
 """Tasks by the name of their format."""
 
 
-def recognised_task(row: Any) -> str | None:
-    """The task that a table's first row is of; None if it is of none.
+def recognised_tasks(row: Any) -> tuple[str, ...]:
+    """The tasks that a table's first row may be of: several where the columns do not tell.
+
+    GLUE's test files have no labels, so that those of WNLI, RTE and others look alike.
 
     Args:
         row: column names to texts, or a list of texts where the file has no header.
     """
     if isinstance(row, list):
-        return {2: "sst-2", 4: "cola"}.get(len(row))
-    if not isinstance(row, Mapping):
-        return None
+        return {2: ("sst-2",), 4: ("cola",)}.get(len(row), ())
+    return _tasks_with(row) if isinstance(row, Mapping) else ()
+
+
+def _tasks_with(row: Mapping[str, Any]) -> tuple[str, ...]:
     names = set(row)
     # Most telling columns first: MNLI's, too, are called sentence1 and sentence2.
     telling = {
         "is_duplicate": "qqp", "question1": "qqp", "gold_label": "mnli", "score": "sts-b",
-        "#1 String": "mrpc", "question": "qnli",
+        "#1 String": "mrpc", "question": "qnli", "promptID": "mnli", "old_index": "sts-b",
     }  # fmt: skip
-    for name, task in telling.items():
-        if name in names:
-            return task
+    told = next((task for name, task in telling.items() if name in names), None)
+    if told is not None:
+        return (told,)
+    label = row.get("label")
     if {"sentence1", "sentence2"} <= names:
-        return "rte" if row.get("label") in ENTAILS else "wnli" if "label" in names else "rte"
-    return "sst-2" if "sentence" in names else None
+        if label is None:
+            return ("mnli", "rte", "sts-b", "wnli")
+        unknown = isinstance(label, str) and label.strip() in UNKNOWN
+        return ("rte", "wnli") if unknown else ("rte",) if label in ENTAILS else ("wnli",)
+    if "sentence" in names:
+        return ("cola", "sst-2") if label is None else ("sst-2",)
+    return ()
 
 
 def _column(row: Mapping[str, str], names: Sequence[str]) -> str | None:
@@ -104,6 +114,13 @@ def parse_glue(
     A label that is missing, `-` (annotators disagreed) or -1 is not known.
     """
     layout = GLUE[task]
+    if isinstance(raw, list) and layout.bare and len(raw) <= max(layout.bare):
+        # A sentence alone would be taken for a test row: GLUE's have a header, and a number first.
+        report.error(
+            f"{len(raw)} column(s), but without a header {task} has {max(layout.bare) + 1}; write "
+            "them with tabs between (- for a label that is not known), or a header"
+        )
+        return None
     texts, label = _fields(layout, raw)
     for text, names in zip(texts, (layout.first, layout.second), strict=False):
         if text is None or not text.strip():
@@ -138,7 +155,7 @@ def _number(text: str, report: Report) -> float | None:
         value = float(text)
     except ValueError:
         value = math.nan
-    if 0 <= value <= 32:
+    if 0 <= value <= 5:
         return value
     report.error(f"the score {quoted(text)} is no number from 0 to 5; write - where there is none")
     return None

@@ -23,7 +23,7 @@ from albert_rc.data.columns import Columns, Selection, store_meta, store_summary
 from albert_rc.data.encode import check_max_length
 from albert_rc.data.packing import MEASURES, Packed, pack
 from albert_rc.data.pool import map_in_order, worker_count
-from albert_rc.data.readers import READERS, check_chunk, open_sources
+from albert_rc.data.readers import READERS, check_chunk, collection_format, open_sources
 from albert_rc.data.register import Record, Register
 from albert_rc.data.schema import Kind, Passage, Problem
 from albert_rc.data.sources import Chunk
@@ -226,7 +226,7 @@ def prepare_collection(
         tokenizer: the vocabulary of the model that will read the stores.
         max_length: window in tokens, special tokens included.
         scratch: a folder for temporary files as large as the stores; nothing stays there.
-        format_name: a key of `READERS`; sniffed by default.
+        format_name: a key of `READERS`; sniffed by default, one for all splits.
         workers: processes to encode in; as many as there are cores by default, 1 for none beside
             this one. A few papers are encoded in this process anyway.
 
@@ -234,13 +234,15 @@ def prepare_collection(
         The splits, ready to be saved inside the block.
 
     Raises:
-        DataError: there is nothing at one of the places.
-        UsageError: no such format; too short a window; fewer than one worker.
+        DataError: there is nothing at one of the places, or a table of no known task.
+        UsageError: no such format; a table that may be of several tasks; too short a window;
+            fewer than one worker.
         OutOfMemoryError: the system killed a worker.
     """
     workers = worker_count(workers)
     check_max_length(max_length)
     encoder = Encoder(tokenizer, max_length)
+    format_name = collection_format(places, format_name)
     with ExitStack() as stack:
 
         def open_file() -> BinaryIO:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from albert_rc.data.glue import GLUE, parse_glue, recognised_task
+from albert_rc.data.glue import GLUE, parse_glue, recognised_tasks
 from albert_rc.data.parse import Report, parse_cloze, parse_dream, parse_race
 from albert_rc.data.register import Record, Register
 from albert_rc.data.schema import Checked, Kind, PaperSet, Passage
-from albert_rc.data.sources import Chunk, Layout, Sources, paper_place
+from albert_rc.data.sources import TABLES, Chunk, Layout, Sources, paper_place
 from albert_rc.data.squad import parse_squad
 from albert_rc.errors import DataError, UsageError
 from albert_rc.files import to_json
-from albert_rc.wording import kind_of
+from albert_rc.wording import kind_of, listed
 
 SPLITS = {
     "train": ("train", "training", "msr_paraphrase_train", "train-v1.1", "train-v2.0"),
@@ -47,7 +46,7 @@ class Reader:
 
 
 def _is_of_task(task: str, row: Any) -> bool:
-    return recognised_task(row) == task
+    return task in recognised_tasks(row)
 
 
 READERS: dict[str, Reader] = {
@@ -161,32 +160,80 @@ def split_name(path: Path) -> str:
     return next((split for split, names in SPLITS.items() if name in names), name)
 
 
-def sniff_format(sources: Sources) -> str:
-    """The format of a split's papers, told from the first one that can be read."""
+def possible_formats(path: Path) -> tuple[str, ...]:
+    """What a split's papers may be, told from the first one that can be read.
+
+    Returns:
+        Several names only for a table whose columns fit several tasks, none if nothing is known.
+
+    Raises:
+        DataError: there is nothing at `path`.
+    """
     known = {suffix for reader in READERS.values() for suffix in reader.suffixes}
-    for suffix, sample in sources.samples(100):
-        for name, reader in READERS.items():
+    for suffix, sample in Sources(path).samples(100):
+        found = tuple(
+            name
+            for name, reader in READERS.items()
             # An object in a .json is no row of a table, whatever its fields are called.
-            fits = suffix in reader.suffixes or suffix not in known
-            if fits and reader.recognises(sample):
-                return name
-    # Nothing is readable: the reader that fits the file names will say what is wrong with each.
-    return "race" if len(sources) and sources.all_end_with(".txt") else "cloze"
+            if (suffix in reader.suffixes or suffix not in known) and reader.recognises(sample)
+        )
+        if found:
+            return found
+    return ()
+
+
+def collection_format(places: Mapping[str, Path], format_name: str | None = None) -> str | None:
+    """The one format of all splits of a collection, told from the first that tells it.
+
+    Args:
+        places: where each split is, as `find_splits` finds them: train first, then dev.
+        format_name: what was asked for, which goes before all that is found.
+
+    Returns:
+        None where no split tells; each is then opened, and refused, by itself.
+    """
+    if format_name is not None:
+        return format_name
+    every = map(possible_formats, places.values())
+    return next((found[0] for found in every if len(found) == 1), None)
 
 
 def open_sources(path: Path, format_name: str | None = None) -> tuple[Sources, str]:
     """A split's files and the format of its papers, sniffed if none is given.
 
     Raises:
-        DataError: there is nothing at `path`.
-        UsageError: no such format.
+        DataError: there is nothing at `path`, or a table of no known task, or several tables.
+        UsageError: no such format, or a table that may be of several tasks.
     """
     sources = Sources(path)
     if format_name is not None and format_name not in READERS:
         raise UsageError(f"--format {format_name}: choose from {', '.join(READERS)}")
-    format_name = format_name or sniff_format(sources)
+    format_name = format_name or _sniffed(sources)
     sources.keep(READERS[format_name].suffixes)
+    if READERS[format_name].layout == "table" and len(sources) > 1:
+        raise DataError(
+            f"{path}: holds {len(sources)} tables ({sources.names}), and rows go by their numbers "
+            "in one; name the table that is meant"
+        )
     return sources, format_name
+
+
+def _sniffed(sources: Sources) -> str:
+    found = possible_formats(sources.path)
+    if len(found) > 1:
+        raise UsageError(
+            f"{sources.path}: its columns fit {', '.join(found)}; name the task with --format, or "
+            "give the collection whole, whose train split tells it"
+        )
+    if found:
+        return found[0]
+    if len(sources) and sources.all_end_with(TABLES):
+        raise DataError(
+            f"{sources.path}: no row of a task that is known ({sources.opening()}); put tabs "
+            "between the columns and call them as GLUE does, or name the task with --format"
+        )
+    # Nothing is readable: the reader that fits the file names will say what is wrong with each.
+    return "race" if len(sources) and sources.all_end_with(".txt") else "cloze"
 
 
 IMPORT = "if that is a printed paper, `albert-rc import` makes JSON of it"
@@ -298,8 +345,10 @@ def read_good(path: Path, format_name: str | None = None) -> PaperSet:
 
 
 def read_collection(raw: Path, format_name: str | None = None) -> list[PaperSet]:
-    """Read every split of a collection; see `find_splits` and `read_split`."""
-    return [read_split(path, name, format_name) for name, path in find_splits(raw).items()]
+    """Read every split of a collection; see `find_splits`, `collection_format`, `read_split`."""
+    places = find_splits(raw)
+    format_name = collection_format(places, format_name)
+    return [read_split(path, name, format_name) for name, path in places.items()]
 
 
 def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None:
@@ -324,8 +373,8 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
         raise DataError(f"{len(errors)} problem(s) in {rejected} paper(s):\n{lines}\n{way_out}")
     empty = [split.name for split in papers if not split.num_papers]
     if empty:
-        listed = "".join(f"\n  {error}" for error in islice(errors, 20))
-        raise DataError(f"no usable paper in {', '.join(empty)}{listed}")
+        shown = listed([str(error) for error in errors])
+        raise DataError(f"no usable paper in {', '.join(empty)}{shown}")
 
 
 def rejects(papers: Sequence[Checked]) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn
 from albert_rc.errors import DataError
 from albert_rc.files import natural_key, parse_json
 from albert_rc.jsonkeys import parse_unique_json
-from albert_rc.wording import kind_of
+from albert_rc.wording import kind_of, quoted, shortened
 
 CHUNK_BYTES = 2**19  # some 200 cloze papers: a tenth of a second's work
 Layout = Literal["paper", "list", "table", "squad"]
@@ -160,9 +160,27 @@ class Sources:
         if self._is_folder:
             self._inside = [inside for inside in self._inside if inside.endswith(suffixes)]
 
-    def all_end_with(self, suffix: str) -> bool:
-        """Whether every file has this suffix."""
+    def all_end_with(self, suffix: str | tuple[str, ...]) -> bool:
+        """Whether every file has this suffix, or one of these."""
         return all(inside.endswith(suffix) for inside in self._inside)
+
+    @property
+    def names(self) -> str:
+        """The files, for a message: the first few of them."""
+        shown = ", ".join(map(shortened, self._inside[:3]))
+        return f"{shown}, ..." if len(self) > 3 else shown
+
+    def opening(self) -> str:
+        """What the first file begins with, in words: a table's header, or a line that is none."""
+        try:
+            line = _first_line(self._file(self._inside[0]))
+        except OSError as error:
+            return f"cannot be read ({error.strerror})"
+        if not line:
+            return "there is nothing in it"
+        header = header_of(line)
+        said = line.decode("utf-8-sig", "replace").rstrip("\r\n")
+        return f"its header is {quoted(said)}" if header else f"no header, but {quoted(said)}"
 
     def samples(self, count: int) -> Iterator[tuple[str, Any]]:
         """The first paper of each of the first `count` files that can be read.
@@ -267,11 +285,15 @@ class Sources:
                 number += count
 
 
+SAMPLED = 20
+"""Lines of a table that are looked at to tell what it is."""
 PRINTED = (".docx", ".doc", ".pdf")
 """What printed papers come as, besides .txt."""
 OPENING = (b"{", b"[", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 """What JSON begins with, and signs of an encoding, which are another matter."""
 LINE_BY_LINE = (".jsonl", ".tsv")
+TABLES = (".tsv", ".csv")
+"""What is a table by its name; a .txt may be one."""
 COLUMN_NAMES = {
     "sentence", "sentence1", "sentence2", "question", "question1", "question2", "label", "score",
     "gold_label", "is_duplicate", "Quality", "#1 String", "#2 String", "index",
@@ -311,15 +333,19 @@ def _row(line: bytes, header: tuple[str, ...]) -> Any:
 
 
 def _first_row(content: bytes) -> Any:
-    """The first row of a table, or None if it is no table."""
-    lines = content.split(b"\n", 2)
+    """The first row of a table that is whole, or None if it is no table.
+
+    If none is whole, the header alone tells what the rows should be.
+    """
+    lines = content.split(b"\n", SAMPLED)[:SAMPLED]
     # A torn paper is no table, though it may be indented with tabs.
     if b"\t" not in lines[0] or lines[0].lstrip().startswith((b"{", b"[{")):
         return None
     header = header_of(lines[0])
-    first = lines[1] if header and len(lines) > 1 else lines[0]
-    row = _row(first, header)
-    return None if isinstance(row, ValueError) else row
+    given = [line for line in (lines[1:] if header else lines[:1]) if line.strip()]
+    rows = [_row(line, header) for line in given]
+    whole = next((row for row in rows if not isinstance(row, ValueError)), None)
+    return dict.fromkeys(header, "") if whole is None and header and rows else whole
 
 
 def _listed(folder: Path) -> list[str]:

@@ -12,8 +12,8 @@ from albert_rc.wording import quoted, shortened
 def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
     """`{"context", "qas": [{"id", "question", "answers": [{"text", "answer_start"}]}]}`.
 
-    Without the field `answers` a question is a test question; with `is_impossible` true, or an
-    empty list, the passage has no answer to it.
+    Without the field `answers` a question is a test question; with an empty list the passage has no
+    answer to it. `is_impossible` beside answers is an error.
     """
     if isinstance(raw, tuple):  # what `sources` says of something that is no paragraph
         report.error(raw[0])
@@ -47,8 +47,8 @@ def _question(item: Any, where: str, context: str, report: Report) -> Question |
     if not isinstance(text, str) or not text.strip():
         report.error(f'{where} ({shortened(key)}): "question" is missing, empty or no text; add it')
         return None
-    if given is not None and not isinstance(given, list):
-        report.error(f'{where} ({shortened(key)}): "answers" must be a list')
+    if trouble := _trouble(item):
+        report.error(f"{where} ({shortened(key)}): {trouble}")
         return None
     spans: dict[tuple[int, int], None] = {}
     for answer in given or []:
@@ -62,7 +62,7 @@ def _question(item: Any, where: str, context: str, report: Report) -> Question |
             return None
         spans[span] = None
     known = given is not None
-    impossible = known and (bool(item.get("is_impossible")) or not spans)
+    impossible = known and not spans
     return Question(
         options=(),
         answer=(0 if impossible else 1) if known else None,
@@ -70,6 +70,16 @@ def _question(item: Any, where: str, context: str, report: Report) -> Question |
         id=key,
         spans=() if impossible else tuple(spans),
     )
+
+
+def _trouble(item: dict[str, Any]) -> str | None:
+    """What is wrong with the answers as a whole."""
+    given = item.get("answers")
+    if given is not None and not isinstance(given, list):
+        return '"answers" must be a list'
+    if given and item.get("is_impossible"):
+        return '"is_impossible", but there are "answers"; empty that list, or take the field out'
+    return None
 
 
 def _span(answer: Any, context: str) -> tuple[int, int] | None:

@@ -217,6 +217,7 @@ class ReadingModel(HeadedModel):
         option_score: a key of `OPTION_SCORES`, of cloze.
         labels: what a row may be, of `label`; none where a number is asked for.
         empty: leave the encoder's weights to be loaded.
+        format_name: of the papers that the labels are of, where that is known.
     """
 
     def __init__(
@@ -226,9 +227,11 @@ class ReadingModel(HeadedModel):
         option_score: str = "mean",
         labels: Sequence[str] = (),
         empty: bool = False,
+        format_name: str | None = None,
     ) -> None:
         super().__init__(config, task, option_score, empty)
         self.labels = tuple(labels)
+        self.format_name = format_name
         self.head: ClozeHead | ChoiceHead | LabelHead
         if task == "cloze":
             self.head = ClozeHead(config, option_score)

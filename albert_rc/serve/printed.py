@@ -25,7 +25,7 @@ from albert_rc.importing.papers import FOLDERS, Import
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.reading import Message, Reading, read_raws
 from albert_rc.serve.uploads import Upload
-from albert_rc.wording import shortened
+from albert_rc.wording import first_of, shortened
 
 PAPER, KEY, RESULT = "paper", "key", "result.json"
 SHOWN_LINES = 20
@@ -191,12 +191,8 @@ def _messages(found: Import) -> list[tuple[str, str, str]]:
         said += [("refused", paper.name, str(trouble)) for trouble in paper.troubles]
         said += [("note", paper.name, note) for note in dict.fromkeys(paper.notes)]
     said += [("refused", "", str(trouble)) for trouble in found.troubles]
-    lines = [
-        ("left out", "", f"{e.place} ({e.why}): {shortened(e.text, 100)}") for e in found.left_out
-    ]
-    if len(lines) > SHOWN_LINES:
-        rest = ("left out", "", f"... and {len(lines) - SHOWN_LINES:,} more lines")
-        lines = [*lines[:SHOWN_LINES], rest]
+    left_out = [f"{e.place} ({e.why}): {shortened(e.text, 100)}" for e in found.left_out]
+    lines = [("left out", "", line) for line in first_of(left_out, SHOWN_LINES, "more lines")]
     return [(level, paper, shortened(text, LONGEST)) for level, paper, text in said] + lines
 
 

@@ -14,6 +14,7 @@ from albert_rc.errors import DataError
 from albert_rc.files import parse_json
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.uploads import Upload
+from albert_rc.wording import first_of
 
 FORMATS = ("cloze", "race", "dream")
 LEVELS = {"error": "refused", "warning": "warning"}
@@ -125,9 +126,8 @@ def require_within(reading: Reading, limits: Limits) -> None:
     """
     if not reading.sets:
         said = [message.text for message in reading.messages if message.level == "refused"]
-        shown = "\n".join(said[:20])
-        more = f"\n... and {len(said) - 20:,} more" if len(said) > 20 else ""
-        raise DataError(f"no paper that can be answered\n{shown}{more}".strip())
+        shown = "\n".join(first_of(said))
+        raise DataError(f"no paper that can be answered\n{shown}".strip())
     passages = [passage for papers in reading.sets for passage in papers.passages]
     counts = (
         (len(passages), limits.papers, "papers"),

@@ -124,7 +124,12 @@ class FineTuning:
         if store.kind == "span":
             return load_spans(self.model, **how)
         return load_model(
-            self.model, store.kind, option_score=self.option_score, labels=store.labels, **how
+            self.model,
+            store.kind,
+            option_score=self.option_score,
+            labels=store.labels,
+            format_name=store.meta.get("source_format") if store.kind == "label" else None,
+            **how,
         )
 
 
