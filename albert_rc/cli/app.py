@@ -10,7 +10,6 @@ import io
 import os
 import signal
 import sys
-from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
@@ -37,7 +36,8 @@ from albert_rc.cli import (
     verify_resume,
     vocabulary,
 )
-from albert_rc.errors import AlbertRcError, Interrupted, OutOfMemoryError, UsageError
+from albert_rc.cli.console import leave_cleanly
+from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
 from albert_rc.wording import visible
 
 app = typer.Typer(
@@ -113,7 +113,7 @@ def leave(code: object) -> NoReturn:
 
 
 def _run() -> None:
-    signal.signal(signal.SIGTERM, _leave)
+    leave_cleanly("stopped; no file is half-written", signal.SIGTERM)
     for stream in (sys.stdout, sys.stderr):
         # A paper's letters, or a file's name, may be none of the terminal's.
         if isinstance(stream, io.TextIOWrapper):
@@ -142,11 +142,6 @@ def _run() -> None:
         if not is_out_of_memory(error):
             raise
         _fail(_NO_MEMORY, OutOfMemoryError())
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    """Unwind the stack, so that no half-written file stays behind."""
-    raise Interrupted("stopped; no file is half-written")
 
 
 _ROOM = "; make room and give the same command again (`train` and `pretrain`: with --resume)"

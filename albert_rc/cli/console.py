@@ -42,17 +42,18 @@ def say(line: str) -> None:
     err.print(visible(line), markup=False)
 
 
-def leave_cleanly(said: str) -> None:
-    """Let Ctrl-C and SIGTERM unwind the stack, so that no half-written file stays behind.
+def leave_cleanly(said: str, *signals: signal.Signals) -> None:
+    """Let signals unwind the stack, so that no half-written file stays behind.
 
     Args:
         said: what has become of the work.
+        signals: which; Ctrl-C and SIGTERM if none is named.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Interrupted(said)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in signals or (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
 
 

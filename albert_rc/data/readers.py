@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,13 +137,17 @@ def collections_in(raw: Path) -> list[Path]:
     if not raw.is_dir():
         return []
     known = {name for names in SPLITS.values() for name in names}
+    # There may be a million files: their entries tell what is no folder without a look at each.
     return [
         child
-        for child in sorted(raw.iterdir())
-        if child.is_dir()
-        and child.name not in known
-        and any(inner.is_dir() and inner.name in known for inner in child.iterdir())
+        for child in _folders_in(raw)
+        if child.name not in known and any(inner.name in known for inner in _folders_in(child))
     ]
+
+
+def _folders_in(place: Path) -> list[Path]:
+    with os.scandir(place) as entries:
+        return sorted(Path(entry.path) for entry in entries if entry.is_dir())
 
 
 def training_beside(gold: Path) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -203,3 +203,29 @@ def give(paper: Paper, answers: Sequence[key.Answer], shift: int = 0) -> None:
             )
         right.append(found.letter)
     paper.answers = right
+
+
+def must_agree(
+    paper: Paper, others: Iterable[tuple[int, str, str]], said: str, known_from: str
+) -> None:
+    """Report where a paper's answers, if it has them all, are not what is said elsewhere.
+
+    Args:
+        paper: takes the troubles.
+        others: number, letter and place of what is said elsewhere.
+        said: where that is.
+        known_from: where the paper's answers are from.
+    """
+    if paper.answers is None or len(paper.answers) < len(paper.numbers):
+        return  # what is missing is the paper's trouble already
+    known = dict(zip(paper.numbers, paper.answers, strict=True))
+    for number, other, place in others:
+        if known[number] != other:
+            paper.troubles.append(
+                Trouble(
+                    (number,),
+                    place,
+                    f"{number} is {other} {said}, but {known[number]} {known_from}",
+                    "leave one of them",
+                )
+            )

@@ -130,10 +130,6 @@ class _Assembler:
             if len(texts) > 1 and all(text.endswith(sign) for text in texts[:-1]):
                 texts = [text.removesuffix(sign).rstrip() for text in texts]
         texts, item.ticks = without_ticks(texts)
-        # A sign that is all there is of the option before it is no tick.
-        item.ticks_doubtful = "".join(
-            x for x in item.ticks_doubtful if chr(ord(x) - 1) in item.ticks
-        )
         if item.ticks and item.number is None:
             self.notes.append(f"ticks at {', '.join(item.ticks)} of its list were taken off")
         for number, text in enumerate(texts):

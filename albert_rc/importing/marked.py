@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from albert_rc.data.schema import letter
 from albert_rc.importing import key
-from albert_rc.importing.answers import give
+from albert_rc.importing.answers import give, must_agree
 from albert_rc.importing.options import SIGN, Item
-from albert_rc.importing.papers import Paper, Trouble, spans
+from albert_rc.importing.papers import Paper, spans
 
 # Before an option only where words follow: `√2` is no tick.
 _TICK = re.compile(rf"\s*[(\[（]?\s*{SIGN}\s*[)\]）]?\s*$|^{SIGN}\s*(?=[^\W\d_])")
@@ -71,7 +71,7 @@ def collect_marks(papers: Sequence[Paper], items: Sequence[Item]) -> None:
             ]
             if found:
                 paper.marked[name] = found
-        unsure = [number for number, item in numbered if doubtful and item.ticks_doubtful]
+        unsure = [number for number, item in numbered if doubtful and _doubtful(item)]
         if unsure:
             paper.notes.append(
                 f"the ticks at {spans(unsure)} may be of the option before them or behind them"
@@ -83,17 +83,25 @@ def _ticked(items: Sequence[Item]) -> tuple[dict[int, str], bool]:
 
     A tick as near to the option before it as to the one behind it is read as the others are.
     """
-    behind = any(set(item.ticks) - set(_before(item.ticks_doubtful)) for item in items)
+    behind = any(set(item.ticks) - set(_before(_doubtful(item))) for item in items)
     before = any(item.ticks_before for item in items)
     ticked = {}
     for item in items:
         letters = set(item.ticks) | set(item.ticks_before)
         if not behind or before:
-            letters |= set(item.ticks_doubtful)
+            letters |= set(_doubtful(item))
         if before and not behind:
-            letters -= set(_before(item.ticks_doubtful))
+            letters -= set(_before(_doubtful(item)))
         ticked[id(item)] = "".join(sorted(letters))
     return ticked, behind == before
+
+
+def _doubtful(item: Item) -> str:
+    """The letters whose tick may be that of the option before.
+
+    A sign that is all there is of that option is no tick.
+    """
+    return "".join(x for x in item.ticks_doubtful if _before(x) in item.ticks)
 
 
 def _before(letters: str) -> str:
@@ -111,7 +119,8 @@ def use_marks(papers: Sequence[Paper]) -> None:
             numbers = [answer.number for answer in found]
             single = [answer for answer in found if numbers.count(answer.number) == 1]
             if paper.answers is not None:
-                _compare(paper, name, single)
+                others = [(answer.number, answer.letter, answer.place) for answer in single]
+                must_agree(paper, others, f"by the {name}", "in the key")
             elif len(single) == len(paper.numbers) and len(found) == len(single):
                 give(paper, single)
                 paper.notes.append(f"its answers are the {name}")
@@ -121,20 +130,3 @@ def use_marks(papers: Sequence[Paper]) -> None:
                     f"the {name} were not read as answers: {spans(lacking)} "
                     "without just one; mark all, or give a key"
                 )
-
-
-def _compare(paper: Paper, name: str, marked: Sequence[key.Answer]) -> None:
-    if paper.answers is None or len(paper.answers) < len(paper.numbers):
-        return  # what is missing is the paper's trouble already
-    known = dict(zip(paper.numbers, paper.answers, strict=True))
-    for answer in marked:
-        other = known[answer.number]
-        if other != answer.letter:
-            paper.troubles.append(
-                Trouble(
-                    (answer.number,),
-                    answer.place,
-                    f"{answer.number} is {answer.letter} by the {name}, but {other} in the key",
-                    "leave one of them",
-                )
-            )

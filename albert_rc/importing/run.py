@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
 
 from albert_rc.files import natural_key
 from albert_rc.importing import key
-from albert_rc.importing.answers import assign
+from albert_rc.importing.answers import assign, must_agree
 from albert_rc.importing.assemble import assemble
 from albert_rc.importing.blocks import Outline
 from albert_rc.importing.extract import read_lines
@@ -45,7 +46,9 @@ def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[I
         own = [paper.answers for paper in papers]
         rest = Import(str(key_path), [], assign(papers, answers), outline.left_out, notes)
         for paper, before in zip(papers, own, strict=True):
-            _must_agree(paper, before, str(key_path))
+            if before is not None and len(before) == len(paper.numbers):
+                others = zip(paper.numbers, before, repeat(paper.place), strict=False)
+                must_agree(paper, others, "in the paper's own key", f"in {key_path}")
         _blame_key(outline, papers, rest)
         if not answers:
             rest.troubles.append(Trouble((), "", "no answers in it", "write them as `36-40 ABCDA`"))
@@ -83,22 +86,6 @@ def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:
         return
     found.troubles += assign(found.papers, answers, followed)
     _blame_key(outline, found.papers, found)
-
-
-def _must_agree(paper: Paper, own: Sequence[str] | None, key_name: str) -> None:
-    """Report where a paper's own key, and the one that was given to it, say two things."""
-    if own is None or paper.answers is None or len(own) != len(paper.answers):
-        return  # what one of them lacks is the paper's trouble already
-    for number, before, now in zip(paper.numbers, own, paper.answers, strict=False):
-        if before != now:
-            paper.troubles.append(
-                Trouble(
-                    (number,),
-                    paper.place,
-                    f"{number} is {before} in the paper's own key, but {now} in {key_name}",
-                    "leave one of them",
-                )
-            )
 
 
 def _blame_key(outline: Outline, papers: Sequence[Paper], found: Import) -> None:
