@@ -1,11 +1,12 @@
 """What each way to train more from the same weights is worth, over seeds.
 
-    python experiments/recipes.py DATA GOLD MODEL WORK OUT.json [--seeds 3] [--rows base fgm ...]
+    python experiments/recipes.py PAPERS MODEL WORK OUT.json [--seeds 3] [--rows base "FGM 1" ...]
 
-DATA holds train.pt and dev.pt of `preprocess --model MODEL`, GOLD the dev papers. Every row
-fine-tunes MODEL with the same steps, learning rate and order; only what the row is about differs.
-The last weights are measured, so nothing is chosen by the papers that are measured. Rows that stand
-in OUT.json are not run again.
+PAPERS holds train and dev of a cloze collection. Every row fine-tunes MODEL with the same steps,
+learning rate and order; only what the row is about differs, or only how its model is asked. The
+last weights are measured, so nothing is chosen by the papers that are measured. Rows that stand in
+OUT.json are not run again; each holds its answers, so that nothing else is needed for the table.
+Models and scores stay in WORK, for `ensemble`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -20,85 +22,143 @@ from typing import Any
 from command import command
 
 from albert_rc.data.readers import read_split
-from albert_rc.data.schema import gold_letters
+from albert_rc.data.schema import PaperSet, gold_letters
 from albert_rc.evaluation import read_answers
 from albert_rc.files import parse_json, write_json
 from albert_rc.metrics import gain
 
 COMMON: tuple[object, ...] = ("--batch-size", 16, "--learning-rate", 5e-4, "--warmup", 0.05)
-MASK = ("--mask-rate", 0.2)
-ROWS: dict[str, tuple[object, ...]] = {
-    "base": MASK,
-    "no hidden words": (),
-    "salience": (*MASK, "--option-score", "salience"),
-    "label smoothing 0.1": (*MASK, "--label-smoothing", 0.1),
-    "dropout 0.1": (*MASK, "--dropout", 0.1),
-    "dropout 0.1, R-Drop 1": (*MASK, "--dropout", 0.1, "--r-drop", 1),
-    "FGM 1": (*MASK, "--fgm", 1),
-    "EMA 0.99": (*MASK, "--ema", 0.99),
+
+
+@dataclass(frozen=True)
+class Row:
+    """How a model comes to its answers."""
+
+    train: tuple[object, ...] = ()
+    hidden: float = 0.2
+    """Share of further words that are hidden and asked for."""
+    longer: float = 1.0
+    """Times the steps of the others."""
+    continued: bool = False
+    """Masked-LM on the training papers comes first."""
+    asked: str | None = None
+    """The model of `base`, its options of several pieces read in this other way."""
+
+
+ROWS = {
+    "base": Row(),
+    "masks": Row(asked="masks"),
+    "pll": Row(asked="pll"),
+    "no hidden words": Row(hidden=0),
+    "label smoothing 0.1": Row(("--label-smoothing", 0.1)),
+    "EMA 0.99": Row(("--ema", 0.99)),
+    "salience": Row(("--option-score", "salience")),
+    "dropout 0.1": Row(("--dropout", 0.1)),
+    "masked-LM before": Row(continued=True),
+    "FGM 1": Row(("--fgm", 1)),
+    "dropout 0.1, R-Drop 1": Row(("--dropout", 0.1, "--r-drop", 1)),
+    "twice the steps": Row(longer=2),
 }
+"""The dear ones last."""
 
 
-def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One row and seed: fine-tune, answer, count."""
-    work: Path = arguments.work
-    train, out, answers = work / "train", work / "run", work / f"{name} {seed}.json"
-    if not (train / "train.pt").is_file():
-        train.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(arguments.data / "train.pt", train / "train.pt")
+def start(row: Row, seed: int, arguments: argparse.Namespace) -> Path:
+    """What a row is fine-tuned from."""
+    if not row.continued:
+        model: Path = arguments.model
+        return model
+    corpus, out = arguments.work / "corpus", arguments.work / f"continued {seed}"
+    if not corpus.is_dir():
+        command(
+            "pretrain-data", arguments.papers / "train", "--model", arguments.model,
+            "--out", corpus, "--max-length", 512, "--dev", 0.01,
+        )  # fmt: skip
     shutil.rmtree(out, ignore_errors=True)
-    started = time.perf_counter()
     command(
-        "train", "--data", train, "--model", arguments.model, "--out", out, "--seed", seed,
-        "--max-steps", arguments.steps, *COMMON, *ROWS[name],
+        "pretrain", "--data", corpus, "--model", arguments.model, "--out", out, "--seed", seed,
+        "--pair", "none", "--max-steps", arguments.steps, "--batch-size", 16,
+        "--learning-rate", 5e-4, "--optimizer", "adamw",
+    )  # fmt: skip
+    return out
+
+
+def run(name: str, seed: int, arguments: argparse.Namespace, gold: PaperSet) -> dict[str, Any]:
+    """One row and seed: fine-tune, answer, count."""
+    row, data, work = ROWS[name], arguments.work / "data", arguments.work
+    out = work / f"{name if row.asked is None else 'base'} {seed}"
+    if not (data / "dev.pt").is_file():
+        command("preprocess", arguments.papers, "--model", arguments.model, "--out", data)
+        (data / "train").mkdir(exist_ok=True)
+        shutil.copyfile(data / "train.pt", data / "train" / "train.pt")
+    started = time.perf_counter()
+    if row.asked is None:
+        model = start(row, seed, arguments)
+        shutil.rmtree(out, ignore_errors=True)
+        command(
+            "train", "--data", data / "train", "--model", model, "--out", out, "--seed", seed,
+            "--max-steps", round(row.longer * arguments.steps), "--mask-rate", row.hidden,
+            *COMMON, *row.train,
+        )  # fmt: skip
+        shutil.rmtree(out / "states", ignore_errors=True)
+    asked = () if row.asked is None else ("--option-score", row.asked)
+    answers, scores = work / f"{name} {seed}.json", work / f"{name} {seed}.jsonl"
+    command(
+        "predict", "--data", data / "dev.pt", "--model", out, "--out", answers,
+        "--scores", scores, "--temperature", 1, *asked,
     )  # fmt: skip
     seconds = time.perf_counter() - started
-    command("predict", "--data", arguments.data / "dev.pt", "--model", out, "--out", answers)
-    found = parse_json(command("evaluate", answers, arguments.gold, "--json").encode())
-    figures = {key: found[key] for key in ("accuracy", "low", "high", "total")}
-    return {"row": name, "seed": seed, "seconds": round(seconds), **figures}
+    given = read_answers(answers, gold.passages)
+    bits = "".join(
+        str(int(a == b)) for a, b in zip(given, gold_letters(gold.passages), strict=True)
+    )
+    return {
+        "row": name,
+        "seed": seed,
+        "seconds": round(seconds),
+        "accuracy": bits.count("1") / len(bits),
+        "right": f"{int(bits, 2):x}",
+    }
 
 
-def right_of(path: Path, gold: Path) -> tuple[list[bool], list[str]]:
-    """Whether each question is answered rightly, and its paper."""
-    papers = read_split(gold).passages
-    letters, right = read_answers(path, papers), gold_letters(papers)
-    owners = [paper.id for paper in papers for _ in paper.questions]
-    return [a == b for a, b in zip(letters, right, strict=True)], owners
+def show(table: list[dict[str, Any]], gold: PaperSet) -> None:
+    """Each row's mean and spread, and what it gains on `base` of the same seeds."""
+    owners = [paper.id for paper in gold.passages for _ in paper.questions]
+    right = {}
+    for row in table:
+        bits = f"{int(row['right'], 16):0{len(owners)}b}"
+        right[row["row"], row["seed"]] = [bit == "1" for bit in bits]
+    for name in ROWS:
+        found = [row["accuracy"] for row in table if row["row"] == name]
+        spread = f", sd {100 * stdev(found):.2f}" if len(found) > 1 else ""
+        seeds = [seed for row, seed in right if row == name and ("base", seed) in right]
+        if seeds:
+            # All seeds' answers together: the papers are what is drawn from.
+            mine = [bit for seed in seeds for bit in right[name, seed]]
+            base = [bit for seed in seeds for bit in right["base", seed]]
+            against = gain(mine, base, owners * len(seeds))
+            print(f"{name}: {mean(found):.2%}{spread}, {len(found)} seed(s); {against}")
 
 
 def main() -> None:
     """Run what is not there yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("gold", type=Path)
-    parser.add_argument("model")
+    parser.add_argument("papers", type=Path)
+    parser.add_argument("model", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=288)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     arguments = parser.parse_args()
+    gold = read_split(arguments.papers / "dev")
     table = parse_json(arguments.out.read_bytes()) if arguments.out.is_file() else []
     for seed in range(arguments.seeds):
         for name in arguments.rows:
             if not any((row["row"], row["seed"]) == (name, seed) for row in table):
-                table.append(run(name, seed, arguments))
-                print(table[-1], flush=True)
+                table.append(run(name, seed, arguments, gold))
+                print({key: table[-1][key] for key in ("row", "seed", "seconds", "accuracy")})
                 write_json(arguments.out, table)
-    base: list[bool] = []
-    for name in arguments.rows:
-        found = [row["accuracy"] for row in table if row["row"] == name]
-        spread = f", sd {100 * stdev(found):.2f}" if len(found) > 1 else ""
-        # All seeds' answers together: the papers are what is drawn from.
-        right, owners = [], []
-        for row in table:
-            if row["row"] == name:
-                some = right_of(arguments.work / f"{name} {row['seed']}.json", arguments.gold)
-                right += some[0]
-                owners += some[1]
-        base = base or right
-        print(f"{name}: {mean(found):.2%}{spread}; against base {gain(right, base, owners)}")
+    show(table, gold)
 
 
 if __name__ == "__main__":
