@@ -40,10 +40,11 @@ from albert_rc.train.reading import Reading
 def torchs_attention(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float) -> Tensor:
     """Torch's fused kernel, a sequence at a time."""
     parts = []
-    for query, key in layout.spans:
-        k_NTH, v_NTH = kv_T2NH[key].permute(1, 2, 0, 3)
+    asked, answering = q_SNH.split(layout.queries), kv_T2NH.split(layout.keys)
+    for some_SNH, some_T2NH in zip(asked, answering, strict=True):
+        k_NTH, v_NTH = some_T2NH.permute(1, 2, 0, 3)
         mixed = F.scaled_dot_product_attention(
-            q_SNH[query].transpose(0, 1), k_NTH, v_NTH, dropout_p=dropout
+            some_SNH.transpose(0, 1), k_NTH, v_NTH, dropout_p=dropout
         )
         parts.append(mixed.transpose(0, 1))
     return torch.cat(parts)

@@ -17,6 +17,8 @@ LAYOUTS = {
     "several": Layout((5, 1, 9), (5, 1, 9)),
     "equal": Layout((4, 4), (4, 4)),
     "read at a few": Layout((2, 0, 3), (5, 4, 9)),
+    "runs": Layout((3, 3, 3, 2, 2, 3), (3, 3, 3, 2, 2, 3)),
+    "read at none": Layout((0, 0, 2), (4, 4, 4)),
 }
 
 
@@ -29,11 +31,22 @@ def tensors(layout, dtype=torch.float64):
 
 def reference(q_SNH, kv_T2NH, layout):
     parts = []
-    for query, key in layout.spans:
-        k_NTH, v_NTH = kv_T2NH[key].permute(1, 2, 0, 3)
-        out = F.scaled_dot_product_attention(q_SNH[query].transpose(0, 1), k_NTH, v_NTH)
+    asked, answering = q_SNH.split(layout.queries), kv_T2NH.split(layout.keys)
+    for some_SNH, some_T2NH in zip(asked, answering, strict=True):
+        k_NTH, v_NTH = some_T2NH.permute(1, 2, 0, 3)
+        out = F.scaled_dot_product_attention(some_SNH.transpose(0, 1), k_NTH, v_NTH)
         parts.append(out.transpose(0, 1))
     return torch.cat(parts)
+
+
+def test_short_sequences_of_like_length_go_together():
+    layout = Layout((3, 3, 3, 2, 2, 9), (3, 3, 3, 2, 2, 9))
+    # Two threes are 18 pairs, three of them too many; the nine alone is.
+    assert [run.count for run in layout.runs(20)] == [2, 1, 2, 1]
+    assert [run.queries for run in layout.runs(20)] == [
+        slice(0, 6), slice(6, 9), slice(9, 13), slice(13, 22)
+    ]  # fmt: skip
+    assert [run.count for run in LAYOUTS["read at none"].runs(20)] == [2, 1]
 
 
 @pytest.mark.parametrize("attend", [dense_attention, _dense_on_gpu])

@@ -1,12 +1,13 @@
 """Attention backends, by name. Sequences stand one after the other, without padding."""
 
 # S tokens that ask (queries), T tokens that are asked (keys), of all sequences in a row;
-# B sequences, L tokens of the longest, N heads, H head size
+# B sequences, L tokens of the longest, N heads, H head size, X pairs of a sequence and a head
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -15,6 +16,33 @@ from torch import Tensor
 
 from albert_rc.config import LshConfig
 from albert_rc.model.lsh import lsh_attention
+
+
+@dataclass(frozen=True)
+class Run:
+    """Sequences of like lengths that stand one after the other."""
+
+    count: int
+    queries: slice
+    """Their rows of queries, and of keys."""
+    keys: slice
+
+    def matrices(self, x_TNH: Tensor, rows: slice) -> Tensor:
+        """Some rows, a matrix for each sequence and head: [count * N, L, H]."""
+        if self.count == 1:
+            return x_TNH[rows].transpose(0, 1)
+        return self._apart(x_TNH, rows).flatten(0, 1)
+
+    def fill(self, x_TNH: Tensor, rows: slice, value_XLH: Tensor) -> None:
+        """Write matrices back into their rows."""
+        if self.count == 1:
+            x_TNH[rows] = value_XLH.transpose(0, 1)
+        else:
+            self._apart(x_TNH, rows).copy_(value_XLH.unflatten(0, (self.count, -1)))
+
+    def _apart(self, x_TNH: Tensor, rows: slice) -> Tensor:
+        apart_BNLH: Tensor = x_TNH[rows].unflatten(0, (self.count, -1)).transpose(1, 2)
+        return apart_BNLH
 
 
 @dataclass(frozen=True)
@@ -27,64 +55,78 @@ class Layout:
     queries: tuple[int, ...]
     keys: tuple[int, ...]
 
-    @property
-    def spans(self) -> list[tuple[slice, slice]]:
-        """Rows of queries and of keys of each sequence."""
+    def runs(self, most: int) -> list[Run]:
+        """All sequences in order, in runs of at most `most` pairs of a query and a key.
+
+        A longer sequence is a run by itself.
+        """
         found, asked, answering = [], 0, 0
-        for query, key in zip(self.queries, self.keys, strict=True):
-            found.append((slice(asked, asked + query), slice(answering, answering + key)))
-            asked, answering = asked + query, answering + key
+        for (query, key), alike in groupby(zip(self.queries, self.keys, strict=True)):
+            left, size = len(list(alike)), max(1, most // max(1, query * key))
+            while left:
+                count = min(left, size)
+                queries = slice(asked, asked + count * query)
+                keys = slice(answering, answering + count * key)
+                found.append(Run(count, queries, keys))
+                left, asked, answering = left - count, queries.stop, keys.stop
         return found
 
 
+SCORES_TOGETHER = 2**18
+"""Scores of all heads that stay in a core's cache (1 MiB in fp32)."""
+
+
 class _DenseOnProcessor(torch.autograd.Function):
-    """Attention by two matrix products per sequence.
+    """Attention by two matrix products per sequence, or per run of short ones.
 
     At exam length a sequence's scores fit the cache, and on CPUs two plain products with a
     softmax between them beat torch's fused kernel two to one forward, three to one with its
-    gradient (`docs/experiments.md`).
+    gradient (`docs/experiments.md`). Batches hold sequences of like length side by side, so that
+    short ones go together: each alone, calls would cost more than they do.
     """
 
     @staticmethod
     def forward(ctx: Any, q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float) -> Tensor:
         out_SNH = torch.empty_like(q_SNH)
+        runs = layout.runs(SCORES_TOGETHER // q_SNH.shape[1])
         weights, masks = [], []
-        for query, key in layout.spans:
-            q_NSH = (q_SNH[query] * q_SNH.shape[-1] ** -0.5).transpose(0, 1)
-            k_NTH, v_NTH = kv_T2NH[key].permute(1, 2, 0, 3)
-            weight_NST = torch.bmm(q_NSH, k_NTH.transpose(1, 2)).softmax(-1)
-            weights.append(weight_NST)
+        k_TNH, v_TNH = kv_T2NH.unbind(1)
+        for run in runs:
+            q_XSH = run.matrices(q_SNH, run.queries) * q_SNH.shape[-1] ** -0.5
+            weight_XST = torch.bmm(q_XSH, run.matrices(k_TNH, run.keys).mT).softmax(-1)
+            weights.append(weight_XST)
             if dropout:
-                weight_NST, mask_NST = torch.native_dropout(weight_NST, dropout, True)
-                masks.append(mask_NST)
-            out_SNH[query] = torch.bmm(weight_NST, v_NTH).transpose(0, 1)
+                weight_XST, mask_XST = torch.native_dropout(weight_XST, dropout, True)
+                masks.append(mask_XST)
+            run.fill(out_SNH, run.queries, torch.bmm(weight_XST, run.matrices(v_TNH, run.keys)))
         ctx.save_for_backward(q_SNH, kv_T2NH, *weights, *masks)
-        ctx.layout, ctx.dropout = layout, dropout
+        ctx.runs, ctx.dropout = runs, dropout
         return out_SNH
 
     @staticmethod
     def backward(ctx: Any, *output: Tensor) -> tuple[Tensor | None, ...]:
         (gradient_SNH,) = output
         q_SNH, kv_T2NH, *saved = ctx.saved_tensors
-        spans = ctx.layout.spans
-        weights, masks = saved[: len(spans)], saved[len(spans) :]
+        weights, masks = saved[: len(ctx.runs)], saved[len(ctx.runs) :]
         kept = 1 / (1 - ctx.dropout)
         scale = q_SNH.shape[-1] ** -0.5
         dq_SNH, dkv_T2NH = torch.empty_like(q_SNH), torch.empty_like(kv_T2NH)
-        for i, (query, key) in enumerate(spans):
-            weight_NST = dropped_NST = weights[i]
+        k_TNH, v_TNH = kv_T2NH.unbind(1)
+        dk_TNH, dv_TNH = dkv_T2NH.unbind(1)
+        for i, run in enumerate(ctx.runs):
+            weight_XST = dropped_XST = weights[i]
             if masks:
-                dropped_NST = weight_NST * masks[i] * kept
-            k_NTH, v_NTH = kv_T2NH[key].permute(1, 2, 0, 3)
-            do_NSH = gradient_SNH[query].transpose(0, 1)
-            dw_NST = torch.bmm(do_NSH, v_NTH.transpose(1, 2))
+                dropped_XST = weight_XST * masks[i] * kept
+            do_XSH = run.matrices(gradient_SNH, run.queries)
+            dw_XST = torch.bmm(do_XSH, run.matrices(v_TNH, run.keys).mT)
             if masks:
-                dw_NST = dw_NST * masks[i] * kept
-            ds_NST = torch._softmax_backward_data(dw_NST, weight_NST, -1, weight_NST.dtype)
-            dq_SNH[query] = (torch.bmm(ds_NST, k_NTH) * scale).transpose(0, 1)
-            q_NSH = (q_SNH[query] * scale).transpose(0, 1)
-            dkv_T2NH[key, 0] = torch.bmm(ds_NST.transpose(1, 2), q_NSH).transpose(0, 1)
-            dkv_T2NH[key, 1] = torch.bmm(dropped_NST.transpose(1, 2), do_NSH).transpose(0, 1)
+                dw_XST = dw_XST * masks[i] * kept
+            ds_XST = torch._softmax_backward_data(dw_XST, weight_XST, -1, weight_XST.dtype)
+            dq_XSH = torch.bmm(ds_XST, run.matrices(k_TNH, run.keys)) * scale
+            q_XSH = run.matrices(q_SNH, run.queries) * scale
+            run.fill(dq_SNH, run.queries, dq_XSH)
+            run.fill(dk_TNH, run.keys, torch.bmm(ds_XST.mT, q_XSH))
+            run.fill(dv_TNH, run.keys, torch.bmm(dropped_XST.mT, do_XSH))
         return dq_SNH, dkv_T2NH, None, None
 
 
