@@ -186,7 +186,7 @@ def parse_size(flag: str, text: str) -> int:
 
 RECOMPUTE = {
     "nothing": "everything is kept",
-    "activations": "the feed-forward's activation, from its input",
+    "activations": "the feed-forward's activation and, on CPUs, attention's weights",
     "layers": "all but each layer's input: about a third more time, a fraction of the memory",
 }
 

@@ -22,7 +22,7 @@ from albert_rc.data.shards import load_store
 from albert_rc.files import write_json
 from albert_rc.loading import load_model
 from albert_rc.model import attention
-from albert_rc.model.attention import Hashing, Layout
+from albert_rc.model.attention import Layout, Terms
 from albert_rc.model.hashing import make_plan
 from albert_rc.plots import lines, save
 
@@ -81,7 +81,7 @@ def main() -> None:
     dense = attention.ATTENTION["dense"]
 
     def watching(
-        q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, how: Hashing
+        q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, how: Terms
     ) -> Tensor:
         for query, key in layout.spans:
             caught.append((q_SNH[query].transpose(0, 1), kv_T2NH[key][:, 0].transpose(0, 1)))

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from albert_rc.config import LshConfig
 from albert_rc.errors import UsageError
-from albert_rc.model.attention import ATTENTION, Hashing, Layout
+from albert_rc.model.attention import ATTENTION, Layout, Terms
 from albert_rc.model.hashing import angular, make_plan
 from albert_rc.model.lsh import LAST_RESORT, lsh_attention
 
@@ -131,7 +131,7 @@ def test_short_sequences_of_a_batch_are_not_hashed(name, lengths, monkeypatch):
         return lsh_attention(q, kv, lengths, *others)
 
     monkeypatch.setattr("albert_rc.model.attention.lsh_attention", note)
-    how = Hashing(settings, 1, landmark)
+    how = Terms(settings, 1, landmark)
     found = ATTENTION["lsh"](q, kv, Layout(lengths, lengths), 0.0, how)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(torch.autograd.grad((found * weights).sum(), (q, kv)), gradients)

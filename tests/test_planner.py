@@ -49,6 +49,14 @@ def test_plenty_of_memory_changes_nothing():
     assert (plan.micro_batches, plan.recompute, plan.states) == (1, "nothing", "fp32")
 
 
+def test_activations_are_kept_on_cpus_where_that_is_a_small_part():
+    small = task("tiny", device="cpu", lengths=[64] * 2, longest=64)
+    assert make_plan(small, 80 * GIB).recompute == "nothing"
+    large = task("base", device="cpu")
+    assert make_plan(large, 80 * GIB).recompute == "activations"
+    assert make_plan(large, 80 * GIB, Levers(recompute="nothing")).recompute == "nothing"
+
+
 def test_less_memory_never_takes_more():
     totals = []
     for budget in range(80, 2, -1):

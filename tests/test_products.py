@@ -65,14 +65,15 @@ def test_attention_stays_within_its_sequence(name, attend):
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_attentions_gradient_is_the_derivative(name, dropout):
+def test_attentions_gradient_is_the_derivative(name, dropout, keep):
     layout = LAYOUTS[name]
 
     def attend(q_SNH, kv_T2NH):
         torch.manual_seed(0)  # the same weights dropped each time
-        return dense_attention(q_SNH, kv_T2NH, layout, dropout)
+        return dense_attention(q_SNH, kv_T2NH, layout, dropout, keep)
 
     assert torch.autograd.gradcheck(attend, tensors(layout))
 

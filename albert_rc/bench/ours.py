@@ -60,7 +60,7 @@ class Ours:
 
     def _plan(self, job: Job, store: Store) -> Plan:
         """What the planner chooses for a budget, or predicts for the settings of the job."""
-        levers = Levers(1, job.recompute or "nothing", job.optimizer_states or "fp32")
+        levers = Levers(1, job.recompute, job.optimizer_states or "fp32")
         budget = NO_LIMIT
         if job.memory is not None:
             levers = Levers(None, job.recompute, job.optimizer_states)

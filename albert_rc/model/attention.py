@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -86,7 +86,9 @@ class _DenseOnProcessor(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float) -> Tensor:
+    def forward(
+        ctx: Any, q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, keep: bool
+    ) -> Tensor:
         out_SNH = torch.empty_like(q_SNH)
         runs = layout.runs(SCORES_TOGETHER // q_SNH.shape[1])
         weights, masks = [], []
@@ -94,12 +96,13 @@ class _DenseOnProcessor(torch.autograd.Function):
         for run in runs:
             q_XSH = run.matrices(q_SNH, run.queries) * q_SNH.shape[-1] ** -0.5
             weight_XST = torch.bmm(q_XSH, run.matrices(k_TNH, run.keys).mT).softmax(-1)
-            weights.append(weight_XST)
+            if keep:
+                weights.append(weight_XST)
             if dropout:
                 weight_XST, mask_XST = torch.native_dropout(weight_XST, dropout, True)
                 masks.append(mask_XST)
             run.fill(out_SNH, run.queries, torch.bmm(weight_XST, run.matrices(v_TNH, run.keys)))
-        ctx.save_for_backward(q_SNH, kv_T2NH, *weights, *masks)
+        ctx.save_for_backward(q_SNH, kv_T2NH, *masks, *weights)
         ctx.runs, ctx.dropout = runs, dropout
         return out_SNH
 
@@ -107,14 +110,17 @@ class _DenseOnProcessor(torch.autograd.Function):
     def backward(ctx: Any, *output: Tensor) -> tuple[Tensor | None, ...]:
         (gradient_SNH,) = output
         q_SNH, kv_T2NH, *saved = ctx.saved_tensors
-        weights, masks = saved[: len(ctx.runs)], saved[len(ctx.runs) :]
+        masks = [saved.pop(0) for _ in ctx.runs] if ctx.dropout else []
         kept = 1 / (1 - ctx.dropout)
         scale = q_SNH.shape[-1] ** -0.5
         dq_SNH, dkv_T2NH = torch.empty_like(q_SNH), torch.empty_like(kv_T2NH)
         k_TNH, v_TNH = kv_T2NH.unbind(1)
         dk_TNH, dv_TNH = dkv_T2NH.unbind(1)
         for i, run in enumerate(ctx.runs):
-            weight_XST = dropped_XST = weights[i]
+            q_XSH = run.matrices(q_SNH, run.queries) * scale
+            k_XTH = run.matrices(k_TNH, run.keys)
+            weight_XST = saved[i] if saved else torch.bmm(q_XSH, k_XTH.mT).softmax(-1)
+            dropped_XST = weight_XST
             if masks:
                 dropped_XST = weight_XST * masks[i] * kept
             do_XSH = run.matrices(gradient_SNH, run.queries)
@@ -122,12 +128,10 @@ class _DenseOnProcessor(torch.autograd.Function):
             if masks:
                 dw_XST = dw_XST * masks[i] * kept
             ds_XST = torch._softmax_backward_data(dw_XST, weight_XST, -1, weight_XST.dtype)
-            dq_XSH = torch.bmm(ds_XST, run.matrices(k_TNH, run.keys)) * scale
-            q_XSH = run.matrices(q_SNH, run.queries) * scale
-            run.fill(dq_SNH, run.queries, dq_XSH)
+            run.fill(dq_SNH, run.queries, torch.bmm(ds_XST, k_XTH) * scale)
             run.fill(dk_TNH, run.keys, torch.bmm(ds_XST.mT, q_XSH))
             run.fill(dv_TNH, run.keys, torch.bmm(dropped_XST.mT, do_XSH))
-        return dq_SNH, dkv_T2NH, None, None
+        return dq_SNH, dkv_T2NH, None, None, None
 
 
 def _padded(x_TNH: Tensor, lengths: Sequence[int]) -> Tensor:
@@ -160,7 +164,9 @@ def _dense_on_gpu(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float
     return torch.cat([row_LNH[:length] for row_LNH, length in rows])
 
 
-def dense_attention(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float) -> Tensor:
+def dense_attention(
+    q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, keep: bool = True
+) -> Tensor:
     """Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) within each sequence.
 
     Args:
@@ -168,40 +174,47 @@ def dense_attention(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: flo
         kv_T2NH: keys and values.
         layout: where the sequences lie.
         dropout: probability of dropping an attention weight.
+        keep: whether attention's weights stay in memory for the backward pass, or are made again.
+            GPUs make them again in any case.
 
     Returns:
         Values mixed by attention, [S, N, H].
     """
     if q_SNH.device.type == "cpu":
         mixed_SNH: Tensor = _DenseOnProcessor.apply(  # type: ignore[no-untyped-call]
-            q_SNH, kv_T2NH, layout, dropout
+            q_SNH, kv_T2NH, layout, dropout, keep
         )
         return mixed_SNH
     return _dense_on_gpu(q_SNH, kv_T2NH, layout, dropout)
 
 
 @dataclass(frozen=True)
-class Hashing:
-    """What hashing backends want to know besides."""
+class Terms:
+    """What backends want to know besides."""
 
     settings: LshConfig
+    """Of hashing."""
     layer: int
     """Which application of a layer this is."""
     landmark_T: Tensor | None = None
     """Tokens that see all and are seen by all."""
+    keep: bool = True
+    """See `dense_attention`."""
 
 
-def _dense(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, _: Hashing) -> Tensor:
-    return dense_attention(q_SNH, kv_T2NH, layout, dropout)
+def _dense(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, terms: Terms) -> Tensor:
+    return dense_attention(q_SNH, kv_T2NH, layout, dropout, terms.keep)
 
 
-def _lsh(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, how: Hashing) -> Tensor:
-    settings, lengths = how.settings, layout.keys
+def _lsh(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, terms: Terms) -> Tensor:
+    settings, lengths = terms.settings, layout.keys
     most = settings.sees_all
     if max(lengths) <= most:
-        return dense_attention(q_SNH, kv_T2NH, layout, dropout)
+        return _dense(q_SNH, kv_T2NH, layout, dropout, terms)
     if min(lengths) > most:
-        return lsh_attention(q_SNH, kv_T2NH, lengths, settings, how.layer, dropout, how.landmark_T)
+        return lsh_attention(
+            q_SNH, kv_T2NH, lengths, settings, terms.layer, dropout, terms.landmark_T
+        )
     # Short sequences have nothing to gain from sorting: the same result takes a fifth of the time.
     length_B = torch.tensor(lengths)
     short_T = (length_B <= most).repeat_interleave(length_B)
@@ -210,14 +223,14 @@ def _lsh(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, how: Ha
         # Told from plain numbers, so that the device is never asked.
         at_T = (short_T == short).nonzero()[:, 0].to(q_SNH.device)
         some = tuple(length for length in lengths if (length <= most) == short)
-        landmark_T = None if how.landmark_T is None else how.landmark_T[at_T]
-        alone = Hashing(settings, how.layer, landmark_T)
+        landmark_T = None if terms.landmark_T is None else terms.landmark_T[at_T]
+        alone = replace(terms, landmark_T=landmark_T)
         parts.append(_lsh(q_SNH[at_T], kv_T2NH[at_T], Layout(some, some), dropout, alone))
         rows.append(at_T)
     return torch.cat(parts)[torch.cat(rows).argsort()]
 
 
-Attention = Callable[[Tensor, Tensor, Layout, float, Hashing], Tensor]
+Attention = Callable[[Tensor, Tensor, Layout, float, Terms], Tensor]
 
 ATTENTION: dict[str, Attention] = {"dense": _dense, "lsh": _lsh}
 """Backends by name."""

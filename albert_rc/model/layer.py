@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from albert_rc.config import Compute, EncoderConfig
-from albert_rc.model.attention import ASKED_ANYWHERE, ATTENTION, Hashing, Layout
+from albert_rc.model.attention import ASKED_ANYWHERE, ATTENTION, Layout, Terms
 from albert_rc.model.feed_forward import activation, feed_forward
 from albert_rc.model.products import Gradients, Prepared, linear
 from albert_rc.model.sharing import PARTS
@@ -44,7 +44,7 @@ class Pass:
     """Where the last layer's result is wanted; None for everywhere."""
     read_layout: Layout | None = None
     landmark_T: Tensor | None = None
-    """See `attention.Hashing`."""
+    """See `attention.Terms`."""
     seed: int | None = None
     """Of what reversible layers drop; None where they drop nothing."""
 
@@ -99,8 +99,9 @@ class Layer(nn.Module):
         kv_TD = linear(x_TD, prepared["key_value"], gradients, "key_value" in first)
         kv_T2NH = kv_TD.unflatten(-1, (2, *heads))
         dropout = self.attention_dropout if self.training else 0.0
-        how = Hashing(shared.compute.lsh, at.step, shared.landmark_T)
-        mixed_SD = ATTENTION[backend](q_SNH, kv_T2NH, layout, dropout, how).flatten(1)
+        keep = shared.compute.recompute != "activations"
+        terms = Terms(shared.compute.lsh, at.step, shared.landmark_T, keep)
+        mixed_SD = ATTENTION[backend](q_SNH, kv_T2NH, layout, dropout, terms).flatten(1)
         if backend not in ASKED_ANYWHERE:
             mixed_SD = shared.wanted(mixed_SD, at)
         dropped_SD: Tensor = self.dropout(

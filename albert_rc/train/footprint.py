@@ -100,7 +100,7 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
     matrices = layer_matrices(config)
     # A layer keeps its input, q, k, v, what attention mixed, two sums before norms, and the
     # feed-forward's input, then the feed-forward's inside before and after the activation. On
-    # CPUs attention's weights come on top; GPUs compute them again. In chunks nothing of the
+    # CPUs attention's weights come on top; GPUs make them again. In chunks nothing of the
     # inside is kept; it is made again, with its gradient, a chunk at a time.
     inside = tokens * wide * size
     at_work = 2 * inside
@@ -110,17 +110,21 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
     if task.attention != "dense":
         # What is hashed, sorted and mixed in fp32, and the block of logits that is at work.
         one_layer += tokens * 3 * 4 * hidden
-    elif on_cpu:
-        one_layer += tokens * task.longest * config.num_heads * size
+    weights = at_once = 0
+    if task.attention == "dense" and on_cpu:
+        scores = tokens * task.longest * config.num_heads
+        weights, at_once = scores * size, task.longest**2 * config.num_heads * size
+        one_layer += scores * (config.attention_dropout > 0)  # which of them are dropped
     layers = config.num_layers * config.inner_layers
     kept = {
-        "nothing": layers * (one_layer + inside),
-        "activations": layers * one_layer,
-        "layers": layers * tokens * hidden * size + one_layer + inside,
+        "nothing": layers * (one_layer + weights + inside),
+        "activations": layers * one_layer + at_once,
+        "layers": layers * tokens * hidden * size + one_layer + weights + inside,
     }[recompute]
     if config.residual == "reversible":
         # Two streams in fp64, their gradients in fp32, and one layer at a time.
-        kept = tokens * hidden * 2 * (8 + 4) + one_layer + inside * (recompute != "activations")
+        kept = tokens * hidden * 2 * (8 + 4) + one_layer
+        kept += (weights + inside) * (recompute != "activations")
     # In the backward pass: the feed-forward's inside, rows of one matrix's gradient that are about
     # to be added, and pairs that wait for their joined product.
     working = at_work + tokens * 4 * hidden * size + ROWS * wide * (size + 4)

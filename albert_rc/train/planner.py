@@ -25,6 +25,8 @@ STATES = {
 }
 COMFORT = 0.8
 """Share of a budget that a plan may fill before freed memory is handed back."""
+WORTH = 0.15
+"""Share of the peak that makes it worth to compute activations again where nothing asks for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +90,25 @@ class Levers:
             raise UsageError(f"--optimizer-states {self.states}: choose from {', '.join(STATES)}")
 
 
+def _levels(task: Task, levers: Levers) -> list[str]:
+    """What may be computed again, the fastest first.
+
+    On CPUs activations cost some hundredths of a step (`docs/experiments.md`), so they are kept
+    only where that is a small part of the whole.
+    """
+    if levers.recompute:
+        return [levers.recompute]
+    if task.device == "cpu":
+        tokens = sum(task.lengths[: task.items])
+        kept, again = (
+            sum(predict_parts(task, tokens, level, "fp32").values())
+            for level in ("nothing", "activations")
+        )
+        if kept - again >= WORTH * kept:
+            return [level for level in RECOMPUTE if level != "nothing"]
+    return list(RECOMPUTE)
+
+
 def candidates(task: Task, levers: Levers) -> Iterator[Plan]:
     """Ways to take a step, the fastest first; what the user decided is kept to."""
     lengths = sorted(task.lengths, reverse=True)
@@ -95,7 +116,7 @@ def candidates(task: Task, levers: Levers) -> Iterator[Plan]:
     if task.shards > 1:
         free = ["fp32"]
     for states in [levers.states] if levers.states else free:
-        for recompute in [levers.recompute] if levers.recompute else RECOMPUTE:
+        for recompute in _levels(task, levers):
             for count in [levers.accumulation] if levers.accumulation else _cuts(task.items):
                 piece = -(-task.items // count)
                 yield Plan(
