@@ -10,6 +10,7 @@ from albert_rc.config import Compute
 from albert_rc.data.batches import Collator
 from albert_rc.model import products
 from albert_rc.model.attention import Layout, _dense_on_gpu, dense_attention
+from albert_rc.model.lowbit import has_int8
 from albert_rc.model.products import Gradients, Prepared, linear
 
 LAYOUTS = {
@@ -177,3 +178,36 @@ def test_weights_that_move_are_prepared_anew(stores, tokenizer):
         after = model(batch)
     assert model.encoder._kept is None
     assert not torch.allclose(before.logits_QK, after.logits_QK, atol=1e-2)
+
+
+def test_one_promise_within_another_keeps_what_was_prepared():
+    encoder = model_for("cloze").encoder
+    with encoder.unchanged():
+        with encoder.unchanged():
+            kept = encoder._matrices(False)
+        assert encoder._matrices(False) is kept
+    assert encoder._kept is None
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_a_frozen_encoder_predicts_the_same_without_its_weights(stores, tokenizer, precision):
+    if precision == "int8" and not has_int8(torch.device("cpu")):
+        pytest.skip("this processor has no 8-bit products")
+    batch = Collator(stores["cloze", "dev"], tokenizer)([0, 1])
+    model = model_for("cloze").eval()
+    model.encoder.compute = Compute(precision=precision)
+    with torch.inference_mode():
+        before = model(batch).logits_QK
+    model.encoder.freeze()
+    model.encoder.freeze()  # changes nothing
+    with torch.inference_mode(), model.encoder.unchanged():
+        assert torch.equal(model(batch).logits_QK, before)
+    with torch.inference_mode():
+        assert torch.equal(model(batch).logits_QK, before)
+    layers = list(model.encoder.layers.named_parameters())
+    matrices = [p for name, p in layers if name.endswith("weight") and "norm" not in name]
+    assert len(matrices) == 6
+    assert sum(p.numel() for p in matrices) == 0
+    model.encoder.compute = Compute(precision="fp16")
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="frozen for prediction"):
+        model(batch)

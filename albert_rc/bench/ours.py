@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
 from torch import nn
 
 from albert_rc.bench.jobs import Job
-from albert_rc.config import Compute, TrainConfig, parse_size, size_config
+from albert_rc.config import Compute, EncoderConfig, TrainConfig, parse_size, size_config
 from albert_rc.costs import forward_flops
 from albert_rc.data.batches import Collator, share
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes, keep_freed_memory, limit_memory
+from albert_rc.model.encoder import initialise
 from albert_rc.model.heads import ReadingModel
 from albert_rc.model.products import DTYPES
 from albert_rc.train.footprint import task_of
@@ -35,28 +35,28 @@ class Ours:
     def __init__(self, job: Job, store: Store, device: torch.device) -> None:
         torch.manual_seed(job.seed)
         config = size_config(job.size, vocab_size=store.meta["vocab_size"])
-        with torch.device(device):
-            self.model = ReadingModel(config, "cloze")
         self.training = job.work == "train"
+        if self.training:
+            with torch.device(device):
+                self.model = ReadingModel(config, "cloze")
+        else:
+            self.model = _loaded(config, DTYPES[job.precision], device)
         self.model.train(self.training)
         self.device, self.collate = device, Collator(store, None)
-        self.parameters = list(self.model.parameters())
         compute = Compute(precision=job.precision, join=job.join, in_place=True)
         self.plan: Plan | None = None
         if self.training:
             self.plan = self._plan(job, store)
             compute = replace(compute, recompute=self.plan.recompute)
+            self.parameters = list(self.model.parameters())
             self.optimizer = make_optimizer(self.model, 1e-5, 0.01, self.plan.states)
         else:
             if job.keep_freed:
                 keep_freed_memory()
             self.model.requires_grad_(False)
-            # As `predict` loads it.
-            for layer in self.model.encoder.layers:
-                for part in layer.parameters():
-                    if part.ndim > 1:
-                        part.data = part.data.to(DTYPES[job.precision])
         self.model.encoder.compute = compute
+        if not self.training:
+            self.model.encoder.freeze()
 
     def _plan(self, job: Job, store: Store) -> Plan:
         """What the planner chooses for a budget, or predicts for the settings of the job."""
@@ -72,10 +72,6 @@ class Ours:
         if job.keep_freed and self.device.type == "cpu":
             keep_freed_memory(plan.is_tight(budget))
         return plan
-
-    def session(self) -> AbstractContextManager[None]:
-        """What stays open around all batches."""
-        return nullcontext() if self.training else self.model.encoder.unchanged()
 
     def flops(self, items: list[int]) -> float:
         """Operations of the encoder's products for a batch."""
@@ -97,3 +93,15 @@ class Ours:
         nn.utils.clip_grad_norm_(self.parameters, 1.0, foreach=True)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+
+def _loaded(config: EncoderConfig, dtype: torch.dtype, device: torch.device) -> ReadingModel:
+    """A model as `predict` loads it, its matrices never in fp32: of random weights."""
+    model = ReadingModel(config, "cloze", empty=True)
+    for layer in model.encoder.layers:
+        for part in layer.parameters():
+            if part.ndim > 1:
+                part.data = part.data.to(dtype)
+    model.to_empty(device=device)
+    initialise(model, config.init_range)
+    return model

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +19,17 @@ from albert_rc.data.shards import Store
 from albert_rc.families import hub_config
 
 IGNORED = -100  # of a label
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Weights are made in it, as `from_pretrained(dtype=...)` reads them: no fp32 copy counts."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 class Transformers:
@@ -41,21 +53,16 @@ class Transformers:
         raw = hub_config(config, "cloze")
         if self.best and raw["hidden_act"] == "gelu_new":
             raw["hidden_act"] = "gelu_pytorch_tanh"  # the same function, not step by step
-        with torch.device(device):
+        self.autocast = self.best and self.training
+        narrow = self.best and not self.training
+        with torch.device(device), _default_dtype(torch.bfloat16 if narrow else torch.float32):
             self.model = AutoModelForMaskedLM.from_config(AutoConfig.for_model(**raw))
         self.head = self.model.predictions if config.family == "albert" else self.model.cls
         self.config, self.store, self.device = config, store, device
         self.model.train(self.training)
-        self.autocast = self.best and self.training
-        if self.best and not self.training:
-            self.model.to(torch.bfloat16)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=1e-5, fused=True if self.best else None
         )
-
-    def session(self) -> AbstractContextManager[None]:
-        """What stays open around all batches."""
-        return nullcontext()
 
     def flops(self, items: list[int]) -> float:
         """Operations of the encoder's products for a batch, padding included."""

@@ -35,21 +35,20 @@ def measure(job: Job) -> dict[str, Any]:
             done_by = Transformers(job, store, device)
         work = batches(job, store, chosen, TOKEN_BUDGET)
         flops = sum(done_by.flops(items) for items in work)
-        with done_by.session():
-            # The longest batch first: what follows finds its memory mapped already. A few more,
-            # until kernels are made and caches filled, but no longer than that is worth.
-            longest = max(work, key=lambda items: int(store.lengths[items].sum()))
-            begun = time.perf_counter()
-            for items in [longest, *work][: WARM_UP if device.type == "cpu" else None]:
-                done_by.step(items)
-                if time.perf_counter() - begun > WARM_UP_SECONDS:
-                    break
-            synchronise(device)
-            started = time.perf_counter()
-            for items in work:
-                done_by.step(items)
-            synchronise(device)
-            seconds = time.perf_counter() - started
+        # The longest batch first: what follows finds its memory mapped already. A few more,
+        # until kernels are made and caches filled, but no longer than that is worth.
+        longest = max(work, key=lambda items: int(store.lengths[items].sum()))
+        begun = time.perf_counter()
+        for items in [longest, *work][: WARM_UP if device.type == "cpu" else None]:
+            done_by.step(items)
+            if time.perf_counter() - begun > WARM_UP_SECONDS:
+                break
+        synchronise(device)
+        started = time.perf_counter()
+        for items in work:
+            done_by.step(items)
+        synchronise(device)
+        seconds = time.perf_counter() - started
         peak = peak_memory(device)
         plan = done_by.plan if job.who == "ours" else None
         del done_by

@@ -121,6 +121,7 @@ def predict(
         if chosen == "int8":
             predict_parts.pass_gate(loaded, gate or data.with_name("dev.pt"), tolerance, group)
         wanted = (scores or abstain or recall) is not None and not (spans or numbers)
+        loaded.model.encoder.freeze()
         # Before the work, so that a damaged record costs none.
         divisor, calibrated = predict_parts.divisor_of(loaded, temperature, wanted, group)
         total = store.num_items if spans else store.num_questions

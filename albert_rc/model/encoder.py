@@ -80,7 +80,7 @@ class Encoder(nn.Module):
         self.final_norm: nn.LayerNorm | None = None
         if config.residual == "reversible":
             self.final_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
-        self._unchanged = False
+        self._unchanged = self._frozen = False
         self._kept: tuple[object, list[dict[str, Prepared]]] | None = None
 
     @contextmanager
@@ -89,16 +89,36 @@ class Encoder(nn.Module):
 
         Optimisers write past every version counter, so nothing here could notice by itself.
         """
-        self._unchanged = True
+        before, self._unchanged = self._unchanged, True
         try:
             yield
         finally:
-            self._unchanged, self._kept = False, None
+            self._unchanged = before
+            if not before:
+                self._kept = None
+
+    def freeze(self) -> None:
+        """Prepare the layers' matrices for prediction, and let go of the weights they come from.
+
+        Where preparing copies, that halves what the layers take. From here on the encoder predicts
+        in the precision that `compute` has now, and does nothing else.
+        """
+        if not self._frozen:
+            self._kept = (self.compute.precision, False), self._prepared(False, release=True)
+            self._unchanged = self._frozen = True
 
     def _matrices(self, learning: bool) -> list[dict[str, Prepared]]:
         key = (self.compute.precision, learning)
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
+        if self._frozen:
+            raise RuntimeError("this encoder was frozen for prediction, in another precision")
+        prepared = self._prepared(learning)
+        if self._unchanged:
+            self._kept = key, prepared
+        return prepared
+
+    def _prepared(self, learning: bool, release: bool = False) -> list[dict[str, Prepared]]:
         made: dict[nn.Linear, Prepared] = {}
         prepared: list[dict[str, Prepared]] = []
         for layer in self.layers:
@@ -107,9 +127,11 @@ class Encoder(nn.Module):
             for name, linears in layer.maps().items():
                 if linears[0] not in made:  # layers may have it in common
                     made[linears[0]] = Prepared(linears, self.compute.precision, learning)
+                    if release:  # one by one: the next needs the room
+                        for linear in linears:
+                            empty = linear.weight.new_empty(0)
+                            linear.weight = nn.Parameter(empty, requires_grad=False)
                 prepared[-1][name] = made[linears[0]]
-        if self._unchanged:
-            self._kept = key, prepared
         return prepared
 
     def forward(

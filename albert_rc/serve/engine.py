@@ -158,6 +158,7 @@ class Engine:
             loaded.model.encoder.compute = replace(
                 loaded.model.encoder.compute, precision=precision
             )
+            loaded.model.encoder.freeze()
             self._loaded[task] = loaded
         return self._loaded[task]
 
