@@ -27,7 +27,7 @@ def lines(
         panels: label of the y axis -> name of a line -> its x and y.
         x_label: of the x axis, or of each panel's.
         title: above all panels.
-        log: both axes logarithmic, so that powers are straight lines.
+        log: both axes logarithmic, so that powers are straight lines; points at 0 are left out.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -45,14 +45,16 @@ def lines(
     for axis, below, (y_label, found) in zip(axes, x_labels, panels.items(), strict=True):
         for name, (x, y) in found.items():
             number = names.index(name)
+            # Nothing at all has no place on a logarithmic axis; the line begins behind it.
+            shown = [(a, b) for a, b in zip(x, y, strict=True) if b > 0 or not log]
             axis.plot(
-                x,
-                y,
+                [a for a, _ in shown],
+                [b for _, b in shown],
                 label=name,
                 color=COLOURS[number % len(COLOURS)],
                 marker=MARKERS[number % len(MARKERS)],
                 markersize=4,
-                markevery=max(1, len(x) // 20),
+                markevery=max(1, len(shown) // 20),
                 linewidth=1.5,
             )
         axis.set_xlabel(below)

@@ -159,3 +159,11 @@ def test_lengths_are_read():
 def test_bad_usage_is_refused(wrong, said):
     with pytest.raises(UsageError, match=said):
         bench(**({"work": "attention", "device": "cpu"} | wrong))
+
+
+def test_a_figure_in_powers_leaves_out_what_is_nothing():
+    figure = plots.lines({"MiB": {"lsh": ([128, 256, 512], [0, 3, 6])}}, "tokens", "peak", log=True)
+    (line,) = figure.axes[0].get_lines()
+    assert line.get_xdata() == [256, 512]
+    assert line.get_ydata() == [3, 6]
+    assert figure.axes[0].get_ylim()[0] > 1

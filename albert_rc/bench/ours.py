@@ -98,10 +98,10 @@ class Ours:
 def _loaded(config: EncoderConfig, dtype: torch.dtype, device: torch.device) -> ReadingModel:
     """A model as `predict` loads it, its matrices never in fp32: of random weights."""
     model = ReadingModel(config, "cloze", empty=True)
-    for layer in model.encoder.layers:
-        for part in layer.parameters():
-            if part.ndim > 1:
-                part.data = part.data.to(dtype)
-    model.to_empty(device=device)
+    for name, waiting in list(model.named_parameters()):
+        matrix = name.startswith("encoder.layers.") and waiting.ndim > 1
+        value = torch.empty(waiting.shape, dtype=dtype if matrix else None, device=device)
+        owner, _, leaf = name.rpartition(".")
+        setattr(model.get_submodule(owner), leaf, nn.Parameter(value))
     initialise(model, config.init_range)
     return model

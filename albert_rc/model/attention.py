@@ -182,7 +182,7 @@ def dense_attention(
     """
     if q_SNH.device.type == "cpu":
         mixed_SNH: Tensor = _DenseOnProcessor.apply(  # type: ignore[no-untyped-call]
-            q_SNH, kv_T2NH, layout, dropout, keep
+            q_SNH, kv_T2NH, layout, dropout, keep and torch.is_grad_enabled()
         )
         return mixed_SNH
     return _dense_on_gpu(q_SNH, kv_T2NH, layout, dropout)

@@ -32,9 +32,9 @@ class Embeddings(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         size = config.embedding_size
-        self.word = nn.Embedding(config.vocab_size, size)
-        self.position = nn.Embedding(config.max_positions, size)
-        self.segment = nn.Embedding(config.num_segments, size)
+        self.word = _embedding(config.vocab_size, size)
+        self.position = _embedding(config.max_positions, size)
+        self.segment = _embedding(config.num_segments, size)
         self.norm = nn.LayerNorm(size, eps=config.norm_eps)
         self.dropout = nn.Dropout(config.dropout)
         self.position_offset = config.position_offset
@@ -47,6 +47,13 @@ class Embeddings(nn.Module):
             embedded_TE = embedded_TE + self.segment(segment_T)
         dropped: Tensor = self.dropout(self.norm(embedded_TE))
         return dropped
+
+
+def _embedding(rows: int, size: int) -> nn.Embedding:
+    if torch.get_default_device().type != "meta":
+        return nn.Embedding(rows, size)
+    # To draw normal numbers there, torch loads its compiler: two seconds and 70 MiB for nothing.
+    return nn.Embedding(rows, size, _weight=torch.empty(rows, size))
 
 
 LAYERS: dict[str, type[Layer]] = {"post": PostNormLayer, "reversible": ReversibleLayer}
@@ -206,9 +213,12 @@ class Encoder(nn.Module):
 
 
 def initialise(module: nn.Module, std: float) -> None:
-    """Fill a module's parameters as BERT does: normal weights, zero biases, norms of one."""
+    """Fill a module's parameters as BERT does: normal weights, zero biases, norms of one.
+
+    Those on the meta device wait to be loaded.
+    """
     for part in module.modules():
-        if isinstance(part, (nn.Linear, nn.Embedding)):
+        if isinstance(part, (nn.Linear, nn.Embedding)) and not part.weight.is_meta:
             nn.init.normal_(part.weight, std=std)
         if isinstance(part, nn.LayerNorm):
             nn.init.ones_(part.weight)
