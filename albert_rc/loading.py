@@ -136,15 +136,14 @@ def load_weights(
         if there is None:
             (report.new if name.startswith("head.") else missing).append(key)
             continue
-        value = read_weight(weights, there)
+        matrix = name.startswith("encoder.layers.") and target.ndim > 1
+        value = read_weight(weights, there, DTYPES[precision] if matrix else torch.float32)
         if name == POSITIONS and len(value) < len(target):
             report.notes.append(_more_places(len(value), len(target), model.config))
             value = _repeated(value, len(target), model.config.position_offset)
         if value.shape != target.shape:
             wrong.append(f"{key} is {list(value.shape)}, expected {list(target.shape)}")
             continue
-        matrix = name.startswith("encoder.layers.") and value.ndim > 1
-        value = value.to(DTYPES[precision] if matrix else torch.float32)
         owner, _, leaf = name.rpartition(".")
         if name in tied and not torch.equal(value, model.get_parameter(name)):
             wrong.append(f"{key} differs from the first layer's, which it should share")

@@ -7,10 +7,11 @@ which others pass over.
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ class Weights:
     """The tensors of a file, read one at a time: a file may be larger than the memory at hand."""
 
     path: Path
-    read: Callable[[str], Tensor]
+    read: Callable[[str, torch.dtype | None], Tensor]
+    """A tensor by its name in the file; in another precision, if one is given."""
     keys: dict[str, str]
     """Names as we call them to names in the file."""
     shapes: dict[str, tuple[int, ...]]
@@ -67,13 +69,33 @@ def _put_in_order(path: Path) -> None:
 _SUMS, _VOCABULARY = "albert_rc.crc32", "albert_rc.vocabulary"
 
 
-def checksum(tensor: Tensor) -> int:
-    """CRC-32 of the bytes of a tensor on the CPU."""
+PIECE = 32 * 2**20
+"""Bytes of a tensor that are read at a time."""
+
+
+def checksum(tensor: Tensor, before: int = 0) -> int:
+    """CRC-32 of the bytes of a tensor on the CPU, or of what came `before` it and the tensor."""
     values = tensor.contiguous()
     if not values.nbytes:
-        return 0
+        return before
     # Not by way of numpy: a storage that it has seen can be resized no more, as FSDP has to.
-    return zlib.crc32((ctypes.c_char * values.nbytes).from_address(values.data_ptr()))
+    return zlib.crc32((ctypes.c_char * values.nbytes).from_address(values.data_ptr()), before)
+
+
+def _pieces(path: Path, key: str, shape: tuple[int, ...]) -> Iterator[tuple[slice, Tensor]]:
+    """A tensor some rows at a time, so that it stands in memory once, in its own precision never.
+
+    The file is opened anew for each: pages of a mapped file count as ours as long as it is open.
+    """
+    if not shape:
+        with safe_open(path, "pt") as file:
+            yield slice(None), file.get_tensor(key)
+        return
+    rows = max(1, PIECE // (4 * max(1, math.prod(shape[1:]))))
+    for start in range(0, max(1, shape[0]), rows):
+        part = slice(start, start + rows)
+        with safe_open(path, "pt") as file:
+            yield part, file.get_slice(key)[part]
 
 
 def _safetensors(path: Path) -> Weights:
@@ -86,15 +108,20 @@ def _safetensors(path: Path) -> Weights:
     if not isinstance(sums, dict):
         raise ValueError("its checksums are no table")
 
-    def read(key: str) -> Tensor:
-        # Opened anew each time: pages of a mapped file count as ours as long as it is open.
-        with safe_open(path, "pt") as file:
-            tensor: Tensor = file.get_tensor(key).clone()
-        if key in sums and sums[key] != checksum(tensor):
+    def read(key: str, dtype: torch.dtype | None) -> Tensor:
+        found, total = None, 0
+        for rows, piece in _pieces(path, key, shapes[key]):
+            if found is None:
+                kept = piece.dtype if dtype is None or not piece.is_floating_point() else dtype
+                found = torch.empty(shapes[key], dtype=kept)
+            found[rows] = piece
+            total = checksum(piece, total)
+        assert found is not None
+        if key in sums and sums[key] != total:
             raise CheckpointError(
                 f"{path}: {key} is damaged (its checksum is another); take a copy, or train again"
             )
-        return tensor
+        return found
 
     return Weights(path, read, {name: name for name in names}, shapes, metadata.get(_VOCABULARY))
 
@@ -106,7 +133,12 @@ def _pickled(path: Path) -> Weights:
         raise CheckpointError(f"{path}: not a table of tensors; convert it to safetensors")
     names = {key: key for key in tensors if isinstance(key, str)}
     shapes = {name: tuple(tensors[name].shape) for name in names}
-    return Weights(path, tensors.__getitem__, names, shapes)
+
+    def read(key: str, dtype: torch.dtype | None) -> Tensor:
+        tensor: Tensor = tensors[key]
+        return tensor if dtype is None or not tensor.is_floating_point() else tensor.to(dtype)
+
+    return Weights(path, read, names, shapes)
 
 
 def _refuse_bombs(path: Path) -> None:
@@ -161,14 +193,14 @@ def open_weights(folder: Path, family: Family) -> Weights:
     )
 
 
-def read_weight(weights: Weights, key: str) -> Tensor:
-    """A tensor of the file, by its name there.
+def read_weight(weights: Weights, key: str, dtype: torch.dtype | None = None) -> Tensor:
+    """A tensor of the file, by its name there; in another precision, if one is given.
 
     Raises:
         CheckpointError: its numbers cannot be read, or are no weights.
     """
     try:
-        value = weights.read(key)
+        value = weights.read(key, dtype)
     except (SafetensorError, OSError, RuntimeError, ValueError, AttributeError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"{weights.path}: {key} cannot be read ({reason[:120]})") from None

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from albert_rc import plots
 from albert_rc.bench.attention import HASHED, VARIANTS, AttentionJob, _inputs
 from albert_rc.bench.lengths import (
     crossings,
@@ -164,6 +165,6 @@ def test_bad_usage_is_refused(wrong, said):
 def test_a_figure_in_powers_leaves_out_what_is_nothing():
     figure = plots.lines({"MiB": {"lsh": ([128, 256, 512], [0, 3, 6])}}, "tokens", "peak", log=True)
     (line,) = figure.axes[0].get_lines()
-    assert line.get_xdata() == [256, 512]
-    assert line.get_ydata() == [3, 6]
+    assert list(line.get_xdata()) == [256, 512]
+    assert list(line.get_ydata()) == [3, 6]
     assert figure.axes[0].get_ylim()[0] > 1

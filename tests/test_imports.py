@@ -99,6 +99,11 @@ LIGHT = {
     "the report": ("import albert_rc.report.page", ["torch"]),
     # torch takes longer to import than a thousand papers to encode, in every worker.
     "preprocessing": ("import albert_rc.data.prepare", ["torch", "numpy", "transformers"]),
+    # A second and 70 MiB at the start of every command, for a compiler that nobody asked for.
+    "loading a model": (
+        "from albert_rc.loading import load_model; load_model('albert-rc-tiny', 'cloze')",
+        ["torch._dynamo", "sympy", "transformers"],
+    ),
     # The process that reads them starts with each request, and has little memory.
     "reading printed papers for serve": (
         "import albert_rc.serve.printed, albert_rc.importing.run",

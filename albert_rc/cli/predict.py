@@ -96,7 +96,6 @@ def predict(
 
     predict_parts.check_ranges(token_budget, abstain, temperature)
     check_outputs(answer_files(out, scores, abstain), (data, recall, gate))
-    keep_freed_memory()
     how: dict[str, Any] = {
         "attention": attention,
         "lsh": options.lsh_settings(
@@ -122,6 +121,7 @@ def predict(
             predict_parts.pass_gate(loaded, gate or data.with_name("dev.pt"), tolerance, group)
         wanted = (scores or abstain or recall) is not None and not (spans or numbers)
         loaded.model.encoder.freeze()
+        keep_freed_memory()  # from here on: the weights' own memory goes back
         # Before the work, so that a damaged record costs none.
         divisor, calibrated = predict_parts.divisor_of(loaded, temperature, wanted, group)
         total = store.num_items if spans else store.num_questions

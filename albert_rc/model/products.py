@@ -60,13 +60,13 @@ class Prepared:
         learning: also prepare the transposed matrix, for the backward pass.
     """
 
+    @torch.no_grad()  # what is prepared must not hold on to the weights
     def __init__(self, linears: Sequence[nn.Linear], precision: str, learning: bool) -> None:
         self.linears = tuple(linears)
         self.outputs = [linear.out_features for linear in linears]
         self.dtype = DTYPES[precision]
-        with torch.no_grad():
-            weight_OI = _joined([linear.weight for linear in linears]).to(self.dtype)
-            bias_O = _joined([linear.bias for linear in linears])
+        weight_OI = _joined([linear.weight for linear in linears]).to(self.dtype)
+        bias_O = _joined([linear.bias for linear in linears])
         self.bias_O: Tensor = bias_O.to(self.dtype)
         self.packed = has_packing(self.dtype, weight_OI.device)
         self.int8: Int8Matrix | None = None
