@@ -45,6 +45,8 @@ def test_lower_precisions_stay_near(stores, tokenizer, precision):
         exact = model(batch).logits_QK
         model.to(CUDA).encoder.compute = Compute(precision=precision)
         found = model(batch.to(CUDA)).logits_QK.cpu()
+        model.encoder.freeze()
+        assert torch.equal(model(batch.to(CUDA)).logits_QK.cpu(), found)
     finite = exact.isfinite()
     assert (exact - found)[finite].abs().max() < 0.15
 
