@@ -39,7 +39,8 @@ Recompute = Annotated[
     str | None,
     typer.Option(
         help="Compute again in the backward pass instead of keeping it: nothing, activations "
-        "or layers; as memory asks for by default."
+        "or layers; by default as memory asks for, and activations where that saves much for "
+        "little."
     ),
 ]
 FfnChunk = Annotated[
