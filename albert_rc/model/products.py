@@ -27,6 +27,8 @@ DTYPES = {
 
 ROWS = 512
 """Of a matrix, whose gradient is multiplied and added at a time."""
+SUMMED = 2**19
+"""Numbers that are brought into fp32 and added up at a time."""
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -128,7 +130,7 @@ class Prepared:
             _add_product(part_TO, x_TI, sum_OI)
             for part_TO, sum_OI in zip(parts, sums[:count], strict=True)
         ]
-        biases = [part_TO.sum(0, dtype=torch.float32) for part_TO in parts]
+        biases = [_sum_of_rows(part_TO) for part_TO in parts]
         biases = [
             bias_O if sum_O is None else sum_O.add_(bias_O)
             for bias_O, sum_O in zip(biases, sums[count:], strict=True)
@@ -157,6 +159,20 @@ def _add_product(gradient_TO: Tensor, x_TI: Tensor, sum_OI: Tensor | None) -> Te
         else:
             rows_OI.add_(product_OI.float())
     return total_OI
+
+
+def _sum_of_rows(x_TO: Tensor) -> Tensor:
+    """Sum over the tokens, in fp32.
+
+    On CPUs torch writes all numbers out in fp32 before it adds them; a part that fits the cache
+    takes a quarter of the time.
+    """
+    if x_TO.dtype == torch.float32 or x_TO.device.type != "cpu":
+        return x_TO.sum(0, dtype=torch.float32)
+    total_O = torch.zeros(x_TO.shape[1])
+    for part_TO in x_TO.split(max(32, SUMMED // x_TO.shape[1])):
+        total_O += part_TO.sum(0, dtype=torch.float32)
+    return total_O
 
 
 def _pack(weight_OI: Tensor) -> Tensor:
