@@ -135,14 +135,17 @@ def main() -> None:
                 rows.append(run(arguments, recipe, group))
                 print({name: rows[-1][name] for name in ("dev", "restarts", "seconds")}, flush=True)
                 given = {name: str(value) for name, value in vars(arguments).items()}
-                hidden = {"stores": "", "model": "", "out": ""}
-                write_json(arguments.out, {"settings": given | hidden, "rows": rows})
+                unsaid = ["stores", "model", "out"]
+                if arguments.scratch == "none":  # the checkpoint has a shape of its own
+                    unsaid += ["num_layers", "sharing", "hidden_size"]
+                said = {name: value for name, value in given.items() if name not in unsaid}
+                write_json(arguments.out, {"settings": said, "rows": rows})
     shown = {
         f"{row['policy']}, {row['learning_rate']:g}": (row["steps"], row["losses"])
         for row in rows
         if row["seed"] == 0
     }
-    title = f"{arguments.num_layers} layers, sharing {arguments.sharing}: a rate that collapses it"
+    title = f"A rate that collapses it ({arguments.learning_rate:g}), warned of and restarted from"
     save(lines({"training loss": shown}, "steps taken", title), arguments.out)
 
 
