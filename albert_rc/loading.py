@@ -136,6 +136,10 @@ def load_weights(
         if there is None:
             (report.new if name.startswith("head.") else missing).append(key)
             continue
+        shape = weights.shapes[key]
+        if name != POSITIONS and shape != tuple(target.shape):
+            wrong.append(f"{key} is {list(shape)}, expected {list(target.shape)}")
+            continue
         matrix = name.startswith("encoder.layers.") and target.ndim > 1
         value = read_weight(weights, there, DTYPES[precision] if matrix else torch.float32)
         if name == POSITIONS and len(value) < len(target):

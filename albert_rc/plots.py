@@ -13,6 +13,10 @@ from albert_rc.errors import UsageError
 # Okabe and Ito's colours, which the colour-blind can tell apart; markers for those who print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX"
+PANEL = (4.8, 3.6)
+"""Inches."""
+LEGEND_MARK, LEGEND_LETTER = 0.65, 0.075
+"""Inches that a line of the legend takes, and each of its letters, so that none is cut off."""
 
 
 def lines(
@@ -27,7 +31,7 @@ def lines(
         panels: label of the y axis -> name of a line -> its x and y.
         x_label: of the x axis, or of each panel's.
         title: above all panels.
-        log: both axes logarithmic, so that powers are straight lines; points at 0 are left out.
+        log: both axes logarithmic, so that powers are straight lines; no point where y is 0.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -38,7 +42,7 @@ def lines(
         from matplotlib.ticker import LogLocator
     except ImportError:
         raise UsageError("figures need matplotlib: pip install 'albert-rc[plots]'") from None
-    figure = Figure(figsize=(4.8 * len(panels), 3.6), layout="constrained")
+    figure = Figure(figsize=(PANEL[0] * len(panels), PANEL[1]), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     names = list(dict.fromkeys(name for found in panels.values() for name in found))
     x_labels = [x_label] * len(panels) if isinstance(x_label, str) else x_label
@@ -71,12 +75,13 @@ def lines(
             axis.yaxis.set_minor_formatter("")
         else:
             axis.xaxis.get_major_locator().set_params(integer=True)
-    named = {line.get_label(): line for axis in axes for line in axis.get_lines()}
+    named = {str(line.get_label()): line for axis in axes for line in axis.get_lines()}
+    widest = LEGEND_MARK + LEGEND_LETTER * max(map(len, named), default=0)
     figure.legend(
         named.values(),
         named.keys(),
         loc="outside lower center",
-        ncols=3 * len(panels),
+        ncols=max(1, min(len(named), int(PANEL[0] * len(panels) / widest))),
         frameon=False,
         fontsize="small",
     )

@@ -82,23 +82,32 @@ def checksum(tensor: Tensor, before: int = 0) -> int:
     return zlib.crc32((ctypes.c_char * values.nbytes).from_address(values.data_ptr()), before)
 
 
-def _pieces(path: Path, key: str, shape: tuple[int, ...]) -> Iterator[tuple[slice, Tensor]]:
+def _identity(path: Path) -> tuple[int, int, int]:
+    """Changes when a file is replaced or written to."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _pieces(
+    path: Path, key: str, shape: tuple[int, ...]
+) -> Iterator[tuple[slice | tuple[()], Tensor]]:
     """A tensor some rows at a time, so that it stands in memory once, in its own precision never.
 
     The file is opened anew for each: pages of a mapped file count as ours as long as it is open.
     """
-    if not shape:
+    if not math.prod(shape) or not shape:  # a header may claim any number of rows of nothing
         with safe_open(path, "pt") as file:
-            yield slice(None), file.get_tensor(key)
+            yield (), file.get_tensor(key)
         return
     rows = max(1, PIECE // (4 * max(1, math.prod(shape[1:]))))
-    for start in range(0, max(1, shape[0]), rows):
+    for start in range(0, shape[0], rows):
         part = slice(start, start + rows)
         with safe_open(path, "pt") as file:
             yield part, file.get_slice(key)[part]
 
 
 def _safetensors(path: Path) -> Weights:
+    opened = _identity(path)
     with safe_open(path, "pt") as file:
         metadata = file.metadata() or {}
         names = list(file.keys())
@@ -117,6 +126,8 @@ def _safetensors(path: Path) -> Weights:
             found[rows] = piece
             total = checksum(piece, total)
         assert found is not None
+        if _identity(path) != opened:
+            raise CheckpointError(f"{path}: was replaced while it was read; try again")
         if key in sums and sums[key] != total:
             raise CheckpointError(
                 f"{path}: {key} is damaged (its checksum is another); take a copy, or train again"

@@ -69,7 +69,6 @@ def parameters() -> tuple[Any, dict[str, Any]]:
     right.set_xticks(depths)
     for axis in figure.axes:
         axis.set_ylim(bottom=0)
-    right.legend(frameon=False, fontsize="small")
     table = {s: [round(millions(s, e), 1) for e in (64, 128, 256, 768)] for s in SHARING}
     return figure, {"E": sizes, "millions": table}
 
@@ -116,6 +115,7 @@ def ngrams(draws: int = 200) -> tuple[Any, dict[str, Any]]:
     axis.set_ylim(bottom=0)
     # What was drawn and what was asked for nearly coincide: a broad band under a line.
     axis.lines[1].set(linewidth=7, alpha=0.35, marker="", zorder=1)
+    figure.legends[0].remove()  # which shows the band as it was before
     axis.legend(frameon=False, fontsize="small")
     return figure, {
         "ngrams": number,
@@ -136,8 +136,9 @@ def caught_attention(length: int) -> list[tuple[Tensor, Tensor]]:
     dense = attention.ATTENTION["dense"]
 
     def watching(q_SNH: Tensor, kv_T2NH: Tensor, layout: Any, *rest: Any) -> Tensor:
-        for query, key in layout.spans:
-            caught.append((q_SNH[query].transpose(0, 1), kv_T2NH[key][:, 0].transpose(0, 1)))
+        for run in layout.runs(0):
+            key_TNH = kv_T2NH[run.keys][:, 0]
+            caught.append((q_SNH[run.queries].transpose(0, 1), key_TNH.transpose(0, 1)))
         return dense(q_SNH, kv_T2NH, layout, *rest)
 
     attention.ATTENTION["dense"] = watching

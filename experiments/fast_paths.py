@@ -37,7 +37,9 @@ from albert_rc.train.loop import Trainer
 from albert_rc.train.reading import Reading
 
 
-def torchs_attention(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float) -> Tensor:
+def torchs_attention(
+    q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, _: bool
+) -> Tensor:
     """Torch's fused kernel, a sequence at a time."""
     parts = []
     asked, answering = q_SNH.split(layout.queries), kv_T2NH.split(layout.keys)

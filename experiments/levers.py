@@ -17,11 +17,11 @@ from albert_rc.files import write_json
 
 CHANGES: dict[str, dict[str, object]] = {
     "default": {},
+    "everything kept": {"recompute": "nothing"},
     "fp32": {"precision": "fp32"},
     "freed memory handed back": {"keep_freed": False},
     "gradients of 4 layers joined": {"join": 4},
     "gradients of all layers joined": {"join": 12},
-    "activations recomputed": {"recompute": "activations"},
     "layers recomputed": {"recompute": "layers"},
     "8-bit moments": {"optimizer_states": "8bit"},
 }

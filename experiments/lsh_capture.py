@@ -83,8 +83,9 @@ def main() -> None:
     def watching(
         q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, how: Terms
     ) -> Tensor:
-        for query, key in layout.spans:
-            caught.append((q_SNH[query].transpose(0, 1), kv_T2NH[key][:, 0].transpose(0, 1)))
+        for run in layout.runs(0):
+            key_TNH = kv_T2NH[run.keys][:, 0]
+            caught.append((q_SNH[run.queries].transpose(0, 1), key_TNH.transpose(0, 1)))
         return dense(q_SNH, kv_T2NH, layout, dropout, how)
 
     attention.ATTENTION["dense"] = watching

@@ -91,7 +91,7 @@ def run(name: str, seed: int, arguments: argparse.Namespace, gold: PaperSet) -> 
         (data / "train").mkdir(exist_ok=True)
         shutil.copyfile(data / "train.pt", data / "train" / "train.pt")
     started = time.perf_counter()
-    if row.asked is None:
+    if row.asked is None or not out.is_dir():
         model = start(row, seed, arguments)
         shutil.rmtree(out, ignore_errors=True)
         command(

@@ -55,6 +55,10 @@ def test_activations_are_kept_on_cpus_where_that_is_a_small_part():
     large = task("base", device="cpu")
     assert make_plan(large, 80 * GIB).recompute == "activations"
     assert make_plan(large, 80 * GIB, Levers(recompute="nothing")).recompute == "nothing"
+    # What counts is a micro-batch.
+    pieces = task("base", items=8, device="cpu", lengths=[420] * 8, longest=420)
+    assert make_plan(pieces, 80 * GIB).recompute == "activations"
+    assert make_plan(pieces, 80 * GIB, Levers(accumulation=8)).recompute == "nothing"
 
 
 def test_less_memory_never_takes_more():

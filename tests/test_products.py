@@ -208,6 +208,18 @@ def test_a_frozen_encoder_predicts_the_same_without_its_weights(stores, tokenize
     matrices = [p for name, p in layers if name.endswith("weight") and "norm" not in name]
     assert len(matrices) == 6
     assert sum(p.numel() for p in matrices) == 0
-    model.encoder.compute = Compute(precision="fp16")
-    with torch.inference_mode(), pytest.raises(RuntimeError, match="frozen for prediction"):
+    with pytest.raises(RuntimeError, match="without gradients"):
         model(batch)
+    model.encoder.compute = Compute(precision="fp16")
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="in that precision alone"):
+        model(batch)
+
+
+def test_frozen_within_a_promise_it_stays_frozen_after_it(stores, tokenizer):
+    batch = Collator(stores["cloze", "dev"], tokenizer)([0])
+    model = model_for("cloze").eval()
+    with torch.inference_mode():
+        with model.encoder.unchanged():
+            before = model(batch).logits_QK
+            model.encoder.freeze()
+        assert torch.equal(model(batch).logits_QK, before)

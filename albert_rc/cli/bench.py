@@ -35,7 +35,10 @@ def bench(
         str | None, typer.Option(help="Ours, in training: plan for so much, such as 8GiB.")
     ] = None,
     recompute: Annotated[
-        str | None, typer.Option(help="Ours, in training: nothing, activations or layers.")
+        str | None,
+        typer.Option(
+            help="Ours, in training: nothing, activations or layers; as `train` does by default."
+        ),
     ] = None,
     optimizer_states: Annotated[
         str | None, typer.Option(help="Ours, in training: fp32, 8bit or cpu.")

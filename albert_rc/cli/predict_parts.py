@@ -78,7 +78,7 @@ def divisor_of(
 def pass_gate(loaded: Loaded[Any], dev: Path, tolerance: float, group: Processes) -> None:
     """Go on in int8 only if it costs little on dev papers."""
     from albert_rc.data.shards import check_store, load_store
-    from albert_rc.devices import choose_precision
+    from albert_rc.devices import choose_precision, keep_freed_memory
     from albert_rc.errors import UsageError
     from albert_rc.gate import identity, measure_cost, remember_cost, remembered_cost
 
@@ -98,6 +98,7 @@ def pass_gate(loaded: Loaded[Any], dev: Path, tolerance: float, group: Processes
         if store.kind != loaded.model.task:
             raise UsageError(f"--gate {dev}: holds {store.kind}, but the model {loaded.model.task}")
         precision = choose_precision(None, group.device)
+        keep_freed_memory()
         cost = measure_cost(loaded.model, loaded.tokenizer, store, group, precision)
         if group.is_main:
             remember_cost(folder, of, cost)

@@ -56,10 +56,10 @@ def serve(
                 f"warning: --host {host} lets others in: whoever reaches this machine's port can "
                 "use the model, and papers travel unencrypted; there is no password"
             )
-        keep_freed_memory()
         with processes(device) as group:
             limits = Limits(body_bytes=int(max_megabytes * MEGABYTE))
             engine = Engine(model, group, limits, say)
+            keep_freed_memory()  # from here on: the weights' own memory goes back
             address = address_of(listener, host)
 
             def started() -> None:

@@ -100,9 +100,9 @@ class Encoder(nn.Module):
         try:
             yield
         finally:
-            self._unchanged = before
-            if not before:
-                self._kept = None
+            if not self._frozen:
+                self._unchanged = before
+                self._kept = self._kept if before else None
 
     def freeze(self) -> None:
         """Prepare the layers' matrices for prediction, and let go of the weights they come from.
@@ -111,15 +111,18 @@ class Encoder(nn.Module):
         in the precision that `compute` has now, and does nothing else.
         """
         if not self._frozen:
+            self._unchanged = self._frozen = True  # first: half-way the weights are gone as well
             self._kept = (self.compute.precision, False), self._prepared(False, release=True)
-            self._unchanged = self._frozen = True
 
     def _matrices(self, learning: bool) -> list[dict[str, Prepared]]:
         key = (self.compute.precision, learning)
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
         if self._frozen:
-            raise RuntimeError("this encoder was frozen for prediction, in another precision")
+            raise RuntimeError(
+                "this encoder was frozen for prediction: it computes in that precision alone, and "
+                "without gradients"
+            )
         prepared = self._prepared(learning)
         if self._unchanged:
             self._kept = key, prepared

@@ -118,7 +118,7 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
     layers = config.num_layers * config.inner_layers
     kept = {
         "nothing": layers * (one_layer + weights + inside),
-        "activations": layers * one_layer + at_once,
+        "activations": layers * one_layer,
         "layers": layers * tokens * hidden * size + one_layer + weights + inside,
     }[recompute]
     if config.residual == "reversible":
@@ -129,6 +129,7 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
     # to be added, and pairs that wait for their joined product.
     working = at_work + tokens * 4 * hidden * size + ROWS * wide * (size + 4)
     working += (task.join - 1) * (at_work + tokens * 8 * hidden * size)
+    working += 2 * at_once  # of one sequence: attention's weights, and their gradient
     # The head: logits over the vocabulary at hidden words, gradients of the word embeddings.
     rows = block_rows(config.vocab_size, task.device)
     head = 2 * 4 * config.vocab_size * min(int(task.masked_share * tokens), rows)

@@ -99,9 +99,10 @@ def _levels(task: Task, levers: Levers) -> list[str]:
     if levers.recompute:
         return [levers.recompute]
     if task.device == "cpu":
-        tokens = sum(task.lengths[: task.items])
+        piece = -(-task.items // (levers.accumulation or 1))
+        tokens = sum(sorted(task.lengths, reverse=True)[:piece])
         kept, again = (
-            sum(predict_parts(task, tokens, level, "fp32").values())
+            sum(predict_parts(task, tokens, level, levers.states or "fp32").values())
             for level in ("nothing", "activations")
         )
         if kept - again >= WORTH * kept:

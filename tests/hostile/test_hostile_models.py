@@ -13,7 +13,9 @@ from commands import run_cli
 from conftest import SAMPLE, SHAPE
 from evil import Evil
 
+from albert_rc import weightfile
 from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.families import FAMILIES
 from albert_rc.loading import load_model, save_model
 from albert_rc.tokenizer import load_tokenizer
 from albert_rc.train.checkpoint import state_path
@@ -207,6 +209,32 @@ def test_weights_that_lie_are_refused(folder):
         rewrite(path, lying, content, size)
         said = refusal(folder)
         assert "model.safetensors" in said, what
+
+
+@pytest.mark.parametrize("shape", [[], [2**62, 0], [0, 2**62], [3]])
+def test_norms_of_another_shape_are_refused(folder, shape):
+    path = folder / "model.safetensors"
+    header, data = header_of(path)
+    count = 1 if not shape else min(shape) if 0 in shape else shape[0]
+    # Its bytes stay where they were, under another name: the library refuses holes.
+    header["unused"] = header["albert.embeddings.LayerNorm.bias"]
+    header["albert.embeddings.LayerNorm.bias"] = {
+        "dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count],
+    }  # fmt: skip
+    rewrite(path, header, data + bytes(4 * count))
+    assert "LayerNorm.bias" in refusal(folder)
+
+
+def test_weights_that_change_while_they_are_read_are_refused(made, folder, monkeypatch):
+    path = folder / "model.safetensors"
+    monkeypatch.setattr(weightfile, "PIECE", 64)
+    weights = weightfile.open_weights(folder, FAMILIES["albert"])
+    key = weights.keys["albert.embeddings.word_embeddings.weight"]
+    expected = dict(made.model.named_parameters())["encoder.embeddings.word.weight"]
+    assert torch.equal(weightfile.read_weight(weights, key), expected)
+    path.write_bytes(path.read_bytes())
+    with pytest.raises(CheckpointError, match="was replaced while it was read"):
+        weightfile.read_weight(weights, key)
 
 
 def test_a_link_that_leads_to_itself_is_refused(folder):
