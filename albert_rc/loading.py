@@ -104,6 +104,18 @@ def _more_places(before: int, now: int, config: EncoderConfig) -> str:
     )
 
 
+def loaded_dtype(name: str, weight: Tensor, precision: str) -> torch.dtype:
+    """What a weight is loaded in: the layers' matrices in `precision`, all else in fp32."""
+    matrix = name.startswith("encoder.layers.") and weight.ndim > 1
+    return DTYPES[precision] if matrix else torch.float32
+
+
+def put_weight(model: nn.Module, name: str, value: Tensor) -> None:
+    """Give a model one of its weights, in the place of the one that is there."""
+    owner, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(owner), leaf, nn.Parameter(value.contiguous()))
+
+
 def load_weights(
     model: HeadedModel, weights: Weights, precision: str = "fp32", vocabulary: str | None = None
 ) -> LoadReport:
@@ -136,23 +148,23 @@ def load_weights(
         if there is None:
             (report.new if name.startswith("head.") else missing).append(key)
             continue
-        shape = weights.shapes[key]
-        if name != POSITIONS and shape != tuple(target.shape):
+        shape, first = weights.shapes[key], model.config.position_offset
+        extended = (
+            name == POSITIONS
+            and shape[1:] == target.shape[1:]
+            and first < shape[0] < target.shape[0]
+        )
+        if shape != target.shape and not extended:
             wrong.append(f"{key} is {list(shape)}, expected {list(target.shape)}")
             continue
-        matrix = name.startswith("encoder.layers.") and target.ndim > 1
-        value = read_weight(weights, there, DTYPES[precision] if matrix else torch.float32)
-        if name == POSITIONS and len(value) < len(target):
+        value = read_weight(weights, there, loaded_dtype(name, target, precision))
+        if extended:
             report.notes.append(_more_places(len(value), len(target), model.config))
-            value = _repeated(value, len(target), model.config.position_offset)
-        if value.shape != target.shape:
-            wrong.append(f"{key} is {list(value.shape)}, expected {list(target.shape)}")
-            continue
-        owner, _, leaf = name.rpartition(".")
+            value = _repeated(value, len(target), first)
         if name in tied and not torch.equal(value, model.get_parameter(name)):
             wrong.append(f"{key} differs from the first layer's, which it should share")
             continue
-        setattr(model.get_submodule(owner), leaf, nn.Parameter(value.contiguous()))
+        put_weight(model, name, value)
     if missing:
         raise CheckpointError(
             f"{weights.path}: {len(missing)} weights are missing: {', '.join(missing)}"

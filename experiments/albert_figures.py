@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from caught import attention_inputs
 from lsh_capture import shown
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
@@ -28,7 +29,6 @@ from albert_rc.data.objectives import NGramMasker
 from albert_rc.data.readers import read_split
 from albert_rc.files import write_json
 from albert_rc.loading import load_model
-from albert_rc.model import attention
 from albert_rc.plots import COLOURS, lines
 
 MODEL = "albert-rc-tiny"
@@ -132,21 +132,8 @@ def caught_attention(length: int) -> list[tuple[Tensor, Tensor]]:
     text = " ".join(p.filled() for p in read_split(SAMPLE / "dev").passages)
     ids = tokenizer.encode([text])[0][: length - 2]
     token_T = torch.tensor([tokenizer.cls_id, *ids, tokenizer.sep_id])
-    caught = []
-    dense = attention.ATTENTION["dense"]
-
-    def watching(q_SNH: Tensor, kv_T2NH: Tensor, layout: Any, *rest: Any) -> Tensor:
-        for run in layout.runs(0):
-            key_TNH = kv_T2NH[run.keys][:, 0]
-            caught.append((q_SNH[run.queries].transpose(0, 1), key_TNH.transpose(0, 1)))
-        return dense(q_SNH, kv_T2NH, layout, *rest)
-
-    attention.ATTENTION["dense"] = watching
-    try:
-        with torch.inference_mode():
-            encoder(token_T, torch.arange(length), (length,))
-    finally:
-        attention.ATTENTION["dense"] = dense
+    with torch.inference_mode(), attention_inputs() as caught:
+        encoder(token_T, torch.arange(length), (length,))
     return caught
 
 

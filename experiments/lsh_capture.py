@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from caught import attention_inputs
 from torch import Tensor
 
 from albert_rc.config import LshConfig
@@ -21,8 +22,6 @@ from albert_rc.data.batches import Collator
 from albert_rc.data.shards import load_store
 from albert_rc.files import write_json
 from albert_rc.loading import load_model
-from albert_rc.model import attention
-from albert_rc.model.attention import Layout, Terms
 from albert_rc.model.hashing import make_plan
 from albert_rc.plots import lines, save
 
@@ -77,19 +76,7 @@ def main() -> None:
     store = load_store(arguments.store)
     longest = store.lengths.argsort(descending=True, stable=True)
     some = longest[:: max(1, len(longest) // arguments.passages)][: arguments.passages].tolist()
-    caught: list[tuple[Tensor, Tensor]] = []
-    dense = attention.ATTENTION["dense"]
-
-    def watching(
-        q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, how: Terms
-    ) -> Tensor:
-        for run in layout.runs(0):
-            key_TNH = kv_T2NH[run.keys][:, 0]
-            caught.append((q_SNH[run.queries].transpose(0, 1), key_TNH.transpose(0, 1)))
-        return dense(q_SNH, kv_T2NH, layout, dropout, how)
-
-    attention.ATTENTION["dense"] = watching
-    with torch.inference_mode():
+    with torch.inference_mode(), attention_inputs() as caught:
         batch = Collator(store, None)(some)
         model.encoder(batch.token_T, batch.place_T, batch.lengths)
         table = []

@@ -13,9 +13,9 @@ from albert_rc.costs import forward_flops
 from albert_rc.data.batches import Collator, share
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes, keep_freed_memory, limit_memory
+from albert_rc.loading import loaded_dtype, put_weight
 from albert_rc.model.encoder import initialise
 from albert_rc.model.heads import ReadingModel
-from albert_rc.model.products import DTYPES
 from albert_rc.train.footprint import task_of
 from albert_rc.train.optim import make_optimizer
 from albert_rc.train.planner import Levers, Plan, make_plan
@@ -35,28 +35,22 @@ class Ours:
     def __init__(self, job: Job, store: Store, device: torch.device) -> None:
         torch.manual_seed(job.seed)
         config = size_config(job.size, vocab_size=store.meta["vocab_size"])
-        self.training = job.work == "train"
-        if self.training:
-            with torch.device(device):
-                self.model = ReadingModel(config, "cloze")
-        else:
-            self.model = _loaded(config, DTYPES[job.precision], device)
-        self.model.train(self.training)
         self.device, self.collate = device, Collator(store, None)
         compute = Compute(precision=job.precision, join=job.join, in_place=True)
         self.plan: Plan | None = None
-        if self.training:
+        if job.work == "train":
+            with torch.device(device):
+                self.model = ReadingModel(config, "cloze").train()
             self.plan = self._plan(job, store)
-            compute = replace(compute, recompute=self.plan.recompute)
+            self.model.encoder.compute = replace(compute, recompute=self.plan.recompute)
             self.parameters = list(self.model.parameters())
             self.optimizer = make_optimizer(self.model, 1e-5, 0.01, self.plan.states)
         else:
+            self.model = _loaded(config, job.precision, device).eval()
+            self.model.encoder.compute = compute
+            self.model.encoder.freeze()
             if job.keep_freed:
                 keep_freed_memory()
-            self.model.requires_grad_(False)
-        self.model.encoder.compute = compute
-        if not self.training:
-            self.model.encoder.freeze()
 
     def _plan(self, job: Job, store: Store) -> Plan:
         """What the planner chooses for a budget, or predicts for the settings of the job."""
@@ -76,7 +70,7 @@ class Ours:
     def flops(self, items: list[int]) -> float:
         """Operations of the encoder's products for a batch."""
         batch = self.collate(items)
-        factor = 3 if self.training else 1
+        factor = 1 if self.plan is None else 3
         return factor * forward_flops(self.model.config, batch.lengths, batch.reads)
 
     def step(self, items: list[int]) -> None:
@@ -95,13 +89,11 @@ class Ours:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-def _loaded(config: EncoderConfig, dtype: torch.dtype, device: torch.device) -> ReadingModel:
+def _loaded(config: EncoderConfig, precision: str, device: torch.device) -> ReadingModel:
     """A model as `predict` loads it, its matrices never in fp32: of random weights."""
     model = ReadingModel(config, "cloze", empty=True)
     for name, waiting in list(model.named_parameters()):
-        matrix = name.startswith("encoder.layers.") and waiting.ndim > 1
-        value = torch.empty(waiting.shape, dtype=dtype if matrix else None, device=device)
-        owner, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(owner), leaf, nn.Parameter(value))
+        dtype = loaded_dtype(name, waiting, precision)
+        put_weight(model, name, torch.empty(waiting.shape, dtype=dtype, device=device))
     initialise(model, config.init_range)
     return model

@@ -110,7 +110,8 @@ class _DenseOnProcessor(torch.autograd.Function):
     def backward(ctx: Any, *output: Tensor) -> tuple[Tensor | None, ...]:
         (gradient_SNH,) = output
         q_SNH, kv_T2NH, *saved = ctx.saved_tensors
-        masks = [saved.pop(0) for _ in ctx.runs] if ctx.dropout else []
+        dropped = len(ctx.runs) if ctx.dropout else 0
+        masks, weights = saved[:dropped], saved[dropped:]
         kept = 1 / (1 - ctx.dropout)
         scale = q_SNH.shape[-1] ** -0.5
         dq_SNH, dkv_T2NH = torch.empty_like(q_SNH), torch.empty_like(kv_T2NH)
@@ -119,7 +120,7 @@ class _DenseOnProcessor(torch.autograd.Function):
         for i, run in enumerate(ctx.runs):
             q_XSH = run.matrices(q_SNH, run.queries) * scale
             k_XTH = run.matrices(k_TNH, run.keys)
-            weight_XST = saved[i] if saved else torch.bmm(q_XSH, k_XTH.mT).softmax(-1)
+            weight_XST = weights[i] if weights else torch.bmm(q_XSH, k_XTH.mT).softmax(-1)
             dropped_XST = weight_XST
             if masks:
                 dropped_XST = weight_XST * masks[i] * kept

@@ -100,9 +100,9 @@ class Encoder(nn.Module):
         try:
             yield
         finally:
-            if not self._frozen:
-                self._unchanged = before
-                self._kept = self._kept if before else None
+            self._unchanged = before
+            if not (before or self._frozen):
+                self._kept = None
 
     def freeze(self) -> None:
         """Prepare the layers' matrices for prediction, and let go of the weights they come from.
@@ -111,7 +111,7 @@ class Encoder(nn.Module):
         in the precision that `compute` has now, and does nothing else.
         """
         if not self._frozen:
-            self._unchanged = self._frozen = True  # first: half-way the weights are gone as well
+            self._frozen = True  # first: half-way the weights are gone as well
             self._kept = (self.compute.precision, False), self._prepared(False, release=True)
 
     def _matrices(self, learning: bool) -> list[dict[str, Prepared]]:
