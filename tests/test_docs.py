@@ -102,9 +102,9 @@ def installed(tmp_path):
     }
 
 
-def shell(command, env):
+def shell(command, env, program="bash"):
     done = subprocess.run(
-        ["bash", "-c", command], env=env, capture_output=True, text=True, timeout=60, check=False
+        [program, "-c", command], env=env, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -121,7 +121,32 @@ def test_completion_is_installed_and_completes(installed, tmp_path):
     assert set(completed.split()) == {"predict", "preprocess", "pretrain", "pretrain-data"}
 
 
-@pytest.mark.parametrize(("name", "said"), [("zsh", "#compdef albert-rc"), ("fish", "complete")])
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("fish", "complete -C 'albert-rc pre'"),
+        # What zsh would offer is what the completion gives to _arguments.
+        (
+            "zsh",
+            "autoload -Uz compinit; compinit -u; . ~/.zfunc/_albert-rc; "
+            "_arguments() { print -rl -- $@; }; "
+            "words=(albert-rc pre); CURRENT=2; _albert_rc_completion",
+        ),
+    ],
+)
+def test_completion_in_other_shells(installed, name, asked):
+    if shutil.which(name) is None:
+        pytest.skip(f"there is no {name} here")
+    assert "installed" in shell("albert-rc --install-completion; true", installed, name)
+    offered = shell(asked, installed, name)
+    for command in ("predict", "preprocess", "pretrain", "pretrain-data"):
+        assert command in offered
+    assert "evaluate" not in offered
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("zsh", "#compdef albert-rc"), ("pwsh", "Register-ArgumentCompleter")]
+)
 def test_completion_is_shown_for_other_shells(installed, name, said):
     env = installed | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     assert said in shell(f"albert-rc --show-completion {name}", env)

@@ -18,10 +18,12 @@ jsonschema = pytest.importorskip("jsonschema")
 from serving import serving  # noqa: E402
 
 from albert_rc.cli.predict import predict  # noqa: E402
+from albert_rc.serve.line import Place  # noqa: E402
 from albert_rc.serve.page import PACKAGE  # noqa: E402
 from albert_rc.serve.uploads import make_upload, shown_name  # noqa: E402
 
 CLOZE = {"article": "He was _ to see us . We _ .", "options": [["glad", "sad"], ["ran", "run"]]}
+JSON = "application/json"
 PRINTED = b"""Fill in the blanks.
 
 Tom went to the __1__ to buy bread. He __2__ his money at home, so he walked back.
@@ -285,12 +287,12 @@ def held(narrow, monkeypatch):
     go, working = threading.Event(), threading.Event()
     answer = narrow.engine._answer
 
-    def slowly(papers, loaded, end, stopped):
+    def slowly(papers, loaded, end, stopped, place):
         working.set()
         while not go.wait(0.01):
             if stopped():
                 raise InterruptedError
-        return answer(papers, loaded, end, stopped)
+        return answer(papers, loaded, end, stopped, place)
 
     monkeypatch.setattr(narrow.engine, "_answer", slowly)
     yield go, working
@@ -303,7 +305,7 @@ def test_busy_is_said_and_the_page_stays_at_hand(narrow, held):
         first = pool.submit(narrow.post, CLOZE)
         assert working.wait(10)
         second = pool.submit(narrow.post, CLOZE)
-        until(lambda: narrow.engine.waiting == 2)
+        until(lambda: len(narrow.engine.line) == 2)
         third = narrow.post(CLOZE)
         assert third.status == 503
         assert "busy" in third.error
@@ -314,7 +316,48 @@ def test_busy_is_said_and_the_page_stays_at_hand(narrow, held):
         assert time.perf_counter() - began < 1
         go.set()
         assert first.result().json == second.result().json
-    until(lambda: narrow.engine.waiting == 0)
+    until(lambda: len(narrow.engine.line) == 0)
+
+
+def test_how_far_a_request_has_come(narrow, held):
+    def asked(ticket):
+        return narrow.request(
+            "POST", f"/api/answer?ticket={ticket}", json.dumps(CLOZE), {"Content-Type": JSON}
+        )
+
+    def come(ticket):
+        found = narrow.get(f"/api/progress?ticket={ticket}").json
+        jsonschema.validate(found, schema_of(narrow, "Progress"))
+        return found
+
+    first, second = "first-" + 16 * "1", "second-" + 16 * "2"
+    assert come(first)["stage"] == "unknown"
+    go, working = held
+    with ThreadPoolExecutor(4) as pool:
+        answered = pool.submit(asked, first)
+        assert working.wait(10)
+        assert come(first) == {"stage": "answering", "before": 0, "done": 0, "total": 2}
+        waiting = pool.submit(asked, second)
+        until(lambda: len(narrow.engine.line) == 2)
+        assert come(second) == {"stage": "waiting", "before": 1, "done": 0, "total": 0}
+        narrow.engine.line._most += 1  # so that a ticket is what it fails on
+        assert "in use" in asked(second).error
+        narrow.engine.line._most -= 1
+        go.set()
+        assert answered.result().json == waiting.result().json
+    assert come(first)["stage"] == "unknown"
+    for wrong in ("short", 65 * "a", 20 * "%0A", "../../../../../etc/passwd"):
+        assert "ticket" in asked(wrong).error
+
+
+def test_questions_are_counted_as_they_are_answered(served, monkeypatch):
+    counts = []
+    monkeypatch.setattr(Place, "answered", lambda place, questions: counts.append(questions))
+    options = [["glad", "sad"]] * 40
+    papers = [{"article": "_ " * 40, "options": options, "id": str(n)} for n in range(40)]
+    assert served.post(papers).status == 200
+    assert len(counts) > 1
+    assert sum(counts) == 1600
 
 
 def test_who_leaves_waits_no_more(narrow, held):
@@ -326,7 +369,7 @@ def test_who_leaves_waits_no_more(narrow, held):
     with socket.create_connection(("127.0.0.1", narrow.port)) as connection:
         connection.sendall(head.encode() + body)
         assert held[1].wait(10)
-    until(lambda: narrow.engine.waiting == 0)
+    until(lambda: len(narrow.engine.line) == 0)
 
 
 def test_answers_that_take_too_long_are_given_up(narrow, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 
 import pytest
 from browsing import check, until
@@ -244,13 +245,43 @@ def test_refusals_are_shown(opened, served, monkeypatch):
     answer(page, "x" * 300_001)
     assert "more than" in page.inner_text("#error")
     page.fill("#text", MIXED)
-    monkeypatch.setattr(served.engine, "_waiting", served.engine.limits.waiting)
+    monkeypatch.setattr(served.engine.line, "_most", 0)
     page.click("#send")
     page.wait_for_selector("#error:has-text('busy')")
     monkeypatch.undo()
-    page.route("**/api/answer", lambda route: route.abort("connectionrefused"))
+    page.route("**/api/answer?*", lambda route: route.abort("connectionrefused"))
     answer(page, MIXED)
     assert "Is it still running?" in page.inner_text("#error")
+
+
+def test_how_far_the_answers_have_come(opened, served, monkeypatch):
+    go = threading.Event()
+    score = served.engine._answer
+
+    def slowly(papers, loaded, end, stopped, place):
+        place.answered(1)
+        go.wait(20)
+        return score(papers, loaded, end, stopped, place)
+
+    monkeypatch.setattr(served.engine, "_answer", slowly)
+    page = opened()
+    page.fill("#text", MIXED.partition("Passage 1")[0])
+    page.click("#send")
+    page.wait_for_selector("#progress:has-text('Answering 2 questions')")
+    assert page.locator("#progress-bar").get_attribute("max") == "2"
+    assert page.evaluate("document.getElementById('progress-bar').value") == 1
+    assert page.inner_text("#progress-count") == "1 of 2"
+    check(page)
+    behind = opened()
+    behind.fill("#text", MIXED)
+    behind.click("#send")
+    behind.wait_for_selector("#progress:has-text('In line behind 1 paper ')")
+    assert not behind.locator("#progress-bar").is_visible()
+    go.set()
+    for each in (page, behind):
+        each.wait_for_selector("article .blank")
+        assert not each.locator("#progress").is_visible()
+        assert not each.locator("#progress-bar").is_visible()
 
 
 def test_corrections_are_not_lost_in_silence(opened):
@@ -282,6 +313,8 @@ def test_papers_that_mean_harm_are_only_read(opened):
     for number in range(3):
         page.locator("article .blank").nth(number).hover()
         page.wait_for_selector("#details:not([hidden])")
+        page.mouse.move(1, 1)  # what is shown may lie on the next blank
+        page.wait_for_selector("#details", state="hidden")
     assert page.evaluate("window.hacked") is None
     assert page.locator("main img, main script, main svg, main style").count() == 0
     assert len(json.loads(downloaded(page, "answer.json")[1])) == 1

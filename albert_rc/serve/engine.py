@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event
 from typing import Any
 
 from albert_rc.calibration import kept_temperature
@@ -18,8 +18,9 @@ from albert_rc.errors import AlbertRcError, CheckpointError, DataError
 from albert_rc.files import to_json
 from albert_rc.loading import Loaded, load_model
 from albert_rc.model.heads import ReadingModel
-from albert_rc.predict import answers_of, score, score_lines
+from albert_rc.predict import TOKEN_BUDGET, answers_of, score, score_lines
 from albert_rc.serve.limits import Limits
+from albert_rc.serve.line import Line, Place
 from albert_rc.serve.printed import read_printed
 from albert_rc.serve.reading import (
     Message,
@@ -30,11 +31,10 @@ from albert_rc.serve.reading import (
 )
 from albert_rc.serve.uploads import Upload
 
+CPU_TOKENS = 1024
+"""Of a batch: after each it is said how far the answers have come, and looked whether they are
+still wanted. With `xxlarge` two cores take seconds for it, and as long per token as for more."""
 NOUNS = {"cloze": "blanks", "choice": "questions with options"}
-
-
-class BusyError(AlbertRcError):
-    """As many wait as may."""
 
 
 class SlowError(AlbertRcError):
@@ -70,8 +70,7 @@ class Engine:
         self._model, self._processes, self._say = model, processes, say
         self._loaded: dict[str, Loaded[ReadingModel]] = {}
         self._pool = ThreadPoolExecutor(1, "answers")
-        self._lock = Lock()
-        self._waiting = 0
+        self.line = Line(limits.waiting)
         self._closing = Event()
         first = self._load("cloze")
         if first.report.new and self._load("choice").report.new:
@@ -79,13 +78,12 @@ class Engine:
             say(f"warning: {self.name} has learned neither {said}; its answers are guesses")
         self.temperature, self.calibrated = kept_temperature(first.tokenizer.folder)
 
-    @property
-    def waiting(self) -> int:
-        """Requests at work and in line."""
-        return self._waiting
-
     def submit(
-        self, upload: Upload, key: Upload | None, gone: Callable[[], bool] = lambda: False
+        self,
+        upload: Upload,
+        key: Upload | None,
+        gone: Callable[[], bool] = lambda: False,
+        ticket: str | None = None,
     ) -> Future[bytes]:
         """Put a request in line.
 
@@ -93,21 +91,18 @@ class Engine:
             upload: the paper.
             key: its answers, if they are in a file of their own.
             gone: asked now and then whether nobody waits for it any more.
+            ticket: what `line.progress` knows it by.
 
         Returns:
             the response's JSON, later; or DataError, SlowError or FailedError.
 
         Raises:
             BusyError: as many wait as may.
+            DataError: the ticket is none, or another's.
         """
-        with self._lock:
-            if self._waiting >= self.limits.waiting:
-                raise BusyError(
-                    f"busy: {self._waiting} requests are at work or in line; try again in a moment"
-                )
-            self._waiting += 1
-        future = self._pool.submit(self._work, upload, key, gone)
-        future.add_done_callback(self._done)
+        place = self.line.enter(ticket)
+        future = self._pool.submit(self._work, upload, key, gone, place)
+        future.add_done_callback(lambda _: self.line.leave(place))
         return future
 
     def close(self) -> None:
@@ -115,21 +110,21 @@ class Engine:
         self._closing.set()
         self._pool.shutdown(cancel_futures=True)
 
-    def _done(self, _: Future[bytes]) -> None:
-        with self._lock:
-            self._waiting -= 1
-
-    def _work(self, upload: Upload, key: Upload | None, gone: Callable[[], bool]) -> bytes:
+    def _work(
+        self, upload: Upload, key: Upload | None, gone: Callable[[], bool], place: Place
+    ) -> bytes:
         def stopped() -> bool:
             return self._closing.is_set() or gone()
 
         try:
             if stopped():
                 raise InterruptedError
+            place.stage = "reading"
             reading = self._read(upload, key, stopped)
             require_within(reading, self.limits)
+            place.total = sum(found.num_questions for found in reading.sets)
             end = time.monotonic() + self.limits.answer_seconds
-            return self._respond(reading, end, stopped)
+            return self._respond(reading, end, stopped, place)
         except CheckpointError as error:
             self._say(f"error: {error}")
             raise FailedError("the model cannot answer this; the terminal says why") from None
@@ -162,16 +157,20 @@ class Engine:
             self._loaded[task] = loaded
         return self._loaded[task]
 
-    def _respond(self, reading: Reading, end: float, stopped: Callable[[], bool]) -> bytes:
+    def _respond(
+        self, reading: Reading, end: float, stopped: Callable[[], bool], place: Place
+    ) -> bytes:
         messages = list(reading.messages)
         papers: list[dict[str, Any]] = []
         answers: dict[str, Any] = {}
         for found in reading.sets:
+            place.stage = "loading"
             loaded = self._load(found.kind)
+            place.stage = "answering"
             if loaded.report.new:
                 said = f"{self.name} has not learned {NOUNS[found.kind]}: its answers are guesses"
                 messages.append(Message("warning", said))
-            answers[found.kind], lines = self._answer(found, loaded, end, stopped)
+            answers[found.kind], lines = self._answer(found, loaded, end, stopped, place)
             papers += _papers(found, lines)
         return to_json(
             {
@@ -191,11 +190,13 @@ class Engine:
         loaded: Loaded[ReadingModel],
         end: float,
         stopped: Callable[[], bool],
+        place: Place,
     ) -> tuple[Any, list[dict[str, Any]]]:
         """What `predict` would write: answer.json, and the lines of the scores."""
         store = make_store(papers, loaded.tokenizer, loaded.model.config.max_length)
 
-        def in_time(_: int) -> None:
+        def in_time(questions: int) -> None:
+            place.answered(questions)
             if stopped():
                 raise InterruptedError
             if time.monotonic() > end:
@@ -204,7 +205,14 @@ class Engine:
                     "fewer papers at a time, or take `albert-rc predict`"
                 )
 
-        scored_QK = score(loaded.model, loaded.tokenizer, store, self._processes, progress=in_time)
+        scored_QK = score(
+            loaded.model,
+            loaded.tokenizer,
+            store,
+            self._processes,
+            token_budget=TOKEN_BUDGET if self._processes.device.type == "cuda" else CPU_TOKENS,
+            progress=in_time,
+        )
         return answers_of(store, scored_QK), score_lines(store, scored_QK, self.temperature)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from albert_rc import __version__
 from albert_rc.serve.limits import MEGABYTE, Limits
+from albert_rc.serve.line import TICKET, Stage
 from albert_rc.serve.uploads import JSON, WORD
 
 Schema = dict[str, Any]
@@ -114,6 +115,17 @@ def _schemas() -> dict[str, Schema]:
                 "limits": {"type": "object", "additionalProperties": {"type": "number"}},
             }
         ),
+        "Progress": _object(
+            {
+                "stage": _described(
+                    {"enum": list(get_args(Stage))},
+                    "unknown: the request has not arrived yet, or is answered.",
+                ),
+                "before": _described({"type": "integer"}, "Requests that come first."),
+                "done": _described({"type": "integer"}, "Questions answered."),
+                "total": _described({"type": "integer"}, "Of these; 0 until the paper is read."),
+            }
+        ),
         "Error": _object({"error": _described(_TEXT, "What is wrong, and the way out.")}),
     }
 
@@ -168,7 +180,8 @@ def document(limits: Limits) -> dict[str, Any]:
                             "description": "What the file is called: a cloze paper's id. "
                             "(In a form, the part's filename.)",
                             "example": "test0001.json",
-                        }
+                        },
+                        _ticket("To ask /api/progress by: drawn at random, by the client."),
                     ],
                     "requestBody": {
                         "required": True,
@@ -188,6 +201,14 @@ def document(limits: Limits) -> dict[str, Any]:
                     },
                 }
             },
+            "/api/progress": {
+                "get": {
+                    "operationId": "progress",
+                    "summary": "How far a request has come that is not answered yet",
+                    "parameters": [{**_ticket("Of that request."), "required": True}],
+                    "responses": {"200": _response("How far it has come.", "Progress")},
+                }
+            },
             "/api/health": {
                 "get": {
                     "operationId": "health",
@@ -198,6 +219,11 @@ def document(limits: Limits) -> dict[str, Any]:
         },
         "components": {"schemas": _schemas()},
     }
+
+
+def _ticket(text: str) -> dict[str, Any]:
+    schema = {**_TEXT, "pattern": f"^{TICKET}$"}
+    return {"name": "ticket", "in": "query", "schema": schema, "description": text}
 
 
 def _response(text: str, schema: str) -> Schema:

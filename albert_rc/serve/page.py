@@ -14,7 +14,7 @@ from albert_rc.serve.limits import MEGABYTE, Limits
 
 PACKAGE = "albert_rc.serve"
 SHARED = ("helpers", "theme")
-PAPER_SCRIPTS = ("papers", "options", "corrections", "downloads", "ask", "keys")
+PAPER_SCRIPTS = ("papers", "options", "corrections", "downloads", "progress", "ask", "keys")
 ICON = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" '
     b'rx="3" fill="#1f5aa6"/><path d="M3 11.5h10" stroke="#fff" stroke-width="1.6"/>'

@@ -18,8 +18,9 @@ from starlette.types import ASGIApp, Message
 from albert_rc import __version__
 from albert_rc.errors import AlbertRcError
 from albert_rc.files import to_json
-from albert_rc.serve.engine import BusyError, Engine, FailedError, SlowError
+from albert_rc.serve.engine import Engine, FailedError, SlowError
 from albert_rc.serve.guard import Guard, Refusal, read_body, until_gone
+from albert_rc.serve.line import BusyError
 from albert_rc.serve.openapi import document
 from albert_rc.serve.page import ICON, Page, api_page, paper_page
 from albert_rc.serve.uploads import TYPES, Upload, make_upload
@@ -54,6 +55,7 @@ def make_app(
             Route("/openapi.json", site.show_document),
             Route("/icon.svg", site.show_icon),
             Route("/api/health", site.health),
+            Route("/api/progress", site.progress),
             Route("/api/answer", site.answer, methods=["POST"]),
         ],
         exception_handlers={
@@ -95,10 +97,14 @@ class _Site:
             "version": __version__,
             "model": self.engine.name,
             "calibrated": self.engine.calibrated,
-            "waiting": self.engine.waiting,
+            "waiting": len(self.engine.line),
             "limits": self.limits.as_json(),
         }
         return Response(to_json(status, indent=False), media_type="application/json")
+
+    async def progress(self, request: Request) -> Response:
+        found = self.engine.line.progress(request.query_params.get("ticket", ""))
+        return Response(to_json(found, indent=False), media_type="application/json")
 
     async def answer(self, request: Request) -> Response:
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -124,7 +130,8 @@ class _Site:
     async def _answered(self, request: Request, paper: Upload, key: Upload | None) -> Response:
         """Wait for the answers, or for the client to leave."""
         left = threading.Event()
-        done = asyncio.wrap_future(self.engine.submit(paper, key, left.is_set))
+        ticket = request.query_params.get("ticket")
+        done = asyncio.wrap_future(self.engine.submit(paper, key, left.is_set, ticket))
         gone: asyncio.Future[None] = asyncio.ensure_future(until_gone(request.receive)())
         try:
             waited: set[asyncio.Future[Any]] = {done, gone}

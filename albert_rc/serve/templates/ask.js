@@ -31,7 +31,7 @@ function working(on) {
   ask.setAttribute("aria-busy", String(on));
   byId("send").disabled = on;
   byId("cancel").hidden = !on;
-  byId("progress").textContent = on ? "Reading and answering ..." : "";
+  if (!on) showProgress(null);
 }
 
 async function send() {
@@ -54,14 +54,17 @@ async function send() {
   fail("");
   request = new AbortController();
   working(true);
+  const ticket = newTicket();
+  watchProgress(ticket, request.signal);
   try {
-    const response = await fetch("/api/answer", { method: "POST", body, signal: request.signal });
+    const response = await fetch(`/api/answer?ticket=${ticket}`, { method: "POST", body, signal: request.signal });
     const content = await response.json();
     if (response.ok) showAnswers(content);
     else fail(content.error);
   } catch (error) {
     if (error.name !== "AbortError") fail("The server does not answer. Is it still running?");
   }
+  request.abort(); // and nobody asks for its progress any more
   request = null;
   working(false);
 }
