@@ -133,6 +133,47 @@ def test_the_numbers_that_word_writes(tmp_path, document):
     assert papers == [RACE | {"answers": []}]
 
 
+def test_text_inside_tags_insertions_and_controls_of_word(tmp_path, document):
+    from docx.oxml import OxmlElement
+    from docx.oxml.ns import qn
+
+    for part in STORY.replace("\n    ", "\0").split("\0"):
+        document.add_paragraph(" ".join(part.split()))
+    first, second = document.paragraphs[:2]
+    run = first.runs[0]._r
+    for kind in ("w:ins", "w:smartTag", "w:sdt"):  # each around the one before
+        holder = OxmlElement(kind)
+        run.addprevious(holder)
+        (OxmlElement("w:sdtContent") if kind == "w:sdt" else holder).append(run)
+        if kind == "w:sdt":
+            content = run.getparent()
+            holder.append(content)
+        run = holder
+    gone = OxmlElement("w:del")
+    text = OxmlElement("w:r")
+    text.append(OxmlElement("w:t"))
+    text[0].text = "deleted"
+    gone.append(text)
+    first._p.append(gone)
+    control, content = OxmlElement("w:sdt"), OxmlElement("w:sdtContent")
+    second._p.addprevious(control)
+    control.append(content)
+    content.append(second._p)
+    box = document.add_paragraph().add_run()._r
+    for kind in ("w:pict", "w:txbxContent", "w:p", "w:r", "w:t"):
+        box.append(OxmlElement(kind))
+        box = box[-1]
+    box.text = "36-38 DDA"
+    for line in LISTS.splitlines():
+        document.add_paragraph(line)
+    document.save(tmp_path / "exam.docx")
+    assert qn("w:smartTag") in {element.tag for element in document.element.iter()}
+    papers, refused, (found,) = understood(import_papers([tmp_path / "exam.docx"]))
+    assert refused == []
+    assert papers == [{key: CLOZE[key] for key in ("article", "options")}]
+    assert "the text box '36-38 DDA' was not read" in found.notes
+
+
 def draw_pdf(path, columns, size=10):
     """A PDF with columns of lines, each column at its place: (left, top, lines)."""
     canvas = pytest.importorskip("reportlab.pdfgen.canvas").Canvas(str(path), pagesize=(595, 842))
@@ -179,6 +220,46 @@ def test_a_pdf_in_two_columns(tmp_path):
     papers, refused, _ = understood(import_papers([tmp_path / "exam.pdf"], key))
     assert refused == []
     assert papers == [CLOZE, RACE]
+
+
+def test_a_pdf_whose_right_column_is_short(tmp_path):
+    lists = LISTS.splitlines()
+    title = (
+        40,
+        30,
+        ["A test of spring, with a title that is wider than one of the two columns is"],
+    )
+    left = ["Section A", "", *STORY.splitlines(), "", *lists[:2]]
+    draw_pdf(
+        tmp_path / "one.pdf",
+        [[title, (40, 60, left), (310, 60, [lists[2], "", "Key: 36-38", "DDA"])]],
+        size=8,
+    )
+    papers, refused, _ = understood(import_papers([tmp_path / "one.pdf"]))
+    assert (papers, refused) == ([CLOZE], [])
+    # The last page, which alone could not tell, is as the first.
+    right = ["Section B", "", *TEXT.splitlines(), *in_columns(QUESTIONS)]
+    last = [
+        title,
+        (40, 60, ["41. Who ate it?", "A. Tom. B. Ann.", "C. Sue. D. Bob."]),
+        (310, 60, ["36-41 DDABAC"]),
+    ]
+    draw_pdf(
+        tmp_path / "two.pdf",
+        [[title, (40, 60, [*left, lists[2]]), (310, 60, right)], last],
+        size=8,
+    )
+    papers, refused, _ = understood(import_papers([tmp_path / "two.pdf"]))
+    assert refused == []
+    assert [paper["answers"] for paper in papers] == [list("DDA"), list("BAC")]
+
+
+def test_a_locked_pdf(tmp_path):
+    canvas = pytest.importorskip("reportlab.pdfgen.canvas")
+    path = tmp_path / "exam.pdf"
+    canvas.Canvas(str(path), encrypt="secret").save()
+    with pytest.raises(DataError, match="locked with a password"):
+        import_papers([path])
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -34,6 +34,9 @@ LABELLED = {
     "going up from another number": ("", "", "Test 3: 1-3 AAA\nTest 4: 1-3 BBB"),
     "titles": ("The Cat", "The Bird", "The Bird: 1-3 BBB\nThe Cat: 1-3 AAA"),
     "kinds and numbers": ("I. Cloze", "II. Reading", "II. Reading\n1-3 BBB\nI. Cloze\n1-3 AAA"),
+    "ordinals": ("Passage 1", "Passage 2", "Second passage: 1-3 BBB\nFirst passage: 1-3 AAA"),
+    "in short": ("Passage 1", "Passage 2", "P2: 1-3 BBB\nP1: 1-3 AAA"),
+    "letters alone": ("一、完形填空", "二、阅读理解", "参考答案\n一、AAA\n二、BBB"),
     "none": ("Passage 1", "Passage 2", "1-3 AAA\n1-3 BBB"),
     "a heading of all": ("Passage 1", "Passage 2", "Keys to Unit 3\n1-3 AAA\n1-3 BBB"),
 }  # fmt: skip
@@ -210,6 +213,49 @@ def test_ticks_in_a_list_for_all_blanks_are_taken_off(tmp_path):
     assert "ticks at B of its list were taken off" in imports[0].papers[0].notes
 
 
+EXPLAINED = {
+    "Chinese": "1.A【解析】考查动词。A. sat 坐;B. eat 吃。\n2. B【解析】略\n3.A【详解】略",
+    "Chinese, said": "1. 答案：A  解析：句意：猫。\n\n2. 答案：B  解析：略\n\n3. 答案：A",
+    "behind, with a heading": (
+        "Answer Key\n1. A. The verb 'sat' fits, because a cat\nsits and does not fly.\n"
+        "2. B. She was there before, and so she left.\n3. A. The third is the right one here."
+    ),
+    "below": "Answers and explanations\n1. A\nExplanation: the first is the verb that fits "
+    "what is said.\n2. B\nExplanation: see above.\n3. A\nExplanation: likewise.",
+    "a number above each letter": "Key\n1\nA\n2\nB\n3\nA",
+    "equal signs": "Answers: 1=A; 2=B; 3=A",
+}
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_explained_answers_are_read(tmp_path, name):
+    text = f"{CAT}\n{LISTS}\n"
+    for papers, refused, _ in (
+        bring(tmp_path, f"{text}\n{EXPLAINED[name]}\n"),
+        bring(tmp_path, f"Passage 1\n{text}{EXPLAINED[name]}\n\nPassage 2\n{TEXT}{QUESTIONS}"),
+        bring(tmp_path, text, key=EXPLAINED[name]),
+    ):
+        assert refused == []
+        assert answers_of(papers)[0] == "ABA"
+        assert papers[0]["article"] == bring(tmp_path, text)[0][0]["article"]
+
+
+@pytest.mark.parametrize("gap", ["", "\n"])
+@pytest.mark.parametrize(
+    "said", ["Answer: {}", "答案：{}  解析：由第一段可知。", "【答案】{}", "Key: ({})"]
+)
+def test_answers_under_their_questions(tmp_path, said, gap):
+    lines = QUESTIONS.split("\n")
+    at = next(at for at, line in enumerate(lines) if line.startswith("40"))
+    under = ["\n".join(lines[:at]), "\n".join(lines[at:]).rstrip("\n")]
+    text = TEXT + "".join(
+        f"{each}\n{gap}{said.format(letter)}\n{gap}"
+        for each, letter in zip(under, "BA", strict=True)
+    )
+    papers, refused, _ = bring(tmp_path, text)
+    assert (refused, papers) == ([], [RACE])
+
+
 UNREAD = {
     "two letters for one": ("Answers\n1-3 A/C B A", [1, 2, 3]),
     "two letters, no heading": ("1-3 A/C B A", [1, 2, 3]),
@@ -220,10 +266,6 @@ UNREAD = {
     "words": ("1-3: sat, drank, barked", [1, 2, 3]),
     "numbers and words": ("1. sat 2. wrote 3. barked", [1, 2, 3]),
     "explained": ("Explanation: 1. A sat is right. 2. B she wrote it. 3. A is a sound.", [1, 2, 3]),
-    "explained in Chinese": (
-        "1.A【解析】考查动词。A. sat 坐;B. eat 吃。\n2. B【解析】略\n3.A【详解】略",
-        [1, 2, 3],
-    ),
     "counting down": ("3-1 ABA", [1, 2, 3]),
     "twice, one a line": ("1. A\n2. B\n2. C\n3. A", [2]),
 }

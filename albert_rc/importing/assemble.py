@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from albert_rc.importing.blanks import Placement, candidates, lone_blanks, place
-from albert_rc.importing.blocks import Block, Outline
-from albert_rc.importing.checks import number_troubles, stem_of
+from albert_rc.importing.blocks import Block, LeftOut, Outline
+from albert_rc.importing.checks import lost_questions, number_troubles, stem_of
 from albert_rc.importing.joining import join_blocks
 from albert_rc.importing.labels import give_headings
+from albert_rc.importing.lines import Line, shortened
 from albert_rc.importing.marked import take_letters_behind, without_ticks
 from albert_rc.importing.options import Item, cut, usual_count
 from albert_rc.importing.papers import Import, Paper, Trouble, letters_of, spans
 from albert_rc.importing.passages import (
+    Paragraph,
     article,
     as_gap,
     choice_parts,
@@ -39,15 +41,21 @@ def assemble(outline: Outline, source: str) -> Import:
     asked = usual_count([item for item in numbered if item.stem])
     for item in everything:
         cut(item, None if item.number is None else asked if item.stem else bare)
+    before = None
     for block in outline.blocks:
-        _Assembler(block, outline, found).run()
+        _Assembler(block, outline, found, before).run()
+        if block.items or block.answers:
+            own = [item.number for item in block.items if item.number is not None]
+            before = max(own, default=None) if own and not block.answers else None
     give_headings(found, outline)
     return found
 
 
 class _Assembler:
-    def __init__(self, block: Block, outline: Outline, found: Import) -> None:
+    def __init__(self, block: Block, outline: Outline, found: Import, before: int | None) -> None:
         self.block = block
+        self.before = before
+        """The last number of the list above, if the text goes on from it."""
         self.outline = outline
         self.found = found
         self.paragraphs = split_paragraphs(block.text, outline.width)
@@ -61,6 +69,7 @@ class _Assembler:
             self._without_items()
             return
         self.troubles += number_troubles(block.items, self.candidates)
+        self.troubles += lost_questions(self._text(), block.items, self.before)
         bank = [item for item in block.items if item.number is None]
         numbered = [item for item in block.items if item.number is not None]
         blanks = [item for item in numbered if not stem_of(item)]
@@ -105,7 +114,11 @@ class _Assembler:
     def _trouble(self, numbers: Sequence[int], place_: str, reason: str, way_out: str) -> None:
         self.troubles.append(Trouble(tuple(numbers), place_, reason, way_out))
 
+    def _text(self) -> list[Line]:
+        return [line for _, line in text_lines(self.paragraphs)]
+
     def _without_items(self) -> None:
+        self.found.troubles += lost_questions(self._text(), (), self.before)
         blanks = lone_blanks(self.candidates)
         for blank in blanks:
             self.found.troubles.append(
@@ -169,9 +182,40 @@ class _Assembler:
                 f"{candidate.number} in {around!r} ({candidate.place}) was read as text"
             )
 
+    def _parts(
+        self, of: Callable[..., list[list[Paragraph]]], *known: set[int]
+    ) -> list[list[Paragraph]]:
+        """The block's passages; what of its text is in none of them is said."""
+        left_out: list[LeftOut] = []
+        parts = of(self.paragraphs, *known, left_out)
+        self._leave_out(left_out)
+        return parts
+
+    def _leave_out(self, lines: Sequence[LeftOut]) -> None:
+        """Leave out what stands around a passage; sentences may be its own."""
+        self.found.left_out += lines
+        prose = {p.lines[0][1].place for p in self.paragraphs if p.is_prose}
+        for line in lines:
+            if line.place in prose and line.why in (
+                "before the passage",
+                "no questions",
+                "no blank in it",
+            ):
+                self._trouble(
+                    (),
+                    line.place,
+                    f"{shortened(line.text, 40)!r} is parted from the passage by a heading or an "
+                    "instruction",
+                    "take out what parts them if it belongs there, or else the text",
+                )
+
     def _write_cloze(self, placement: Placement, options: dict[int, list[str]]) -> None:
         lines = {candidate.line_number for candidate in placement.placed.values()}
-        parts = cloze_parts(self.paragraphs, lines, self.found.left_out)
+        parts = self._parts(cloze_parts, lines)
+        if len(parts) > 1:
+            self.notes.append(
+                f"one list of options for {len(parts)} texts, parted by a heading or an instruction"
+            )
         placed = sorted(placement.placed.items())
         owned: set[int] = set()
         for part in parts:
@@ -249,7 +293,7 @@ class _Assembler:
     def _choice(self, items: Sequence[Item], has_cloze: bool) -> None:
         items = sorted(items, key=lambda item: item.number or 0)
         numbers = [item.number for item in items if item.number is not None]
-        parts = [] if has_cloze else choice_parts(self.paragraphs, self.found.left_out)
+        parts = [] if has_cloze else self._parts(choice_parts)
         text = ""
         if parts and parts[-1]:
             text = article(parts[-1], [], self.outline.vocabulary, self.notes)
@@ -269,7 +313,7 @@ class _Assembler:
                 "add them under the passage, or take it out",
             )
         for part in parts[:-1]:
-            self.found.left_out += [p.left_out("no questions") for p in part]
+            self._leave_out([p.left_out("no questions") for p in part])
         questions = [
             join_lines([p.text for p in item.stem], self.outline.vocabulary, self.notes)
             for item in items

@@ -16,8 +16,9 @@ STYLES: tuple[Style, ...] = ("line", "bracket", "bare")
 """From the clearest to the least clear: `__36__`, `(36)`, `36`."""
 
 _NUMBER = re.compile(r"(?<![0-9])(?:[0-9]{1,3}|[0-9]\s[0-9])(?![0-9])")
-_RULE_BEFORE = re.compile(r"(?:_+|[-—–─]{2,})\s*$")
-_RULE_AFTER = re.compile(r"(?:[.、)]\s?(?=_)|\s*)(?:_+|[-—–─]{2,})")
+_RULE = r"(?:_+|[-—–─]{2,}|\.{3,}|…+)"
+_RULE_BEFORE = re.compile(rf"{_RULE}\s*$")
+_RULE_AFTER = re.compile(rf"(?:[.、)]\s?(?=_)|\s*){_RULE}")
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _NO_BLANK_BEFORE = re.compile(r"(?:[A-Za-z0-9$£€¥#/:'’+]|[0-9][.,]|[-–]|\b[Nn]o\.\s?|\b[Pp]age\s)$")
 _NO_BLANK_AFTER = re.compile(r"(?:[A-Za-z%°/+]|[.,:][0-9]|[-–]\s?[A-Za-z0-9])")
@@ -66,10 +67,10 @@ def _candidate(line_number: int, line: Line, match: re.Match[str], taken: int) -
         style, start, end = "bracket", taken + len(before) - 1, after.end()
     rule_before = _RULE_BEFORE.search(shadow, taken, start)
     rule_after = _RULE_AFTER.match(shadow, end)
-    if rule_before and rule_after and rule_after[0][0] in ".、)":
+    if rule_before and rule_after and re.match(r"[.、)](?!\.)", rule_after[0]):
         rule_after = None  # the full stop before another blank
     if any(rule and "_" not in rule[0] for rule in (rule_before, rule_after)):
-        # Dashes are the sentence's own, unless they stand on both sides.
+        # Dashes and dots are the sentence's own, unless they stand on both sides.
         sides = [rule[0].strip()[0] for rule in (rule_before, rule_after) if rule]
         if len(sides) < 2 or "_" in sides:
             rule_before = rule_before if rule_before and "_" in rule_before[0] else None

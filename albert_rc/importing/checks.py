@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from albert_rc.importing.blanks import Candidate
+from albert_rc.importing.lines import Line
 from albert_rc.importing.options import Item
 from albert_rc.importing.papers import Trouble
 
@@ -30,6 +31,46 @@ def number_troubles(items: Sequence[Item], found: Sequence[Candidate]) -> list[T
     _mark_lengths([item for item in numbered if not stem_of(item)])
     _mark_lengths([item for item in numbered if stem_of(item)])
     return [*_twice(numbered), *_missing(numbered, found), *_own(items)]
+
+
+_QUESTION = re.compile(r"\s*[(\[]?\s*([0-9]{1,3})\s*[.)\]、]\s*[^\W\d_]")
+
+
+def lost_questions(
+    text: Sequence[Line], items: Sequence[Item], before: int | None
+) -> list[Trouble]:
+    """Questions whose options could not be read, so that they were taken for text.
+
+    They begin a line with the number that the list below begins after, or the one above ends
+    before.
+
+    Args:
+        text: a block's.
+        items: the lists under it.
+        before: the last number of the list above it.
+    """
+    starts = {
+        int(match[1]): line.place
+        for line in reversed(text)
+        if (match := _QUESTION.match(line.shadow))
+    }
+    own = {item.number for item in items}
+    asked = [item.number for item in items if item.number is not None and stem_of(item)]
+    lost = set()
+    for first, step in ((min(asked, default=0) - 1, -1), ((before or 0) + 1, 1)):
+        number = first
+        while number in starts and number not in own and (step < 0 or before is not None):
+            lost.add(number)
+            number += step
+    return [
+        Trouble(
+            (number,),
+            starts[number],
+            f"{number} begins a line of the text, and no options of it can be read",
+            "write them as `A. ...`, or take the question out",
+        )
+        for number in sorted(lost)
+    ]
 
 
 def _twice(items: Sequence[Item]) -> Iterator[Trouble]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.importing.key import is_key_heading
-from albert_rc.importing.lines import Line, make_line
+from albert_rc.importing.lines import Line, make_line, shortened
 
 MOST_BYTES = 200_000_000  # of a document when it is unpacked
 _FORMS: dict[str, Callable[[int], str]] = {
@@ -21,10 +21,14 @@ _FORMS: dict[str, Callable[[int], str]] = {
 }
 
 
-def read_docx(path: Path) -> list[Line]:
+def read_docx(path: Path) -> tuple[list[Line], list[str]]:
     """A document's paragraphs and the rows of its tables, in order, cells parted by tabs.
 
-    Underlined numbers and spaces, as Word's users draw blanks, become underscores.
+    Underlined numbers and spaces, as Word's users draw blanks, become underscores. Changes that
+    are tracked are read as accepted.
+
+    Returns:
+        the lines, and what of the document was not read.
 
     Raises:
         UsageError: python-docx is not installed.
@@ -49,7 +53,8 @@ def read_docx(path: Path) -> list[Line]:
         raise DataError(
             f"{path}: no whole Word document ({error}); save it again as .docx"
         ) from None
-    return _Reader(document).lines()
+    reader = _Reader(document)
+    return reader.lines(), reader.unread()
 
 
 class _Reader:
@@ -71,16 +76,29 @@ class _Reader:
                     gap = True
         return found
 
+    def unread(self) -> list[str]:
+        """What is not read, if it has text."""
+        from docx.oxml.ns import qn
+
+        boxes = {
+            "".join(text.text or "" for text in box.iter(qn("w:t")))
+            for box in self.document.element.body.iter(qn("w:txbxContent"))
+        } - {""}
+        return [f"the text box {shortened(text)!r} was not read" for text in sorted(boxes)]
+
     def _texts(self, holder: Any) -> Iterator[tuple[str, str]]:
+        from docx.oxml.ns import qn
         from docx.table import Table
+        from docx.text.paragraph import Paragraph
 
         tables = 0
-        for block in holder.iter_inner_content():
-            if isinstance(block, Table):
+        inside = holder._tc if hasattr(holder, "_tc") else holder.element.body
+        for element in _within(inside, (qn("w:p"), qn("w:tbl"))):
+            if element.tag == qn("w:tbl"):
                 tables += 1
-                yield from self._rows(block, tables)
+                yield from self._rows(Table(element, holder), tables)
             else:
-                yield self._paragraph(block), ""
+                yield self._paragraph(Paragraph(element, holder)), ""
 
     def _rows(self, table: Any, number: int) -> Iterator[tuple[str, str]]:
         header: list[str] = []
@@ -194,8 +212,23 @@ def _is_header(cells: list[str]) -> bool:
 
 
 def _runs(paragraph: Any) -> Iterator[Any]:
-    for part in paragraph.iter_inner_content():
-        yield from part.runs if hasattr(part, "runs") else [part]
+    from docx.oxml.ns import qn
+    from docx.text.run import Run
+
+    for element in _within(paragraph._p, (qn("w:r"),)):
+        yield Run(element, paragraph)
+
+
+def _within(holder: Any, wanted: tuple[str, ...]) -> Iterator[Any]:
+    """Elements of some kinds, also those in links, content controls, tags and insertions."""
+    from docx.oxml.ns import qn
+
+    gone = (qn("w:del"), qn("w:moveFrom"))
+    for element in holder:
+        if element.tag in wanted:
+            yield element
+        elif element.tag not in gone:
+            yield from _within(element, wanted)
 
 
 def _ruled(text: str) -> str:

@@ -31,7 +31,7 @@ def read_lines(path: Path) -> tuple[list[Line], list[str]]:
     if not path.is_file():
         raise DataError(f"{path}: no such file; give the printed paper")
     if suffix == ".docx":
-        return read_docx(path), []
+        return read_docx(path)
     if suffix == ".pdf":
         return read_pdf(path)
     try:

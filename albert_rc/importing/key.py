@@ -14,13 +14,31 @@ _RANGE = re.compile(
     r"((?:[A-Z][\s,;、.]*)+|(?:[a-g][\s,;、.]*)+)(?![A-Za-z])"
 )
 _SINGLE = re.compile(
-    r"[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.,:、)\-–—]?\s*"
+    r"[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.,:、)=\-–—]?\s*"
     r"(?:[(\[]\s*)?(?:\[?答案\]?\s*:?\s*)?([A-Z]|[a-g](?=[\s,;.)]|$))(?:\s*[)\]])?(?![A-Za-z])"
 )
 _BETWEEN = re.compile(r"[\s,;|/。.、]*")
 HEADING_WORDS = (
-    r"answers?(?:\s+keys?|\s+sheets?)?|keys?(?:\s+to\b.*)?|solutions?|corrigés?|réponses|"
+    r"answers?(?:\s+keys?|\s+sheets?|\s+(?:and|with)\s+explanations?)?|keys?(?:\s+to\b.*)?|solutions?|corrigés?|réponses|"
     r"lösung(?:en|sschlüssel)?|schlüssel|soluciones|respuestas|clave|ответы|ключи|정답|解答"
+)
+_RANGE_ENDS = re.compile(rf"(?<![0-9A-Za-z])[0-9]{{1,3}}{DASH}[0-9]{{1,3}}\s*[)\]]?\s*[.:、)]?\s*$")
+WHY = re.compile(
+    r"(?i)[\s,;.、]*(?:\[?\s*(?:解析|详解|分析|考点|点评|句意|解题)|"
+    r"[(\[]?\s*(?:explanation|explained|reason|because|rationale)\b)"
+)
+"""Where an explanation begins."""
+# `36. B. The verb ...`: only under a heading, for so do options begin.
+_EXPLAINED = re.compile(
+    r"\s*[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.、:)]?\s*(?:\[?答案\]?\s*:?\s*)?"
+    r"[(\[]?([A-G])[)\]]?\s*(?:[.、:,)]\s*|\s)\S"
+)
+UNDER = re.compile(
+    rf"(?i:\W*(?:the\s+)?(?:(?:correct|right)\s+)?(?:answers?|ans|key|solution)\b|\W*[{HAN}]{{0,3}}答案)"
+    rf"[\s:=.\])-]*(?:(?i:is)\s+)?[(\[]?\s*([A-G])\s*[)\]]?(?![A-Za-z'’])"
+)
+_ROW = re.compile(
+    r"(?P<label>|[^0-9/&,]{0,24}?[0-9]{0,2}[\s:.、)]+)(?P<row>(?<![A-Za-z])(?:[A-G][\s,;.、]*){2,})"
 )
 _HEADING = re.compile(rf"(?i)(?:^|[\s(])(?:{HEADING_WORDS})[\s:)*=_-]*$")
 _TITLE = re.compile(r"[A-Z0-9(][\w'’.]*[),:]?|to|the|and|of|for|&|[-–—:]")
@@ -115,11 +133,54 @@ def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]]
                 ]
         elif match := _SINGLE.match(shadow, position):
             answers.append(Answer(int(match[1]), match[2].upper(), line.place))
+            if len(answers) == 1 and WHY.match(shadow, match.end()):
+                return answers, problems
         else:
             return None
         between = _BETWEEN.match(shadow, match.end())
         position = between.end() if between else match.end()
     return answers, problems
+
+
+def read_explained(line: Line) -> Answer | None:
+    """`36. B. The verb ...`, which is an answer where it stands in a key."""
+    match = _EXPLAINED.match(line.shadow)
+    return Answer(int(match[1]), match[2], line.place) if match else None
+
+
+def read_under(line: Line) -> tuple[str, str] | None:
+    """The letter of `Answer: B` under a question, and its explanation; None for anything else."""
+    match = UNDER.match(line.shadow)
+    if match is None:
+        return None
+    rest = line.shadow[match.end() :]
+    plain = not rest.strip(" \t.,;。)]")
+    return (match[1], rest) if plain or WHY.match(rest) else None
+
+
+def read_row(line: Line) -> tuple[str, list[Answer]] | None:
+    """Letters without numbers, `Passage One: BAD`: what stands before them, and they from 1."""
+    match = _ROW.fullmatch(line.shadow.strip())
+    if match is None or re.search("[0-9]", match["row"]):
+        return None
+    letters = re.findall("[A-G]", match["row"])
+    if letters == list("ABCDEFG")[: len(letters)] and len(letters) > 2:
+        return None  # the head of a table
+    return match["label"], [Answer(n, c, line.place) for n, c in enumerate(letters, 1)]
+
+
+def read_broken(above: Line, below: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
+    """A key whose line was broken between a range and its letters, else None."""
+    if not _RANGE_ENDS.search(above.shadow) or not re.fullmatch(r"[A-G\s,;.]+", below.shadow):
+        return None
+    return read_key_line(replace(above, shadow=f"{above.shadow.rstrip()} {below.shadow}"))
+
+
+def read_key_pair(above: Line, below: Line) -> Answer | None:
+    """A number alone with its letter alone under it, else None."""
+    number = re.fullmatch(r"\W*([0-9]{1,3})\W*", above.shadow)
+    letter = re.fullmatch(r"\W*([A-G])\W*", below.shadow)
+    return Answer(int(number[1]), letter[1], below.place) if number and letter else None
 
 
 def read_key_table(above: Line, below: Line) -> tuple[list[Answer], list[KeyProblem]] | None:

@@ -14,6 +14,21 @@ from albert_rc.importing.papers import Import, Paper
 HEADINGS = ("heading", "instruction", "in the key", "before the passage")
 HEADING = 40  # characters of a line above a passage that may hold its label
 _SPOKEN = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_ORDINALS = (
+    *(
+        "first",
+        "second",
+        "third",
+        "fourth",
+        "fifth",
+        "sixth",
+        "seventh",
+        "eighth",
+        "ninth",
+        "tenth",
+    ),
+    *("1st", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th", "9th", "10th"),
+)
 _ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
 _HAN_TEN = "一二三四五六七八九十"
 _NUMBER = rf"[0-9]{{1,2}}|[IVX]{{1,4}}|[A-H]|(?i:{'|'.join(_SPOKEN)})|[{_HAN_TEN}]{{1,2}}"
@@ -22,6 +37,8 @@ _END = r"(?![0-9A-Za-z'’])(?!\s*[-~–—]\s*[0-9])(?!\s*,)(?!\s*(?i:points?|m
 _NAMED = re.compile(
     rf"第\s*(?P<before>{_NUMBER})\s*(?P<unit>部分|大题|单元|[{HAN}])"
     rf"|(?<![A-Za-z])(?P<word>[A-Za-z]{{2,}})[\s.:#(（-]*(?<![A-Za-z])(?P<after>{_NUMBER}){_END}"
+    rf"|(?<![A-Za-z])(?P<glued>[A-Za-z]+)(?P<digits>[0-9]{{1,2}}){_END}"
+    rf"|(?<![A-Za-z0-9])(?P<ordinal>(?i:{'|'.join(_ORDINALS)}))\s+(?P<named>[A-Za-z]+)"
     rf"|(?P<han>[{HAN}]+?)\s*[(（]?(?P<last>{_NUMBER})(?![{HAN}A-Za-z0-9])"
 )
 _BARE = re.compile(rf"[\W_]*(?P<number>{_NUMBER})\s*(?:\W*$|[.、):：)]|篇)")
@@ -63,8 +80,9 @@ def labels_in(text: str) -> list[Label]:
     """
     found = []
     for match in _NAMED.finditer(text):
-        word = match["unit"] or match["word"] or match["han"]
-        number = _value(match["before"] or match["after"] or match["last"])
+        word = match["unit"] or match["word"] or match["glued"] or match["named"] or match["han"]
+        written = match["before"] or match["after"] or match["digits"] or match["last"]
+        number = _value(match["ordinal"] or written)
         if number is not None:
             found.append(Label(word.lower(), number))
     bare = _BARE.match(text) if not found else None
@@ -85,9 +103,9 @@ def _title(text: str) -> str:
 def _value(written: str) -> int | None:
     if written.isdigit():
         return int(written)
-    for names in (_SPOKEN, _ROMAN):
+    for names in (_SPOKEN, _ROMAN, _ORDINALS):
         if written.lower() in map(str.lower, names):
-            return [name.lower() for name in names].index(written.lower()) + 1
+            return [name.lower() for name in names].index(written.lower()) % 10 + 1
     if written in "ABCDEFGH":
         return ord(written) - 64
     if written[0] == "十" and len(written) == 2:
@@ -109,7 +127,7 @@ def match_parts(papers: Sequence[Paper], parts: Sequence[Sequence[Label]]) -> li
     possible = [_possible(labels, papers, names) for labels in parts]
     fits = all(at in mine for at, mine in enumerate(possible) if mine is not None)
     if fits and not _contradicts(parts, possible, names):
-        return order
+        return None if _is_strange(parts, possible) else order
     outer = _within(names)
     for found in (possible, [_possible(labels, papers, outer) for labels in _within(parts)]):
         chosen = [min(mine) for mine in found if mine is not None and len(mine) == 1]
@@ -125,6 +143,17 @@ def match_parts(papers: Sequence[Paper], parts: Sequence[Sequence[Label]]) -> li
     own = ({label.number for label in labels if label.number} for labels in names)
     told = all(not numbers or at in numbers for at, numbers in enumerate(own, 1))
     return chosen if sorted(chosen) == order and told else None
+
+
+def _is_strange(parts: Sequence[Sequence[Label]], possible: Sequence[set[int] | None]) -> bool:
+    """Whether parts are told from each other by titles that no passage has."""
+    titles = {
+        label.word
+        for labels, mine in zip(parts, possible, strict=True)
+        for label in labels
+        if mine is None and label.number is None
+    }
+    return len(titles) > 1
 
 
 def _within(parts: Sequence[Sequence[Label]]) -> list[list[Label]]:

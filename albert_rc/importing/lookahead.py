@@ -7,6 +7,7 @@ from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 from albert_rc.importing import key
+from albert_rc.importing.labels import labels_in
 from albert_rc.importing.lines import Line, Piece
 from albert_rc.importing.options import INNER, MARK, START, Mark, first_mark, marks_in
 from albert_rc.importing.unread import letters_below, unread_key
@@ -100,6 +101,38 @@ def single_answers(lines: Sequence[Line], at: int) -> list[list[key.Answer]]:
     return found if rises else []
 
 
+def explained_at(lines: Sequence[Line], at: int) -> key.Answer | None:
+    """`36. A. Because ...`, which would be an answer in a key, and is no list of options."""
+    below = first_mark(lines[at + 1]) if at + 1 < len(lines) else None
+    inside = marks_in(Piece(lines[at], 0, len(lines[at].text)))
+    if len(inside) > 1 or (below is not None and below.index == 1):
+        return None
+    return key.read_explained(lines[at])
+
+
+def odd_key(lines: Sequence[Line], at: int, labels: Sequence[str]) -> tuple[list[key.Answer], int]:
+    """What is a key under a heading alone: explained, in one column, or without numbers.
+
+    Args:
+        lines: all of the file.
+        at: where it may stand.
+        labels: the lines above it.
+
+    Returns:
+        the answers, none if it is no such key, and how many lines they take.
+    """
+    explained = explained_at(lines, at)
+    if explained is not None:
+        return [explained], 1
+    pair = key.read_key_pair(lines[at], lines[at + 1]) if at + 1 < len(lines) else None
+    if pair is not None:
+        return [pair], 2
+    row = key.read_row(lines[at])
+    if row is not None and (labels_in(row[0]) or (not row[0] and any(map(labels_in, labels[-1:])))):
+        return key.labelled(row[1], row[0]), 1
+    return [], 0
+
+
 def begins_key(lines: Sequence[Line], at: int) -> bool:
     """Whether a line is a key's heading: by its words, and by an answer that follows.
 
@@ -114,5 +147,6 @@ def begins_key(lines: Sequence[Line], at: int) -> bool:
             for line, below in zip_longest(following, following[1:])
         )
         or letters_below(following, 0) > 0
+        or (bool(following) and bool(odd_key(following, 0, [])[0]))
         or any(unread_key(line, in_key=True) for line in following[:2])
     )

@@ -1,4 +1,4 @@
-"""Answers that are marked on the paper itself: `( B ) 36.`, and ticks behind options."""
+"""Answers on the paper itself: `( B ) 36.`, ticks behind options, `Answer: B` under a question."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from albert_rc.importing.papers import Paper, spans
 _TICK = re.compile(rf"\s*[(\[（]?\s*{SIGN}\s*[)\]）]?\s*$|^{SIGN}\s*(?=[^\W\d_])")
 _BEHIND = re.compile(r"\s*[(\[（【]\s*([A-Z])\s*[)\]）】]\s*$")
 BRACKETS, TICKS = "letters in brackets at its numbers", "ticks at its options"
+BELOW = "answers under its questions"
 
 
 def without_ticks(texts: Sequence[str]) -> tuple[list[str], str]:
@@ -62,6 +63,7 @@ def collect_marks(papers: Sequence[Paper], items: Sequence[Item]) -> None:
         ]
         for name, of in (
             (BRACKETS, {id(item): item.answer for item in items}),
+            (BELOW, {id(item): item.below for item in items}),
             (TICKS, ticked),
         ):
             found = [

@@ -63,6 +63,8 @@ class Item:
     trouble: str = ""
     answer: str = ""
     """The letter in brackets before its number."""
+    below: str = ""
+    """The letter that a line under it gives, `Answer: B`."""
     ticks: str = ""
     """The letters of options with a tick behind them."""
     ticks_before: str = ""

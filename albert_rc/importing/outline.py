@@ -20,8 +20,10 @@ from albert_rc.importing.lines import (
 from albert_rc.importing.lookahead import (
     Head,
     begins_key,
+    explained_at,
     heads_in,
     list_ahead,
+    odd_key,
     question_ahead,
     single_answers,
 )
@@ -65,6 +67,8 @@ class _Reader:
         """The line under the last one with answers."""
         self.labels: list[str] = []
         """Lines of the key since its last answers: the next ones' labels."""
+        self.explaining = False
+        """Whether an answer with its explanation was the last to be taken."""
 
     def read(self) -> Outline:
         position = 0
@@ -88,13 +92,19 @@ class _Reader:
             self.left_out.append(LeftOut(line.place, line.text.strip(), "heading of a key"))
             return 1
         heads = self._heads(line)
+        if heads and self.in_key and explained_at(self.lines, at):
+            heads = []
         taken = 0 if heads else self._take_key(at)
         if taken:
             self.row = []
             return taken
+        if not heads and self._take_under(line):
+            return 1
         taken = 0 if heads else self._take_unread(at)
         if taken:
             return taken
+        if not heads and self._take_explanation(line):
+            return 1
         if heads:
             self._open(line, heads)
             return 1
@@ -124,21 +134,68 @@ class _Reader:
         taken = 1
         if found is None and at + 1 < len(self.lines):
             found = key.read_key_table(line, self.lines[at + 1])
+            found = found or key.read_broken(line, self.lines[at + 1])
             taken = 2
         if found is None:
-            return 0
+            return self._take_odd_key(at)
         answers, problems = found
+        self.explaining = len(answers) == 1 and bool(key.WHY.search(line.shadow))
         count = len(answers) + sum(len(problem.numbers) for problem in problems)
         if count < 2 and not (self.in_key or self._follows_key(at, answers)):
-            return 0
+            item = self.blocks[-1].items[-1] if self.blocks[-1].items else None
+            if item is None or not answers or item.number != answers[0].number:
+                return 0  # unless it is the key of one question, under it
         self._add_answers(answers, problems)
         self.key_end = at + taken
         return taken
 
     def _follows_key(self, at: int, answers: Sequence[key.Answer]) -> bool:
-        """Whether one answer stands under a line of a key, and goes on with its numbers."""
+        """Whether one answer stands under a line of a key, and goes on with its numbers.
+
+        Or gives one of them again, which then stands twice.
+        """
         before = self.blocks[-1].answers
-        return at == self.key_end and bool(before) and answers[0].number == before[-1].number + 1
+        if at != self.key_end or not before or not answers:
+            return False
+        again = any(answer.number == answers[0].number for answer in before)
+        return again or answers[0].number == before[-1].number + 1
+
+    def _take_odd_key(self, at: int) -> int:
+        """Take what is a key under a heading alone: with reasons, without numbers, in a column."""
+        if not self.in_key:
+            return 0
+        found, taken = odd_key(self.lines, at, self.labels)
+        if found:
+            self._add_answers(found, [])
+            self.explaining = explained_at(self.lines, at) is not None
+            self.key_end = at + taken
+        return taken
+
+    def _take_under(self, line: Line) -> bool:
+        """Take `Answer: B` under a question as its answer."""
+        found = None if self.in_key else key.read_under(line)
+        items = self.blocks[-1].items
+        if found is None or not items or items[-1].number is None or len(self.row) > 1:
+            return False
+        items[-1].below += found[0]
+        self.row = []
+        self.explaining = True
+        return True
+
+    def _take_explanation(self, line: Line) -> bool:
+        """Leave out what explains the answer before it."""
+        begins = key.WHY.match(line.shadow) is not None
+        if begins and self.in_key:
+            self.explaining = True
+        elif not begins and (line.gap or line.whole):
+            self.explaining = False
+        if not self.explaining:
+            return False
+        mark = first_mark(line)
+        if not begins and (mark is not None or _QUESTION.match(line.shadow)):
+            return False
+        self.left_out.append(LeftOut(line.place, line.text.strip(), "explanation"))
+        return True
 
     def _add_answers(self, answers: list[key.Answer], problems: Sequence[key.KeyProblem]) -> None:
         block = self.blocks[-1]
@@ -295,6 +352,7 @@ class _Reader:
 
     def _leave_key(self) -> None:
         self.labels = []
+        self.explaining = False
         if self.in_key or self.blocks[-1].answers:
             self.in_key = self.only_key
             if not self.only_key and (self.blocks[-1].answers or self.blocks[-1].key_problems):

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from albert_rc.importing.blanks import Candidate
 from albert_rc.importing.blocks import LeftOut
-from albert_rc.importing.lines import Line, words
+from albert_rc.importing.lines import FINAL, Line, words
 from albert_rc.importing.prose import Role, join_lines, paragraphs, role_of
 
 ENOUGH = 60
 """Words that are a text of their own, and not the title or the heading of what follows."""
+SENTENCE = 12
+"""Words of a sentence that is none of those either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,12 @@ class Paragraph:
     def shadow(self) -> str:
         """For recognising."""
         return " ".join(line.shadow.strip() for _, line in self.lines)
+
+    @property
+    def is_prose(self) -> bool:
+        """Whether it is more than a title: a sentence, or several."""
+        ends = bool(FINAL.search(self.shadow)) and not self.shadow.rstrip().endswith(":")
+        return self.role == "text" and ends and len(words(self.shadow)) >= SENTENCE
 
     def left_out(self, why: str) -> LeftOut:
         """For the report."""
@@ -75,7 +83,7 @@ def cloze_parts(
             open_ = open_ or blank
             continue
         left_out.append(paragraph.left_out(paragraph.role))
-        if open_ and paragraph.role == "foreign":
+        if paragraph.role == "foreign" and (open_ or any(p.is_prose for p in current)):
             continue
         if open_:
             parts.append(current)
@@ -99,9 +107,10 @@ def choice_parts(found: Sequence[Paragraph], left_out: list[LeftOut]) -> list[li
             continue
         left_out.append(paragraph.left_out(paragraph.role))
         length = sum(len(words(p.shadow)) for p in parts[-1])
+        if paragraph.role == "foreign" and any(p.is_prose for p in parts[-1]):
+            continue  # an explained word, or somebody who speaks otherwise
         if length >= ENOUGH:
-            if paragraph.role != "foreign":
-                parts.append([])
+            parts.append([])
         else:
             left_out += [p.left_out("before the passage") for p in parts[-1]]
             parts[-1] = []

@@ -18,6 +18,7 @@ from albert_rc.importing.options import marks_in
 SAME_LINE = 0.4  # of a letter's height
 WIDE = 1.3  # of a letter's height: white space that parts columns of options
 GUTTER = 6  # points of white between two columns of text, at least
+MOST_CROSSING = 2  # rows across both columns of a page whose right one is short
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +49,30 @@ def read_pdf(path: Path) -> tuple[list[Line], list[str]]:
             f'{path}: PDF files need pdfplumber; pip install "albert-rc[import]"'
         ) from None
     logging.getLogger("pdfminer").setLevel(logging.ERROR)
-    found: list[Line] = []
+    pages: list[tuple[list[Row], float]] = []
     try:
         with pdfplumber.open(path) as document:
-            for number, page in enumerate(document.pages, 1):
-                found += page_lines(_words(page), float(page.width), number)
+            for page in document.pages:
+                pages.append((_rows(_words(page)), float(page.width)))
                 page.close()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except Exception as error:  # a damaged file can raise anything
         said = str(error) or type(error).__name__
+        if "Password" in f"{said}{error!r}{error.__cause__!r}{error.__context__!r}{error.args!r}":
+            raise DataError(
+                f"{path}: locked with a password; save it without one, or print it to PDF"
+            ) from None
         raise DataError(
             f"{path}: no PDF that can be read ({said[:80]}); print it to PDF again"
         ) from None
+    gutters = [_gutter(rows, width) for rows, width in pages]
+    found: list[Line] = []
+    for number, ((rows, width), own) in enumerate(zip(pages, gutters, strict=True), 1):
+        # The last page's right column may be short, or there is but one page.
+        others = [g for g, (_, w) in zip(gutters, pages, strict=True) if g and w == width]
+        gutter = own or _gutter_of_few(rows, width, others)
+        found += _page_lines(rows, gutter, number)
     if not found:
         raise DataError(f"{path}: no text in it; if it is a scan, run text recognition on it first")
     return _without_headers(found)
@@ -74,10 +86,8 @@ def _words(page: Any) -> list[Word]:
     ]
 
 
-def page_lines(words: Sequence[Word], width: float, number: int) -> list[Line]:
-    """Words of a page as lines; two columns of text are read one after the other."""
-    rows = _rows(words)
-    gutter = _gutter(rows, width)
+def _page_lines(rows: Sequence[Row], gutter: float | None, number: int) -> list[Line]:
+    """A page's rows as lines; two columns of text are read one after the other."""
     if gutter is None:
         columns = [rows]
     else:
@@ -118,26 +128,61 @@ def _middle(row: Row) -> float:
 
 def _gutter(rows: Sequence[Row], width: float) -> float | None:
     """Where the white between two columns of text is, if the page has two."""
-    best: tuple[int, float] | None = None
-    for step in range(int(0.35 * width), int(0.65 * width), 3):
-        crossed = sum(
-            any(w.left - GUTTER / 2 < step < w.right + GUTTER / 2 for w in r) for r in rows
-        )
-        distance = abs(step - width / 2)
-        if best is None or (crossed, distance) < (best[0], abs(best[1] - width / 2)):
-            best = crossed, float(step)
-    if best is None or best[0] > 0.25 * len(rows):
+    crossed, at = _whitest(rows, width)
+    both = _halves(rows, at)
+    if crossed > 0.25 * len(rows) or len(both) < 4 or len(both) < 0.3 * len(rows):
         return None
-    at = best[1]
-    both = [
+    return None if _are_options(both) else at
+
+
+def _gutter_of_few(rows: Sequence[Row], width: float, others: Sequence[float]) -> float | None:
+    """Where two columns are parted of which the right one has but a few rows.
+
+    Nothing but a title or a page's number may cross it, and what stands at its right is aligned.
+
+    Args:
+        rows: of the page.
+        width: its width.
+        others: the gutters of the document's other pages.
+    """
+    for at in (*dict.fromkeys(others), _whitest(rows, width)[1]):
+        both = _halves(rows, at)
+        edges = Counter(round(right[0].left) for _, right in both)
+        aligned = max((edges[edge] + edges[edge + 1] for edge in edges), default=0)
+        least = 1 if at in others else 3
+        if aligned < max(least, 0.6 * len(both)) or _are_options(both):
+            continue
+        if _crossed(rows, at) <= MOST_CROSSING:
+            return at
+    return None
+
+
+def _whitest(rows: Sequence[Row], width: float) -> tuple[int, float]:
+    """How many rows cross the place near the middle that the fewest cross, and that place."""
+    steps = range(int(0.35 * width), max(int(0.65 * width), int(0.35 * width) + 1), 3)
+    return min(
+        ((_crossed(rows, step), float(step)) for step in steps),
+        key=lambda found: (found[0], abs(found[1] - width / 2)),
+    )
+
+
+def _crossed(rows: Sequence[Row], at: float) -> int:
+    return sum(any(w.left - GUTTER / 2 < at < w.right + GUTTER / 2 for w in r) for r in rows)
+
+
+def _halves(rows: Sequence[Row], at: float) -> list[tuple[Row, Row]]:
+    """The rows that have words on both sides."""
+    return [
         (left, right)
         for row in rows
         if (left := [w for w in row if w.right <= at])
         and (right := [w for w in row if w.left >= at])
     ]
-    if len(both) < 4 or len(both) < 0.3 * len(rows):
-        return None
-    # Options in two columns go on from left to right: A at the left, B at the right.
+
+
+def _are_options(both: Sequence[tuple[Row, Row]]) -> bool:
+    """Whether it is not the text but its options that stand in two columns."""
+    # They go on from left to right: A at the left, B at the right.
     going_on = 0
     for left, right in both:
         line = _line(left, "", 0, 1)
@@ -145,7 +190,7 @@ def _gutter(rows: Sequence[Row], width: float) -> float | None:
         letters = [mark.index for mark in marks_in(_whole(line))]
         next_ = [mark for mark in marks_in(_whole(other)) if mark.start == 0]
         going_on += bool(letters and next_ and next_[0].index == letters[-1] + 1)
-    return None if going_on >= 0.3 * len(both) else at
+    return going_on >= 0.3 * len(both)
 
 
 def _whole(line: Line) -> Piece:

@@ -12,9 +12,11 @@ from albert_rc.importing.answers import assign, must_agree
 from albert_rc.importing.assemble import assemble
 from albert_rc.importing.blocks import Outline
 from albert_rc.importing.extract import read_lines
+from albert_rc.importing.lines import shadow_of
 from albert_rc.importing.marked import collect_marks, use_marks
 from albert_rc.importing.outline import read_outline
 from albert_rc.importing.papers import Import, Paper, Trouble
+from albert_rc.importing.unread import lost_answers
 from albert_rc.importing.write import check_readable, name_papers
 
 
@@ -36,6 +38,7 @@ def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[I
         found = assemble(outline, str(path))
         found.notes += notes
         _answer(found, outline, key_path)
+        found.troubles += lost_answers(found.left_out)
         found.left_out.sort(key=lambda line: natural_key(line.place))
         imports.append(found)
     if key_path is not None:
@@ -44,12 +47,17 @@ def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[I
         answers = [answer for block in outline.blocks for answer in block.answers]
         papers = [paper for found in imports for paper in found.papers]
         own = [paper.answers for paper in papers]
+        if len(paths) > 1:  # a part of the key may be called after its file
+            for found in imports:
+                for paper in found.papers:
+                    paper.headings.append(shadow_of(Path(found.source).stem))
         rest = Import(str(key_path), [], assign(papers, answers), outline.left_out, notes)
         for paper, before in zip(papers, own, strict=True):
             if before is not None and len(before) == len(paper.numbers):
                 others = zip(paper.numbers, before, repeat(paper.place), strict=False)
                 must_agree(paper, others, "in the paper's own key", f"in {key_path}")
         _blame_key(outline, papers, rest)
+        rest.troubles += lost_answers(outline.left_out)
         if not answers:
             rest.troubles.append(Trouble((), "", "no answers in it", "write them as `36-40 ABCDA`"))
         imports.append(rest)

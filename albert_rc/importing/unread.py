@@ -6,8 +6,11 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from albert_rc.importing.key import DASH, HEADING_WORDS, KeyProblem
-from albert_rc.importing.lines import HAN, Line, words
+from albert_rc.importing.blocks import LeftOut
+from albert_rc.importing.key import DASH, HEADING_WORDS, UNDER, KeyProblem, read_row
+from albert_rc.importing.labels import labels_in
+from albert_rc.importing.lines import HAN, Line, make_line, shadow_of, shortened, words
+from albert_rc.importing.papers import Trouble
 from albert_rc.importing.prose import role_of
 
 WAY_OUT = "write it as 36-40 ABCDA, or give it with --key"
@@ -24,6 +27,7 @@ _EXPLAINED = re.compile(rf"[(\[]?([0-9]{{1,3}})\s*[)\].、:]?\s*\[?[A-G]\]?\s*\[
 _WORD = re.compile(r"([0-9]{1,3})\s*[.、]\s*([^0-9_]+)")
 START = 16  # characters before the numbers of a key, at most
 FEW = 3  # words of an answer that is written out, at most
+HEADED = 6  # likewise, under a heading or behind one
 
 
 def unread_key(line: Line, in_key: bool = False) -> KeyProblem | None:
@@ -46,6 +50,20 @@ def problem_at(line: Line, numbers: Sequence[int] = ()) -> KeyProblem:
     named = f" {'-'.join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))}" if numbers else ""
     reason = f"what looks like a key{named} cannot be read"
     return KeyProblem(tuple(numbers), line.place, reason, WAY_OUT)
+
+
+def lost_answers(left_out: Sequence[LeftOut]) -> list[Trouble]:
+    """Lines that belong to no passage, and look as if they held answers."""
+    found = []
+    for line in left_out:
+        if line.why in ("instruction", "page number", "heading of a key", "looks like a key"):
+            continue
+        row = read_row(make_line(line.text, line.place))
+        labelled = row is not None and (labels_in(row[0]) or not row[0].strip())
+        if labelled or (line.why != "explanation" and UNDER.match(shadow_of(line.text))):
+            reason = f"{shortened(line.text, 40)!r} looks like an answer and belongs to no question"
+            found.append(Trouble((), line.place, reason, WAY_OUT))
+    return found
 
 
 def letters_below(lines: Sequence[Line], at: int) -> int:
@@ -77,7 +95,7 @@ def _numbers(shadow: str, in_key: bool) -> list[int] | None:
         numbers = [number for number, _ in singles]
         if len(numbers) >= 3 and all(b == a + 1 for a, b in pairwise(numbers)):
             return numbers
-    return _written_out(shadow)
+    return _written_out(rest if headed else shadow, HEADED if headed or in_key else FEW)
 
 
 def _is_row(rest: str) -> bool:
@@ -85,8 +103,8 @@ def _is_row(rest: str) -> bool:
     return sum(word[0].islower() for word in words(rest)) <= 2 * FEW and "_" not in rest
 
 
-def _written_out(shadow: str) -> list[int] | None:
-    """`21. glad 22. left 23. tea`."""
+def _written_out(shadow: str, few: int) -> list[int] | None:
+    """`21. glad 22. left 23. tea`, each of a few words."""
     found = _WORD.findall(shadow)
     if len(found) < 3 or "".join(f"{n}{w}" for n, w in found) != re.sub(
         r"([0-9]{1,3})\s*[.、]\s*", r"\1", shadow
@@ -95,4 +113,4 @@ def _written_out(shadow: str) -> list[int] | None:
     numbers = [int(number) for number, _ in found]
     if any(b != a + 1 for a, b in pairwise(numbers)):
         return None
-    return numbers if all(1 <= len(words(text)) <= FEW for _, text in found) else None
+    return numbers if all(1 <= len(words(text)) <= few for _, text in found) else None
