@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from albert_rc.calibration import kept_temperature
+from albert_rc.confidence import HIGHEST, LOWEST
 from albert_rc.data.readers import READERS, check_chunk, read_split, require_good
 from albert_rc.data.register import Register
 from albert_rc.data.schema import PaperSet, letter
@@ -18,13 +19,13 @@ from albert_rc.data.shards import make_store
 from albert_rc.data.sources import Raw
 from albert_rc.devices import Processes, choose_precision
 from albert_rc.errors import DataError, UsageError
-from albert_rc.files import parse_json
+from albert_rc.files import parse_json, to_json
 from albert_rc.loading import Loaded
 from albert_rc.model.heads import ReadingModel
 from albert_rc.predict import TOKEN_BUDGET, score, score_lines
 from albert_rc.wording import kind_of
 
-Papers = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+Papers = str | bytes | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ def answer(
 
     Args:
         papers: a paper as a dict (`{"article": "It _ .", "options": [["is", "are"]]}`, or with
-            `questions` as in RACE); a list of such; their JSON as text; or the place of a file or
-            folder in any format that `predict` reads.
+            `questions` as in RACE); a list of such; their JSON as text or bytes; or the place of a
+            file or folder in any format that `predict` reads.
         model: what `load_model(source, "cloze")` gives, or with `"choice"`.
         precision: fp32, bf16 or fp16; bf16 where the hardware has it.
         temperature: what logits are divided by for probabilities; by default what `calibrate`
@@ -85,6 +86,8 @@ def answer(
         UsageError: an option cannot work, or the model is of a task that `predict` alone answers.
         CheckpointError: the model, or the calibration that lies with it, is damaged.
     """
+    if not isinstance(model, Loaded):
+        raise UsageError(f"the model is {model!r}; give what load_model(source, task) gives")
     given = _read(papers)
     reading, tokenizer = model.model, model.tokenizer
     if reading.task not in ("cloze", "choice"):
@@ -96,8 +99,10 @@ def answer(
         )
     if precision == "int8":
         raise UsageError('precision "int8" is for `albert-rc predict`, which tests it first')
-    if temperature is not None and not temperature > 0:
-        raise UsageError(f"temperature {temperature} must be above 0")
+    if temperature is not None and not LOWEST <= temperature <= HIGHEST:
+        raise UsageError(f"temperature {temperature} must be between {LOWEST:g} and {HIGHEST:g}")
+    if token_budget < 1:
+        raise UsageError(f"token_budget {token_budget} must be above 0")
     if temperature is None:
         temperature, _ = kept_temperature(tokenizer.folder)
     store = make_store(given, tokenizer, reading.config.max_length)
@@ -130,17 +135,19 @@ def _answer(line: Mapping[str, Any], options: Sequence[str]) -> Answer:
 
 def _read(papers: Papers) -> PaperSet:
     """Papers from wherever they are; refused if any has an error."""
-    if isinstance(papers, str) and papers.lstrip()[:1] in ("{", "["):
+    if isinstance(papers, bytes) or (isinstance(papers, str) and papers.lstrip()[:1] in ("{", "[")):
         try:
-            papers = parse_json(papers.encode())
+            papers = parse_json(papers if isinstance(papers, bytes) else papers.encode())
         except ValueError as error:
             raise DataError(f"the papers' text: {error}") from None
     if isinstance(papers, (str, Path)):
         found = read_split(Path(papers))
     elif isinstance(papers, Mapping):
         found = _checked([papers])
+    elif isinstance(papers, Iterable):
+        found = _checked(list(papers))
     else:
-        found = _checked(papers)
+        raise DataError(f"the papers are {papers!r}; give a dict, a list of dicts, or a place")
     require_good([found])
     return found
 
@@ -157,10 +164,10 @@ def _checked(values: Sequence[Any]) -> PaperSet:
         (name for name in ("cloze", "race") if READERS[name].recognises(values[0])), "cloze"
     )
     try:
-        content = marshal.dumps(values)
-    except ValueError:
+        content = marshal.dumps(parse_json(to_json(values)))  # tuples become lists
+    except (TypeError, ValueError, RecursionError) as error:
         raise DataError(
-            "the papers hold more than JSON does: text, numbers, lists, dicts"
+            f"the papers hold more than JSON does ({error}): give text, numbers, lists and dicts"
         ) from None
     raws, register, passages = [Raw("papers", content, "items")], Register(), []
     for record, passage in check_chunk(raws, name):

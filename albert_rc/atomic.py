@@ -30,10 +30,13 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
     The file reaches the disk before it gets its name, so a crash leaves the old file or the new
     one, never a torn one. What killed processes left behind of earlier tries is cleared away.
+    A link stays one: the file it leads to is replaced.
 
     Raises:
+        UsageError: the target is a device or a pipe, which would be replaced by a file.
         OSError: it cannot be written; names the target.
     """
+    target = _regular(target)
     with _blamed_on(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         _clear_away(target)
@@ -47,6 +50,15 @@ def atomic_path(target: Path) -> Iterator[Path]:
     finally:
         temporary.unlink(missing_ok=True)
         os.close(handle)
+
+
+def _regular(target: Path) -> Path:
+    """Where a file of this name is, or would be."""
+    if target.is_symlink():
+        target = target.resolve()
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise UsageError(f"{target}: is a device or a pipe, and no file; name a file")
+    return target
 
 
 def _claimed(target: Path) -> tuple[int, Path]:
@@ -68,6 +80,15 @@ def _clear_away(target: Path) -> None:
         with suppress(OSError), old.open("rb") as file:  # in use, or gone already
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             old.unlink()
+
+
+def clear_abandoned(folder: Path) -> None:
+    """Remove temporary files in a folder whose writers are dead, whatever their targets."""
+    for old in folder.glob(".*.tmp"):
+        if re.fullmatch(r"\..+\.[a-z0-9_]{8}\.tmp", old.name) and old.is_file():
+            with suppress(OSError), old.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                old.unlink()
 
 
 def _is_named(handle: int, path: Path) -> bool:
@@ -165,8 +186,8 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     try:
         with suppress(OSError):  # no locks here, so nobody will clear away what is in use
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield temporary
         with _blamed_on(target, temporary):
+            yield temporary
             for path in sorted(temporary.rglob("*")):
                 _sync_folder(path) if path.is_dir() else _sync(path)
             temporary.chmod(0o777 & ~_umask())
@@ -232,8 +253,10 @@ def require_writable(target: Path) -> None:
     """Find out before the work whether a file can be written; makes the folders above it.
 
     Raises:
+        UsageError: it is a device or a pipe.
         OSError: it cannot; names what is in the way.
     """
+    target = _regular(target)
     with _blamed_on(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         nameless_file(target.parent).close()
@@ -243,14 +266,17 @@ def require_writable(target: Path) -> None:
 def only_run(folder: Path) -> Iterator[None]:
     """Have a folder for this process alone; the system lifts the lock when the process ends.
 
+    What killed processes left half-written in it is cleared away.
+
     Raises:
         UsageError: another process works there; says which.
+        OSError: no room there, or it may not be written to.
     """
     new = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     while True:
-        file = path.open("a+b")
+        file = path.open("a+b", buffering=0)
         try:
             # Not flock: that lock would live on in worker processes that outlive this one.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -269,20 +295,18 @@ def only_run(folder: Path) -> Iterator[None]:
         if _is_named(file.fileno(), path):
             break
         file.close()  # its holder ended, and removed it, in between
+    holder = {
+        "process": os.getpid(),
+        "host": socket.gethostname(),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "command": " ".join(sys.argv[1:])[:200],
+    }
     with file:
-        file.truncate(0)
-        file.write(
-            orjson.dumps(
-                {
-                    "process": os.getpid(),
-                    "host": socket.gethostname(),
-                    "since": time.strftime("%Y-%m-%d %H:%M:%S"),
-                    "command": " ".join(sys.argv[1:])[:200],
-                }
-            )
-        )
-        file.flush()
         try:
+            with _blamed_on(path):
+                os.ftruncate(file.fileno(), 0)
+                os.write(file.fileno(), orjson.dumps(holder))
+            clear_abandoned(folder)
             yield
         finally:
             path.unlink(missing_ok=True)

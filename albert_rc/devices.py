@@ -194,7 +194,9 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     said = str(error)
     return isinstance(error, RuntimeError) and (
-        "out of memory" in said or "can't allocate memory" in said
+        "out of memory" in said
+        or "can't allocate memory" in said
+        or "could not create a " in said  # oneDNN, which does not say why
     )
 
 

@@ -118,12 +118,13 @@ def _safetensors(path: Path) -> Weights:
         raise ValueError("its checksums are no table")
 
     def read(key: str, dtype: torch.dtype | None) -> Tensor:
-        found, total = None, 0
+        found, total, finite = None, 0, True
         for rows, piece in _pieces(path, key, shapes[key]):
             if found is None:
                 kept = piece.dtype if dtype is None or not piece.is_floating_point() else dtype
                 found = torch.empty(shapes[key], dtype=kept)
             found[rows] = piece
+            finite &= bool(piece.isfinite().all())
             total = checksum(piece, total)
         assert found is not None
         if _identity(path) != opened:
@@ -132,9 +133,19 @@ def _safetensors(path: Path) -> Weights:
             raise CheckpointError(
                 f"{path}: {key} is damaged (its checksum is another); take a copy, or train again"
             )
+        _require_numbers(path, key, finite)
         return found
 
     return Weights(path, read, {name: name for name in names}, shapes, metadata.get(_VOCABULARY))
+
+
+def _require_numbers(path: Path, key: str, finite: bool) -> None:
+    """A row of NaN would make answers of nothing, and only where its word stands."""
+    if not finite:
+        raise CheckpointError(
+            f"{path}: {key} holds values that are no numbers (NaN or infinite); take a copy, or "
+            "train again"
+        )
 
 
 def _pickled(path: Path) -> Weights:
@@ -147,6 +158,7 @@ def _pickled(path: Path) -> Weights:
 
     def read(key: str, dtype: torch.dtype | None) -> Tensor:
         tensor: Tensor = tensors[key]
+        _require_numbers(path, key, bool(tensor.isfinite().all()))
         return tensor if dtype is None or not tensor.is_floating_point() else tensor.to(dtype)
 
     return Weights(path, read, names, shapes)

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -121,7 +122,14 @@ def test_bad_papers_are_named(tiny, papers, said):
 
 
 @pytest.mark.parametrize(
-    "how", [{"precision": "int8"}, {"precision": "fp99"}, {"temperature": 0.0}]
+    "how",
+    [
+        {"precision": "int8"},
+        {"precision": "fp99"},
+        {"temperature": 0.0},
+        {"temperature": math.inf},
+        {"token_budget": 0},
+    ],
 )
 def test_what_cannot_work_is_refused(tiny, how):
     with pytest.raises(UsageError):
@@ -132,6 +140,24 @@ def readme_example():
     text = (ROOT / "README.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     return code
+
+
+@pytest.mark.parametrize("papers", [None, 3, {"article": "a \ud800 _", "options": [["a", "b"]]}])
+def test_what_is_no_paper_is_refused(tiny, papers):
+    with pytest.raises(DataError, match="papers"):
+        answer(papers, tiny)
+
+
+def test_tuples_and_bytes_are_papers_too(tiny):
+    expected = answer(PAPER, tiny)
+    tuples = {**PAPER, "options": tuple(map(tuple, PAPER["options"]))}
+    assert answer((tuples,), tiny) == answer([PAPER], tiny)
+    assert answer(json.dumps(PAPER).encode(), tiny) == expected
+
+
+def test_a_models_name_is_no_model():
+    with pytest.raises(UsageError, match="load_model"):
+        answer(PAPER, "albert-rc-tiny")
 
 
 def test_the_readmes_example_runs(monkeypatch):

@@ -30,7 +30,7 @@ def test_the_newest_states_are_kept(trainer, tmp_path):
     assert steps(tmp_path) == [6, 5, 4]
 
 
-@pytest.mark.parametrize("harm", ["flipped", "cut", "emptied"])
+@pytest.mark.parametrize("harm", ["flipped", "cut", "emptied", "directory", "foreign", "newer"])
 def test_a_damaged_state_is_passed_over_and_said(trainer, tmp_path, harm):
     whole = trainer(tmp_path / "whole", save_steps=1)
     whole.run()
@@ -39,6 +39,16 @@ def test_a_damaged_state_is_passed_over_and_said(trainer, tmp_path, harm):
     newest = states(broken)[0]
     if harm == "flipped":
         flip_a_bit(newest)
+    elif harm == "directory":  # torch reads flags there that Python passes over
+        content = bytearray(newest.read_bytes())
+        content[content.index(b"PK\1\2") + 9] ^= 32
+        newest.write_bytes(content)
+    elif harm == "foreign":
+        torch.save({"model": {}}, newest)
+    elif harm == "newer":
+        content = torch.load(newest, weights_only=True)
+        content["progress"]["mood"] = 1
+        torch.save(content, newest)
     else:
         newest.write_bytes(newest.read_bytes()[: 5000 if harm == "cut" else 0])
     again, said = trainer(broken, save_steps=1), []
@@ -71,6 +81,44 @@ def test_forgetting_to_resume_loses_nothing(trainer, tmp_path):
     assert steps(tmp_path / f"{EARLIER}-2") == [2, 1]
     trainer(tmp_path).run()
     assert not list(tmp_path.glob(f"{EARLIER}*"))
+
+
+def test_what_the_user_calls_so_is_not_ours(trainer, tmp_path):
+    """Runs that lie in the folder of another are not removed with what that one set aside."""
+    names = ("start", ".startled", EARLIER, f"{EARLIER}-2", f"{EARLIER}-9")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(b"a day's work")
+    run_until_power_cut(trainer(tmp_path, save_steps=1), 3)
+    events = next(tmp_path.glob("events.*")).name
+    again, said = trainer(tmp_path, save_steps=1, on_collapse="restart"), []
+    again._step = lambda items, epoch: (_ for _ in ()).throw(RuntimeError("at once"))
+    with pytest.raises(RuntimeError, match="at once"):
+        again.run(on_event=said.append)
+    assert str(tmp_path / f"{EARLIER}-3") in said[0]
+    assert (tmp_path / f"{EARLIER}-3" / events).is_file()
+    trainer(tmp_path, on_collapse="restart").run()
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == set(names)
+    assert all((tmp_path / name / "model.safetensors").is_file() for name in names)
+
+
+def test_a_pipe_is_no_state(trainer, tmp_path):
+    run_until_power_cut(trainer(tmp_path, save_steps=1), 3)
+    os.mkfifo(tmp_path / "resume-00000099.pt")
+    trainer(tmp_path, save_steps=1).run(resume=True)
+
+
+def test_what_the_dead_left_is_cleared_away_by_the_next_run(tmp_path):
+    left, mine = tmp_path / ".resume-00000010.pt.7alens5d.tmp", tmp_path / ".notes.tmp"
+    in_use = tmp_path / "resume-00000011.pt"
+    for path in (left, mine):
+        path.write_bytes(b"half")
+    with atomic_path(in_use) as temporary:
+        with only_run(tmp_path):
+            assert not left.exists()
+            assert mine.exists()
+        temporary.write_bytes(b"whole")
+    assert in_use.read_bytes() == b"whole"
 
 
 def _hold(folder, ready):

@@ -1,13 +1,16 @@
+import os
 import random
 import re
+import stat
 import zipfile
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
 
-from albert_rc.atomic import atomic_path, write_together
-from albert_rc.errors import DataError
+from albert_rc.atomic import atomic_path, require_writable, write_bytes, write_together
+from albert_rc.errors import DataError, UsageError
 from albert_rc.files import (
     load_tensors,
     natural_key,
@@ -58,6 +61,25 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         raise RuntimeError("half")
     assert read_json(target) == {"old": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["answer.json"]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "far").mkdir()
+    link, real = tmp_path / "answer.json", tmp_path / "far" / "real.json"
+    link.symlink_to(real)
+    for content in (b"first", b"second"):
+        write_bytes(link, content)
+        assert link.is_symlink()
+        assert real.read_bytes() == content
+
+
+def test_a_device_or_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path(os.devnull)):
+        for write in (lambda target: write_bytes(target, b"x"), require_writable):
+            with pytest.raises(UsageError, match="is a device or a pipe"):
+                write(path)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
 def test_files_written_together_appear_together(tmp_path):

@@ -20,6 +20,7 @@ from albert_rc.train.loop import Trainer
 from albert_rc.train.optim import linear_rate, settled_step
 from albert_rc.train.reading import LETTERS, Reading, answer_sums
 from albert_rc.train.restart import START
+from albert_rc.train.vitals import Answers, Vitals
 
 
 def break_gradients(run, steps):
@@ -191,9 +192,42 @@ def test_spikes_are_found(trainer, tmp_path, hit):
     if hit == "gradient":
         word.register_hook(lambda grad: grad * (1000 if run.progress.step >= 60 else 1))
     run.run()
-    [found] = metrics(tmp_path, "guard")
+    found, *others = metrics(tmp_path, "guard")
     assert (found["symptom"], found["step"], found["began"]) == ("spike", 70, 61)
+    assert {other["symptom"] for other in others} <= ({"chance"} if hit == "weights" else set())
     assert ("rise" if hit == "weights" else "times") in found
+
+
+def test_a_loss_far_above_chance_is_seen_however_it_varies(trainer, tmp_path):
+    run = trainer(tmp_path, max_steps=90, eval_steps=90, dev=False, on_collapse="stop")
+    take_step = run._step
+
+    def wild(items, epoch):
+        run.encoder.embeddings.word.weight.data.normal_(std=20.0 + 15 * (-1) ** run.progress.step)
+        return take_step(items, epoch)
+
+    run._step = wild
+    with pytest.raises(UsageError, match=r"worse than guessing: .* the run has diverged"):
+        run.run()
+    assert run.progress.step <= 70
+    assert symptoms(tmp_path) == ["chance"]
+
+
+def test_a_verdict_on_a_loss_far_above_chance():
+    def rows(losses):
+        return [
+            Vitals(loss / 20, 20, loss, 20 * math.log(4), 5, 5, (5,) * 4, (5,) * 4, step, 1.0)
+            for step, loss in enumerate(losses, 1)
+        ]
+
+    wild = [20 * (100 + 60 * (-1) ** step) for step in range(60)]
+    assert Answers(rows(wild), early=True).worse
+    assert Answers(rows(wild), early=True).at_chance
+    falling = [20 * (160 - 2 * step) for step in range(60)]
+    assert not Answers(rows(falling), early=True).at_chance
+    # As far above chance as the first steps of many sound runs.
+    near = [20 * math.log(4) * (1.2 + 0.5 * (-1) ** step) for step in range(60)]
+    assert not Answers(rows(near), early=True).worse
 
 
 def test_restart_goes_to_the_start_with_half_the_rate_and_another_order(trainer, tmp_path):

@@ -47,6 +47,8 @@ CASES = {
     "idle": {"batch_size": 1, "dev": True, "eval_steps": 3},
 }
 """Settings of runs; two processes must reach the weights of one."""
+RESUMED = {"parts": {}, "copies": {"parallel": "ddp", "precision": "bf16"}}
+"""Settings of runs that are cut off and resumed."""
 
 
 def trainer(folder, data, group, **settings):
@@ -77,7 +79,7 @@ def work(folder):
     with processes("cpu") as group:
 
         def make(name, **settings):
-            return trainer(folder / "two" / name, folder, group, parallel="fsdp", **settings)
+            return trainer(folder / "two" / name, folder, group, **{"parallel": "fsdp"} | settings)
 
         held = None
         for name, settings in CASES.items():
@@ -94,9 +96,11 @@ def work(folder):
         starved(run, the_second_alone)
         run.run()
         held["micro_batches"] = run.stepper.micro_batches
-        make("dropout", shape=DROPOUT, mask_rate=0.2).run()
-        run_until_power_cut(make("dropout_broken", shape=DROPOUT, mask_rate=0.2), HALF)
-        make("dropout_broken", shape=DROPOUT, mask_rate=0.2).run(resume=True)
+        for name, settings in RESUMED.items():
+            of = {"shape": DROPOUT, "mask_rate": 0.2} | settings
+            make(name, **of).run()
+            run_until_power_cut(make(f"{name}_broken", **of), HALF)
+            make(f"{name}_broken", **of).run(resume=True)
         run_until_power_cut(make("half"), HALF)
         make("begun_by_one").run(resume=True)
         (folder / f"held{group.rank}.json").write_text(json.dumps(held))
@@ -147,14 +151,15 @@ def test_weights_and_moments_lie_in_parts(folder):
     assert all(of["own"] == of["moments"] < 0.51 * of["parameters"] for of in held)
 
 
-def test_resuming_with_parts_is_bit_for_bit(folder):
-    whole, broken = folder / "two" / "dropout", folder / "two" / "dropout_broken"
+@pytest.mark.parametrize("name", RESUMED)
+def test_resuming_two_processes_is_bit_for_bit(folder, name):
+    whole, broken = folder / "two" / name, folder / "two" / f"{name}_broken"
     one, two = (load_file(f / "model.safetensors") for f in (whole, broken))
     assert all(torch.equal(value, two[name]) for name, value in one.items())
     one, two = (torch.load(states(f)[0], weights_only=True) for f in (whole, broken))
     for index, moments in one["optimizer"]["state"].items():
-        for name, value in moments.items():
-            assert torch.equal(value, two["optimizer"]["state"][index][name])
+        for key, value in moments.items():
+            assert torch.equal(value, two["optimizer"]["state"][index][key])
 
 
 def test_one_process_goes_on_from_parts_and_the_other_way_round(folder, alone):

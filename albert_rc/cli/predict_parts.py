@@ -21,14 +21,15 @@ def check_ranges(token_budget: int, abstain: float | None, temperature: float | 
     Raises:
         UsageError: names the option.
     """
+    from albert_rc.confidence import HIGHEST, LOWEST
     from albert_rc.errors import UsageError
 
     if token_budget < 1:
         raise UsageError(f"--token-budget {token_budget} must be at least 1")
     if abstain is not None and not 0 < abstain <= 1:
         raise UsageError(f"--abstain {abstain} must be above 0 and at most 1")
-    if temperature is not None and not 0.0004 <= temperature <= 2500:
-        raise UsageError(f"--temperature {temperature} must be between 0.0004 and 2500")
+    if temperature is not None and not LOWEST <= temperature <= HIGHEST:
+        raise UsageError(f"--temperature {temperature} must be between {LOWEST:g} and {HIGHEST:g}")
 
 
 def open_model(

@@ -226,7 +226,8 @@ def _run_several(
 
     def run(part: Part, folder: Path, resuming: bool) -> TrainResult:
         left = None if seconds is None else seconds - (time.perf_counter() - begun)
-        return _run(tuning, part, folder, resuming, left)
+        with options.alone_in(folder, tuning.group):
+            return _run(tuning, part, folder, resuming, left)
 
     found = run_all(parts, out, record, tuning.group, resume, run, say)
     if found is None or not tuning.group.is_main:

@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,21 @@ from albert_rc.train.identity import FIXED, difference, flag_of
 from albert_rc.train.parallel import DataParallel
 
 EARLIER = "earlier"
+MARK = ".set-aside"
+"""An empty file in what `set_aside` makes, which `forget_earlier` may remove."""
 _OF_A_RUN = (
     *("config.json", "train.json", "pretrain.json", "metrics.jsonl", "log.txt"),
     *("calibration.json", "int8.json", "curves.png", "curves.svg"),
 )
-"""What lies in its folder beside weights, states and vocabulary."""
+"""What lies in its folder beside weights, states, vocabulary and TensorBoard's events."""
+
+
+_PARTS = {
+    **dict.fromkeys(("model", "optimizer", "scaler", "averaged", "progress"), dict),
+    **dict.fromkeys(("settings", "data"), dict),
+    **dict.fromkeys(("tally", "random"), list),
+}
+"""What a state holds."""
 
 
 @dataclass
@@ -47,8 +58,8 @@ class Progress:
 
 def states(folder: Path) -> list[Path]:
     """The states in a run's folder, the newest first."""
-    found = [x for x in folder.glob("resume-*.pt") if re.fullmatch(r"resume-\d+\.pt", x.name)]
-    return sorted(found, key=step_of, reverse=True)
+    named = (x for x in folder.glob("resume-*.pt") if re.fullmatch(r"resume-\d+\.pt", x.name))
+    return sorted((path for path in named if path.is_file()), key=step_of, reverse=True)
 
 
 def step_of(path: Path) -> int:
@@ -72,10 +83,11 @@ def set_aside(folder: Path) -> Path | None:
     worth = [*states(folder), folder / "model.safetensors"]
     if not any(path.is_file() for path in worth):
         return None
-    taken = len(_set_aside(folder))
-    aside = folder / (EARLIER if not taken else f"{EARLIER}-{taken + 1}")
+    aside = _free(folder)
     aside.mkdir()
-    for path in (*worth, *(folder / name for name in _OF_A_RUN)):
+    (aside / MARK).touch()
+    of_a_run = [*(folder / name for name in _OF_A_RUN), *folder.glob("events.out.tfevents.*")]
+    for path in (*worth, *of_a_run):
         if path.is_file():
             path.rename(aside / path.name)
     for name in VOCABULARY_FILES:
@@ -92,8 +104,13 @@ def forget_earlier(folder: Path) -> None:
 
 
 def _set_aside(folder: Path) -> list[Path]:
-    found = folder.glob(f"{EARLIER}*")
-    return [x for x in found if re.fullmatch(rf"{EARLIER}(-\d+)?", x.name) and x.is_dir()]
+    """What we made; a run of the user's may have such a name, too."""
+    return [mark.parent for mark in folder.glob(f"{EARLIER}*/{MARK}")]
+
+
+def _free(folder: Path) -> Path:
+    names = (EARLIER if n == 1 else f"{EARLIER}-{n}" for n in count(1))
+    return next(folder / name for name in names if not (folder / name).exists())
 
 
 def _random_states(device: torch.device) -> dict[str, Tensor]:
@@ -188,14 +205,10 @@ class Checkpoints:
             )
         if isinstance(path, str):
             raise CheckpointError(path)
-        try:
-            # Mapped: a process that holds a part of the state does not read all of it.
-            content = torch.load(
-                path, map_location="cpu", weights_only=True, mmap=self.parallel.divides
-            )
-        except Exception as error:  # torch raises many types for a foreign file
-            reason = str(error).partition("\n")[0][:120]
-            raise CheckpointError(f"{path}: foreign ({reason}); start without --resume") from None
+        # Mapped: a process that holds a part of the state does not read all of it.
+        content = torch.load(
+            path, map_location="cpu", weights_only=True, mmap=self.parallel.divides
+        )
         _require_same(content, self.settings, self.identity())
         try:
             self.parallel.model.load_state_dict(self.parallel.part(content["model"]))
@@ -223,10 +236,11 @@ def _newest_whole(
     for path in found:
         try:
             check_archive(path)
+            progress = _progress_in(path)
         except (OSError, ValueError) as error:
             say(f"{path} is passed over: {error}")
             continue
-        if good is None or good(_progress_in(path)):
+        if good is None or good(progress):
             return path
     if found and good is None:
         return f"{folder}: all its states are torn or damaged; start without --resume"
@@ -234,8 +248,23 @@ def _newest_whole(
 
 
 def _progress_in(path: Path) -> Progress:
-    content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    return Progress(**content["progress"])
+    """How far a state has come.
+
+    Raises:
+        ValueError: it is no state of this version.
+    """
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # torch raises many types for a foreign file
+        raise ValueError(f"foreign ({str(error).partition(chr(10))[0][:120]})") from None
+    if not isinstance(content, dict) or not content.keys() >= set(_PARTS):
+        raise ValueError("no state of a run")
+    if any(not isinstance(content[name], kind) for name, kind in _PARTS.items()):
+        raise ValueError("no state of a run")
+    try:
+        return Progress(**content["progress"])
+    except TypeError:
+        raise ValueError("a state of another version of albert-rc") from None
 
 
 def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str, Any]) -> None:

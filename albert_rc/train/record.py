@@ -69,7 +69,7 @@ def _events(folder: Path, resumed_at: int | None) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:  # some GPU images carry torch without it; the other two files say it all
         return None
-    if resumed_at is None:
+    if resumed_at is None:  # what was worth keeping has been set aside
         for old in folder.glob("events.out.tfevents.*"):
             old.unlink()
     return SummaryWriter(str(folder), flush_secs=10, purge_step=resumed_at)

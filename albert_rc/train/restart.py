@@ -11,8 +11,8 @@ from albert_rc.seeds import mix
 from albert_rc.train.checkpoint import Checkpoints, Progress
 from albert_rc.train.guard import ALWAYS, NOTE, Symptom
 
-START = "start"
-"""The folder, in the run's, of the state that the run began with."""
+START = ".start"
+"""The folder, in the run's, of the state that the run began with. A name that no run is given."""
 
 
 class WayBack:

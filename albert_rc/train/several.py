@@ -164,12 +164,14 @@ def _resumed(
 ) -> list[dict[str, Any]] | str:
     """The runs that are done; or why they cannot be gone on with."""
     path, kept = out / RUNS, _kept(out / RUNS)
-    before, done = kept.get("made_of"), list(kept.get("runs", []))
+    before, done = kept.get("made_of"), kept.get("runs", [])
     if path.is_file() and before is None:
         return (
             f"--resume: {path} does not say what its runs were made of (an older version wrote "
             "it); start without --resume, or give another --out"
         )
+    if not (isinstance(done, list) and all(map(_is_row, done))):
+        return f"--resume: {path} is damaged; start without --resume, or give another --out"
     folders = [out / part.name for part in parts]
     if before is not None:
         folders += [*out.glob("seed-*"), *out.glob("fold-*")]
@@ -205,6 +207,13 @@ def _kept(path: Path) -> dict[str, Any]:
     except DataError:
         return {}
     return kept if isinstance(kept, dict) else {}
+
+
+def _is_row(row: Any) -> bool:
+    """Whether it says of a run what `run_all` writes."""
+    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+        return False
+    return all(isinstance(row.get(x), (int, float, type(None))) for x in ("dev", "held_out"))
 
 
 def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:

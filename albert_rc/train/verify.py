@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 import time
@@ -68,8 +69,8 @@ def kill_and_resume(
         The differences of weights, moments, random states, progress and metrics.
 
     Raises:
-        UsageError: an option that the trial sets itself, a run that fails, or one that is over
-            before it could be killed.
+        UsageError: an option that the trial sets itself, a folder with an earlier trial, a run
+            that fails, or one that is over before it could be killed.
     """
     for option in OWN:
         if any(given.partition("=")[0] == option for given in arguments):
@@ -77,6 +78,9 @@ def kill_and_resume(
     if not 1 <= kills < steps:
         raise UsageError(f"--kills {kills} must be from 1 to --steps {steps} less 1")
     whole, broken = folder / "whole", folder / "broken"
+    for path in (whole, broken):
+        if path.exists():
+            raise UsageError(f"{path}: is of an earlier trial; name another --folder, or delete it")
     begin = [
         sys.executable, "-m", "albert_rc", command, *arguments, "--max-steps", str(steps),
         "--save-steps", "1", "--keep", "2",
@@ -104,7 +108,8 @@ def kill_and_resume(
 def _finish(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        last = ["", *done.stderr.strip().splitlines()][-1].removeprefix("error: ")
+        said = [line for line in done.stderr.splitlines() if re.search(r"\w", line)]
+        last = ["", *said][-1].strip("│ ").removeprefix("error: ")
         raise error_of(done.returncode)(f"the trial's run failed: {last}")
 
 

@@ -12,6 +12,8 @@ POWER = 0.05
 """Nats: where chance and a loss this far below it cannot be told apart, there is no verdict."""
 NO_GAIN, NO_SKILL = 0.01, 0.1
 """Shares of chance's loss, and of its accuracy, that do not count as having learned."""
+WORSE = 0.5
+"""Share of chance's loss that a loss is above it by, at least, to be far above it."""
 SAME, VARIED = 0.95, 0.8
 """Share of the answers that are one letter, and the most that is right for that letter."""
 
@@ -82,8 +84,18 @@ class Answers:
 
     @property
     def at_chance(self) -> bool:
-        """Whether nothing was learned, with questions enough to tell, and the loss stands still."""
-        return not self.learned and SIGMAS * self._error <= POWER and not self.falling
+        """Whether nothing was learned, with questions enough to tell, and the loss stands still.
+
+        A loss far above chance varies by more than chance and a little less are apart, but needs
+        no such precision.
+        """
+        sure = SIGMAS * self._error <= POWER or self.worse
+        return not self.learned and sure and not self.falling
+
+    @property
+    def worse(self) -> bool:
+        """Whether the loss is above guessing's beyond doubt, and by much."""
+        return -self.gain > max(SIGMAS * self._error, WORSE * self.chance)
 
     @property
     def constant(self) -> bool:
@@ -118,7 +130,8 @@ class Answers:
         """What is wrong with them: a sentence by the symptom's name."""
         found = {}
         if self.at_chance:
-            found["chance"] = f"no better than guessing: {self.line()}"
+            than = "worse than" if self.worse else "no better than"
+            found["chance"] = f"{than} guessing: {self.line()}"
         if self.constant:
             found["constant"] = (
                 f"{self.same:.1%} of {self.questions:,.0f} answers are "

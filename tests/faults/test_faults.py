@@ -17,7 +17,7 @@ from albert_rc.atomic import only_run, write_together
 from albert_rc.config import TrainConfig
 from albert_rc.data.readers import read_split
 from albert_rc.data.shards import load_store, make_store
-from albert_rc.devices import Processes
+from albert_rc.devices import Processes, is_out_of_memory
 from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.files import check_archive
 from albert_rc.loading import load_model, save_model
@@ -236,6 +236,33 @@ def test_two_commands_in_one_folder(cli, stores, tmp_path):
     assert done.returncode == 2
     assert f"run: another run is at work there (process {os.getpid()} on" in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_one_of_several_runs_is_at_work(cli, stores, tmp_path):
+    for split in ("train", "dev"):
+        stores["cloze", split].save(tmp_path / f"{split}.pt")
+    command = ["train", "--data", tmp_path, "--model", VOCABULARY, "--scratch", "tiny"]
+    with only_run(tmp_path / "run" / "seed-0"):
+        done = cli(*command, "--seeds", 2, "--max-steps", 1, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert "seed-0: another run is at work there" in done.stderr
+
+
+def test_no_room_for_a_lock(tmp_path):
+    with (
+        files_no_larger_than(0),
+        pytest.raises(OSError, match="too large") as error,
+        only_run(tmp_path / "run"),
+    ):
+        pass
+    assert error.value.filename == str(tmp_path / "run" / ".lock")
+    assert not (tmp_path / "run").exists()
+
+
+def test_memory_is_told_from_other_errors():
+    for said in ("could not create a primitive", "DefaultCPUAllocator: can't allocate memory"):
+        assert is_out_of_memory(RuntimeError(said))
+    assert not is_out_of_memory(RuntimeError("shapes do not match"))
 
 
 @pytest.mark.parametrize("kilobytes", [300_000, 550_000])

@@ -60,6 +60,12 @@ def test_what_the_trial_sets_itself_is_refused(tmp_path, option):
         kill_and_resume([option, "x"], tmp_path)
 
 
+def test_an_earlier_trial_is_not_taken_for_this_one(tmp_path):
+    (tmp_path / "broken").mkdir()
+    with pytest.raises(UsageError, match="broken: is of an earlier trial"):
+        kill_and_resume([], tmp_path)
+
+
 def test_there_must_be_steps_to_kill_between(tmp_path):
     with pytest.raises(UsageError, match="--kills 3 must be from 1"):
         kill_and_resume([], tmp_path, steps=3, kills=3)

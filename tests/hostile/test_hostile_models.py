@@ -1,6 +1,7 @@
 """Model folders of others: no code of theirs runs, and no number of theirs decides."""
 
 import json
+import math
 import pickle
 import resource
 import struct
@@ -12,6 +13,7 @@ import torch
 from commands import run_cli
 from conftest import SAMPLE, SHAPE
 from evil import Evil
+from safetensors.torch import save_file
 
 from albert_rc import weightfile
 from albert_rc.errors import CheckpointError, UsageError
@@ -80,7 +82,12 @@ def test_an_evil_state_is_not_resumed(trainer, tmp_path):
     mark = tmp_path / "code was run"
     trainer(tmp_path / "run", max_steps=1).run()
     torch.save({"model": Evil(mark), "settings": {}}, state_path(tmp_path / "run", 2))
-    with pytest.raises(CheckpointError, match=r"resume-00000002\.pt"):
+    said = []
+    trainer(tmp_path / "run", max_steps=1).run(resume=True, on_event=said.append)
+    assert "resume-00000002.pt is passed over: foreign" in said[0]
+    state_path(tmp_path / "run", 1).unlink()
+    torch.save({"model": Evil(mark), "settings": {}}, state_path(tmp_path / "run", 2))
+    with pytest.raises(CheckpointError, match="all its states are torn or damaged"):
         trainer(tmp_path / "run", max_steps=1).run(resume=True)
     assert not mark.exists()
 
@@ -223,6 +230,22 @@ def test_norms_of_another_shape_are_refused(folder, shape):
     }  # fmt: skip
     rewrite(path, header, data + bytes(4 * count))
     assert "LayerNorm.bias" in refusal(folder)
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_weights_that_are_no_numbers_are_refused(made, folder, value, pickled):
+    """One word's row would spoil the passages with that word, and no others."""
+    tensors = tensors_of(made)
+    key = "albert.embeddings.word_embeddings.weight"
+    tensors[key] = tensors[key].clone()
+    tensors[key][-1, 3] = value
+    if pickled:
+        (folder / "model.safetensors").unlink()
+        torch.save(tensors, folder / "pytorch_model.bin")
+    else:
+        save_file(tensors, folder / "model.safetensors")
+    assert f"{key} holds values that are no numbers" in refusal(folder)
 
 
 def test_weights_that_change_while_they_are_read_are_refused(made, folder, monkeypatch):
