@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from albert_rc.config import TrainConfig
-from albert_rc.data.shards import load_store
+from albert_rc.data.readers import read_split
+from albert_rc.data.shards import load_store, make_store
 from albert_rc.devices import Processes
 from albert_rc.errors import DataError, Interrupted, UsageError
 from albert_rc.files import json_lines
@@ -15,7 +16,7 @@ from albert_rc.predict import score_lines
 from albert_rc.score_files import read_scores
 from albert_rc.train import several
 from albert_rc.train.checkpoint import EARLIER, state_path
-from albert_rc.train.finetune import FineTuning, open_stores
+from albert_rc.train.finetune import FineTuning, open_stores, unlike
 from albert_rc.train.identity import difference, made_of
 from albert_rc.train.planner import Levers
 from albert_rc.train.several import over_folds, over_seeds, run_all
@@ -273,3 +274,10 @@ def test_seeds_differ_and_their_spread_is_told(data, sample, tmp_path, works):
     assert names == ["seed-5", "seed-6"]
     one, other = ((out / name / "model.safetensors").read_bytes() for name in names)
     assert one != other
+
+
+def test_stores_of_two_lengths_are_said(sample, tokenizer):
+    papers = read_split(sample / "cloze" / "dev")
+    long, short = (make_store(papers, tokenizer, length) for length in (128, 64))
+    assert unlike(long, None) is unlike(long, long) is None
+    assert "windows of 128 tokens, dev.pt of 64" in unlike(long, short)

@@ -108,7 +108,7 @@ def train(
     from albert_rc.config import TrainConfig
     from albert_rc.devices import be_deterministic, choose_precision, processes
     from albert_rc.errors import UsageError
-    from albert_rc.train.finetune import FineTuning, open_stores
+    from albert_rc.train.finetune import FineTuning, open_stores, unlike
     from albert_rc.train.identity import made_of
     from albert_rc.train.planner import Levers
     from albert_rc.train.recipes import choose, dropout_of
@@ -120,6 +120,8 @@ def train(
         be_deterministic()
     with processes(device) as group, options.alone_in(out, group):
         train_store, dev_store = open_stores(data, with_dev)
+        if group.is_main and (said := unlike(train_store, dev_store)):
+            say(f"warning: {data}: {said}")
         given = {
             "epochs": epochs,
             "batch_size": batch_size,

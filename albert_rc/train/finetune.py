@@ -133,6 +133,19 @@ class FineTuning:
         )
 
 
+def unlike(train: Store, dev: Store | None) -> str | None:
+    """What tells that two stores are not of one `preprocess`, which may have been killed; or None.
+
+    It may be meant, so it is said and not refused.
+    """
+    if dev is None or train.meta["max_length"] == dev.meta["max_length"]:
+        return None
+    return (
+        f"train.pt has windows of {train.meta['max_length']} tokens, dev.pt of "
+        f"{dev.meta['max_length']}; unless that is meant, preprocess both again"
+    )
+
+
 def open_stores(data: Path, with_dev: bool = False) -> tuple[Store, Store | None]:
     """What is learned from, and what decides when it is enough, if anything.
 
