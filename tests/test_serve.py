@@ -87,6 +87,10 @@ def test_a_printed_paper_is_answered_and_what_has_no_place_is_said(served):
     (paper,) = good["papers"]
     assert paper["paper"]["article"].count("_") == 2
     assert [question["right"] for question in paper["questions"]] == [None, None]
+    printed = PRINTED.replace(b"1", b"36").replace(b"2", b"37")
+    later = served.post(printed, "text/plain").json["papers"][0]
+    assert [question["number"] for question in later["questions"]] == [36, 37]
+    assert later["paper"] | {"id": ""} == paper["paper"] | {"id": ""}
     with_key = served.post_form([("paper", "exam.txt", PRINTED), ("key", None, b"1-2 AB")]).json
     assert [question["right"] for question in with_key["papers"][0]["questions"]] == ["A", "B"]
     assert with_key["answers"] == good["answers"]
@@ -107,6 +111,7 @@ def test_the_paper_comes_back_in_the_projects_form(served):
     assert entry["id"] == "mine.json"
     assert entry["paper"] == {**paper, "id": "mine.json"}
     assert [question["right"] for question in entry["questions"]] == ["A", "B"]
+    assert [question["number"] for question in entry["questions"]] == [1, 2]
     assert served.post(entry["paper"], name="mine.json").json == found
     warned = served.post({**CLOZE, "article": "He was _31 to see us . We _ ."}).json
     assert [message["level"] for message in warned["messages"]] == ["warning"]

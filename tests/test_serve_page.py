@@ -171,6 +171,15 @@ def test_a_printed_paper_of_two_kinds(opened):
     assert "corrected" not in question.get_attribute("class")
 
 
+def test_blanks_have_the_numbers_of_the_print(opened):
+    page = opened()
+    answer(page, MIXED.partition("Passage 1")[0].replace("1", "36").replace("2", "37"))
+    assert page.locator("article .blank .no").all_inner_texts() == ["36", "37"]
+    page.locator("article .blank").first.hover()
+    page.wait_for_selector("#details:has-text('Blank 36')")
+    check(page)
+
+
 def test_the_example_and_the_threshold(opened):
     page = opened()
     page.click("#example")

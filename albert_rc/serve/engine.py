@@ -171,7 +171,7 @@ class Engine:
                 said = f"{self.name} has not learned {NOUNS[found.kind]}: its answers are guesses"
                 messages.append(Message("warning", said))
             answers[found.kind], lines = self._answer(found, loaded, end, stopped, place)
-            papers += _papers(found, lines)
+            papers += _papers(found, lines, reading.numbers)
         return to_json(
             {
                 "model": self.name,
@@ -216,14 +216,22 @@ class Engine:
         return answers_of(store, scored_QK), score_lines(store, scored_QK, self.temperature)
 
 
-def _papers(found: PaperSet, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _papers(
+    found: PaperSet, lines: list[dict[str, Any]], numbers: dict[str, list[int]]
+) -> list[dict[str, Any]]:
     """Each paper in the project's form, with what was answered."""
     rest = iter(lines)
     shown = []
     for passage in found.passages:
+        printed = numbers.get(passage.id) or range(1, len(passage.questions) + 1)
         questions = [
-            {"answer": line["answer"], "right": right, "probabilities": line["probabilities"]}
-            for right, line in zip(gold_letters([passage]), rest, strict=False)
+            {
+                "number": number,
+                "answer": line["answer"],
+                "right": right,
+                "probabilities": line["probabilities"],
+            }
+            for number, right, line in zip(printed, gold_letters([passage]), rest, strict=False)
         ]
         entry = {"id": passage.id, "kind": passage.kind, "paper": paper_json(passage)}
         shown.append({**entry, "questions": questions})

@@ -52,6 +52,9 @@ def _schemas() -> dict[str, Schema]:
     )
     question = _object(
         {
+            "number": _described(
+                {"type": "integer"}, "As it is printed; in papers of JSON from 1."
+            ),
             "answer": _described(_LETTER, "The model's."),
             "right": _described(
                 {"type": ["string", "null"]}, "The key's; null where the paper has none."

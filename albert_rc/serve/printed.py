@@ -121,7 +121,8 @@ def _as_reading(found: dict[str, Any], upload: Upload, key: Upload | None) -> Re
         messages += [message for message in reading.messages if message.level == "refused"]
     for level, name, text in found["messages"]:
         messages.append(Message(level, _named(text, upload, key), _own(name, stem)))
-    return Reading(sets, messages)
+    numbers = {_own(paper["name"], stem): paper["numbers"] for paper in found["papers"]}
+    return Reading(sets, messages, numbers)
 
 
 def _own(name: str, stem: str) -> str:
@@ -174,7 +175,12 @@ def _found(paths: list[Path]) -> dict[str, Any]:
     imports = import_papers(paths[:1], paths[1] if len(paths) > 1 else None)
     messages = [line for found in imports for line in _messages(found)]
     papers = [
-        {"kind": paper.kind, "name": paper.name, "content": paper.content()}
+        {
+            "kind": paper.kind,
+            "name": paper.name,
+            "numbers": paper.numbers,
+            "content": paper.content(),
+        }
         for found in imports
         for paper in found.papers
         if paper.whole

@@ -43,6 +43,8 @@ class Reading:
     sets: list[PaperSet]
     """Papers by kind, in natural order of their ids; none is empty."""
     messages: list[Message] = field(default_factory=list)
+    numbers: dict[str, list[int]] = field(default_factory=dict)
+    """Of blanks and questions as they are printed, by paper; others count from 1."""
 
     @property
     def complete(self) -> bool:

@@ -21,7 +21,7 @@ function openDetails(chip, keep) {
     closeDetails();
     const question = questionAt(chip);
     byId("details-body").replaceChildren(
-      make("p", { class: "title" }, `Blank ${question.number + 1}`), optionsTable(question));
+      make("p", { class: "title" }, `Blank ${question.printed || question.number + 1}`), optionsTable(question));
     owner = chip;
     chip.setAttribute("aria-expanded", "true");
     chip.setAttribute("aria-describedby", "details-body");

@@ -20,7 +20,7 @@ function optionsTable(question) {
   const heads = ["letter", "option", "probability"].map((text, column) => make("th", { scope: "col" },
     column < 2 ? make("span", { class: "away" }, text) : text));
   const table = make("table", { class: "options" },
-    make("caption", { class: "away" }, `Options of ${noun} ${question.number + 1}`),
+    make("caption", { class: "away" }, `Options of ${noun} ${question.printed}`),
     make("thead", {}, make("tr", {}, ...heads)), body);
   const holder = make("div", { class: "choice" }, table,
     make("p", { class: "back note" }, "The model said ", make("bdi", {}, letter(question.model)), ". ",

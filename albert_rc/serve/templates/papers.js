@@ -12,6 +12,7 @@ function understood(answered) {
     made.questions = questions.map((question, number) => ({
       paper: made,
       number,
+      printed: question.number,
       options: paper.options[number],
       text: paper.questions ? paper.questions[number] : "",
       gold: question.right === null ? -1 : indexOf(question.right),
@@ -43,7 +44,7 @@ function said(question) {
   const state = stateOf(question);
   const word = shown(question.options[question.chosen]);
   return [
-    `${blank ? "Blank" : "Question"} ${question.number + 1}, ${blank ? word : letter(question.chosen)}`,
+    `${blank ? "Blank" : "Question"} ${question.printed}, ${blank ? word : letter(question.chosen)}`,
     state === "open" ? "" : state + (state === "wrong" ? `, the key says ${shown(question.options[question.gold])}` : ""),
     isCorrected(question) ? "corrected" : percent(question.chances[question.chosen]),
     isUnsure(question) ? "unsure" : "",
@@ -55,7 +56,7 @@ function fillBlank(chip, question) {
   chip.className = `blank ${classOf(question)}`;
   chip.setAttribute("aria-label", said(question));
   chip.replaceChildren(
-    make("span", { class: "no" }, String(question.number + 1)),
+    make("span", { class: "no" }, String(question.printed)),
     ...(SIGNS[state] ? [make("span", { class: "sign" }, SIGNS[state])] : []),
     make("bdi", { class: "word" }, shown(question.options[question.chosen])),
     ...(state === "wrong" ? [make("span", { class: "gold" }, " → ", make("bdi", {}, shown(question.options[question.gold])))] : []),
@@ -82,7 +83,7 @@ function fillQuestion(block, question) {
   block.className = `question ${classOf(question)}`;
   block.setAttribute("aria-label", said(question));
   block.querySelector(".ask").replaceChildren(
-    make("span", { class: "no" }, String(question.number + 1)),
+    make("span", { class: "no" }, String(question.printed)),
     ...(SIGNS[state] ? [make("span", { class: `sign ${state}` }, SIGNS[state])] : []),
     make("span", { class: "text" }, question.text),
     ...(marksOf(question) ? [make("span", { class: "sign mark" }, ` ${marksOf(question)}`)] : []),
