@@ -1,5 +1,7 @@
 """One small exam as sheets print it and as the JSON that it becomes, and ways to import it."""
 
+import pytest
+
 from albert_rc.importing.run import import_papers
 
 ARTICLE = (
@@ -65,6 +67,14 @@ def styled(style):
     for number in (36, 37, 38):
         text = text.replace(f"__{number}__", style.format(number))
     return text
+
+
+def as_word(text, path):
+    """A printed paper in a file of text as a document of Word, each line a paragraph."""
+    document = pytest.importorskip("docx").Document()
+    for line in text.read_text().splitlines():
+        document.add_paragraph(line)
+    document.save(path)
 
 
 def bring(folder, text, key=None, name="exam.txt", encoding="utf-8"):

@@ -10,13 +10,13 @@ import documented
 import pytest
 from commands import run_cli
 from conftest import ROOT, SAMPLE
+from exam import as_word
 
 pytestmark = pytest.mark.slow
 
 STANDS_FOR = {
     "albert/albert-xxlarge-v2": "albert-rc-tiny",
     "albert/albert-base-v2": "albert-rc-tiny",
-    "exam.docx": str(SAMPLE / "printed" / "exam.txt"),
     "answers.txt": str(SAMPLE / "printed" / "answers.txt"),
     "data/sample/printed/exam.txt": str(SAMPLE / "printed" / "exam.txt"),
     "data/sample/printed/answers.txt": str(SAMPLE / "printed" / "answers.txt"),
@@ -45,6 +45,7 @@ def work(tmp_path_factory):
     for number, page in enumerate(("architecture.md", "experiments.md", "formats.md")):
         shutil.copy(ROOT / "docs" / page, text / f"{number}.txt")
     shutil.copytree(SAMPLE / "vocabulary", folder / "models" / "vocabulary")
+    as_word(SAMPLE / "printed" / "exam.txt", folder / "exam.docx")
     corpus = ("--model", "models/vocabulary", "--out", "data/corpus", "--exclude", "papers/dev")
     must(folder, "pretrain-data", "text/", "papers/train", *corpus)
     tiny = ("--model", "albert-rc-tiny")
@@ -119,6 +120,7 @@ def test_the_quick_start_is_short():
 
 def test_what_the_quick_start_leaves(work, tmp_path):
     """Answers to every blank of the printed paper, and a page that says which are right."""
+    as_word(SAMPLE / "printed" / "exam.txt", tmp_path / "exam.docx")
     for line in documented.FENCE.search((ROOT / "docs/quickstart.md").read_text())[2].splitlines():
         words = documented.words(line)
         if words and words[0] == "albert-rc":

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +12,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import SAMPLE
+from conftest import ROOT, SAMPLE
+from exam import as_word
 
 pytest.importorskip("starlette", reason="no starlette; pip install 'albert-rc[serve]'")
 pytest.importorskip("uvicorn", reason="no uvicorn; pip install 'albert-rc[serve]'")
@@ -104,6 +107,23 @@ def test_a_printed_paper_is_answered_and_what_has_no_place_is_said(served):
     assert len(found["answers"]["cloze"]) == 1
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_docs_curl_commands(served, tmp_path):
+    printed, cloze = SAMPLE / "printed", SAMPLE / "cloze" / "test"
+    as_word(printed / "exam.txt", tmp_path / "exam.docx")
+    shutil.copy(printed / "answers.txt", tmp_path)
+    shutil.copy(sorted(cloze.iterdir())[0], tmp_path / "test0001.json")
+    page = (ROOT / "docs" / "serve.md").read_text()
+    commands = [line for line in page.splitlines() if line.startswith("curl ")]
+    assert len(commands) == 2
+    for line in commands:
+        words = shlex.split(line.replace("http://127.0.0.1:8000", served.address))
+        done = subprocess.run([*words, "-sS"], cwd=tmp_path, capture_output=True, check=True)
+        found = json.loads(done.stdout)
+        assert found["complete"], found
+        assert found["answers"]
+
+
 def test_the_paper_comes_back_in_the_projects_form(served):
     paper = {**CLOZE, "answers": ["A", "B"]}
     found = served.post(paper, name="mine.json").json
@@ -118,8 +138,6 @@ def test_the_paper_comes_back_in_the_projects_form(served):
 
 
 def test_probabilities_are_calibrated_as_those_of_predict(tmp_path):
-    import shutil
-
     import torch
 
     from albert_rc.devices import Processes
