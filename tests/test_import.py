@@ -36,6 +36,9 @@ def test_the_command(tmp_path, cli):
         "Last Friday Tom was on the bus home when he found "
     ]
     assert [len(p.questions) for p in read_split(out / "race" / "dev").passages] == [2]
+    done = cli("import", bad, "--out", out, "--on-error", "skip")
+    assert done.returncode == 3
+    assert "none of 1 passage(s) is whole: 1 problem(s), listed above" in done.stderr
     done = cli("import", good, "--out", out, "--split", "../../x")
     assert done.returncode == 2
     assert "choose from" in done.stderr

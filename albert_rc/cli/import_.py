@@ -67,6 +67,10 @@ def import_(
             f"{len(troubles)} problem(s), listed above; nothing was written. Mend them, or leave "
             "out the passages that they concern with --on-error skip"
         )
+    if papers and not whole:
+        raise DataError(
+            f"none of {len(papers)} passage(s) is whole: {len(troubles)} problem(s), listed above"
+        )
     if not whole:
         raise DataError(
             "no passage with options found; docs/import.md shows the layouts that are understood"
