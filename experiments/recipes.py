@@ -42,7 +42,9 @@ class Row:
     continued: bool = False
     """Masked-LM on the training papers comes first."""
     asked: str | None = None
-    """The model of `base`, its options of several pieces read in this other way."""
+    """Another row's model, its options of several pieces read in this other way."""
+    of: str = "base"
+    """That row."""
 
 
 ROWS = {
@@ -50,6 +52,8 @@ ROWS = {
     "masks": Row(asked="masks"),
     "pll": Row(asked="pll"),
     "no hidden words": Row(hidden=0),
+    "no hidden words, masks": Row(asked="masks", of="no hidden words", hidden=0),
+    "no hidden words, pll": Row(asked="pll", of="no hidden words", hidden=0),
     "label smoothing 0.1": Row(("--label-smoothing", 0.1)),
     "EMA 0.99": Row(("--ema", 0.99)),
     "salience": Row(("--option-score", "salience")),
@@ -85,7 +89,7 @@ def start(row: Row, seed: int, arguments: argparse.Namespace) -> Path:
 def run(name: str, seed: int, arguments: argparse.Namespace, gold: PaperSet) -> dict[str, Any]:
     """One row and seed: fine-tune, answer, count."""
     row, data, work = ROWS[name], arguments.work / "data", arguments.work
-    out = work / f"{name if row.asked is None else 'base'} {seed}"
+    out = work / f"{name if row.asked is None else row.of} {seed}"
     if not (data / "dev.pt").is_file():
         command("preprocess", arguments.papers, "--model", arguments.model, "--out", data)
         (data / "train").mkdir(exist_ok=True)
