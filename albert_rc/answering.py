@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from albert_rc.calibration import kept_temperature
-from albert_rc.confidence import HIGHEST, LOWEST
+from albert_rc.calibration import HIGHEST, LOWEST, kept_temperature
 from albert_rc.data.readers import READERS, check_chunk, read_split, require_good
 from albert_rc.data.register import Register
 from albert_rc.data.schema import PaperSet, letter

@@ -29,6 +29,8 @@ from albert_rc.score_files import ScoreFile
 from albert_rc.score_sets import right_options
 
 RECORD = "calibration.json"
+LOWEST, HIGHEST = COLDEST**2, HOTTEST**2
+"""Of temperatures that may be asked for: that of scores that were made with another, too."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,6 @@ Fitted = TypeVar("Fitted")
 FLOOR = 5e-7
 """Half of the last digit in a score file: what a probability may be that was rounded to 0."""
 COLDEST, HOTTEST = 0.02, 50.0
-LOWEST, HIGHEST = COLDEST**2, HOTTEST**2
-"""Of temperatures that may be asked for: that of scores that were made with another, too."""
 BINS = 15
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 

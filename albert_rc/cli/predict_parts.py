@@ -21,7 +21,7 @@ def check_ranges(token_budget: int, abstain: float | None, temperature: float | 
     Raises:
         UsageError: names the option.
     """
-    from albert_rc.confidence import HIGHEST, LOWEST
+    from albert_rc.calibration import HIGHEST, LOWEST
     from albert_rc.errors import UsageError
 
     if token_budget < 1:
