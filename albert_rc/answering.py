@@ -139,6 +139,8 @@ def _read(papers: Papers) -> PaperSet:
             papers = parse_json(papers if isinstance(papers, bytes) else papers.encode())
         except ValueError as error:
             raise DataError(f"the papers' text: {error}") from None
+        if not isinstance(papers, (dict, list)):
+            raise DataError(f"the papers' text is {kind_of(papers)}; it must be a dict or a list")
     if isinstance(papers, (str, Path)):
         found = read_split(Path(papers))
     elif isinstance(papers, Mapping):

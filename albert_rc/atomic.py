@@ -54,11 +54,9 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 def _regular(target: Path) -> Path:
     """Where a file of this name is, or would be."""
-    if target.is_symlink():
-        target = target.resolve()
     if target.exists() and not (target.is_file() or target.is_dir()):
         raise UsageError(f"{target}: is a device or a pipe, and no file; name a file")
-    return target
+    return target.resolve() if target.is_symlink() else target
 
 
 def _claimed(target: Path) -> tuple[int, Path]:

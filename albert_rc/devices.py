@@ -196,7 +196,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and (
         "out of memory" in said
         or "can't allocate memory" in said
-        or "could not create a " in said  # oneDNN, which does not say why
+        # oneDNN does not say why; a descriptor is what it cannot do at all.
+        or bool(re.search(r"could not create a (?:primitive|memory)(?! desc)", said))
     )
 
 

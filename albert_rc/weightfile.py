@@ -124,7 +124,7 @@ def _safetensors(path: Path) -> Weights:
                 kept = piece.dtype if dtype is None or not piece.is_floating_point() else dtype
                 found = torch.empty(shapes[key], dtype=kept)
             found[rows] = piece
-            finite &= bool(piece.isfinite().all())
+            finite &= _is_finite(piece)
             total = checksum(piece, total)
         assert found is not None
         if _identity(path) != opened:
@@ -137,6 +137,12 @@ def _safetensors(path: Path) -> Weights:
         return found
 
     return Weights(path, read, {name: name for name in names}, shapes, metadata.get(_VOCABULARY))
+
+
+def _is_finite(values: Tensor) -> bool:
+    # Numbers of 8 bits cannot be asked.
+    small = values.is_floating_point() and values.element_size() == 1
+    return bool((values.float() if small else values).isfinite().all())
 
 
 def _require_numbers(path: Path, key: str, finite: bool) -> None:
@@ -158,7 +164,7 @@ def _pickled(path: Path) -> Weights:
 
     def read(key: str, dtype: torch.dtype | None) -> Tensor:
         tensor: Tensor = tensors[key]
-        _require_numbers(path, key, bool(tensor.isfinite().all()))
+        _require_numbers(path, key, _is_finite(tensor))
         return tensor if dtype is None or not tensor.is_floating_point() else tensor.to(dtype)
 
     return Weights(path, read, names, shapes)

@@ -142,7 +142,9 @@ def readme_example():
     return code
 
 
-@pytest.mark.parametrize("papers", [None, 3, {"article": "a \ud800 _", "options": [["a", "b"]]}])
+@pytest.mark.parametrize(
+    "papers", [None, 3, b'"/etc/hostname"', {"article": "a \ud800 _", "options": [["a", "b"]]}]
+)
 def test_what_is_no_paper_is_refused(tiny, papers):
     with pytest.raises(DataError, match="papers"):
         answer(papers, tiny)

@@ -12,7 +12,7 @@ from conftest import run_until_power_cut
 from albert_rc.atomic import LOCK, atomic_path, only_run
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.loading import load_model
-from albert_rc.train.checkpoint import EARLIER, states
+from albert_rc.train.checkpoint import EARLIER, MARK, states
 
 
 def flip_a_bit(path, share=0.5):
@@ -59,7 +59,9 @@ def test_a_damaged_state_is_passed_over_and_said(trainer, tmp_path, harm):
         assert torch.equal(a, b)
     for path in states(broken):
         flip_a_bit(path)
-    with pytest.raises(CheckpointError, match="all its states are torn or damaged; start without"):
+    with pytest.raises(
+        CheckpointError, match="all its states are torn, damaged or foreign; start without"
+    ):
         trainer(broken, save_steps=1).run(resume=True)
 
 
@@ -85,10 +87,11 @@ def test_forgetting_to_resume_loses_nothing(trainer, tmp_path):
 
 def test_what_the_user_calls_so_is_not_ours(trainer, tmp_path):
     """Runs that lie in the folder of another are not removed with what that one set aside."""
-    names = ("start", ".startled", EARLIER, f"{EARLIER}-2", f"{EARLIER}-9")
+    names = ("start", ".startled", EARLIER, f"{EARLIER}-2", f"{EARLIER}-9", f"{EARLIER}-kept")
     for name in names:
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.safetensors").write_bytes(b"a day's work")
+    (tmp_path / f"{EARLIER}-kept" / MARK).touch()  # renamed, to stay
     run_until_power_cut(trainer(tmp_path, save_steps=1), 3)
     events = next(tmp_path.glob("events.*")).name
     again, said = trainer(tmp_path, save_steps=1, on_collapse="restart"), []

@@ -30,6 +30,8 @@ LABELLED = {
     "Chinese": ("完形填空（一）", "完形填空（二）", "完形填空二：1-3 BBB\n完形填空一：1-3 AAA"),
     "passages without labels": ("", "", "Passage 2: 1. B 2. B 3. B\nPassage 1: 1. A 2. A 3. A"),
     "passages in another order": ("Text 2", "Text 1", "Text 1: 1-3 BBB\nText 2: 1-3 AAA"),
+    "points": ("", "", "(2 points each)\n1-3 AAA\n(1 point each)\n1-3 BBB"),
+    "sections": ("", "", "Vocabulary\n1-3 AAA\nGrammar\n1-3 BBB"),
     "in their order": ("Passage 1", "Passage 2", "Passage 1: 1-3 AAA\nPassage 2: 1-3 BBB"),
     "going up from another number": ("", "", "Test 3: 1-3 AAA\nTest 4: 1-3 BBB"),
     "titles": ("The Cat", "The Bird", "The Bird: 1-3 BBB\nThe Cat: 1-3 AAA"),

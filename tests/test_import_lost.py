@@ -29,9 +29,57 @@ def test_a_question_in_the_middle_does_not_become_a_passage(tmp_path):
 
 
 def test_a_last_question_is_named_and_the_others_are_whole(tmp_path):
-    papers, refused, _ = bring(tmp_path, f"{TEXT}\n{QUESTIONS}41. Write a title.\n")
-    assert refused == [41]
-    assert papers == [{**RACE, "answers": []}]
+    unread = ("What did she do?\nA Ate  B Slept  C Sang", [41])
+    for question, lost in (unread, ("Write a title.", [])):
+        papers, refused, imports = bring(tmp_path, f"{TEXT}\n{QUESTIONS}41. {question}\n")
+        assert refused == lost
+        assert papers == [{**RACE, "answers": []}]
+        assert any("41 begins a line" in note for note in imports[0].notes) == (not lost)
+
+
+@pytest.mark.parametrize("heading", ["38. Reading comprehension", "38. Cloze (10 points)"])
+def test_numbers_of_sections_are_no_questions(tmp_path, heading):
+    papers, refused, _ = bring(tmp_path, f"{heading}\n\n{TEXT}\n{QUESTIONS}{ANSWERS}")
+    assert (refused, [paper["answers"] for paper in papers]) == ([], [["B", "A"]])
+
+
+def test_a_numbered_list_in_a_later_passage_is_text(tmp_path):
+    steps = "36. Wash the bread.\n37. Cut it.\n38. Eat it."
+    text = f"{STORY}{LISTS}\nPassage 2\n{TEXT}\n{steps}\n\n{QUESTIONS}"
+    papers, refused, _ = bring(tmp_path, text)
+    assert (refused, len(papers)) == ([], 2)
+    assert steps.replace("\n", " ") in papers[1]["article"].replace("\n", " ")
+
+
+@pytest.mark.parametrize("said", ["Answer: {}", "【答案】{}\n【解析】细节题。", "{number}. {}"])
+@pytest.mark.parametrize("label", ["Passage 2\n", "", "Directions: Read the text and answer.\n"])
+def test_a_passage_right_below_an_answer_is_no_explanation(tmp_path, said, label):
+    first = QUESTIONS.replace("39.", "36.").replace("40.", "37.").rstrip("\n").split("\n37.")
+    text = "\n37.".join([f"{first[0]}\n{said.format('B', number=36)}", first[1]])
+    text = f"{TEXT}\n{text}\n{said.format('A', number=37)}\n{label}{TEXT}{QUESTIONS}"
+    papers, _, imports = bring(tmp_path, text)
+    whole = all(paper.whole for paper in imports[0].papers)
+    assert [len(paper["questions"]) for paper in papers] == [2, 2] or not whole
+    if label:
+        assert [paper["answers"] for paper in papers] == [["B", "A"], []]
+
+
+def test_labels_behind_explained_answers_count(tmp_path):
+    text = f"Passage 1\n{TEXT}\n{QUESTIONS}\nPassage 2\n{TEXT}\n{QUESTIONS}"
+    text = text.replace("39.", "1.").replace("40.", "2.")
+    key = (
+        "Answers\nPassage 2\n1. C. He says so in the text.\n2. D. It is there that they kept it."
+        "\nPassage 1\n1. A. They say so.\n2. B. Said in line 3."
+    )
+    papers, refused, _ = bring(tmp_path, f"{text}\n{key}\n")
+    assert refused == []
+    assert ["".join(paper["answers"]) for paper in papers] == ["AB", "CD"]
+
+
+def test_headings_of_numbers_above_letters_are_no_key(tmp_path):
+    papers, refused, imports = bring(tmp_path, f"Questions 39-40\nA\n{TEXT}\n{QUESTIONS}")
+    assert (refused, said(imports)) == ([], [])
+    assert len(papers) == 1
 
 
 def test_numbered_paragraphs_are_text(tmp_path):
@@ -59,12 +107,31 @@ def test_a_line_in_another_language_parts_no_passage(tmp_path, between):
 
 @pytest.mark.parametrize("heading", ["Part 2", "Date: July 5 to July 12"])
 def test_sentences_above_a_heading_are_not_dropped_in_silence(tmp_path, heading):
-    papers, _, imports = bring(tmp_path, f"{FILLER}\n\n{heading}\n\n{TEXT}\n{QUESTIONS}{ANSWERS}")
+    text = f"{FILLER}\n{FILLER}\n\n{heading}\n\n{TEXT}\n{QUESTIONS}{ANSWERS}"
+    papers, _, imports = bring(tmp_path, text)
     assert papers == []
-    assert ["is parted from the passage by a heading" in line for line in said(imports)] == [True]
+    assert said(imports)
+    assert all("is parted from the passage by a heading" in line for line in said(imports))
     # A title above one is no text.
     papers, _, imports = bring(tmp_path, f"Our Bread\n\n{heading}\n\n{TEXT}\n{QUESTIONS}{ANSWERS}")
     assert (papers, said(imports)) == ([RACE], [])
+
+
+def test_a_sentence_on_the_exam_is_no_text(tmp_path):
+    text = f"{FILLER}\n\nPart I\n\n{TEXT}\n{QUESTIONS}{ANSWERS}"
+    papers, _, imports = bring(tmp_path, text)
+    assert said(imports) == []
+    assert papers[0]["article"].replace("\n", " ") == BREAD
+    assert any("is parted from the passage" in note for note in imports[0].papers[0].notes)
+
+
+def test_a_gloss_in_a_passage_of_short_lines(tmp_path):
+    poem = "\n".join(["The rain came down upon the town", "and nobody was out"] * 7)
+    text = f"{poem}\n\n*town 城镇\n\nGood night.\n\n{QUESTIONS}{ANSWERS}"
+    papers, refused, _ = bring(tmp_path, text)
+    assert refused == []
+    assert papers[0]["article"].startswith("The rain")
+    assert papers[0]["article"].endswith("Good night.")
 
 
 def test_texts_that_share_a_list_are_said_to_be_parted(tmp_path):
@@ -83,8 +150,9 @@ def test_what_looks_like_an_answer_is_placed_or_refused(tmp_path, line):
     assert all("answers" not in paper for paper in papers)
 
 
-def test_the_head_of_an_answer_sheet_is_no_answer(tmp_path):
-    papers, refused, imports = bring(tmp_path, f"{STORY}{LISTS}\nA B C D\n")
+@pytest.mark.parametrize("line", ["A B C D", "School: ABC BE", "Test Paper Type AB"])
+def test_letters_that_are_no_answers(tmp_path, line):
+    papers, refused, imports = bring(tmp_path, f"{STORY}{LISTS}\n{line}\n")
     assert (refused, said(imports)) == ([], [])
     assert len(papers) == 1
 

@@ -10,7 +10,7 @@ from albert_rc.importing.blocks import Block, LeftOut, Outline
 from albert_rc.importing.checks import lost_questions, number_troubles, stem_of
 from albert_rc.importing.joining import join_blocks
 from albert_rc.importing.labels import give_headings
-from albert_rc.importing.lines import Line, shortened
+from albert_rc.importing.lines import Line, shortened, words
 from albert_rc.importing.marked import take_letters_behind, without_ticks
 from albert_rc.importing.options import Item, cut, usual_count
 from albert_rc.importing.papers import Import, Paper, Trouble, letters_of, spans
@@ -23,7 +23,14 @@ from albert_rc.importing.passages import (
     split_paragraphs,
     text_lines,
 )
-from albert_rc.importing.prose import join_lines
+from albert_rc.importing.prose import is_field, join_lines
+
+AROUND = ("before the passage", "no questions", "no blank in it")
+"""Why text may be left out that could be part of a passage."""
+INTRODUCTION = 30
+"""Words on an exam as a whole, at most."""
+_LIST = re.compile(r"(?:^|\s)[Aa]\W{0,2}\s.{1,80}?\s[Bb]\W{0,2}\s")
+"""Something like options."""
 
 
 def assemble(outline: Outline, source: str) -> Import:
@@ -42,8 +49,9 @@ def assemble(outline: Outline, source: str) -> Import:
     for item in everything:
         cut(item, None if item.number is None else asked if item.stem else bare)
     before = None
+    known = frozenset(item.number for item in numbered if item.number is not None)
     for block in outline.blocks:
-        _Assembler(block, outline, found, before).run()
+        _Assembler(block, outline, found, before, known).run()
         if block.items or block.answers:
             own = [item.number for item in block.items if item.number is not None]
             before = max(own, default=None) if own and not block.answers else None
@@ -52,14 +60,24 @@ def assemble(outline: Outline, source: str) -> Import:
 
 
 class _Assembler:
-    def __init__(self, block: Block, outline: Outline, found: Import, before: int | None) -> None:
+    def __init__(
+        self,
+        block: Block,
+        outline: Outline,
+        found: Import,
+        before: int | None,
+        known: frozenset[int],
+    ) -> None:
         self.block = block
         self.before = before
         """The last number of the list above, if the text goes on from it."""
+        self.known = known
+        """All numbers of the file that have options."""
         self.outline = outline
         self.found = found
         self.paragraphs = split_paragraphs(block.text, outline.width)
         self.candidates = candidates(text_lines(self.paragraphs))
+        self.prose = {p.lines[0][1].place: p for p in self.paragraphs if p.is_prose}
         self.troubles: list[Trouble] = []
         self.notes: list[str] = []
 
@@ -69,7 +87,7 @@ class _Assembler:
             self._without_items()
             return
         self.troubles += number_troubles(block.items, self.candidates)
-        self.troubles += lost_questions(self._text(), block.items, self.before)
+        self.troubles += lost_questions(self._text(), block.items, self.before, self.known)
         bank = [item for item in block.items if item.number is None]
         numbered = [item for item in block.items if item.number is not None]
         blanks = [item for item in numbered if not stem_of(item)]
@@ -118,7 +136,11 @@ class _Assembler:
         return [line for _, line in text_lines(self.paragraphs)]
 
     def _without_items(self) -> None:
-        self.found.troubles += lost_questions(self._text(), (), self.before)
+        lost = lost_questions(self._text(), (), self.before, self.known)
+        if any(_LIST.search(line.shadow) for line in self._text()):
+            self.found.troubles += lost
+        else:  # to be answered in words, and nothing that was read depends on it
+            self.found.notes += [str(trouble) for trouble in lost]
         blanks = lone_blanks(self.candidates)
         for blank in blanks:
             self.found.troubles.append(
@@ -194,20 +216,27 @@ class _Assembler:
     def _leave_out(self, lines: Sequence[LeftOut]) -> None:
         """Leave out what stands around a passage; sentences may be its own."""
         self.found.left_out += lines
-        prose = {p.lines[0][1].place for p in self.paragraphs if p.is_prose}
         for line in lines:
-            if line.place in prose and line.why in (
-                "before the passage",
-                "no questions",
-                "no blank in it",
-            ):
-                self._trouble(
-                    (),
-                    line.place,
-                    f"{shortened(line.text, 40)!r} is parted from the passage by a heading or an "
-                    "instruction",
-                    "take out what parts them if it belongs there, or else the text",
-                )
+            paragraph = self.prose.get(line.place)
+            if paragraph is None or line.why not in AROUND:
+                continue
+            reason = (
+                f"{shortened(line.text, 40)!r} is parted from the passage by a heading or an "
+                "instruction"
+            )
+            if self._introduces(paragraph):
+                self.notes.append(reason)
+                continue
+            way_out = "take out what parts them if it belongs there, or else the text"
+            self._trouble((), line.place, reason, way_out)
+
+    def _introduces(self, paragraph: Paragraph) -> bool:
+        """Whether it is a word on the exam as a whole: short, at the top, before `Part I`."""
+        at = self.paragraphs.index(paragraph)
+        following = next((p for p in self.paragraphs[at:] if p.role != "text"), None)
+        first = self.outline.blocks[0] is self.block
+        short = sum(len(words(p.shadow)) for p in self.paragraphs[: at + 1]) < INTRODUCTION
+        return first and short and following is not None and not is_field(following.shadow)
 
     def _write_cloze(self, placement: Placement, options: dict[int, list[str]]) -> None:
         lines = {candidate.line_number for candidate in placement.placed.values()}

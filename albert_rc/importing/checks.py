@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
 
 from albert_rc.importing.blanks import Candidate
@@ -34,10 +34,15 @@ def number_troubles(items: Sequence[Item], found: Sequence[Candidate]) -> list[T
 
 
 _QUESTION = re.compile(r"\s*[(\[]?\s*([0-9]{1,3})\s*[.)\]、]\s*[^\W\d_]")
+# Of a section, as others write `II. Reading comprehension`.
+_TITLE = re.compile(
+    r"(?i)(?:\w+\s+){0,3}(?:reading|comprehension|cloze|writing|vocabulary|grammar|listening|"
+    r"translation|section|part)(?:\W+\w+){0,3}\W*$"
+)
 
 
 def lost_questions(
-    text: Sequence[Line], items: Sequence[Item], before: int | None
+    text: Sequence[Line], items: Sequence[Item], before: int | None, known: Container[int | None]
 ) -> list[Trouble]:
     """Questions whose options could not be read, so that they were taken for text.
 
@@ -48,18 +53,19 @@ def lost_questions(
         text: a block's.
         items: the lists under it.
         before: the last number of the list above it.
+        known: all numbers of the file that have options.
     """
     starts = {
         int(match[1]): line.place
         for line in reversed(text)
         if (match := _QUESTION.match(line.shadow))
+        and not _TITLE.match(line.shadow, match.end() - 1)
     }
-    own = {item.number for item in items}
     asked = [item.number for item in items if item.number is not None and stem_of(item)]
     lost = set()
     for first, step in ((min(asked, default=0) - 1, -1), ((before or 0) + 1, 1)):
         number = first
-        while number in starts and number not in own and (step < 0 or before is not None):
+        while number in starts and number not in known and (step < 0 or before is not None):
             lost.add(number)
             number += step
     return [

@@ -13,6 +13,8 @@ from albert_rc.errors import DataError, UsageError
 from albert_rc.importing.key import is_key_heading
 from albert_rc.importing.lines import Line, make_line, shortened
 
+FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+"""What older readers show in the place of what stands beside it."""
 MOST_BYTES = 200_000_000  # of a document when it is unpacked
 _FORMS: dict[str, Callable[[int], str]] = {
     "decimal": str,
@@ -101,15 +103,15 @@ class _Reader:
                 yield self._paragraph(Paragraph(element, holder)), ""
 
     def _rows(self, table: Any, number: int) -> Iterator[tuple[str, str]]:
+        from docx.oxml.ns import qn
+
         header: list[str] = []
-        for row_number, row in enumerate(table.rows, 1):
+        for row_number, row in enumerate(_within(table._tbl, (qn("w:tr"),)), 1):
             place = f"table {number}, row {row_number}"
-            cells = []
-            seen: list[Any] = []
-            for cell in row.cells:  # one that spans several columns comes several times
-                if not any(cell._tc is other for other in seen):
-                    seen.append(cell._tc)
-                    cells.append("\n".join(text for text, _ in self._texts(cell)).strip())
+            cells = [
+                "\n".join(text for text, _ in self._texts(cell)).strip()
+                for cell in _cells(row, table)
+            ]
             if row_number == 1 and _is_header(cells):
                 header = [cell.strip().strip(".、．") for cell in cells]
                 continue
@@ -211,6 +213,21 @@ def _is_header(cells: list[str]) -> bool:
     return not re.search("[0-9０-９]", first) and not is_key_heading(make_line(first, ""))
 
 
+def _cells(row: Any, table: Any) -> Iterator[Any]:
+    """A row's cells, each once; also those inside of content controls."""
+    from docx.oxml.ns import qn
+    from docx.table import _Cell, _Row
+
+    if any(element.tag == qn("w:sdt") for element in row):
+        yield from (_Cell(element, table) for element in _within(row, (qn("w:tc"),)))
+        return
+    seen: list[Any] = []
+    for cell in _Row(row, table).cells:  # one that spans several columns comes several times
+        if not any(cell._tc is other for other in seen):
+            seen.append(cell._tc)
+            yield cell
+
+
 def _runs(paragraph: Any) -> Iterator[Any]:
     from docx.oxml.ns import qn
     from docx.text.run import Run
@@ -223,7 +240,7 @@ def _within(holder: Any, wanted: tuple[str, ...]) -> Iterator[Any]:
     """Elements of some kinds, also those in links, content controls, tags and insertions."""
     from docx.oxml.ns import qn
 
-    gone = (qn("w:del"), qn("w:moveFrom"))
+    gone = (qn("w:del"), qn("w:moveFrom"), FALLBACK)
     for element in holder:
         if element.tag in wanted:
             yield element

@@ -43,6 +43,11 @@ _NAMED = re.compile(
 )
 _BARE = re.compile(rf"[\W_]*(?P<number>{_NUMBER})\s*(?:\W*$|[.、):：)]|篇)")
 _NO_TITLE = rf"(?i:{HEADING_WORDS})|[{HAN}]*答案[{HAN}]*|no|number|题号"
+_GENERAL = re.compile(
+    r"(?i)\b(?:points?|marks?|scores?|total|each|pts|vocabulary|grammar|listening|writing|"
+    r"use of english)\b|[分题]"
+)
+"""What parts of a key are called that are no passage's name."""
 _KINDS = {
     "cloze": re.compile(r"(?i)\bcloze\b|\bgaps?\b|完形|填空"),
     "choice": re.compile(r"(?i)\bread(?:ing)?\b|\bcomprehension\b|阅读"),
@@ -94,6 +99,11 @@ def labels_in(text: str) -> list[Label]:
     if not found and title and not re.fullmatch(_NO_TITLE, title):
         found.append(Label(title, None))
     return found
+
+
+def tells(text: str) -> bool:
+    """Whether a heading says which passage it is of: by a number, or by its kind."""
+    return any(label.number is not None or label.word in _KINDS for label in labels_in(text))
 
 
 def _title(text: str) -> str:
@@ -151,7 +161,7 @@ def _is_strange(parts: Sequence[Sequence[Label]], possible: Sequence[set[int] | 
         label.word
         for labels, mine in zip(parts, possible, strict=True)
         for label in labels
-        if mine is None and label.number is None
+        if mine is None and label.number is None and not _GENERAL.search(label.word)
     }
     return len(titles) > 1
 

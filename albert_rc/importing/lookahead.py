@@ -7,7 +7,7 @@ from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 from albert_rc.importing import key
-from albert_rc.importing.labels import labels_in
+from albert_rc.importing.labels import HEADING, labels_in
 from albert_rc.importing.lines import Line, Piece
 from albert_rc.importing.options import INNER, MARK, START, Mark, first_mark, marks_in
 from albert_rc.importing.unread import letters_below, unread_key
@@ -147,6 +147,10 @@ def begins_key(lines: Sequence[Line], at: int) -> bool:
             for line, below in zip_longest(following, following[1:])
         )
         or letters_below(following, 0) > 0
-        or (bool(following) and bool(odd_key(following, 0, [])[0]))
+        or any(
+            odd_key(following, number, [line.shadow for line in following[:number]])[0]
+            for number in range(min(2, len(following)))
+            if not number or labels_in(following[0].shadow[:HEADING])
+        )
         or any(unread_key(line, in_key=True) for line in following[:2])
     )

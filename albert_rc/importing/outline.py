@@ -67,8 +67,10 @@ class _Reader:
         """The line under the last one with answers."""
         self.labels: list[str] = []
         """Lines of the key since its last answers: the next ones' labels."""
-        self.explaining = False
-        """Whether an answer with its explanation was the last to be taken."""
+        self.answered = False
+        """Whether an answer was the last to be taken, so that its explanation may follow."""
+        self.explained: Line | None = None
+        """The last line of an explanation, if it may go on."""
 
     def read(self) -> Outline:
         position = 0
@@ -135,16 +137,21 @@ class _Reader:
         if found is None and at + 1 < len(self.lines):
             found = key.read_key_table(line, self.lines[at + 1])
             found = found or key.read_broken(line, self.lines[at + 1])
+            if found is not None and found[1] and not (found[0] or self.in_key):
+                found = None  # a heading, `Questions 1-3`, above another, `A`
             taken = 2
         if found is None:
             return self._take_odd_key(at)
         answers, problems = found
-        self.explaining = len(answers) == 1 and bool(key.WHY.search(line.shadow))
         count = len(answers) + sum(len(problem.numbers) for problem in problems)
+        why = line if len(answers) == 1 and key.WHY.search(line.shadow) else None
         if count < 2 and not (self.in_key or self._follows_key(at, answers)):
-            item = self.blocks[-1].items[-1] if self.blocks[-1].items else None
-            if item is None or not answers or item.number != answers[0].number:
-                return 0  # unless it is the key of one question, under it
+            items = self.blocks[-1].items
+            if not items or not answers or items[-1].number != answers[0].number:
+                return 0
+            self._answer_below(items[-1], answers[0].letter, why)
+            return taken
+        self.answered, self.explained = len(answers) == 1, why
         self._add_answers(answers, problems)
         self.key_end = at + taken
         return taken
@@ -167,7 +174,8 @@ class _Reader:
         found, taken = odd_key(self.lines, at, self.labels)
         if found:
             self._add_answers(found, [])
-            self.explaining = explained_at(self.lines, at) is not None
+            self.answered = True
+            self.explained = self.lines[at] if explained_at(self.lines, at) else None
             self.key_end = at + taken
         return taken
 
@@ -177,25 +185,33 @@ class _Reader:
         items = self.blocks[-1].items
         if found is None or not items or items[-1].number is None or len(self.row) > 1:
             return False
-        items[-1].below += found[0]
-        self.row = []
-        self.explaining = True
+        self._answer_below(items[-1], found[0], line if found[1].strip(" .") else None)
         return True
 
+    def _answer_below(self, item: Item, letter: str, explained: Line | None) -> None:
+        item.below += letter
+        self.row = []
+        self.answered, self.explained = True, explained
+
     def _take_explanation(self, line: Line) -> bool:
-        """Leave out what explains the answer before it."""
-        begins = key.WHY.match(line.shadow) is not None
-        if begins and self.in_key:
-            self.explaining = True
-        elif not begins and (line.gap or line.whole):
-            self.explaining = False
-        if not self.explaining:
+        """Leave out what explains the answer before it.
+
+        It begins as explanations do, and goes on where its line was broken.
+        """
+        begins = key.WHY.match(line.shadow) is not None and (self.in_key or self.answered)
+        if not begins and not (self.explained and self._goes_on_explaining(self.explained, line)):
+            self.answered, self.explained = False, None
             return False
-        mark = first_mark(line)
-        if not begins and (mark is not None or _QUESTION.match(line.shadow)):
-            return False
+        self.answered, self.explained = True, line
         self.left_out.append(LeftOut(line.place, line.text.strip(), "explanation"))
         return True
+
+    def _goes_on_explaining(self, before: Line, line: Line) -> bool:
+        if line.gap or line.whole or first_mark(line) or _QUESTION.match(line.shadow):
+            return False
+        role = role_of(line.shadow)
+        broken = line.shadow.lstrip()[:1].islower() or wraps(before, line, self.width)
+        return role == "foreign" or (role == "text" and broken)
 
     def _add_answers(self, answers: list[key.Answer], problems: Sequence[key.KeyProblem]) -> None:
         block = self.blocks[-1]
@@ -352,7 +368,7 @@ class _Reader:
 
     def _leave_key(self) -> None:
         self.labels = []
-        self.explaining = False
+        self.answered, self.explained = False, None
         if self.in_key or self.blocks[-1].answers:
             self.in_key = self.only_key
             if not self.only_key and (self.blocks[-1].answers or self.blocks[-1].key_problems):

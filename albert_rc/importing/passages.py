@@ -107,7 +107,8 @@ def choice_parts(found: Sequence[Paragraph], left_out: list[LeftOut]) -> list[li
             continue
         left_out.append(paragraph.left_out(paragraph.role))
         length = sum(len(words(p.shadow)) for p in parts[-1])
-        if paragraph.role == "foreign" and any(p.is_prose for p in parts[-1]):
+        prose = length >= ENOUGH or any(p.is_prose for p in parts[-1])
+        if paragraph.role == "foreign" and prose:
             continue  # an explained word, or somebody who speaks otherwise
         if length >= ENOUGH:
             parts.append([])

@@ -88,6 +88,11 @@ def is_foreign(shadow: str) -> bool:
     return len(found) >= 7 and not any(word.lower() in _COMMON for word in found)
 
 
+def is_field(shadow: str) -> bool:
+    """Whether it begins as `Name: ____` and `Time: 9:00` do."""
+    return _HEADER.match(shadow.strip()) is not None
+
+
 def role_of(shadow: str) -> Role:
     """What a paragraph that is neither options nor key seems to be."""
     shadow = shadow.strip()

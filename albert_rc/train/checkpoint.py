@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -33,7 +34,7 @@ _OF_A_RUN = (
 
 
 _PARTS = {
-    **dict.fromkeys(("model", "optimizer", "scaler", "averaged", "progress"), dict),
+    **dict.fromkeys(("model", "optimizer", "scaler", "progress"), dict),
     **dict.fromkeys(("settings", "data"), dict),
     **dict.fromkeys(("tally", "random"), list),
 }
@@ -104,13 +105,14 @@ def forget_earlier(folder: Path) -> None:
 
 
 def _set_aside(folder: Path) -> list[Path]:
-    """What we made; a run of the user's may have such a name, too."""
-    return [mark.parent for mark in folder.glob(f"{EARLIER}*/{MARK}")]
+    """What we made and nobody renamed; a run of the user's may have such a name, too."""
+    found = (mark.parent for mark in folder.glob(f"{EARLIER}*/{MARK}"))
+    return [path for path in found if re.fullmatch(rf"{EARLIER}(-\d+)?", path.name)]
 
 
 def _free(folder: Path) -> Path:
     names = (EARLIER if n == 1 else f"{EARLIER}-{n}" for n in count(1))
-    return next(folder / name for name in names if not (folder / name).exists())
+    return next(folder / name for name in names if not os.path.lexists(folder / name))
 
 
 def _random_states(device: torch.device) -> dict[str, Tensor]:
@@ -243,7 +245,7 @@ def _newest_whole(
         if good is None or good(progress):
             return path
     if found and good is None:
-        return f"{folder}: all its states are torn or damaged; start without --resume"
+        return f"{folder}: all its states are torn, damaged or foreign; start without --resume"
     return None
 
 
