@@ -1,5 +1,6 @@
 """Processes that die or hang while others wait for them, and processes that are told to stop."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -22,12 +23,17 @@ def environment(pid):
     return dict(part.split(b"=", 1) for part in parts if b"=" in part)
 
 
+def children(launcher):
+    """The process ids of what a process has started."""
+    done = subprocess.run(
+        ["pgrep", "-P", str(launcher)], capture_output=True, text=True, check=False
+    )
+    return list(map(int, done.stdout.split()))
+
+
 def rank_of(launcher, rank):
     """The process id of a rank."""
-    found = subprocess.run(
-        ["pgrep", "-P", str(launcher)], capture_output=True, text=True, check=True
-    )
-    for pid in map(int, found.stdout.split()):
+    for pid in children(launcher):
         if environment(pid).get(b"RANK") == str(rank).encode():
             return pid
     raise AssertionError(f"no rank {rank}")
@@ -49,13 +55,20 @@ def two_ranks(stores, tmp_path):
             stderr=file,
             env={**os.environ, "ALBERT_RC_RANK_TIMEOUT": str(SILENCE)},
         )
-    end = time.monotonic() + 60
-    while not states(out):
-        assert time.monotonic() < end, log.read_text()
-        time.sleep(0.1)
-    yield run, out, log
-    run.kill()
-    run.wait()
+    try:
+        end = time.monotonic() + 60
+        while not states(out):
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.1)
+        yield run, out, log
+    finally:
+        # They lead sessions of their own, and would go on for ever without their launcher.
+        left = [] if run.poll() is not None else children(run.pid)
+        run.kill()
+        run.wait()
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
