@@ -75,18 +75,20 @@ def _claimed(target: Path) -> tuple[int, Path]:
 def _clear_away(target: Path) -> None:
     """Remove temporary files of this target whose writers are dead."""
     for old in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        with suppress(OSError), old.open("rb") as file:  # in use, or gone already
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            old.unlink()
+        _remove_if_abandoned(old)
 
 
 def clear_abandoned(folder: Path) -> None:
     """Remove temporary files in a folder whose writers are dead, whatever their targets."""
     for old in folder.glob(".*.tmp"):
         if re.fullmatch(r"\..+\.[a-z0-9_]{8}\.tmp", old.name) and old.is_file():
-            with suppress(OSError), old.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                old.unlink()
+            _remove_if_abandoned(old)
+
+
+def _remove_if_abandoned(old: Path) -> None:
+    with suppress(OSError), old.open("rb") as file:  # in use, or gone already
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        old.unlink()
 
 
 def _is_named(handle: int, path: Path) -> bool:

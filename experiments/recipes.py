@@ -41,6 +41,8 @@ class Row:
     """Times the steps of the others."""
     continued: bool = False
     """Masked-LM on the training papers comes first."""
+    layers: int | None = None
+    """Another depth: the layer that all share is gone through this many times."""
     asked: str | None = None
     """Another row's model, its options of several pieces read in this other way."""
     of: str = "base"
@@ -52,8 +54,8 @@ ROWS = {
     "masks": Row(asked="masks"),
     "pll": Row(asked="pll"),
     "no hidden words": Row(hidden=0),
-    "no hidden words, masks": Row(asked="masks", of="no hidden words", hidden=0),
-    "no hidden words, pll": Row(asked="pll", of="no hidden words", hidden=0),
+    "no hidden words, masks": Row(asked="masks", of="no hidden words"),
+    "no hidden words, pll": Row(asked="pll", of="no hidden words"),
     "label smoothing 0.1": Row(("--label-smoothing", 0.1)),
     "EMA 0.99": Row(("--ema", 0.99)),
     "salience": Row(("--option-score", "salience")),
@@ -61,17 +63,24 @@ ROWS = {
     "masked-LM before": Row(continued=True),
     "FGM 1": Row(("--fgm", 1)),
     "dropout 0.1, R-Drop 1": Row(("--dropout", 0.1, "--r-drop", 1)),
+    "no hidden words, masked-LM before": Row(continued=True, hidden=0),
+    "no hidden words, 6 layers": Row(layers=6, hidden=0),
     "twice the steps": Row(longer=2),
+    "no hidden words, twice the steps": Row(longer=2, hidden=0),
 }
 """The dear ones last."""
 
 
 def start(row: Row, seed: int, arguments: argparse.Namespace) -> Path:
     """What a row is fine-tuned from."""
+    if row.layers is not None:
+        return deeper(arguments.model, row.layers, arguments.work / f"{row.layers} layers")
     if not row.continued:
         model: Path = arguments.model
         return model
     corpus, out = arguments.work / "corpus", arguments.work / f"continued {seed}"
+    if (out / "model.safetensors").is_file():  # another row's
+        return out
     if not corpus.is_dir():
         command(
             "pretrain-data", arguments.papers / "train", "--model", arguments.model,
@@ -86,22 +95,31 @@ def start(row: Row, seed: int, arguments: argparse.Namespace) -> Path:
     return out
 
 
+def deeper(model: Path, layers: int, out: Path) -> Path:
+    """The same weights at another depth, as ALBERT's own ensembles have 12 and 24 layers."""
+    shutil.copytree(model, out, dirs_exist_ok=True)
+    config = parse_json((out / "config.json").read_bytes())
+    write_json(out / "config.json", config | {"num_hidden_layers": layers})
+    return out
+
+
 def run(name: str, seed: int, arguments: argparse.Namespace, gold: PaperSet) -> dict[str, Any]:
     """One row and seed: fine-tune, answer, count."""
     row, data, work = ROWS[name], arguments.work / "data", arguments.work
-    out = work / f"{name if row.asked is None else row.of} {seed}"
+    learned = name if row.asked is None else row.of
+    trained, out = ROWS[learned], work / f"{learned} {seed}"
     if not (data / "dev.pt").is_file():
         command("preprocess", arguments.papers, "--model", arguments.model, "--out", data)
         (data / "train").mkdir(exist_ok=True)
         shutil.copyfile(data / "train.pt", data / "train" / "train.pt")
     started = time.perf_counter()
     if row.asked is None or not out.is_dir():
-        model = start(row, seed, arguments)
+        model = start(trained, seed, arguments)
         shutil.rmtree(out, ignore_errors=True)
         command(
             "train", "--data", data / "train", "--model", model, "--out", out, "--seed", seed,
-            "--max-steps", round(row.longer * arguments.steps), "--mask-rate", row.hidden,
-            *COMMON, *row.train,
+            "--max-steps", round(trained.longer * arguments.steps), "--mask-rate", trained.hidden,
+            *COMMON, *trained.train,
         )  # fmt: skip
         shutil.rmtree(out / "states", ignore_errors=True)
     asked = () if row.asked is None else ("--option-score", row.asked)

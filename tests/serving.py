@@ -16,6 +16,7 @@ from albert_rc.serve.listen import names_of, open_socket, server_of
 from albert_rc.serve.web import make_app
 
 BOUNDARY = "parts-of-a-form"
+CLOZE = {"article": "He was _ to see us . We _ .", "options": [["glad", "sad"], ["ran", "run"]]}
 
 
 @dataclass
@@ -87,6 +88,11 @@ class Served:
             while part := connection.recv(65536):
                 received += part
         return received
+
+
+def schema_of(served, name):
+    document = served.get("/openapi.json").json
+    return {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
 
 
 @contextmanager

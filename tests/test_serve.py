@@ -7,9 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import ROOT, SAMPLE
@@ -18,15 +15,12 @@ from exam import as_word
 pytest.importorskip("starlette", reason="no starlette; pip install 'albert-rc[serve]'")
 pytest.importorskip("uvicorn", reason="no uvicorn; pip install 'albert-rc[serve]'")
 jsonschema = pytest.importorskip("jsonschema")
-from serving import serving  # noqa: E402
+from serving import CLOZE, schema_of, serving  # noqa: E402
 
 from albert_rc.cli.predict import predict  # noqa: E402
-from albert_rc.serve.line import Place  # noqa: E402
 from albert_rc.serve.page import PACKAGE  # noqa: E402
 from albert_rc.serve.uploads import make_upload, shown_name  # noqa: E402
 
-CLOZE = {"article": "He was _ to see us . We _ .", "options": [["glad", "sad"], ["ran", "run"]]}
-JSON = "application/json"
 PRINTED = b"""Fill in the blanks.
 
 Tom went to the __1__ to buy bread. He __2__ his money at home, so he walked back.
@@ -41,20 +35,6 @@ GARBLED = PRINTED + b"4. A. one B. two C. three D. four\n"
 def served():
     with serving() as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def narrow():
-    """A server that lets little through."""
-    with serving(
-        body_bytes=20_000, papers=3, questions=30, characters=4000, body_seconds=0.5, waiting=2
-    ) as found:
-        yield found
-
-
-def schema_of(served, name):
-    document = served.get("/openapi.json").json
-    return {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
 
 
 def test_answers_are_those_of_predict(served, tmp_path):
@@ -273,170 +253,6 @@ def test_others_are_let_in_only_where_that_was_asked_for():
             guard._check("POST", Headers({"host": "localhost", "origin": "http://evil.example"}))
 
 
-def test_too_much_is_refused_before_it_came(narrow):
-    head = f"POST /api/answer HTTP/1.1\r\nHost: 127.0.0.1:{narrow.port}\r\n"
-    for length in ("20001", "1" * 400):
-        said = f"{head}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{{"
-        began = time.perf_counter()
-        assert narrow.raw(said.encode()).startswith((b"HTTP/1.1 413", b"HTTP/1.1 400"))
-        assert time.perf_counter() - began < 2
-    # Of chunks nobody says beforehand how many will come.
-    head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-    chunk = f"{8000:x}\r\n{'x' * 8000}\r\n"
-    reply = narrow.raw((head + 3 * chunk).encode())
-    assert reply.startswith(b"HTTP/1.1 413")
-    assert b"0.02 MB" in reply
-    assert narrow.post(CLOZE).status == 200
-
-
-def test_a_body_that_does_not_come_is_given_up(narrow):
-    head = f"POST /api/answer HTTP/1.1\r\nHost: 127.0.0.1:{narrow.port}\r\n"
-    head += "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-    assert narrow.raw(head.encode()).startswith(b"HTTP/1.1 408")
-
-
-def test_too_many_papers_blanks_and_letters_are_refused(narrow):
-    assert "4 papers" in narrow.post([{**CLOZE, "id": str(i)} for i in range(4)]).error
-    blanks = {"article": "_ " * 31, "options": [["a", "b"]] * 31}
-    assert "31 blanks" in narrow.post(blanks).error
-    race = {"article": "x " * 700, "questions": ["?"], "options": [["a", "b", "c"]], "answers": []}
-    assert "characters" in narrow.post(race).error
-    assert narrow.post({**race, "article": "x " * 600}).status == 200
-
-
-@pytest.fixture
-def held(narrow, monkeypatch):
-    """The model waits until it is told to go on."""
-    go, working = threading.Event(), threading.Event()
-    answer = narrow.engine._answer
-
-    def slowly(papers, loaded, end, stopped, place):
-        working.set()
-        while not go.wait(0.01):
-            if stopped():
-                raise InterruptedError
-        return answer(papers, loaded, end, stopped, place)
-
-    monkeypatch.setattr(narrow.engine, "_answer", slowly)
-    yield go, working
-    go.set()
-
-
-def test_busy_is_said_and_the_page_stays_at_hand(narrow, held):
-    go, working = held
-    with ThreadPoolExecutor(4) as pool:
-        first = pool.submit(narrow.post, CLOZE)
-        assert working.wait(10)
-        second = pool.submit(narrow.post, CLOZE)
-        until(lambda: len(narrow.engine.line) == 2)
-        third = narrow.post(CLOZE)
-        assert third.status == 503
-        assert "busy" in third.error
-        assert int(third.headers["retry-after"]) > 0
-        began = time.perf_counter()
-        assert narrow.get("/").status == 200
-        assert narrow.get("/api/health").json["waiting"] == 2
-        assert time.perf_counter() - began < 1
-        go.set()
-        assert first.result().json == second.result().json
-    until(lambda: len(narrow.engine.line) == 0)
-
-
-def test_how_far_a_request_has_come(narrow, held):
-    def asked(ticket):
-        return narrow.request(
-            "POST", f"/api/answer?ticket={ticket}", json.dumps(CLOZE), {"Content-Type": JSON}
-        )
-
-    def come(ticket):
-        found = narrow.get(f"/api/progress?ticket={ticket}").json
-        jsonschema.validate(found, schema_of(narrow, "Progress"))
-        return found
-
-    first, second = "first-" + 16 * "1", "second-" + 16 * "2"
-    assert come(first)["stage"] == "unknown"
-    go, working = held
-    with ThreadPoolExecutor(4) as pool:
-        answered = pool.submit(asked, first)
-        assert working.wait(10)
-        assert come(first) == {"stage": "answering", "before": 0, "done": 0, "total": 2}
-        waiting = pool.submit(asked, second)
-        until(lambda: len(narrow.engine.line) == 2)
-        assert come(second) == {"stage": "waiting", "before": 1, "done": 0, "total": 0}
-        narrow.engine.line._most += 1  # so that a ticket is what it fails on
-        assert "in use" in asked(second).error
-        narrow.engine.line._most -= 1
-        go.set()
-        assert answered.result().json == waiting.result().json
-    assert come(first)["stage"] == "unknown"
-    for wrong in ("short", 65 * "a", 20 * "%0A", "../../../../../etc/passwd"):
-        assert "ticket" in asked(wrong).error
-
-
-def test_questions_are_counted_as_they_are_answered(served, monkeypatch):
-    counts = []
-    monkeypatch.setattr(Place, "answered", lambda place, questions: counts.append(questions))
-    options = [["glad", "sad"]] * 40
-    papers = [{"article": "_ " * 40, "options": options, "id": str(n)} for n in range(40)]
-    assert served.post(papers).status == 200
-    assert len(counts) > 1
-    assert sum(counts) == 1600
-
-
-def test_who_leaves_waits_no_more(narrow, held):
-    import socket
-
-    body = json.dumps(CLOZE).encode()
-    head = f"POST /api/answer HTTP/1.1\r\nHost: 127.0.0.1:{narrow.port}\r\nContent-Type: "
-    head += f"application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", narrow.port)) as connection:
-        connection.sendall(head.encode() + body)
-        assert held[1].wait(10)
-    until(lambda: len(narrow.engine.line) == 0)
-
-
-def test_answers_that_take_too_long_are_given_up(narrow, monkeypatch):
-    from dataclasses import replace
-
-    monkeypatch.setattr(narrow.engine, "limits", replace(narrow.engine.limits, answer_seconds=-1))
-    slow = narrow.post(CLOZE)
-    assert slow.status == 503
-    assert "longer than" in slow.error
-
-
-def test_bugs_and_damaged_models_say_nothing_of_the_machine(narrow, monkeypatch, caplog):
-    from albert_rc.errors import CheckpointError
-
-    def fail(error):
-        def raises(*_):
-            raise error
-
-        monkeypatch.setattr(narrow.engine, "_answer", raises)
-
-    fail(KeyError("/tmp/secret/place"))
-    with caplog.at_level("CRITICAL", "uvicorn.error"):
-        bug = narrow.post(CLOZE)
-    assert bug.status == 500
-    assert "secret" not in bug.error
-    fail(CheckpointError("/tmp/secret/model.safetensors: torn"))
-    torn = narrow.post(CLOZE)
-    assert torn.status == 500
-    assert "secret" not in torn.error
-    assert "secret" in narrow.said[-1]
-    fail(MemoryError())
-    assert "out of memory" in narrow.post(CLOZE).error
-    monkeypatch.undo()
-    assert narrow.post(CLOZE).status == 200
-
-
-def test_many_at_once_get_their_own_answers(served):
-    papers = [json.loads(p.read_bytes()) for p in sorted((SAMPLE / "cloze" / "dev").iterdir())[:7]]
-    alone = [served.post(paper, name=f"p{i}.json").json for i, paper in enumerate(papers)]
-    with ThreadPoolExecutor(7) as pool:
-        together = pool.map(lambda i: served.post(papers[i], name=f"p{i}.json").json, range(7))
-        assert list(together) == alone
-
-
 def test_other_routes_and_methods(served):
     assert served.get("/nothing").status == 404
     assert served.get("/nothing").error
@@ -518,10 +334,3 @@ def test_it_starts_and_ends(tmp_path):
         assert server.returncode == 0, said
         assert "Traceback" not in said
         assert said.endswith("stopped\n")
-
-
-def until(true):
-    end = time.perf_counter() + 10
-    while not true():
-        assert time.perf_counter() < end
-        time.sleep(0.01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from itertools import pairwise
+from itertools import count, pairwise, takewhile
 
 from albert_rc.importing.blanks import Candidate
 from albert_rc.importing.lines import Line
@@ -62,12 +62,13 @@ def lost_questions(
         and not _TITLE.match(line.shadow, match.end() - 1)
     }
     asked = [item.number for item in items if item.number is not None and stem_of(item)]
-    lost = set()
-    for first, step in ((min(asked, default=0) - 1, -1), ((before or 0) + 1, 1)):
-        number = first
-        while number in starts and number not in known and (step < 0 or before is not None):
-            lost.add(number)
-            number += step
+    runs = [count(min(asked) - 1, -1)] if asked else []
+    runs += [count(before + 1)] if before is not None else []
+    lost = {
+        number
+        for run in runs
+        for number in takewhile(lambda number: number in starts and number not in known, run)
+    }
     return [
         Trouble(
             (number,),
@@ -80,10 +81,10 @@ def lost_questions(
 
 
 def _twice(items: Sequence[Item]) -> Iterator[Trouble]:
-    for number, count in sorted(Counter(item.number or 0 for item in items).items()):
-        if count > 1:
+    for number, times in sorted(Counter(item.number or 0 for item in items).items()):
+        if times > 1:
             places = ", ".join(item.place for item in items if item.number == number)
-            reason = f"options {number} stand {count} times"
+            reason = f"options {number} stand {times} times"
             yield Trouble((number,), places, reason, "leave one, or mend its number")
 
 

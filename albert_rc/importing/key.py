@@ -148,14 +148,17 @@ def read_explained(line: Line) -> Answer | None:
     return Answer(int(match[1]), match[2], line.place) if match else None
 
 
-def read_under(line: Line) -> tuple[str, str] | None:
-    """The letter of `Answer: B` under a question, and its explanation; None for anything else."""
+def read_under(line: Line) -> tuple[str, bool] | None:
+    """The letter of `Answer: B` under a question, and whether it is explained behind it.
+
+    None for anything else.
+    """
     match = UNDER.match(line.shadow)
     if match is None:
         return None
     rest = line.shadow[match.end() :]
-    plain = not rest.strip(" \t.,;。)]")
-    return (match[1], rest) if plain or WHY.match(rest) else None
+    explained = WHY.match(rest) is not None
+    return (match[1], explained) if explained or not rest.strip(" \t.,;。)]") else None
 
 
 def read_row(line: Line) -> tuple[str, list[Answer]] | None:

@@ -185,7 +185,8 @@ class _Reader:
         items = self.blocks[-1].items
         if found is None or not items or items[-1].number is None or len(self.row) > 1:
             return False
-        self._answer_below(items[-1], found[0], line if found[1].strip(" .") else None)
+        letter, explained = found
+        self._answer_below(items[-1], letter, line if explained else None)
         return True
 
     def _answer_below(self, item: Item, letter: str, explained: Line | None) -> None:

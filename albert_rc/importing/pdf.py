@@ -59,19 +59,22 @@ def read_pdf(path: Path) -> tuple[list[Line], list[str]]:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except Exception as error:  # a damaged file can raise anything
         said = str(error) or type(error).__name__
-        if "Password" in f"{said}{error!r}{error.__cause__!r}{error.__context__!r}{error.args!r}":
+        if "Password" in repr(error):
             raise DataError(
                 f"{path}: locked with a password; save it without one, or print it to PDF"
             ) from None
         raise DataError(
             f"{path}: no PDF that can be read ({said[:80]}); print it to PDF again"
         ) from None
-    gutters = [_gutter(rows, width) for rows, width in pages]
+    whitest = [_whitest(rows, width) for rows, width in pages]
+    gutters = [_gutter(rows, at) for (rows, _), at in zip(pages, whitest, strict=True)]
     found: list[Line] = []
-    for number, ((rows, width), own) in enumerate(zip(pages, gutters, strict=True), 1):
-        # The last page's right column may be short, or there is but one page.
-        others = [g for g, (_, w) in zip(gutters, pages, strict=True) if g and w == width]
-        gutter = own or _gutter_of_few(rows, width, others)
+    for number, (rows, width) in enumerate(pages, 1):
+        gutter = gutters[number - 1]
+        if gutter is None:
+            # The last page's right column may be short, or there is but one page.
+            others = [g for g, (_, w) in zip(gutters, pages, strict=True) if g and w == width]
+            gutter = _gutter_of_few(rows, others, whitest[number - 1])
         found += _page_lines(rows, gutter, number)
     if not found:
         raise DataError(f"{path}: no text in it; if it is a scan, run text recognition on it first")
@@ -126,26 +129,25 @@ def _middle(row: Row) -> float:
     return (row[-1].top + row[-1].bottom) / 2
 
 
-def _gutter(rows: Sequence[Row], width: float) -> float | None:
-    """Where the white between two columns of text is, if the page has two."""
-    crossed, at = _whitest(rows, width)
+def _gutter(rows: Sequence[Row], at: float) -> float | None:
+    """Where the white between two columns of text is, if the page has two and it is there."""
     both = _halves(rows, at)
-    if crossed > 0.25 * len(rows) or len(both) < 4 or len(both) < 0.3 * len(rows):
+    if _crossed(rows, at) > 0.25 * len(rows) or len(both) < 4 or len(both) < 0.3 * len(rows):
         return None
     return None if _are_options(both) else at
 
 
-def _gutter_of_few(rows: Sequence[Row], width: float, others: Sequence[float]) -> float | None:
+def _gutter_of_few(rows: Sequence[Row], others: Sequence[float], own: float) -> float | None:
     """Where two columns are parted of which the right one has but a few rows.
 
     Nothing but a title or a page's number may cross it, and what stands at its right is aligned.
 
     Args:
         rows: of the page.
-        width: its width.
         others: the gutters of the document's other pages.
+        own: where it would be on this page.
     """
-    for at in (*dict.fromkeys(others), _whitest(rows, width)[1]):
+    for at in (*dict.fromkeys(others), own):
         both = _halves(rows, at)
         edges = Counter(round(right[0].left) for _, right in both)
         aligned = max((edges[edge] + edges[edge + 1] for edge in edges), default=0)
@@ -157,13 +159,10 @@ def _gutter_of_few(rows: Sequence[Row], width: float, others: Sequence[float]) -
     return None
 
 
-def _whitest(rows: Sequence[Row], width: float) -> tuple[int, float]:
-    """How many rows cross the place near the middle that the fewest cross, and that place."""
+def _whitest(rows: Sequence[Row], width: float) -> float:
+    """The place near the middle of a page that the fewest rows cross."""
     steps = range(int(0.35 * width), max(int(0.65 * width), int(0.35 * width) + 1), 3)
-    return min(
-        ((_crossed(rows, step), float(step)) for step in steps),
-        key=lambda found: (found[0], abs(found[1] - width / 2)),
-    )
+    return float(min(steps, key=lambda step: (_crossed(rows, step), abs(step - width / 2))))
 
 
 def _crossed(rows: Sequence[Row], at: float) -> int:

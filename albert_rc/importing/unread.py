@@ -9,7 +9,7 @@ from itertools import pairwise
 from albert_rc.importing.blocks import LeftOut
 from albert_rc.importing.key import DASH, HEADING_WORDS, UNDER, KeyProblem, read_row
 from albert_rc.importing.labels import tells
-from albert_rc.importing.lines import HAN, Line, make_line, shadow_of, shortened, words
+from albert_rc.importing.lines import HAN, Line, make_line, shortened, words
 from albert_rc.importing.papers import Trouble
 from albert_rc.importing.prose import role_of
 
@@ -58,10 +58,11 @@ def lost_answers(left_out: Sequence[LeftOut]) -> list[Trouble]:
     for line in left_out:
         if line.why in ("instruction", "page number", "heading of a key", "looks like a key"):
             continue
-        row = read_row(make_line(line.text, line.place))
+        printed = make_line(line.text, line.place)
+        row = read_row(printed)
         alone = line.why in ("in the key", "no questions", "between options")
         labelled = row is not None and (tells(row[0]) or (alone and not row[0].strip()))
-        if labelled or (line.why != "explanation" and UNDER.match(shadow_of(line.text))):
+        if labelled or (line.why != "explanation" and UNDER.match(printed.shadow)):
             reason = f"{shortened(line.text, 40)!r} looks like an answer and belongs to no question"
             found.append(Trouble((), line.place, reason, WAY_OUT))
     return found

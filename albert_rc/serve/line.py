@@ -30,6 +30,10 @@ class Place:
     total: int = 0
     """Questions to answer; 0 as long as the paper is not read."""
 
+    def as_json(self, before: int = 0) -> dict[str, str | int]:
+        """For a client; `before` are the requests that come first."""
+        return {"stage": self.stage, "before": before, "done": self.done, "total": self.total}
+
     def answered(self, questions: int) -> None:
         """Count some more."""
         self.done += questions
@@ -84,9 +88,5 @@ class Line:
         with self._lock:
             for before, place in enumerate(self._places):
                 if place.ticket == ticket:
-                    return _progress(place.stage, before, place.done, place.total)
-        return _progress("unknown", 0, 0, 0)
-
-
-def _progress(stage: Stage, before: int, done: int, total: int) -> dict[str, str | int]:
-    return {"stage": stage, "before": before, "done": done, "total": total}
+                    return place.as_json(before)
+        return Place(ticket, "unknown").as_json()

@@ -259,9 +259,9 @@ def _progress_in(path: Path) -> Progress:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises many types for a foreign file
         raise ValueError(f"foreign ({str(error).partition(chr(10))[0][:120]})") from None
-    if not isinstance(content, dict) or not content.keys() >= set(_PARTS):
-        raise ValueError("no state of a run")
-    if any(not isinstance(content[name], kind) for name, kind in _PARTS.items()):
+    if not isinstance(content, dict) or any(
+        not isinstance(content.get(name), kind) for name, kind in _PARTS.items()
+    ):
         raise ValueError("no state of a run")
     try:
         return Progress(**content["progress"])

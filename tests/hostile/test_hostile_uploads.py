@@ -150,7 +150,8 @@ def test_papers_are_text_and_never_markup(served):
     assert found.json["papers"][0]["id"] == "<script>.json"
 
 
-def test_names_lead_nowhere(served):
+def test_names_lead_nowhere(served, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other tests' servers use theirs
     before = set(Path(tempfile.gettempdir()).glob("albert-rc-*"))
     text = json.dumps(CLOZE).encode()
     for name in (
