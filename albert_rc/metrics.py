@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
+FEWEST = 6
+"""Papers for a bootstrap interval. All that n papers show holds the median of such papers with
+probability 1 - 2^(1 - n): of five papers even that is no interval of 95%."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
     """Accuracy with a percentile bootstrap interval over papers (Efron 1979).
 
     Where all answers are right, or none, every resample is alike, and that would be an interval of
-    no width. It is then Wilson's (1927), of papers that are all right, or all wrong.
+    no width; of fewer than `FEWEST` papers it would be too narrow. It is then Wilson's (1927), as
+    if each paper were a single question: wide, as it should be.
 
     Args:
         right: whether each question was answered rightly.
@@ -68,18 +72,18 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
         The interval is NaN for fewer than two papers.
     """
     correct, units = int(sum(right)), len(set(papers))
-    if units > 1 and correct in (0, len(right)):
-        low, high = wilson(units if correct else 0, units)
+    if units > 1 and (units < FEWEST or correct in (0, len(right))):
+        low, high = wilson(units * correct / len(right), units)
     else:
         low, high = interval_over_papers(right, papers, seed)
     return Accuracy(correct, len(right), low, high)
 
 
-def wilson(successes: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def wilson(successes: float, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Wilson's interval of a share (1927, equation 4): it has a width at 0 and at 1, too.
 
     Args:
-        successes: how many of the trials.
+        successes: how many of the trials; parts of one count.
         trials: at least one.
         confidence: that the share is inside.
     """
@@ -102,13 +106,13 @@ def interval_over_papers(
         seed: of the resampling.
 
     Returns:
-        NaN twice for fewer than two papers.
+        NaN twice for fewer papers than `FEWEST`.
     """
     from scipy.stats import bootstrap
 
     numbers: dict[Hashable, int] = {}
     index = np.asarray([numbers.setdefault(p, len(numbers)) for p in papers], dtype=np.int64)
-    if len(numbers) < 2:
+    if len(numbers) < FEWEST:
         return float("nan"), float("nan")
     sums = np.bincount(index, np.asarray(values, dtype=np.float64))
     counts = np.bincount(index).astype(np.float64)
@@ -169,6 +173,8 @@ def gain(
     first: Sequence[bool], second: Sequence[bool], papers: Sequence[Hashable], seed: int = 0
 ) -> Gain:
     """What one system gains on another, with a bootstrap interval over papers and McNemar's test.
+
+    The interval is NaN for fewer papers than `FEWEST`.
 
     Args:
         first: whether each question was answered rightly by the system.

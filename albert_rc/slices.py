@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from albert_rc.data.overlap import OverlapIndex
 from albert_rc.data.schema import Passage, Question
+from albert_rc.parts_of_speech import parts_of_speech
 
 LENGTHS = (150, 250, 350, 500)  # words
 QUESTION_WORDS = ("what", "which", "who", "when", "where", "why", "how")
@@ -34,6 +35,7 @@ def slices_of(papers: Sequence[Passage], train: Sequence[Passage] | None = None)
         "passage length": [lengths[id(p)] for p, _ in places],
         "blank number": [_number_group(p, n) for p, n in places],
         "options": [_options_group(p.questions[n]) for p, n in places],
+        "part of speech": parts_of_speech(papers),
         "question type": [_question_type(p.questions[n]) for p, n in places],
     }
     if train:

@@ -181,7 +181,7 @@ def test_questions_without_a_right_answer_are_passed_over():
 def test_gain_is_the_difference_with_mcnemar():
     first = [True] * 12 + [False] * 8
     second = [True] * 4 + [False] * 16
-    found = gain(first, second, [i % 5 for i in range(20)])
+    found = gain(first, second, [i % 10 for i in range(20)])
     assert (found.value, found.only_first, found.only_second) == (pytest.approx(0.4), 8, 0)
     assert found.p_value == pytest.approx(2 / 2**8)
     assert found.low < 0.4 < found.high

@@ -14,7 +14,7 @@ from albert_rc.data.schema import Passage, Question, gold_letters
 from albert_rc.errors import DataError
 from albert_rc.evaluation import evaluate, read_answers
 from albert_rc.files import write_json
-from albert_rc.metrics import accuracy, by_group, compare
+from albert_rc.metrics import accuracy, by_group, compare, interval_over_papers
 
 
 def test_the_interval_of_independent_questions_is_the_binomials():
@@ -58,7 +58,16 @@ def test_the_interval_is_the_same_in_every_process():
     assert len(shown) == 1
 
 
-def test_small_samples_have_no_interval():
+def test_few_papers_have_a_wide_interval():
+    """Two papers, half right each: every resample is alike, and tells nothing."""
+    found = accuracy([True, False] * 20, [i // 20 for i in range(40)])
+    assert (found.low, found.high) == pytest.approx((0.0945, 0.9055), abs=1e-4)
+    low, high = interval_over_papers([0.5] * 40, [i // 20 for i in range(40)])
+    assert np.isnan([low, high]).all()
+    assert not np.isnan(interval_over_papers([0.5] * 6, range(6))).any()
+
+
+def test_one_paper_has_no_interval():
     assert np.isnan(accuracy([True, False], ["a", "a"]).low)
     assert accuracy([], []).as_json()["accuracy"] is None
 

@@ -57,7 +57,7 @@ def evaluate(
         others = evaluation.read_answers(against, papers.passages)
         known = gold_letters(papers.passages)
         compared = compare(letters, others, known)
-        other = evaluation.evaluate(others, papers.passages)
+        other = evaluation.evaluate(others, papers.passages, None, {})
         found["against"] = {**other.total.as_json(), **compared.as_json()}
     if json:
         print_json(found)
