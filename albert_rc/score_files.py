@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -127,7 +128,14 @@ def answers_in(path: Path) -> Any:
         DataError: not readable, or no such file.
     """
     if path.suffix != ".jsonl":
-        return read_unique_json(path)
+        try:
+            return read_unique_json(path)
+        except DataError:
+            with suppress(OSError), path.open("rb") as lines:
+                if b'"probabilities"' in lines.readline():
+                    said = "holds a line of scores for every question, one after the other"
+                    raise DataError(f"{path}: {said}; let its name end in .jsonl") from None
+            raise
     file = read_scores(path)
     if file.kind != "letters":
         given = file.answers or file.chances_QK[:, 0].tolist()

@@ -10,7 +10,7 @@ import numpy as np
 from albert_rc.data.schema import PaperSet, Passage
 from albert_rc.errors import DataError
 from albert_rc.score_files import Indices, ScoreFile
-from albert_rc.wording import quoted
+from albert_rc.wording import listed, quoted, shortened
 
 
 def put_together(files: Sequence[ScoreFile]) -> list[ScoreFile]:
@@ -116,8 +116,12 @@ def rows_of(file: ScoreFile, papers: Sequence[Passage], num_labels: int = 0) -> 
             raise DataError(f"{file.where(row)}: {said}; give the papers that were answered")
         if found != expected:
             raise DataError(f"{file.where(row)}: {found} options, but the paper has {expected}")
-    missing = asked.keys() - rows.keys()
+    missing = [key for key in asked if key not in rows]
     if missing:
-        paper, number = min(missing)
-        raise DataError(f"{file.path}: paper {quoted(paper)}, number {number}, is not in it")
+        said = listed([f"{shortened(paper)}, number {number}" for paper, number in missing], 5)
+        raise DataError(
+            f"{file.path}: {len(missing):,} of {len(asked):,} questions have no line, as in a file "
+            f"that was cut off:{said}\nmake it again with `albert-rc predict --scores`, or give "
+            "the papers that were answered"
+        )
     return np.array([rows[key] for key in asked], np.int64)

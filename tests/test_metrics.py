@@ -64,7 +64,7 @@ def test_few_papers_have_a_wide_interval():
     assert (found.low, found.high) == pytest.approx((0.0945, 0.9055), abs=1e-4)
     low, high = interval_over_papers([0.5] * 40, [i // 20 for i in range(40)])
     assert np.isnan([low, high]).all()
-    assert not np.isnan(interval_over_papers([0.5] * 6, range(6))).any()
+    assert not np.isnan(interval_over_papers([0.5] * 10, range(10))).any()
 
 
 def test_one_paper_has_no_interval():

@@ -81,7 +81,7 @@ def test_the_page_holds_every_paper_and_answer(papers):
             assert (tuple(options), gold) == (question.options, question.answer)
             assert chosen == [first.chosen[place], second.chosen[place]]
             given = first.probabilities[place]
-            assert chances[0] == [round(1000 * p) for p in given]
+            assert chances[0] == [int(10_000 * p + 1e-6) for p in given]
             assert len(groups) == len(data["slices"])
             row.append(loss_of(given[gold]))
             place += 1
@@ -209,13 +209,50 @@ def test_scores_that_do_not_fit_are_refused(tmp_path, change, said):
 
 
 def test_scores_must_be_whole(tmp_path):
-    with pytest.raises(DataError, match="paper 'a', number 2, is not in it"):
+    with pytest.raises(DataError, match=r"1 of 2 questions have no line.*\n  a, number 2"):
         read_run(scores(tmp_path, GOOD[:1]), ASKED, "run")
 
 
 def test_runs_called_alike_are_told_apart(tmp_path):
     assert run_names([tmp_path / "a.jsonl", tmp_path / "b.jsonl"]) == ["a.jsonl", "b.jsonl"]
     assert run_names([tmp_path / "a" / "s", tmp_path / "b" / "s"]) == ["a/s", "b/s"]
+    deep = [tmp_path / name / "dev" / "s" for name in "ab"]
+    assert run_names(deep) == ["a/dev/s", "b/dev/s"]
+    with pytest.raises(UsageError, match="is the file to compare with"):
+        run_names([tmp_path / "a", tmp_path / "b" / ".." / "a"])
+
+
+def test_a_score_file_where_papers_or_answers_are_wanted(tmp_path):
+    path = scores(tmp_path, GOOD)
+    with pytest.raises(DataError, match="papers are wanted here"):
+        read_split(path)
+    other = path.rename(tmp_path / "scores.txt")
+    with pytest.raises(DataError, match=r"let its name end in \.jsonl"):
+        read_run(other, ASKED, "run")
+
+
+def test_a_probability_below_a_threshold_stays_below(papers):
+    """0.899996 is no 90%; 0.57 is not below 57%, though 10,000 times it is 5699.99..."""
+    run = fabricate(papers)
+    run.probabilities[0] = [0.899996, 0.57, *[0.0] * (len(run.probabilities[0]) - 2)]
+    data = data_of(page_of(papers, run))
+    assert data["papers"][0][3][0][3][0][:2] == [8999, 5700]
+
+
+def test_what_changed_has_intervals(papers):
+    papers = repeated(papers, 40)
+    first, second = fabricate(papers, 1), fabricate(papers, 2)
+    figures = figures_of("cloze", papers, [first, second])
+    values = [each.evaluation.total.value for each in figures.runs]
+    assert figures.change.value == pytest.approx(values[1] - values[0])
+    assert figures.change.low < figures.change.value < figures.change.high
+    for kind, groups in figures.changes.items():
+        for name, change in groups.items():
+            parts = [each.evaluation.groups[kind][name].value for each in figures.runs]
+            assert change.value == pytest.approx(parts[1] - parts[0])
+    said = figures.as_json()["against"]
+    assert said["change"]["low"] == pytest.approx(figures.change.low, abs=1e-6)
+    assert said["changes"].keys() == figures.changes.keys()
 
 
 def test_calibration_by_hand():

@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_filters_let_through_what_they_say(opened, files, cloze):
     for field, value, expected in (
         ("answer", "wrong", wrong),
         ("answer", "right", [not w for w in wrong]),
-        ("certainty", "unsure", [p < 0.4995 for p in one.confidence]),
+        ("certainty", "unsure", [p < 0.5 for p in one.confidence]),
         ("change", "changed", [a != b for a, b in zip(one.chosen, two.chosen, strict=True)]),
         ("change", "lost", [b and not a for a, b in zip(wrong, also, strict=True)]),
         ("change", "gained", [a and not b for a, b in zip(wrong, also, strict=True)]),
@@ -110,6 +111,93 @@ def test_filters_let_through_what_they_say(opened, files, cloze):
     again.reload()
     again.wait_for_selector("[data-ready]", state="attached")
     assert counted(again) == counted(page)
+
+
+def test_filters_go_by_the_run_that_is_shown(opened, files, cloze):
+    page = opened(files["two"])
+    wrong = wrong_of(cloze, files["runs"][1])
+    page.select_option("[name=view]", "1")
+    page.select_option("[name=answer]", "wrong")
+    assert counted(page)[1] == sum(wrong)
+    assert page.locator("article .blank.right:not(.dim)").count() == 0
+    page.click("#choices [data-set='']")
+    page.select_option("[name=view]", "1")
+    page.evaluate("document.querySelector('#papers').scrollIntoView()")
+    for _ in range(5):
+        page.keyboard.press("j")
+        page.wait_for_timeout(60)
+        assert "wrong" in page.locator("[data-number]:focus").get_attribute("class")
+
+
+def test_what_has_no_probabilities_offers_nothing_by_them(opened, cloze, tmp_path):
+    scored = fabricate(cloze, 1, "scored")
+    letters = replace(fabricate(cloze, 2, "letters"), probabilities=None)
+    path = tmp_path / "mixed.html"
+    path.write_bytes(render(figures_of("cloze", cloze, [letters, scored]), cloze, "mixed"))
+    page = opened(path)
+    assert page.is_disabled("[name=certainty]")
+    page.select_option("[name=view]", "1")
+    page.select_option("[name=certainty]", "unsure")
+    assert counted(page)[1] == sum(p < 0.5 for p in scored.confidence)
+
+
+def test_addresses_keep_their_meaning(opened, files):
+    page = opened(files["one"])
+    page.evaluate("location.hash = 'level=high&answer=nonsense'")
+    until(page, "document.querySelector('#count').textContent.startsWith('20 of')")
+    assert page.input_value("[name=answer]") == ""
+    kept = page.url
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "papers"
+    assert "level=high" in page.url
+    assert page.url.split("#")[0] == kept.split("#")[0]
+
+
+def test_search_shows_what_it_found(opened, files, cloze):
+    page = opened(files["one"])
+    run = files["runs"][0]
+    paper, question = cloze[0], cloze[0].questions[0]
+    before = paper.segments()[0].split()[-2:]
+    sought = "  ".join([*before, question.options[run.chosen[0]]]).upper()
+    page.fill("[name=q]", sought)
+    until(page, "!document.querySelector('#count').textContent.startsWith('40 of')")
+    assert counted(page)[0] > 0
+    assert page.locator("article .blank mark").count() > 0
+    page.keyboard.press("Tab")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("j")
+    page.wait_for_timeout(80)
+    assert page.locator("article:focus mark").first.is_visible()
+    # An option that nobody chose and that stands nowhere else.
+    text = "javascript:hacked"
+    page.fill("[name=q]", text)
+    until(page, "document.querySelector('#count').textContent.startsWith('1 of')")
+
+
+@pytest.mark.parametrize(("width", "height"), [(640, 450), (360, 740)])
+def test_the_focus_is_never_hidden(opened, files, width, height):
+    page = opened(files["one"], viewport={"width": width, "height": height})
+    page.locator("#list").scroll_into_view_if_needed()
+    page.locator("article .blank").first.focus()
+    covered = """() => {
+        const own = document.activeElement.getClientRects()[0];
+        const at = document.elementFromPoint(own.left + own.width / 2, own.top + own.height / 2);
+        return !(at && document.activeElement.contains(at));
+    }"""
+    for key in ["Tab"] * 25 + ["Shift+Tab"] * 20:
+        page.keyboard.press(key)
+        page.wait_for_timeout(30)
+        if page.evaluate("document.activeElement.matches('.blank')"):
+            assert not page.evaluate(covered), key
+
+
+def test_a_long_name_fits_a_phone(opened, cloze, tmp_path):
+    runs = [fabricate(cloze, 1, "a_name_without_end_" * 3), fabricate(cloze, 2, "short")]
+    path = tmp_path / "long.html"
+    path.write_bytes(render(figures_of("cloze", cloze, runs), cloze, "long"))
+    page = opened(path, viewport={"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_search_and_order(opened, files, cloze):
@@ -241,6 +329,7 @@ def test_all_is_printed(opened, files):
     page.emulate_media(media="print")
     assert page.evaluate(drawn) == 40
     assert not page.locator(".bar").is_visible()
+    assert page.inner_text("#printed").startswith("40 of 40 papers")
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     until(page, f"{drawn} < 40")

@@ -213,6 +213,11 @@ def open_sources(path: Path, format_name: str | None = None) -> tuple[Sources, s
     sources = Sources(path)
     if format_name is not None and format_name not in READERS:
         raise UsageError(f"--format {format_name}: choose from {', '.join(READERS)}")
+    for _, sample in sources.samples(1):
+        if isinstance(sample, dict) and {"paper", "probabilities"} <= sample.keys():
+            raise DataError(
+                f"{path}: holds answers, as `predict --scores` writes them; papers are wanted here"
+            )
     format_name = format_name or _sniffed(sources)
     sources.keep(READERS[format_name].suffixes)
     if READERS[format_name].layout == "table" and len(sources) > 1:

@@ -1,7 +1,7 @@
 """The papers as the page's script wants them: compact lists, in a fixed order.
 
 A paper is [id, mean loss per run, pieces of text, questions]; a question is [options, right option
-or -1, chosen option per run, thousandths per option per run, group per slice or -1, its words].
+or -1, chosen option per run, ten-thousandths per option per run, group per slice or -1, its words].
 `data.js` gives these places names again.
 """
 
@@ -15,7 +15,7 @@ from albert_rc.files import natural_key, to_json
 from albert_rc.report.figures import Figures
 from albert_rc.report.runs import Run
 
-SCALE = 1000
+SCALE = 10_000
 
 
 def slice_names(figures: Figures) -> dict[str, list[str]]:
@@ -67,13 +67,21 @@ def _question(
 ) -> list[Any]:
     question = passage.questions[number]
     chances = [
-        0 if run.probabilities is None else [round(SCALE * p) for p in run.probabilities[place]]
+        0 if run.probabilities is None else [_part_of(p) for p in run.probabilities[place]]
         for run in runs
     ]
     right = -1 if question.answer is None else question.answer
     chosen = [run.chosen[place] for run in runs]
     row: list[Any] = [list(question.options), right, chosen, chances, groups]
     return [*row, question.text] if question.text else row
+
+
+def _part_of(probability: float) -> int:
+    """Rounded down, so that it is below a threshold if the probability is.
+
+    In whole numbers, from the six digits that score files have: 10,000 times 0.57 is 5699.99...
+    """
+    return round(1_000_000 * probability) * SCALE // 1_000_000
 
 
 def embedded(data: Any) -> str:

@@ -10,13 +10,14 @@ from typing import Any
 from albert_rc.data.schema import Kind, Passage, gold_letters
 from albert_rc.errors import UsageError
 from albert_rc.evaluation import Evaluation, evaluate
-from albert_rc.metrics import Comparison, compare
+from albert_rc.metrics import Comparison, Gain, compare, gain
 from albert_rc.report.reliability import Reliability, loss_of, reliability_of
 from albert_rc.report.runs import Run
 from albert_rc.slices import Slices, slices_of
 
 SURE = 0.9
 ENOUGH = 30  # questions that a slice needs to be pointed at
+_ALL = ""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class Figures:
     slices: Slices
     runs: list[RunFigures]
     comparison: Comparison | None
+    change: Gain | None
+    """What the second run gains on the first; None without one, or without right answers."""
+    changes: dict[str, dict[str, Gain]]
+    """The same of every slice."""
     weak: list[Weak]
     sure_and_wrong: int
 
@@ -71,7 +76,18 @@ class Figures:
                 found["against"] = own
         if self.comparison is not None:
             found["against"] |= self.comparison.as_json()
+        if self.change is not None:
+            found["against"]["change"] = _bounds(self.change)
+            found["against"]["changes"] = {
+                kind: {name: _bounds(change) for name, change in groups.items()}
+                for kind, groups in self.changes.items()
+            }
         return found
+
+
+def _bounds(change: Gain) -> dict[str, float | int | None]:
+    found = change.as_json()
+    return {name: found[name] for name in ("gain", "low", "high")}
 
 
 def require_options(kind: Kind) -> None:
@@ -111,6 +127,8 @@ def figures_of(
     compared = None
     if len(runs) > 1:
         compared = compare(runs[0].letters, runs[1].letters, gold)
+    known = any(letter is not None for letter in gold)
+    changes = _changes(runs, papers, gold, slices) if len(runs) > 1 and known else {}
     return Figures(
         kind=kind,
         num_papers=len(papers),
@@ -118,6 +136,8 @@ def figures_of(
         slices=slices,
         runs=found,
         comparison=compared,
+        change=changes.pop(_ALL, {}).get(_ALL),
+        changes=changes,
         weak=_weak(found[0].evaluation),
         sure_and_wrong=_sure_and_wrong(runs[0], gold),
     )
@@ -150,6 +170,33 @@ def _figures(
             [owners[i] for i in known],
         )
     return RunFigures(run, evaluation, calibration, losses, sum(sure) / len(sure))
+
+
+def _changes(
+    runs: Sequence[Run],
+    papers: Sequence[Passage],
+    gold: Sequence[str | None],
+    slices: Slices,
+) -> dict[str, dict[str, Gain]]:
+    """What the second run gains on the first, by slice; of all questions under `_ALL`."""
+    owners = [passage.id for passage in papers for _ in passage.questions]
+    known = [i for i, right in enumerate(gold) if right is not None]
+    found: dict[str, dict[str, Gain]] = {}
+    every: Slices = slices | {_ALL: [_ALL] * len(gold)}
+    for kind, names in every.items():
+        members: dict[str, list[int]] = {}
+        for i in known:
+            if (name := names[i]) is not None:
+                members.setdefault(name, []).append(i)
+        found[kind] = {
+            name: gain(
+                [runs[1].letters[i] == gold[i] for i in places],
+                [runs[0].letters[i] == gold[i] for i in places],
+                [owners[i] for i in places],
+            )
+            for name, places in members.items()
+        }
+    return found
 
 
 def _sure_and_wrong(run: Run, gold: Sequence[str | None]) -> int:

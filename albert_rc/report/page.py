@@ -12,12 +12,14 @@ from markupsafe import Markup
 
 from albert_rc import __version__
 from albert_rc.data.schema import Passage
-from albert_rc.metrics import Accuracy
+from albert_rc.metrics import Accuracy, Gain
 from albert_rc.report.content import embedded, page_data, slice_names
 from albert_rc.report.figures import ENOUGH, SURE, Figures
 from albert_rc.report.parts import REPORT, environment, read_part, script_of, source_hash
 
-SCRIPTS = ("helpers", "theme", "data", "paper", "details", "list", "page")
+WIDE = 0.25
+"""An interval that tells too little to set the charts' scale."""
+SCRIPTS = ("helpers", "theme", "data", "search", "paper", "details", "list", "page")
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,9 @@ class Scale:
     high: float
 
     def x(self, share: float) -> float:
-        """Where a share stands between the ends, 0 to 100."""
-        return round(100 * (share - self.low) / (self.high - self.low), 2)
+        """Where a share stands between the ends, 0 to 100; what is beyond them, at the end."""
+        place = 100 * (share - self.low) / (self.high - self.low)
+        return round(min(100.0, max(0.0, place)), 2)
 
 
 def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
@@ -46,7 +49,10 @@ def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
     style = read_part("style.css")
     script = script_of(read_part(f"{part}.js") for part in SCRIPTS)
     templates = environment(REPORT)
-    templates.filters |= {"percent": _percent, "interval": _interval, "count": _count}
+    templates.filters |= {
+        "percent": _percent, "interval": _interval, "count": _count, "points": _points,
+        "span": _span,
+    }  # fmt: skip
     page = templates.get_template("page.html.j2").render(
         figures=figures,
         runs=figures.runs,
@@ -87,6 +93,16 @@ def _interval(value: Any) -> str:
     return f"{100 * value.low:.1f} to {100 * value.high:.1f}%"
 
 
+def _points(share: float) -> str:
+    """A difference of two shares."""
+    return f"{100 * share:+.1f}"
+
+
+def _span(gain: Gain) -> str:
+    """The interval of a difference, or nothing where there is none."""
+    return "" if math.isnan(gain.low) else f"{_points(gain.low)} to {_points(gain.high)}"
+
+
 def _count(number: int) -> str:
     return f"{number:,}"
 
@@ -97,14 +113,18 @@ def _parts_of(figures: Figures, kind: str, group: str) -> list[Accuracy]:
 
 
 def _scale(figures: Figures) -> Scale:
-    """From the lowest to the highest end of any slice's interval, in whole tenths."""
+    """From the lowest to the highest end of any slice's interval, in whole tenths.
+
+    Of intervals that tell something: a wide one would push all others together.
+    """
     ends = []
     for each in figures.runs:
         if each.evaluation is None:
             continue
         for groups in each.evaluation.groups.values():
             for part in groups.values():
-                ends += [part.value] if math.isnan(part.low) else [part.low, part.high]
+                if part.high - part.low <= WIDE:  # not if there is none
+                    ends += [part.low, part.high]
     low = math.floor(10 * min(ends, default=0)) / 10
     high = math.ceil(10 * max(ends, default=1)) / 10
     return Scale(low, high) if high > low else Scale(max(0.0, low - 0.1), min(1.0, low + 0.1))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from albert_rc.data.schema import Passage, letter_index
-from albert_rc.errors import DataError
+from albert_rc.errors import DataError, UsageError
 from albert_rc.evaluation import read_answers
 from albert_rc.score_files import read_scores
 from albert_rc.score_sets import rows_of
@@ -33,11 +34,16 @@ class Run:
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
-    """What to call the systems: by file, and where files are called alike by folder too."""
-    names = [path.name for path in paths]
-    if len(set(names)) < len(names):
-        names = [f"{path.resolve().parent.name}/{path.name}" for path in paths]
-    return names
+    """What to call the systems: by file, with as many of its folders as tell them apart.
+
+    Raises:
+        UsageError: the same file twice.
+    """
+    full = [path.resolve().parts for path in paths]
+    if len(set(full)) < len(full):
+        raise UsageError(f"--against {paths[-1]} is the file to compare with; give another run's")
+    kept = next(n for n in count(1) if len({parts[-n:] for parts in full}) == len(full))
+    return ["/".join(parts[-kept:]) for parts in full]
 
 
 def read_run(path: Path, papers: Sequence[Passage], name: str) -> Run:

@@ -23,9 +23,9 @@ function stateOf(question, run) {
   return question.chosen[run] === question.gold ? "right" : "wrong";
 }
 
-// Thousandths that the run gives an option, or null where it gave answers alone.
+// The probability that the run gives an option, or null where it gave answers alone.
 function chanceOf(question, run, option) {
-  return question.chances[run] ? question.chances[run][option] : null;
+  return question.chances[run] ? question.chances[run][option] / 10000 : null;
 }
 
 const confidence = (question, run) => chanceOf(question, run, question.chosen[run]);
@@ -35,7 +35,8 @@ function changed(question) {
 }
 
 // What the last filter asked for; `paper.js` dims what does not match and marks what was sought.
-const filter = { active: false, decides: false, words: "", below: 500, view: "" };
+// `run` is whose answers the filters, the order and the keys go by.
+const filter = { active: false, decides: false, words: "", below: 0.5, view: "", run: 0 };
 
 function isUnsure(question, run) {
   const sure = confidence(question, run);

@@ -39,6 +39,7 @@ function closeDetails() {
   owner = null;
   kept = false;
   box.hidden = true;
+  document.documentElement.style.removeProperty("scroll-padding-bottom");
 }
 
 // Below the answer, or above it where there is no room; on a phone at the bottom of the screen.
@@ -47,14 +48,17 @@ function place() {
   if (phone.matches) {
     box.style.removeProperty("left");
     box.style.removeProperty("top");
+    document.documentElement.style.setProperty("scroll-padding-bottom", `${box.offsetHeight + 8}px`);
+    owner.scrollIntoView({ block: "nearest" });
     return;
   }
-  const around = owner.getClientRects()[0];
+  const lines = owner.getClientRects(); // more than one where the answer is broken
+  const [first, last] = [lines[0], lines[lines.length - 1]];
   const width = box.offsetWidth;
   const height = box.offsetHeight;
-  const left = Math.max(8, Math.min(around.left, document.documentElement.clientWidth - width - 8));
-  const below = around.bottom + 6;
-  const top = below + height > innerHeight && around.top - height > 6 ? around.top - height - 6 : below;
+  const left = Math.max(8, Math.min(last.left, document.documentElement.clientWidth - width - 8));
+  const below = last.bottom + 6;
+  const top = below + height > innerHeight && first.top - height > 6 ? first.top - height - 6 : below;
   box.style.setProperty("left", `${left + scrollX}px`);
   box.style.setProperty("top", `${top + scrollY}px`);
 }
@@ -102,7 +106,12 @@ function listenForDetails(list) {
   document.addEventListener("pointerdown", (event) => {
     if (!box.contains(event.target) && !chipAt(event.target)) closeDetails();
   });
-  addEventListener("resize", closeDetails);
+  // A phone's address bar comes and goes, and with it only the height changes.
+  let before = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth !== before) closeDetails();
+    before = innerWidth;
+  });
 }
 
 function toggle(chip) {

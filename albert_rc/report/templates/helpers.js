@@ -23,8 +23,8 @@ function letter(index) {
 const count = (number) => number.toLocaleString("en");
 const shown = (option) => option || "(empty)";
 
-function percent(thousandths) {
-  if (thousandths > 0 && thousandths < 10) return "<1%";
-  if (thousandths > 990 && thousandths < 1000) return ">99%";
-  return `${Math.round(thousandths / 10)}%`;
+function percent(share) {
+  if (share < 0.01) return "<1%";
+  if (share > 0.99) return ">99%";
+  return `${Math.round(100 * share)}%`;
 }

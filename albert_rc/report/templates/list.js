@@ -60,8 +60,8 @@ function buildList() {
 }
 
 const ANSWERS = {
-  wrong: (question) => stateOf(question, 0) === "wrong",
-  right: (question) => stateOf(question, 0) === "right",
+  wrong: (question) => stateOf(question, filter.run) === "wrong",
+  right: (question) => stateOf(question, filter.run) === "right",
   open: (question) => question.gold < 0,
 };
 const CHANGES = {
@@ -71,37 +71,36 @@ const CHANGES = {
   both: (question) => stateOf(question, 0) === "wrong" && stateOf(question, 1) === "wrong",
 };
 const CERTAINTY = {
-  unsure: (question) => isUnsure(question, 0),
-  sure: (question) => confidence(question, 0) !== null && !isUnsure(question, 0),
+  unsure: (question) => isUnsure(question, filter.run),
+  sure: (question) => confidence(question, filter.run) !== null && !isUnsure(question, filter.run),
 };
 
 // What a question must be, one test per filter that is set.
 function tests(values) {
   const found = [ANSWERS[values.get("answer")], CERTAINTY[values.get("certainty")], CHANGES[values.get("change")]];
-  data.slices.forEach((_, slice) => {
-    const group = values.get(`s${slice}`);
-    if (group) found.push((question) => question.groups[slice] === Number(group));
+  data.slices.forEach(([kind, names], slice) => {
+    const group = names.indexOf(values.get(kind));
+    if (group >= 0) found.push((question) => question.groups[slice] === group);
   });
   return found.filter(Boolean);
 }
 
-function textOf(paper) {
-  if (paper.searched === undefined) {
-    const words = paper.parts.map((part, number) => {
-      const question = cloze && paper.questions[number];
-      return question ? part + question.options[question.chosen[0]] : part;
-    });
-    const asked = paper.questions.map((question) => [question.text, ...question.options].join("\n"));
-    paper.searched = [words.join(""), paper.parts.join("_"), paper.id, ...asked].join("\n").toLowerCase();
+// Filters and orders by probability are there only if the run that they go by has some.
+function offer(run) {
+  const scored = papers.some((paper) => paper.questions.some((question) => question.chances[run]));
+  const asked = form.elements;
+  for (const field of [asked.certainty, asked.below]) if (field) field.disabled = !scored;
+  for (const option of asked.order.options) {
+    if (option.value === "loss" || option.value === "unsure") option.disabled = !scored;
   }
-  return paper.searched;
+  if (asked.order.selectedOptions[0].disabled) asked.order.value = "";
 }
 
 const share = (paper, test) => paper.questions.filter(test).length / paper.questions.length;
 const ORDERS = {
-  loss: (paper) => paper.losses[0] ?? -1,
+  loss: (paper) => paper.losses[filter.run] ?? -1,
   wrong: (paper) => share(paper, ANSWERS.wrong),
-  unsure: (paper) => 1000 - mean(paper.questions.map((question) => confidence(question, 0) ?? 1000)),
+  unsure: (paper) => 1 - mean(paper.questions.map((question) => confidence(question, filter.run) ?? 1)),
   changed: (paper) => share(paper, changed),
 };
 
@@ -116,17 +115,19 @@ function arrange(by) {
 
 function applyFilters() {
   closeDetails();
+  filter.view = form.elements.view ? form.elements.view.value : "";
+  filter.run = filter.view === "1" ? 1 : 0;
+  offer(filter.run);
   const values = new FormData(form);
   const below = Number(values.get("below"));
-  filter.below = below > 0 ? 10 * below : 500;
-  filter.words = (values.get("q") || "").trim().toLowerCase();
-  filter.view = values.get("view") || "";
+  filter.below = below > 0 ? below / 100 : 0.5;
+  filter.words = fold((values.get("q") || "").trim());
   const asked = tests(values);
   filter.active = asked.length > 0;
   // Of answers chosen for being wrong, none is right: nothing worth saying.
   filter.decides = Boolean(values.get("answer") || (values.get("change") && values.get("change") !== "changed"));
   for (const paper of papers) {
-    const fits = !filter.words || textOf(paper).includes(filter.words);
+    const fits = !filter.words || inText(paper) || paper.questions.some(inOptions);
     let any = false;
     for (const question of paper.questions) {
       question.match = fits && asked.every((test) => test(question));
@@ -135,16 +136,18 @@ function applyFilters() {
     paper.shown = any;
   }
   arrange(values.get("order"));
+  const width = list.clientWidth || 800;
   for (const paper of papers) {
     paper.article.hidden = !paper.shown;
-    if (paper.filled) draw(paper);
+    if (paper.filled && paper.shown) draw(paper);
+    else if (paper.filled) clear(paper, estimate(paper, width));
   }
   current = null;
   findStops();
   report();
 }
 
-// Where the keys stop: at mistakes, or with a filter at all that it lets through.
+// Where the keys stop: at mistakes; at what was searched for; with a filter at what it lets through.
 function findStops() {
   const seen = order.filter((paper) => paper.shown);
   seen.forEach((paper, place) => {
@@ -152,6 +155,10 @@ function findStops() {
     paper.article.setAttribute("aria-posinset", place + 1);
     paper.article.setAttribute("aria-setsize", seen.length);
   });
+  if (filter.words && !filter.active) {
+    stops = seen.flatMap((paper) => [...(inText(paper) ? [{ paper, number: -1 }] : []), ...paper.questions.filter(inOptions)]);
+    return;
+  }
   const matching = seen.flatMap((paper) => paper.questions.filter((question) => question.match));
   const wrong = filter.active ? [] : matching.filter(ANSWERS.wrong);
   stops = wrong.length ? wrong : matching;

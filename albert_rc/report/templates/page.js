@@ -7,12 +7,17 @@ function after(stop, here) {
   return stop.paper === here.paper ? stop.number > here.number : stop.paper.place > here.paper.place;
 }
 
-// The question to count from: the focused one, the last one, or the first that the window shows.
+// The stop to count from: the focused question or the last stop, as long as the window shows its
+// paper; else what comes first in the window.
 function startingPoint() {
-  const here = questionAt(document.activeElement) || current;
-  if (here && here.paper.shown) return here;
-  const top = order.find((paper) => paper.shown && paper.article.getBoundingClientRect().bottom > 140);
-  return top ? { paper: top, number: -1 } : null;
+  const seen = (stop) => {
+    const { top, bottom } = stop.paper.article.getBoundingClientRect();
+    return stop.paper.shown && bottom > 0 && top < innerHeight;
+  };
+  const here = [questionAt(document.activeElement), current].find((stop) => stop && seen(stop));
+  if (here) return here;
+  const first = order.find((paper) => paper.shown && paper.article.getBoundingClientRect().bottom > 140);
+  return first ? { paper: first, number: -2 } : null;
 }
 
 function move(step) {
@@ -24,10 +29,18 @@ function move(step) {
   show(stops[Math.max(0, Math.min(stops.length - 1, step > 0 ? next : before))]);
 }
 
-function show(question) {
-  current = question;
-  if (!question.paper.filled) draw(question.paper);
-  const element = question.paper.article.querySelector(`[data-number="${question.number}"]`);
+function show(stop) {
+  current = stop;
+  const article = stop.paper.article;
+  if (!stop.paper.filled) draw(stop.paper);
+  if (stop.number < 0) {
+    article.focus({ preventScroll: true });
+    const place = () => (article.querySelector("mark") || article).scrollIntoView({ block: "center" });
+    place();
+    requestAnimationFrame(() => requestAnimationFrame(place));
+    return;
+  }
+  const element = article.querySelector(`[data-number="${stop.number}"]`);
   element.scrollIntoView({ block: "center" });
   element.focus({ preventScroll: true, focusVisible: true });
   // Papers that come near are drawn now, and may push it away.
@@ -44,7 +57,7 @@ function onKey(event) {
   }
   const typing = event.target.closest && event.target.closest("input:not([type=checkbox]), select, textarea");
   if (typing || help.open || event.ctrlKey || event.metaKey || event.altKey || !byId("keys").checked) return;
-  const action = { j: () => move(1), k: () => move(-1), "/": () => form.elements.q.focus(), "?": () => help.showModal() }[event.key];
+  const action = { j: () => move(1), k: () => move(-1), "/": () => form.elements.q.focus(), "?": () => help.showModal() }[event.key.toLowerCase()];
   if (!action) return;
   event.preventDefault();
   action();
@@ -56,22 +69,42 @@ function writeAddress() {
   try { history.replaceState(null, "", query ? `#${query}` : location.pathname + location.search); } catch { /* some browsers refuse for files */ }
 }
 
+// An address of another report may ask for what is not here.
 function fillForm(query) {
   form.reset();
   for (const [name, value] of new URLSearchParams(query)) {
     const field = form.elements.namedItem(name);
-    if (field && "value" in field) field.value = value;
+    const choices = field && field.options ? [...field.options].map((option) => option.value) : [value];
+    if (field && "value" in field && choices.includes(value)) field.value = value;
   }
   changedForm();
 }
 
+function readAddress() {
+  if (location.hash.includes("=")) fillForm(location.hash.slice(1));
+}
+
 function changedForm() {
+  const { below } = form.elements;
+  if (below) below.value = Math.max(1, Math.min(100, Math.round(Number(below.value)) || 50));
   applyFilters();
   writeAddress();
 }
 
+// On paper there are no filters to be seen, so it is said what they let through.
+function sayFilters() {
+  const set = [...form.elements].filter((field) => field.name && field.value && field.name !== "below" && !field.disabled);
+  const said = set.map((field) => {
+    const label = field.closest("label").firstChild.textContent.trim();
+    return field.name === "q" ? `with \u201c${field.value}\u201d` : `${label}: ${field.selectedOptions[0].textContent}`;
+  });
+  const legend = ["✓ right", "✗ wrong → what is right", "○ no gold", "? unsure", ...(runs.length > 1 ? ["⇄ the runs differ"] : [])];
+  byId("printed").textContent = `${[byId("count").textContent, ...said].join(" · ")}. ${legend.join(", ")}.`;
+}
+
 function printAll() {
   closeDetails();
+  sayFilters();
   for (const paper of papers) if (paper.shown && !paper.filled) draw(paper);
 }
 
@@ -93,12 +126,21 @@ byId("more").addEventListener("click", (event) => {
 byId("next").addEventListener("click", () => move(1));
 byId("previous").addEventListener("click", () => move(-1));
 document.addEventListener("keydown", onKey);
+function toPapers() {
+  byId("papers").focus({ preventScroll: true });
+  byId("papers").scrollIntoView();
+}
+
 document.addEventListener("click", (event) => {
   const link = event.target.closest("[data-set]");
   if (!link) return;
   fillForm(link.dataset.set);
-  byId("papers").focus({ preventScroll: true });
-  byId("papers").scrollIntoView();
+  toPapers();
+});
+// The address holds the filters: a jump within the page must not take their place.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  toPapers();
 });
 
 let waiting = 0;
@@ -111,6 +153,12 @@ form.addEventListener("input", (event) => {
 });
 addEventListener("beforeprint", printAll);
 addEventListener("afterprint", printed);
+addEventListener("hashchange", readAddress);
+// Below 1080 pixels the bar stands above the papers: what gets the focus must not be under it.
+new ResizeObserver(([entry]) => {
+  const above = getComputedStyle(byId("papers")).display === "block";
+  root.style.setProperty("scroll-padding-top", above ? `${Math.min(entry.borderBoxSize[0].blockSize + 8, innerHeight / 2)}px` : "0");
+}).observe(document.querySelector(".bar"));
 let width = innerWidth;
 addEventListener("resize", () => {
   if (innerWidth === width) return;
@@ -120,6 +168,6 @@ addEventListener("resize", () => {
 
 buildList();
 listenForDetails(list);
-if (location.hash.includes("=")) fillForm(location.hash.slice(1));
-else applyFilters();
+applyFilters();
+readAddress();
 root.dataset.ready = "";

@@ -1,21 +1,7 @@
 // A paper as a reader sees it.
 
 // Text with what was searched for marked, each piece kept apart from its neighbours' direction.
-function segment(text) {
-  const span = make("span", { class: "text" });
-  const found = filter.words ? text.toLowerCase() : "";
-  // Some letters change their length in small letters; then places would not agree.
-  const places = found.length === text.length ? filter.words : "";
-  let at = 0;
-  while (places) {
-    const next = found.indexOf(places, at);
-    if (next < 0) break;
-    span.append(text.slice(at, next), make("mark", {}, text.slice(next, next + places.length)));
-    at = next + places.length;
-  }
-  span.append(text.slice(at));
-  return span;
-}
+const segment = (text, places = placesIn([text])[0]) => make("span", { class: "text" }, ...marked(text, places));
 
 // What a screen reader says of an answer.
 function said(question, run) {
@@ -34,7 +20,7 @@ const signs = (question, run) => (
   (isUnsure(question, run) ? "?" : "") + (changed(question) ? "⇄" : "")
 );
 
-function blank(question, run) {
+function blank(question, run, chosenAt, rightAt) {
   const state = stateOf(question, run);
   const chip = make("span", {
     class: `blank ${state}${question.match ? "" : " dim"}`,
@@ -47,10 +33,11 @@ function blank(question, run) {
   chip.append(
     make("span", { class: "no" }, String(question.number + 1)),
     make("span", { class: "sign" }, SIGNS[state]),
-    make("bdi", { class: "word" }, shown(question.options[question.chosen[run]])),
+    make("bdi", { class: "word" }, ...marked(shown(question.options[question.chosen[run]]), chosenAt)),
   );
   if (state === "wrong") {
-    chip.append(make("span", { class: "gold" }, " → ", make("bdi", {}, shown(question.options[question.gold]))));
+    const right = marked(shown(question.options[question.gold]), rightAt);
+    chip.append(make("span", { class: "gold" }, " → ", make("bdi", {}, ...right)));
   }
   const marks = signs(question, run);
   if (marks) chip.append(make("span", { class: "sign" }, marks));
@@ -59,9 +46,13 @@ function blank(question, run) {
 
 function clozeText(paper, run) {
   const passage = make("p", { class: "passage", dir: "auto" });
+  const chosen = placesIn(reading(paper, (question) => question.chosen[run]));
+  const right = placesIn(reading(paper, (question) => question.gold));
   paper.parts.forEach((part, number) => {
-    passage.append(segment(part));
-    if (number < paper.questions.length) passage.append(blank(paper.questions[number], run));
+    // A sentence may be found with the word that was chosen in it, or with the right one.
+    passage.append(segment(part, chosen[2 * number].length ? chosen[2 * number] : right[2 * number]));
+    const place = 2 * number + 1;
+    if (number < paper.questions.length) passage.append(blank(paper.questions[number], run, chosen[place], right[place]));
   });
   return passage;
 }
@@ -77,13 +68,13 @@ function optionsTable(question) {
   question.options.forEach((option, number) => {
     const right = number === question.gold;
     const row = make("tr", { class: right ? "gold" : null }, make("th", { scope: "row" }, letter(number)));
-    const text = make("td", { class: "option" }, make("bdi", {}, cloze ? shown(option) : segment(shown(option))));
+    const text = make("td", { class: "option" }, make("bdi", {}, segment(shown(option))));
     if (right) text.append(make("span", { class: "is" }, " right"));
     row.append(text);
     for (const run of runs) row.append(chanceCell(question, run, number));
     body.append(row);
   });
-  return make("table", { class: "options" },
+  return make("table", { class: `options${runs.length > 1 ? " two" : ""}` },
     make("caption", { class: "away" }, `Options of ${noun} ${question.number + 1}`),
     make("thead", {}, head), body);
 }
@@ -98,23 +89,23 @@ function chanceCell(question, run, option) {
   }
   if (chance !== null) {
     const fill = make("span", { class: "fill" });
-    fill.style.setProperty("width", `${chance / 10}%`);
+    fill.style.setProperty("width", `${100 * chance}%`);
     cell.append(make("span", { class: "percent" }, percent(chance)), make("span", { class: "meter", "aria-hidden": "true" }, fill));
   }
   return cell;
 }
 
 function choiceQuestion(question) {
-  const state = stateOf(question, 0);
+  const state = stateOf(question, filter.run);
   const ask = make("p", { class: "ask", dir: "auto" },
     make("span", { class: "no" }, String(question.number + 1)),
     make("span", { class: `sign ${state}` }, SIGNS[state]), make("span", { class: "away" }, ` ${STATES[state]}: `),
     segment(question.text));
-  const marks = signs(question, 0);
+  const marks = signs(question, filter.run);
   if (marks) ask.append(make("span", { class: "sign" }, ` ${marks}`));
   return make("div", {
     class: `question ${state}${question.match ? "" : " dim"}`,
-    role: "group", tabindex: "-1", "aria-label": said(question, 0), "data-number": question.number,
+    role: "group", tabindex: "-1", "aria-label": said(question, filter.run), "data-number": question.number,
   }, ask, optionsTable(question));
 }
 
@@ -136,8 +127,15 @@ function heading(paper) {
     .map(([kind, names]) => names[first.groups[data.slices.findIndex((slice) => slice[0] === kind)]])
     .filter((name) => name && name !== "not in training");
   return make("header", {},
-    make("h3", { id: `paper${paper.index}` }, make("bdi", {}, paper.id)),
-    make("p", {}, [runs.length > 1 ? "" : figuresOf(paper, 0), ...about].filter(Boolean).join(" · ")));
+    make("h3", { id: `paper${paper.index}` }, make("bdi", {}, ...marked(paper.id, placesIn([paper.id])[0]))),
+    make("p", {}, [runs.length > 1 ? "" : figuresOf(paper, 0), ...about, whereFound(paper)].filter(Boolean).join(" · ")));
+}
+
+// Options that were not chosen are not on show: so it is said where they hold what is sought.
+function whereFound(paper) {
+  if (!filter.words || !cloze || inText(paper)) return "";
+  const numbers = paper.questions.filter(inOptions).map((question) => question.number + 1);
+  return `found among the options of ${noun}${numbers.length > 1 ? "s" : ""} ${numbers.join(", ")}`;
 }
 
 function paperContent(paper) {
@@ -152,7 +150,7 @@ function paperContent(paper) {
     return content;
   }
   const views = runs.filter((run) => filter.view === "" || Number(filter.view) === run);
-  const columns = views.map((run) => make("div", { class: "column" },
+  const columns = views.map((run) => make("div", { class: "column", role: runs.length > 1 ? "group" : null, "aria-label": runs.length > 1 ? data.runs[run] : null },
     runs.length > 1 ? make("p", { class: "which" }, make("bdi", { class: "run" }, data.runs[run]), ` ${figuresOf(paper, run)}`) : null,
     clozeText(paper, run)));
   content.push(make("div", { class: views.length > 1 ? "columns" : null }, ...columns));

@@ -58,7 +58,7 @@ function showFigures() {
 function setThreshold(value) {
   const share = Number(value);
   if (!(share >= 1 && share <= 100)) return;
-  settings.below = 10 * share;
+  settings.below = share / 100;
   remember("below", String(share));
   for (const paper of papers) for (const question of paper.questions) redraw(question);
   showFigures();
@@ -104,7 +104,7 @@ function listenForCorrections() {
     holder.querySelector("input:checked").focus({ preventScroll: true });
   });
   byId("below").addEventListener("input", (event) => setThreshold(event.target.value));
-  byId("below").addEventListener("change", (event) => { event.target.value = settings.below / 10; });
+  byId("below").addEventListener("change", (event) => { event.target.value = Math.round(100 * settings.below); });
   byId("next").addEventListener("click", () => move(1));
   byId("previous").addEventListener("click", () => move(-1));
   addEventListener("beforeunload", (event) => { if (unsaved) event.preventDefault(); });

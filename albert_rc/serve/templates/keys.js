@@ -65,6 +65,6 @@ byId("keys").checked = remembered("keys") !== "off";
 byId("keys").addEventListener("change", (event) => remember("keys", event.target.checked ? "on" : "off"));
 if (remembered("below")) {
   setThreshold(remembered("below"));
-  byId("below").value = settings.below / 10;
+  byId("below").value = Math.round(100 * settings.below);
 }
 root.dataset.ready = "";

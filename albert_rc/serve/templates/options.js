@@ -10,7 +10,7 @@ function optionsTable(question) {
     const text = make("td", { class: "option" }, make("label", { for: field }, make("bdi", {}, shown(option))));
     if (number === question.gold) text.append(make("span", { class: "is" }, " key"));
     const fill = make("span", { class: "fill" });
-    fill.style.setProperty("width", `${question.chances[number] / 10}%`);
+    fill.style.setProperty("width", `${100 * question.chances[number]}%`);
     body.append(make("tr", { "data-option": number },
       make("th", { scope: "row" }, radio, make("span", { class: "letter" }, letter(number))), text,
       make("td", { class: "chance" }, make("span", { class: "percent" }, percent(question.chances[number])),

@@ -2,7 +2,7 @@
 
 let papers = [];
 const SIGNS = { right: "✓", wrong: "✗", open: "" };
-const settings = { below: 500 };
+const settings = { below: 0.5 };
 
 const indexOf = (letters) => [...letters].reduce((sum, sign) => sum * 26 + sign.charCodeAt(0) - 64, 0) - 1;
 
@@ -18,7 +18,7 @@ function understood(answered) {
       gold: question.right === null ? -1 : indexOf(question.right),
       model: indexOf(question.answer),
       chosen: indexOf(question.answer),
-      chances: question.probabilities.map((share) => Math.round(1000 * share)),
+      chances: question.probabilities,
     }));
     return made;
   });
