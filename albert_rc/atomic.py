@@ -161,6 +161,16 @@ def _umask() -> int:
     return mask
 
 
+def require_new(target: Path) -> None:
+    """Refuse, before the work, a place for `atomic_folder` that is taken.
+
+    Raises:
+        UsageError: there is something at `target` already.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"--out {target}: is not empty; name a new folder, or empty this one")
+
+
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `target`; it gets that name if the block succeeds.
@@ -171,9 +181,8 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         UsageError: there is something at `target` already.
         OSError: it cannot be written; names the target.
     """
+    require_new(target)
     target = target.resolve()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"--out {target}: is not empty; name a new folder, or empty this one")
     with _blamed_on(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         for old in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):

@@ -26,7 +26,7 @@ from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.files import file_sha256, read_json, write_json
 from albert_rc.hub import shipped_models
 from albert_rc.score_files import ScoreFile
-from albert_rc.score_sets import right_options
+from albert_rc.score_sets import in_order_of, right_options
 
 RECORD = "calibration.json"
 LOWEST, HIGHEST = COLDEST**2, HOTTEST**2
@@ -41,6 +41,8 @@ class Calibration:
     """Of the model's own logits, fitted on all papers."""
     scores_temperature: float
     """What the scores had been made with."""
+    way: str | None
+    """How options of several pieces had been read again."""
     folds: int
     before: Confidence
     after: Confidence
@@ -54,6 +56,7 @@ class Calibration:
         return {
             "temperature": round(self.temperature, 6),
             "scores_temperature": self.scores_temperature,
+            "option_score": self.way,
             "folds": self.folds,
             "before": self.before.as_json(),
             "after": self.after.as_json(),
@@ -82,6 +85,8 @@ def calibrate(
     Raises:
         DataError: the scores are of other papers, the answers are no options, or all recalled.
     """
+    right_options(file, papers)  # says what is wrong with the file, if it is of other papers
+    file = in_order_of(file, papers)
     gold_Q = right_options(file, papers)
     # What is recalled is no logit of the model's, and `predict` adds it after the temperature.
     read_Q = np.array([reading is None for reading in file.read])
@@ -97,6 +102,7 @@ def calibrate(
     return Calibration(
         temperature=fitted * file.temperature,
         scores_temperature=file.temperature,
+        way=file.way,
         folds=int(fold_Q.max()) + 1,
         before=measure(chances_QK, gold_Q, bins),
         after=replace(after, aurc=ranked.aurc, coverage=ranked.coverage),
@@ -135,11 +141,15 @@ def keep(calibration: Calibration, folder: Path) -> Path:
     return folder / RECORD
 
 
-def kept_temperature(folder: Path) -> tuple[float, bool]:
+def kept_temperature(folder: Path, way: str | None = None) -> tuple[float, bool]:
     """The temperature beside a model's weights, and whether there is one for these weights.
 
+    Args:
+        folder: of the model.
+        way: how options of several pieces are read again; each way has probabilities of its own.
+
     Returns:
-        1 and False where none was kept, or only one of other weights.
+        1 and False where none was kept, or only one of other weights or another way.
 
     Raises:
         CheckpointError: the record is damaged.
@@ -156,7 +166,8 @@ def kept_temperature(folder: Path) -> tuple[float, bool]:
         raise CheckpointError(
             f"{path}: damaged; make it again with `albert-rc calibrate`, or give --temperature 1"
         ) from None
-    return (temperature, True) if weights == _weights_hash(folder) else (1.0, False)
+    own = record.get("option_score") == way and weights == _weights_hash(folder)
+    return (temperature, True) if own else (1.0, False)
 
 
 def _weights_hash(folder: Path) -> str:

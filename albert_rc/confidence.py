@@ -19,15 +19,20 @@ Flags = NDArray[np.bool_]
 Fitted = TypeVar("Fitted")
 
 FLOOR = 5e-7
-"""Half of the last digit in a score file: what a probability may be that was rounded to 0."""
+"""What a probability may be that was rounded to 0 by a program that writes six decimals."""
 COLDEST, HOTTEST = 0.02, 50.0
 BINS = 15
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 
 
+def above_zero(chances: Chances) -> Chances:
+    """Probabilities that have a logarithm."""
+    return np.where(chances > 0, chances, FLOOR)
+
+
 def logarithms(chances_QK: Chances, present_QK: Flags) -> Chances:
     """Log-probabilities; -inf where there is no option."""
-    logs = np.log(np.maximum(chances_QK, FLOOR))
+    logs = np.log(above_zero(chances_QK))
     return np.where(present_QK, logs, -np.inf)
 
 
@@ -185,7 +190,7 @@ def measure(chances_QK: Chances, gold_Q: Indices, bins: int = BINS) -> Confidenc
         accuracy=float(right_Q.mean()),
         ece=calibration_error(table),
         brier=float(((chances_QK - wanted_QK) ** 2).sum(-1).mean()),
-        nll=float(-np.log(np.maximum(chances_QK[rows, gold_Q], FLOOR)).mean()),
+        nll=float(-np.log(above_zero(chances_QK[rows, gold_Q])).mean()),
         aurc=float(errors.mean()),
         coverage={share: 1 - float(errors[count - 1]) for share, count in covered.items()},
         bins=table,

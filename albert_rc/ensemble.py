@@ -11,10 +11,10 @@ from functools import partial
 import numpy as np
 
 from albert_rc.confidence import (
-    FLOOR,
     Chances,
     Flags,
     Indices,
+    above_zero,
     fit_temperature,
     folds_of,
     held_out,
@@ -23,6 +23,7 @@ from albert_rc.confidence import (
     temper,
 )
 from albert_rc.data.schema import PaperSet
+from albert_rc.errors import DataError
 from albert_rc.score_files import ScoreFile
 from albert_rc.score_sets import right_options
 
@@ -55,7 +56,7 @@ class Pool:
         """[M, Q] what each model gives the right options."""
         index = np.broadcast_to(self.gold_Q[:, None], (len(self.chances_MQK), len(self.gold_Q), 1))
         found: Chances = np.take_along_axis(self.chances_MQK, index, 2)[..., 0]
-        return np.maximum(found, FLOOR)
+        return above_zero(found)
 
 
 def make_pool(files: Sequence[ScoreFile], papers: PaperSet | None = None) -> Pool:
@@ -164,18 +165,19 @@ def greedy_weights(pool: Pool, rounds: int = ROUNDS) -> Chances:
     total_QK = np.zeros(pool.chances_MQK.shape[1:])
     total_Q = np.zeros(len(pool.gold_Q))
     best, best_M = (-1.0, -np.inf), counts_M
+    right_MQ = pool.right_chances
     for size in range(1, rounds + 1):
         found = [
             (
                 float(((total_QK + chances_QK).argmax(-1) == pool.gold_Q).mean()),
                 float(np.log((total_Q + right_Q) / size).mean()),
             )
-            for chances_QK, right_Q in zip(pool.chances_MQK, pool.right_chances, strict=True)
+            for chances_QK, right_Q in zip(pool.chances_MQK, right_MQ, strict=True)
         ]
         added = max(range(len(found)), key=found.__getitem__)
         counts_M[added] += 1
         total_QK += pool.chances_MQK[added]
-        total_Q += pool.right_chances[added]
+        total_Q += right_MQ[added]
         if found[added] > best:
             best, best_M = found[added], counts_M / size
     return best_M
@@ -205,10 +207,15 @@ def fitted_methods() -> set[str]:
     return {"best", *(name for name, weigh in WEIGH.items() if weigh is not _alike)}
 
 
+def fit_weights(method: str, pool: Pool) -> Fit:
+    """Fit a method on questions with right answers, without a temperature."""
+    weights_M = best_single(pool) if method == "single" else WEIGH[method](pool)
+    return Fit(method, tuple(float(weight) for weight in weights_M))
+
+
 def fit(method: str, pool: Pool) -> Fit:
     """Fit a method, and the temperature of what it makes, on questions with right answers."""
-    weights_M = best_single(pool) if method == "single" else WEIGH[method](pool)
-    plain = Fit(method, tuple(float(weight) for weight in weights_M))
+    plain = fit_weights(method, pool)
     temperature = fit_temperature(plain(pool), pool.present_QK, pool.gold_Q)
     return Fit(method, plain.weights, temperature)
 
@@ -232,9 +239,25 @@ def cross_validate(
 
 
 def fit_best(pool: Pool, folds: int, seed: int) -> Fit:
-    """The method that is most accurate in cross-validation on these papers, fitted on them."""
-    right = {
-        name: (cross_validate(pool, partial(fit, name), folds, seed).argmax(-1) == pool.gold_Q)
-        for name in WEIGH
-    }
-    return fit(max(right, key=lambda name: float(right[name].mean())), pool)
+    """The method that is most accurate in cross-validation on these papers, fitted on them.
+
+    Temperatures change no answer, so the folds do without; nor do folds change what is not fitted.
+
+    Raises:
+        DataError: a single paper, which cannot be divided.
+    """
+    if len(set(pool.papers)) < 2:
+        raise DataError(
+            "best chooses a method by folds of the other papers, and here that is a single one; "
+            "give more papers or --folds, or name a --method"
+        )
+    fitted = fitted_methods()
+
+    def share_right(name: str) -> float:
+        fitter = partial(fit_weights, name)
+        folded = name in fitted
+        chances = cross_validate(pool, fitter, folds, seed) if folded else fitter(pool)(pool)
+        return float((chances.argmax(-1) == pool.gold_Q).mean())
+
+    right = {name: share_right(name) for name in WEIGH}
+    return fit(max(right, key=right.__getitem__), pool)

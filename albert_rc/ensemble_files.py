@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from albert_rc.data.schema import letter, question_keys
 from albert_rc.ensemble import MIX, Fit, make_pool
 from albert_rc.ensemble_report import Report
 from albert_rc.errors import DataError
-from albert_rc.files import json_lines, read_json, to_json, write_json
+from albert_rc.files import json_lines, parse_json, six_digits, to_json, write_json
 from albert_rc.score_files import ScoreFile
 
 
@@ -51,7 +52,8 @@ def score_lines(
     """Lines of the ensemble's score file, as `predict --scores` writes them.
 
     Args:
-        files: as `put_together` gives them.
+        files: as `put_together` gives them. Where one recalled a blank, `read` is what most of
+            them would have answered without.
         fit: how to make one of them; numbers are averaged.
         labels: names of the options, where they have no letters.
     """
@@ -71,9 +73,12 @@ def score_lines(
         else:
             line["answer"] = labels[best[question]] if labels else letter(best[question])
             chances = chances_QK[question, : like.num_options_Q[question]].tolist()
-            line["probabilities"] = [round(chance, 6) for chance in chances]
+            line["probabilities"] = [six_digits(chance) for chance in chances]
             if fit.temperature != 1:
                 line["temperature"] = round(fit.temperature, 6)
+            if any(file.read[question] for file in files):
+                read = Counter(file.read[question] or file.answers[question] for file in files)
+                line["read"] = read.most_common(1)[0][0]
         lines.append(line)
     return lines
 
@@ -169,8 +174,12 @@ def load_fit(path: Path) -> tuple[Fit, list[dict[str, Any]]]:
     Raises:
         DataError: it is none.
     """
-    record = read_json(path)
     try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        record = parse_json(content)
         models = list(record["models"])
         weights = tuple(float(model["weight"]) for model in models)
         method, temperature = record["method"], float(record["temperature"])
@@ -197,14 +206,21 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
         models: as `models_of` gives them, of the files that were fitted on.
 
     Raises:
-        DataError: another number of files, another kind of answers, or another temperature.
+        DataError: another number of files, another order, another kind of answers, or another
+            temperature.
     """
     if len(files) != len(models):
         raise DataError(
             f"{len(files)} score files to a fit of {len(models)} models: "
             f"{', '.join(model['scores'] for model in models)}; give one of each, in this order"
         )
-    for file, model in zip(files, models, strict=True):
+    places = {model["sha256"]: place for place, model in enumerate(models, 1)}
+    for own, (file, model) in enumerate(zip(files, models, strict=True), 1):
+        if places.get(file.sha256, own) != own:
+            raise DataError(
+                f"{file.path}: is number {own} here, but number {places[file.sha256]} of what was "
+                "fitted on; give the files of each model in the same order"
+            )
         if file.kind != model["kind"]:
             raise DataError(
                 f"{file.path}: holds {file.kind}, but {model['scores']}, which was fitted on, "

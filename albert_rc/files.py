@@ -197,3 +197,8 @@ def load_tensors(
     if not known or not all(isinstance(value, torch.Tensor) for value in content.values()):
         raise DataError(f"{path}: not a store of this version of albert-rc; {remake}")
     return content, meta
+
+
+def six_digits(value: float) -> float:
+    """Six significant digits: a small probability keeps its logarithm, where decimals lose it."""
+    return float(f"{value:.6g}")

@@ -16,7 +16,7 @@ from albert_rc.data.schema import letter
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
-from albert_rc.files import json_lines, to_json
+from albert_rc.files import json_lines, six_digits, to_json
 from albert_rc.model.heads import ReadingModel
 from albert_rc.recall import Recalled, with_recall
 from albert_rc.tokenizer import Tokenizer
@@ -137,7 +137,11 @@ def describe(recalled: Recalled, scored_QK: Tensor, temperature: float = 1.0) ->
 
 
 def score_lines(
-    store: Store, scored_QK: Tensor, temperature: float = 1.0, recalled: Recalled | None = None
+    store: Store,
+    scored_QK: Tensor,
+    temperature: float = 1.0,
+    recalled: Recalled | None = None,
+    way: str | None = None,
 ) -> list[dict[str, Any]]:
     """One record per question: paper, number of the question (from 1), letter, probabilities.
 
@@ -148,6 +152,7 @@ def score_lines(
             where something was recalled.
         recalled: what is known of the blanks from other papers; `read` is then what the model
             alone would have answered.
+        way: how options of several pieces were read again, if they were.
     """
     lines = []
     numbers: dict[int, int] = {}
@@ -168,9 +173,11 @@ def score_lines(
         else:
             chosen = int(best[question])
             line["answer"] = store.labels[chosen] if store.labels else letter(chosen)
-            line["probabilities"] = [round(chance, 6) for chance in chances]
+            line["probabilities"] = [six_digits(chance) for chance in chances]
             if temperature != 1:
                 line["temperature"] = round(temperature, 6)
+            if way is not None:
+                line["option_score"] = way
         if recalled is not None and recalled.option_Q[question] >= 0:
             line["read"] = letter(int(read[question]))
         lines.append(line)
@@ -186,6 +193,7 @@ def write_predictions(
     temperature: float = 1.0,
     abstain: float | None = None,
     recalled: Recalled | None = None,
+    way: str | None = None,
 ) -> Unsure | None:
     """Write answer.json and what is asked for beside it: all of it whole, or nothing.
 
@@ -197,6 +205,7 @@ def write_predictions(
         temperature: what the logits are divided by for probabilities.
         abstain: list the answers whose probability is below this, beside answer.json.
         recalled: what is known of the blanks from other papers.
+        way: how options of several pieces were read again, if they were.
 
     Returns:
         these answers.
@@ -207,7 +216,7 @@ def write_predictions(
     contents = {path: to_json(answers_of(store, final_QK))}
     unsure = None
     if scores is not None or abstain is not None:
-        lines = score_lines(store, scored_QK, temperature, recalled)
+        lines = score_lines(store, scored_QK, temperature, recalled, way)
         if scores is not None:
             contents[scores] = json_lines(lines)
         if abstain is not None:

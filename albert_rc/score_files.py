@@ -50,6 +50,8 @@ class ScoreFile:
     """Names of labels by their place, as far as the answers tell; empty for other kinds."""
     temperature: float
     """What the model's logits were divided by before they became probabilities."""
+    way: str | None
+    """How options of several pieces were read again (`predict --option-score`)."""
     read: list[str | None]
     """What the model alone would have answered, where `predict --recall` knew the blank."""
 
@@ -79,8 +81,9 @@ def read_scores(path: Path) -> ScoreFile:
         for name, what in (("probabilities", "probabilities"), ("id", "an id")):
             if (name in record) != (name in first):
                 _refuse(path, line, f"{what} here or on line {numbers[0]}, but not on both")
-        if record.get("temperature", 1.0) != first.get("temperature", 1.0):
-            _refuse(path, line, f"another temperature than on line {numbers[0]}")
+        for name in ("temperature", "option_score"):
+            if record.get(name) != first.get(name):
+                _refuse(path, line, f"another {name} than on line {numbers[0]}")
     common: dict[str, Any] = {
         "path": path,
         "sha256": sha256(content),
@@ -88,6 +91,7 @@ def read_scores(path: Path) -> ScoreFile:
         "ids": [record["id"] for record in found] if "id" in first else None,
         "lines": numbers,
         "temperature": float(first.get("temperature", 1.0)),
+        "way": first.get("option_score"),
         "read": [record.get("read") for record in found],
     }
     if "probabilities" not in first:
@@ -218,8 +222,9 @@ def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
         if type(answer) not in (int, float):
             _refuse(path, line, 'neither "probabilities" nor a number as "answer"')
         return record
-    if not all(isinstance(x, str) for x in (answer, record.get("id", ""), record.get("read", ""))):
-        _refuse(path, line, '"answer", "id" and "read" must be text')
+    texts = ("id", "read", "option_score")
+    if not all(isinstance(text, str) for text in (answer, *(record.get(n, "") for n in texts))):
+        _refuse(path, line, '"answer", "id", "read" and "option_score" must be text')
     _check_chances(record["probabilities"], path, line)
     return record
 

@@ -35,6 +35,8 @@ def put_together(files: Sequence[ScoreFile]) -> list[ScoreFile]:
                     f"{other.where(question)}: {counts[0]} options, but {counts[1]} in "
                     f"{first.where(mine)}; all files must be about the same papers"
                 )
+        if (other.ids is None) != (first.ids is None):
+            raise DataError(f"{other.path}: one of it and {first.path} has ids of questions")
         present = set(other.keys)
         for question, key in enumerate(first.keys):
             if key not in present:
@@ -65,6 +67,16 @@ def _ordered(file: ScoreFile, places: dict[tuple[str, int], int]) -> ScoreFile:
         chances_QK=file.chances_QK[order],
         num_options_Q=file.num_options_Q[order],
     )
+
+
+def in_order_of(file: ScoreFile, papers: PaperSet) -> ScoreFile:
+    """A file with its questions in the papers' order, by which they are divided into folds.
+
+    Raises:
+        DataError: the file is about other papers than these, or not about all of them.
+    """
+    rows = rows_of(file, papers.passages, len(papers.labels)).tolist()
+    return _ordered(file, {file.keys[row]: place for place, row in enumerate(rows)})
 
 
 def right_options(file: ScoreFile, papers: PaperSet) -> Indices:

@@ -1,5 +1,7 @@
 """Label smoothing, R-Drop, adversarial passes and averaged weights: each is what its paper says."""
 
+import json
+
 import pytest
 import torch
 from conftest import run_until_power_cut
@@ -298,11 +300,21 @@ def test_the_mean_of_folders(trainer, tokenizer, tmp_path, cli):
     pairs = zip(*(model.parameters() for model in (*models, mean)), strict=True)
     for one, other, found in pairs:
         torch.testing.assert_close(found, (one + other) / 2, atol=1e-7, rtol=0)
-    with pytest.raises(UsageError, match="where the weights come from"):
-        write_mean(of_folders([tmp_path / "0", tmp_path / "1"]), tmp_path / "0", tmp_path / "0")
+    for taken in ("0", "1", "mean"):
+        with pytest.raises(UsageError, match="is not empty; name a new folder"):
+            write_mean(
+                of_folders([tmp_path / "0", tmp_path / "1"]), tmp_path / "0", tmp_path / taken
+            )
     with pytest.raises(UsageError, match="at least two"):
-        write_mean(of_folders([tmp_path / "0"]), tmp_path / "0", tmp_path / "mean")
+        write_mean(of_folders([tmp_path / "0"]), tmp_path / "0", tmp_path / "new")
+    with pytest.raises(UsageError, match="is given twice"):
+        of_folders([tmp_path / "0", tmp_path / "1" / ".." / "0"])
+    with pytest.raises(UsageError, match="at least two states"):
+        of_states(tmp_path / "0", -1)
     other = trainer(tmp_path / "other", shape={"ffn_size": 48}, max_steps=1)
     other.run()
-    with pytest.raises(CheckpointError, match="another shape or vocabulary"):
+    with pytest.raises(CheckpointError, match=r"differs from .*0 in ffn_size; only weights"):
         of_folders([tmp_path / "0", tmp_path / "other"])
+    dropped = tmp_path / "1" / "config.json"
+    dropped.write_text(json.dumps(json.loads(dropped.read_text()) | {"hidden_dropout_prob": 0.1}))
+    assert len(of_folders([tmp_path / "0", tmp_path / "1"])) == 2

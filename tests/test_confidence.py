@@ -222,6 +222,48 @@ def test_the_temperature_is_of_these_weights(scored, sample, tmp_path):
         kept_temperature(tmp_path)
 
 
+def test_a_temperature_is_of_its_way_to_read_options(scored, sample, tmp_path):
+    papers = read_split(sample / "cloze" / "dev")
+    path = scored(tmp_path / "s.jsonl")
+    lines = [json.loads(text) | {"option_score": "masks"} for text in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = calibrate(read_scores(path), papers, folds=3)
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    keep(found, tmp_path)
+    assert kept_temperature(tmp_path) == (1.0, False)
+    assert kept_temperature(tmp_path, "masks") == (pytest.approx(found.temperature, 1e-5), True)
+
+
+def test_a_sharp_temperature_is_not_lost_in_rounding(scored, sample, tmp_path):
+    papers = read_split(sample / "cloze" / "dev")
+    found = [
+        calibrate(read_scores(scored(tmp_path / f"{t}.jsonl", t)), papers, folds=3).temperature
+        for t in (1.0, 0.1)
+    ]
+    assert found[1] == pytest.approx(found[0], rel=1e-2)
+
+
+def test_a_temperature_is_kept_with_the_model_that_it_is_of(scored, sample, tmp_path):
+    """Cloze scores are none of a model's that answers questions, nor is any temperature its own."""
+    from albert_rc.cli.app import app
+
+    for task, fits in (("choice", False), ("cloze", True)):
+        made = load_model(sample / "vocabulary", task, scratch="tiny", scratch_shape=SHAPE)
+        save_model(made.model, made.tokenizer, tmp_path / task)
+        scores, gold = scored(tmp_path / "s.jsonl"), sample / "cloze" / "dev"
+        done = CliRunner().invoke(
+            app, ["calibrate", str(scores), str(gold), "--model", str(tmp_path / task)]
+        )
+        assert (done.exit_code == 0) == fits, done.output
+        assert (tmp_path / task / "calibration.json").is_file() == fits
+    predict = ["predict", "--data", str(gold), "--model", str(tmp_path / "cloze")]
+    predict += ["--out", str(tmp_path / "a.json"), "--abstain", "0.01"]
+    kept = kept_temperature(tmp_path / "cloze")[0]
+    for temperature, said in ((0.1, "not calibrated"), (kept, "should be right in")):
+        done = CliRunner().invoke(app, [*predict, "--temperature", str(temperature)])
+        assert said in done.output, done.output
+
+
 def test_who_is_unsure_and_who_comes_next():
     lines = [
         {"paper": "p", "number": 1, "answer": "B", "probabilities": [0.3, 0.45, 0.25]},

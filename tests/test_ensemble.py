@@ -350,6 +350,61 @@ def test_a_fit_is_kept_and_used(score_files, sample, tmp_path):
     assert "no fit" in str(run(*test, "--use", kept, "--out", later).exception)
 
 
+def test_swapped_models_are_refused_where_the_files_show_it(score_files, sample, tmp_path):
+    dev = score_files("cloze", "dev")
+    gold = ("--gold", sample / "cloze" / "dev", "--method", "weights")
+    swapped = [part for path in (dev[1], dev[0], dev[2]) for part in ("--dev-scores", path)]
+    refused = run(*dev, *swapped, *gold)
+    assert isinstance(refused.exception, DataError)
+    assert "is number 1 here, but number 2 of what was fitted on" in str(refused.exception)
+    kept = tmp_path / "fit.json"
+    assert run(*dev, *gold, "--fit", kept).exit_code == 0
+    refused = run(*reversed(dev), "--use", kept, "--out", tmp_path / "a.json")
+    assert "is number 1 here, but number 3" in str(refused.exception)
+    pairs = [part for path in dev for part in ("--dev-scores", path)]
+    done = run(*dev, *pairs, *gold, "--out", tmp_path / "a.json")
+    assert done.output.count("is what was fitted on") == 3
+    assert (
+        run(*dev, "--use", dev[0], "--out", tmp_path / "a.json")
+        .exception.args[0]
+        .startswith(f"{dev[0]}: no fit of an ensemble")
+    )
+
+
+def test_the_order_of_lines_changes_no_figure(score_files, sample, tmp_path):
+    dev = score_files("cloze", "dev")
+    lines = dev[0].read_text().splitlines()
+    papers = {}
+    for text in lines:
+        papers.setdefault(json.loads(text)["paper"], []).append(text)
+    other = written(tmp_path / "other.jsonl", [t for p in reversed(papers.values()) for t in p])
+    gold = ("--gold", sample / "cloze" / "dev", "--method", "best", "--json")
+    done = [run(path, *dev[1:], *gold).stdout for path in (dev[0], other)]
+    first, second = (
+        text.replace(str(path), "") for text, path in zip(done, (dev[0], other), strict=True)
+    )
+    assert first == second
+
+
+def test_what_was_recalled_is_carried_on_and_not_fitted(score_files, sample, tmp_path):
+    dev = score_files("cloze", "dev")
+    for path, reading in zip(dev, "BBC", strict=True):
+        first, *rest = map(json.loads, path.read_text().splitlines())
+        path.write_text("".join(json.dumps(x) + "\n" for x in ({**first, "read": reading}, *rest)))
+    whole = tmp_path / "all.jsonl"
+    assert run(*dev, "--out", tmp_path / "a.json", "--scores", whole).exit_code == 0
+    read = read_scores(whole).read
+    assert (read[0], set(read[1:])) == ("B", {None})
+    refused = run(*dev, "--gold", sample / "cloze" / "dev")
+    assert "1 answers in the scores of --gold were recalled" in str(refused.exception)
+
+
+def test_best_wants_papers_to_choose_by():
+    pool = pool_of(models(2, 40), drawn(models(1, 40)[0]))
+    with pytest.raises(DataError, match="best chooses a method by folds of the other papers"):
+        assess(pool, ["a", "b"], "best", 5, 0)
+
+
 def test_a_score_file_can_be_evaluated(score_files, sample, tmp_path):
     from albert_rc.evaluation import read_answers
 

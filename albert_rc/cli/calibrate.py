@@ -13,6 +13,7 @@ from albert_rc.cli.papers import Format
 
 if TYPE_CHECKING:
     from albert_rc.calibration import Calibration
+    from albert_rc.data.schema import PaperSet
 
 
 def calibrate(
@@ -49,6 +50,8 @@ def calibrate(
     if model is not None:
         calibration.require_own(model)
     papers = read_good(gold, format_)
+    if model is not None:
+        _require_task(model, papers)
     file = read_scores(scores)
     found = calibration.calibrate(file, papers, folds, seed, bins)
     recalled = sum(reading is not None for reading in file.read)
@@ -66,8 +69,25 @@ def calibrate(
         _draw(found, figure)
 
 
+def _require_task(model: Path, papers: PaperSet) -> None:
+    """Refuse to keep the temperature of other papers than the model answers."""
+    from albert_rc.errors import UsageError
+    from albert_rc.families import FAMILIES
+    from albert_rc.hubconfig import read_config
+    from albert_rc.loading import labels_in
+
+    config, raw = read_config(model)
+    head = FAMILIES[config.family].architectures[papers.kind]
+    other = raw.get("architectures", [head]) != [head]
+    if other or (papers.labels and labels_in(raw)[0] != papers.labels):
+        raise UsageError(
+            f"--model {model}: does not answer {papers.format} papers, so these scores are not its "
+            "own; name the run that made them"
+        )
+
+
 def _show(scores: Path, found: Calibration) -> None:
-    from albert_rc.confidence import FIGURES
+    from albert_rc.confidence import COLDEST, FIGURES, HOTTEST
 
     names = {"accuracy": "accuracy", "ece": "ECE", "brier": "Brier", "nll": "NLL", "aurc": "AURC"}
     rows = [
@@ -94,6 +114,8 @@ def _show(scores: Path, found: Calibration) -> None:
         ]  # fmt: skip
         table(f"reliability {name}", ("probability", "answers", "mean", "right"), cells)
     out.print(f"temperature: {found.temperature:.4f}, fitted on all {found.before.questions:,}")
+    if not COLDEST * 1.01 < found.temperature / found.scores_temperature < HOTTEST * 0.99:
+        say("warning: that is as far as temperatures go: none makes these probabilities tell much")
     if found.after.ece >= found.before.ece:
         say("warning: it does not lower the calibration error on papers it was not fitted on")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from albert_rc.cli.papers import Format
 if TYPE_CHECKING:
     from albert_rc.ensemble import Fit
     from albert_rc.ensemble_report import Report
+    from albert_rc.score_files import ScoreFile
 
 
 def ensemble(
@@ -67,7 +69,7 @@ def ensemble(
     from albert_rc.ensemble_report import assess
     from albert_rc.errors import UsageError
     from albert_rc.score_files import read_scores
-    from albert_rc.score_sets import put_together
+    from albert_rc.score_sets import in_order_of, put_together
 
     needs_gold = {"--dev-scores": dev_scores, "--fit": fit_out}
     needs_out = {"--scores": scores_out, "--abstain": abstain}
@@ -106,31 +108,49 @@ def ensemble(
         papers = read_good(gold, format_)
         dev = put_together([read_scores(path) for path in dev_scores]) if dev_scores else files
         kept.check_models(files, kept.models_of(dev))
+        _refuse_recalled(dev)
+        dev = [in_order_of(file, papers) for file in dev]
         names = [str(file.path) for file in dev]
         fit, report = assess(make_pool(dev, papers), names, fit.method, folds, seed)
         kind, labels = papers.kind, papers.labels
         if fit_out is not None:
             kept.save_fit(fit_out, fit, report, dev, gold, papers.source_hash)
         _show(report, fit, json)
+        if out_file is not None:
+            _show_pairs(files, kept.models_of(dev), fit)
     elif use is not None:
         fit, models = kept.load_fit(use)
         kept.check_models(files, models)
-        for file, model, weight in zip(files, models, fit.weights, strict=True):
-            say(f"{weight:.4f} {file.path} (fitted with {model['scores']})")
-            if file.sha256 == model["sha256"]:
-                say(f"warning: {file.path} is what was fitted on; its figures will flatter")
+        _show_pairs(files, models, fit)
     if out_file is None:
         return
     labels = labels or kept.label_names(files)
     lines = kept.score_lines(files, fit, labels)
     unsure = kept.write(lines, out_file, scores_out, "label" if labels else kind, labels, abstain)
-    if gold is not None and not dev_scores:
-        say(f"warning: {out_file} answers the papers fitted on; only the table's figures are fair")
     said = f"{out_file}: {len(lines):,} answers to {len(set(files[0].papers)):,} papers"
     (say if json else typer.echo)(said)
     if unsure is not None and abstain is not None:
         calibrated = gold is not None or use is not None
         (say if json else typer.echo)(unsure.line(abstain, unsure_path(out_file), calibrated))
+
+
+def _refuse_recalled(files: Sequence[ScoreFile]) -> None:
+    from albert_rc.errors import DataError
+
+    recalled = sum(any(read) for read in zip(*(file.read for file in files), strict=True))
+    if recalled:
+        raise DataError(
+            f"{recalled:,} answers in the scores of --gold were recalled; weights and temperatures "
+            "are for what was read: make these scores without --recall"
+        )
+
+
+def _show_pairs(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]], fit: Fit) -> None:
+    """Which file answers as which of the models that were fitted."""
+    for file, model, weight in zip(files, models, fit.weights, strict=True):
+        say(f"{weight:.4f} {file.path} (fitted with {model['scores']})")
+        if file.sha256 == model["sha256"]:
+            say(f"warning: {file.path} is what was fitted on; figures of its answers will flatter")
 
 
 def _show(report: Report, fit: Fit, json: bool) -> None:

@@ -123,7 +123,9 @@ def predict(
         loaded.model.encoder.freeze()
         keep_freed_memory()  # from here on: the weights' own memory goes back
         # Before the work, so that a damaged record costs none.
-        divisor, calibrated = predict_parts.divisor_of(loaded, temperature, wanted, group)
+        divisor, calibrated = predict_parts.divisor_of(
+            loaded, temperature, wanted, option_score, group
+        )
         total = store.num_items if spans else store.num_questions
         answer: Any = find_spans if spans else score
         with bar("answering", total, group.is_main) as advance:
@@ -153,6 +155,7 @@ def predict(
                     temperature=divisor,
                     abstain=abstain,
                     recalled=recalled,
+                    way=option_score,
                 )
             typer.echo(
                 f"{out}: {store.num_questions:,} answers to {len(store.meta['ids']):,} papers"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,21 +59,33 @@ def open_model(
 
 
 def divisor_of(
-    loaded: Loaded[Any], given: float | None, wanted: bool, group: Processes
+    loaded: Loaded[Any], given: float | None, wanted: bool, way: str | None, group: Processes
 ) -> tuple[float, bool]:
-    """What to divide logits by, and whether that makes frequencies of probabilities."""
+    """What to divide logits by, and whether that makes frequencies of probabilities.
+
+    Args:
+        loaded: the model.
+        given: `--temperature`.
+        wanted: whether probabilities are asked for.
+        way: how options of several pieces are read again.
+        group: the processes; the first one says what it found.
+    """
     from albert_rc.calibration import RECORD, kept_temperature
 
     folder = loaded.tokenizer.folder
     if given is not None:
-        return given, given != 1
+        kept, calibrated = kept_temperature(folder, way) if given != 1 else (1.0, False)
+        return given, calibrated and math.isclose(given, kept, rel_tol=1e-4)
     if not wanted or not group.is_main:  # the others write nothing
         return 1.0, False
-    kept, calibrated = kept_temperature(folder)
+    kept, calibrated = kept_temperature(folder, way)
     if calibrated:
         say(f"temperature {kept:.4f}, kept in {folder / RECORD} (--temperature 1: without)")
     elif (folder / RECORD).is_file():
-        say(f"warning: {folder / RECORD} is of other weights and is not used; calibrate again")
+        say(
+            f"warning: {folder / RECORD} is of other weights or another --option-score and is "
+            "not used; calibrate again"
+        )
     return kept, calibrated
 
 
@@ -192,7 +205,14 @@ def recalled_for(
         known = make_store(papers, loaded.tokenizer, loaded.model.config.max_length)
     if not known.has_answers:
         raise DataError(f"--recall {path}: its papers have no answers to recall")
-    return Memory(known).recall(store)
+    found = Memory(known).recall(store)
+    blanks = len(store.num_options)
+    if known.meta["source_hash"] == store.meta["source_hash"] or found.known > blanks / 2:
+        say(
+            f"warning: {found.known:,} of {blanks:,} blanks stand in {path}; where these are the "
+            "papers that are to be answered, their own key is being copied"
+        )
+    return found
 
 
 def ready_store(

@@ -62,7 +62,7 @@ class Reliability:
 
 def loss_of(probability: float) -> float:
     """-ln of a right option's probability, in nats."""
-    return -math.log(max(probability, FLOOR))
+    return -math.log(probability or FLOOR)
 
 
 def reliability_of(

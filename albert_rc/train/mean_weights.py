@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from albert_rc.atomic import atomic_path, write_bytes
+from albert_rc.atomic import atomic_folder, require_new
 from albert_rc.config import EncoderConfig
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.families import FAMILIES, hub_key
@@ -39,14 +41,17 @@ def of_folders(folders: Sequence[str | Path]) -> list[Source]:
         CheckpointError: unusable, or not alike.
     """
     sources: list[Source] = []
-    kinds: list[tuple[EncoderConfig, str]] = []
-    for folder in map(resolve_source, folders):
+    kinds: list[dict[str, Any]] = []
+    found = [resolve_source(folder) for folder in folders]
+    for place, folder in enumerate(found):
+        if folder.resolve() in [other.resolve() for other in found[:place]]:
+            raise UsageError(f"{folder} is given twice; each checkpoint counts once")
         config, _ = read_config(folder)
         weights = open_weights(folder, FAMILIES[config.family])
-        kinds.append((config, load_tokenizer(folder).fingerprint))
-        if kinds[-1] != kinds[0]:
+        kinds.append(_shape(config) | {"vocabulary": load_tokenizer(folder).fingerprint})
+        if differing := [name for name, value in kinds[0].items() if kinds[-1].get(name) != value]:
             raise CheckpointError(
-                f"{folder}: has another shape or vocabulary than {sources[0].name}; only weights "
+                f"{folder}: differs from {sources[0].name} in {', '.join(differing)}; only weights "
                 "that are alike have a mean (for others take `albert-rc ensemble`)"
             )
 
@@ -57,6 +62,11 @@ def of_folders(folders: Sequence[str | Path]) -> list[Source]:
     return sources
 
 
+def _shape(config: EncoderConfig) -> dict[str, Any]:
+    """What weights are for; dropout is nothing of theirs."""
+    return {k: v for k, v in asdict(config).items() if not k.endswith("dropout")}
+
+
 def of_states(run: Path, last: int) -> list[Source]:
     """The weights in the newest states of a run.
 
@@ -65,9 +75,11 @@ def of_states(run: Path, last: int) -> list[Source]:
         last: how many.
 
     Raises:
-        UsageError: there are not so many; `train --keep` keeps more.
+        UsageError: fewer than two, or there are not so many; `train --keep` keeps more.
         CheckpointError: torn, damaged or foreign.
     """
+    if last < 2:
+        raise UsageError(f"--last {last}: a mean takes at least two states")
     found = states(run)[:last]
     if len(found) < last:
         raise UsageError(
@@ -100,19 +112,18 @@ def write_mean(sources: Sequence[Source], like: Path, out: Path) -> int:
     Args:
         sources: at least two, alike.
         like: whose config.json and vocabulary it gets.
-        out: another folder.
+        out: a new folder, which is there whole or not at all.
 
     Returns:
         How many tensors were averaged.
 
     Raises:
-        UsageError: fewer than two sources, or `out` is where they come from.
+        UsageError: fewer than two sources, or there is something in `out`.
         CheckpointError: tensors are missing, or of other shapes.
     """
     if len(sources) < 2:
         raise UsageError("a mean takes at least two checkpoints")
-    if out.resolve() == like.resolve():
-        raise UsageError(f"--out {out} is where the weights come from; name another folder")
+    require_new(out)
     first = sources[0]
     for source in sources[1:]:
         for name in first.shapes.keys() | source.shapes.keys():
@@ -124,11 +135,9 @@ def write_mean(sources: Sequence[Source], like: Path, out: Path) -> int:
         for source in sources:
             total += source.read(name)
         mean[name] = (total / len(sources)).to(first.read(name).dtype).contiguous()
-    out.mkdir(parents=True, exist_ok=True)
-    for name in VOCABULARY_FILES:
-        if (like / name).is_file():
-            write_bytes(out / name, (like / name).read_bytes())
-    write_bytes(out / "config.json", (like / "config.json").read_bytes())
-    with atomic_path(out / "model.safetensors") as temporary:
-        write_weights(temporary, mean, load_tokenizer(like).fingerprint)
+    with atomic_folder(out) as temporary:
+        for name in (*VOCABULARY_FILES, "config.json"):
+            if (like / name).is_file():
+                shutil.copyfile(like / name, temporary / name)
+        write_weights(temporary / "model.safetensors", mean, load_tokenizer(like).fingerprint)
     return len(mean)

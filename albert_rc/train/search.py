@@ -89,7 +89,7 @@ def search(
         except (optuna.TrialPruned, DivergedError) as error:
             study.tell(trial, state=pruned)
             _tidy(study, out)
-            say(f"{name}: given up, {error or 'the others were better by then'}")
+            say(f"{name}: given up, {str(error) or 'the others were better by then'}")
             continue
         except (Interrupted, KeyboardInterrupt):
             study.tell(trial, state=failed)

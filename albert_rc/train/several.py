@@ -68,6 +68,11 @@ def over_folds(count: int, seed: int, train: Store, dev: Store | None) -> list[P
         raise UsageError(f"--folds {count} must be from 2 to the number of papers, {papers}")
     if train.kind == "span" or train.is_numeric:
         raise UsageError("--folds is for questions with options or labels, which have scores")
+    if len(set(train.meta["ids"])) < papers:
+        raise UsageError(
+            "--folds with --with-dev: rows of a table are called by their numbers, so those of "
+            "train and dev could not be told apart in the scores; leave --with-dev out"
+        )
     order = torch.randperm(papers, generator=torch.Generator().manual_seed(seed)).tolist()
     parts = []
     for fold in range(count):
