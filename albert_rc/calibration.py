@@ -85,7 +85,6 @@ def calibrate(
     Raises:
         DataError: the scores are of other papers, the answers are no options, or all recalled.
     """
-    right_options(file, papers)  # says what is wrong with the file, if it is of other papers
     file = in_order_of(file, papers)
     gold_Q = right_options(file, papers)
     # What is recalled is no logit of the model's, and `predict` adds it after the temperature.
@@ -154,11 +153,23 @@ def kept_temperature(folder: Path, way: str | None = None) -> tuple[float, bool]
     Raises:
         CheckpointError: the record is damaged.
     """
+    record = kept_record(folder)
+    if record is None or record.get("option_score") != way:
+        return 1.0, False
+    return float(record["temperature"]), True
+
+
+def kept_record(folder: Path) -> dict[str, Any] | None:
+    """What `keep` wrote beside a model's weights; None where nothing is, or of other weights.
+
+    Raises:
+        CheckpointError: the record is damaged.
+    """
     path = folder / RECORD
     if not path.is_file():
-        return 1.0, False
+        return None
     try:
-        record = read_json(path)
+        record: dict[str, Any] = read_json(path)
         temperature, weights = float(record["temperature"]), str(record["weights_sha256"])
         if not COLDEST**2 <= temperature <= HOTTEST**2:
             raise ValueError
@@ -166,8 +177,7 @@ def kept_temperature(folder: Path, way: str | None = None) -> tuple[float, bool]
         raise CheckpointError(
             f"{path}: damaged; make it again with `albert-rc calibrate`, or give --temperature 1"
         ) from None
-    own = record.get("option_score") == way and weights == _weights_hash(folder)
-    return (temperature, True) if own else (1.0, False)
+    return record if weights == _weights_hash(folder) else None
 
 
 def _weights_hash(folder: Path) -> str:

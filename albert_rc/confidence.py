@@ -18,8 +18,8 @@ Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Fitted = TypeVar("Fitted")
 
-FLOOR = 5e-7
-"""What a probability may be that was rounded to 0 by a program that writes six decimals."""
+LEAST = 1e-300
+"""A probability of less, 0 too, counts as this: it must have a logarithm."""
 COLDEST, HOTTEST = 0.02, 50.0
 BINS = 15
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
@@ -27,7 +27,7 @@ COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 
 def above_zero(chances: Chances) -> Chances:
     """Probabilities that have a logarithm."""
-    return np.where(chances > 0, chances, FLOOR)
+    return np.maximum(chances, LEAST)
 
 
 def logarithms(chances_QK: Chances, present_QK: Flags) -> Chances:

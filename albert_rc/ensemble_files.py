@@ -142,6 +142,7 @@ def models_of(files: Sequence[ScoreFile]) -> list[dict[str, Any]]:
             "sha256": file.sha256,
             "temperature": file.temperature,
             "kind": file.kind,
+            "option_score": file.way,
         }
         for file in files
     ]
@@ -206,8 +207,8 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
         models: as `models_of` gives them, of the files that were fitted on.
 
     Raises:
-        DataError: another number of files, another order, another kind of answers, or another
-            temperature.
+        DataError: another number of files, another order, another kind of answers, another
+            temperature, or options read in another way.
     """
     if len(files) != len(models):
         raise DataError(
@@ -226,9 +227,19 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
                 f"{file.path}: holds {file.kind}, but {model['scores']}, which was fitted on, "
                 f"{model['kind']}"
             )
+        if file.way != model.get("option_score"):
+            raise DataError(
+                f"{file.path}: {_way(file.way)}, but {model['scores']}, which was fitted on, "
+                f"{_way(model.get('option_score'))}; make them again with the same "
+                "`predict --option-score`"
+            )
         if not np.isclose(file.temperature, model["temperature"], rtol=1e-4):
             raise DataError(
                 f"{file.path}: scores of temperature {file.temperature:g}, but "
                 f"{model['scores']}, which was fitted on, of {model['temperature']:g}; "
                 "make them again with the same `predict --temperature`"
             )
+
+
+def _way(way: str | None) -> str:
+    return "no --option-score" if way is None else f"scores of --option-score {way}"

@@ -193,10 +193,31 @@ def by_group(
     right: Sequence[bool], papers: Sequence[Hashable], groups: Sequence[str | None]
 ) -> dict[str, Accuracy]:
     """Accuracy of each group of questions, in order of first appearance; None is left out."""
-    found: dict[str, Accuracy] = {}
-    for name in dict.fromkeys(g for g in groups if g is not None):
-        members = [i for i, group in enumerate(groups) if group == name]
-        found[name] = accuracy([right[i] for i in members], [papers[i] for i in members])
+    return {
+        name: accuracy([right[i] for i in places], [papers[i] for i in places])
+        for name, places in members_of(groups).items()
+    }
+
+
+def gain_by_group(
+    first: Sequence[bool],
+    second: Sequence[bool],
+    papers: Sequence[Hashable],
+    groups: Sequence[str | None],
+) -> dict[str, Gain]:
+    """What one system gains on another in each group of questions; None is left out."""
+    return {
+        name: gain([first[i] for i in at], [second[i] for i in at], [papers[i] for i in at])
+        for name, at in members_of(groups).items()
+    }
+
+
+def members_of(groups: Sequence[str | None]) -> dict[str, list[int]]:
+    """Places of each group's members, groups in order of first appearance; None is none."""
+    found: dict[str, list[int]] = {}
+    for place, name in enumerate(groups):
+        if name is not None:
+            found.setdefault(name, []).append(place)
     return found
 
 

@@ -26,6 +26,8 @@ Indices = NDArray[np.int64]
 SUM_TOLERANCE = 1e-3
 """Other programs round to three digits or four; ours to six."""
 TIE = 1e-6
+ROUNDED = 5e-7
+"""What a probability may be that was rounded to 0 by a program that writes six decimals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +83,8 @@ def read_scores(path: Path) -> ScoreFile:
         for name, what in (("probabilities", "probabilities"), ("id", "an id")):
             if (name in record) != (name in first):
                 _refuse(path, line, f"{what} here or on line {numbers[0]}, but not on both")
-        for name in ("temperature", "option_score"):
-            if record.get(name) != first.get(name):
+        for name, usual in (("temperature", 1.0), ("option_score", None)):
+            if record.get(name, usual) != first.get(name, usual):
                 _refuse(path, line, f"another {name} than on line {numbers[0]}")
     common: dict[str, Any] = {
         "path": path,
@@ -108,6 +110,10 @@ def read_scores(path: Path) -> ScoreFile:
     chances_QK = np.zeros((len(found), int(counts.max())))
     for row, record in zip(chances_QK, found, strict=True):
         row[: len(record["probabilities"])] = record["probabilities"]
+    given_QK = np.arange(chances_QK.shape[1]) < counts[:, None]
+    # Never above one that was written, so that the order of options stays.
+    least = min(ROUNDED, float(chances_QK[chances_QK > 0].min(initial=1.0)))
+    chances_QK[given_QK & (chances_QK == 0)] = least
     places = [letter_index(answer) for answer in answers]
     by_letter = None not in places
     named: dict[str, int] = {}

@@ -75,6 +75,7 @@ def in_order_of(file: ScoreFile, papers: PaperSet) -> ScoreFile:
     Raises:
         DataError: the file is about other papers than these, or not about all of them.
     """
+    _require_options(file, papers)
     rows = rows_of(file, papers.passages, len(papers.labels)).tolist()
     return _ordered(file, {file.keys[row]: place for place, row in enumerate(rows)})
 
@@ -85,10 +86,7 @@ def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
     Raises:
         DataError: the file is about other papers than these, or none is known.
     """
-    if papers.kind == "span" or not file.answers or (papers.kind == "label") != bool(papers.labels):
-        raise DataError(f"{file.path}: only answers that are options can be compared with papers")
-    if (file.kind == "labels") != bool(papers.labels):
-        raise DataError(f"{file.path}: holds {file.kind}; the papers are {papers.format}")
+    _require_options(file, papers)
     rows_Q = rows_of(file, papers.passages, len(papers.labels))
     gold_Q = np.full(len(file.keys), -1)
     questions = (question for passage in papers.passages for question in passage.questions)
@@ -102,6 +100,13 @@ def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
     if gold_Q.max() < 0:
         raise DataError("the papers give no right answers; give papers that do")
     return gold_Q
+
+
+def _require_options(file: ScoreFile, papers: PaperSet) -> None:
+    if papers.kind == "span" or not file.answers or (papers.kind == "label") != bool(papers.labels):
+        raise DataError(f"{file.path}: only answers that are options can be compared with papers")
+    if (file.kind == "labels") != bool(papers.labels):
+        raise DataError(f"{file.path}: holds {file.kind}; the papers are {papers.format}")
 
 
 def rows_of(file: ScoreFile, papers: Sequence[Passage], num_labels: int = 0) -> Indices:

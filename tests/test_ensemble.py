@@ -264,6 +264,23 @@ def test_a_tie_of_rounding_is_the_answers(tmp_path):
     assert read_scores(path).chances_QK.argmax(-1).tolist() == [1]
 
 
+def test_what_was_rounded_to_zero_stays_the_least(tmp_path):
+    """Of other programs' files with six decimals, and of ours with six digits."""
+    for least, expected in ((0.5, 5e-7), (1e-9, 1e-9)):
+        texts = [line(chances=(1 - least, least)), line("q", chances=(1.0, 0.0))]
+        found = read_scores(written(tmp_path / "a.jsonl", texts)).chances_QK
+        assert found[1, 1] == pytest.approx(expected, rel=1e-3)
+
+
+def test_scores_read_in_another_way_do_not_fit(score_files, sample, tmp_path):
+    dev, kept = score_files("cloze", "dev"), tmp_path / "fit.json"
+    assert run(*dev, "--gold", sample / "cloze" / "dev", "--fit", kept).exit_code == 0
+    lines = [json.loads(text) | {"option_score": "pll"} for text in dev[0].read_text().splitlines()]
+    dev[0].write_text("".join(json.dumps(x) + "\n" for x in lines))
+    refused = run(*dev, "--use", kept, "--out", tmp_path / "a.json")
+    assert "scores of --option-score pll, but" in str(refused.exception)
+
+
 def test_labels_get_their_names_from_lines_without_a_tie(tmp_path):
     tied = line("1", answer="yes", chances=(0.5, 0.5))
     rest = [line("2", answer="no", chances=(0.6, 0.4)), line("3", answer="yes", chances=(0.1, 0.9))]

@@ -175,6 +175,45 @@ def test_search_shows_what_it_found(opened, files, cloze):
     until(page, "document.querySelector('#count').textContent.startsWith('1 of')")
 
 
+def test_search_goes_through_the_run_that_is_shown(opened, files, cloze):
+    """What only the other run chose is found among the options, and that is said."""
+    one, two = files["runs"]
+    words = {o for p in cloze for q in p.questions for o in q.options if " " not in o}
+    chosen = [
+        {
+            q.options[c]
+            for q, c in zip((q for p in cloze for q in p.questions), run.chosen, strict=True)
+        }
+        for run in (one, two)
+    ]
+    right = {q.options[q.answer] for p in cloze for q in p.questions}
+    text = " ".join(p.text for p in cloze).lower()
+    word = min(
+        w for w in words & chosen[1] - chosen[0] - right if len(w) > 4 and w.lower() not in text
+    )
+    page = opened(files["two"])
+    page.select_option("[name=view]", "0")
+    page.fill("[name=q]", word)
+    until(page, "!document.querySelector('#count').textContent.startsWith('40 of')")
+    about = page.locator("article:not([hidden]) header p").all_inner_texts()
+    assert about
+    assert all("found among the options of blank" in said or word in said for said in about)
+    page.select_option("[name=view]", "1")
+    assert page.locator("article .blank mark").count() > 0
+
+
+def test_a_pointer_does_not_move_the_page(opened, files):
+    page = opened(files["one"], viewport={"width": 600, "height": 500})
+    page.locator("article .blank").nth(8).scroll_into_view_if_needed()
+    page.evaluate("scrollBy(0, -220)")
+    page.wait_for_timeout(200)
+    before = page.evaluate("scrollY")
+    page.locator("article .blank").nth(8).hover()
+    page.wait_for_selector("#details.sheet:not([hidden])")
+    page.wait_for_timeout(100)
+    assert page.evaluate("scrollY") == before
+
+
 @pytest.mark.parametrize(("width", "height"), [(640, 450), (360, 740)])
 def test_the_focus_is_never_hidden(opened, files, width, height):
     page = opened(files["one"], viewport={"width": width, "height": height})

@@ -12,7 +12,7 @@ from albert_rc.cli.console import example
 
 def average(
     models: Annotated[list[str], typer.Argument(help="Folders of weights; one run with --last.")],
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    out: Annotated[Path, typer.Option(help="A new folder for the mean.")],
     last: Annotated[
         int | None,
         typer.Option(help="Of one run: its newest N states, which `train --keep N` leaves."),

@@ -77,9 +77,12 @@ def _require_task(model: Path, papers: PaperSet) -> None:
     from albert_rc.loading import labels_in
 
     config, raw = read_config(model)
-    head = FAMILIES[config.family].architectures[papers.kind]
-    other = raw.get("architectures", [head]) != [head]
-    if other or (papers.labels and labels_in(raw)[0] != papers.labels):
+    classes = FAMILIES[config.family].architectures
+    fitting = {classes[papers.kind]}
+    if papers.kind == "cloze":  # asked as in pretraining
+        fitting.add(classes["pretraining"])
+    named = set(raw.get("architectures") or fitting)
+    if not fitting & named or (papers.labels and labels_in(raw)[0] != papers.labels):
         raise UsageError(
             f"--model {model}: does not answer {papers.format} papers, so these scores are not its "
             "own; name the run that made them"
@@ -114,8 +117,11 @@ def _show(scores: Path, found: Calibration) -> None:
         ]  # fmt: skip
         table(f"reliability {name}", ("probability", "answers", "mean", "right"), cells)
     out.print(f"temperature: {found.temperature:.4f}, fitted on all {found.before.questions:,}")
-    if not COLDEST * 1.01 < found.temperature / found.scores_temperature < HOTTEST * 0.99:
-        say("warning: that is as far as temperatures go: none makes these probabilities tell much")
+    fitted = found.temperature / found.scores_temperature
+    if fitted > HOTTEST * 0.99:
+        say("warning: that is as far as temperatures go: these probabilities tell next to nothing")
+    elif fitted < COLDEST * 1.01:
+        say("warning: that is as far as temperatures go: the likelier, the surer, on these papers")
     if found.after.ece >= found.before.ece:
         say("warning: it does not lower the calibration error on papers it was not fitted on")
 

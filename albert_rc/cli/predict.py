@@ -114,9 +114,9 @@ def predict(
             require_way(loaded.model, store, option_score)
         compute = loaded.model.encoder.compute
         loaded.model.encoder.compute = replace(compute, precision=chosen, ffn_chunk=ffn_chunk)
-        recalled = (
-            None if recall is None else predict_parts.recalled_for(recall, store, loaded, format_)
-        )
+        recalled = None
+        if recall is not None:
+            recalled = predict_parts.recalled_for(recall, store, loaded, format_, group)
         if chosen == "int8":
             predict_parts.pass_gate(loaded, gate or data.with_name("dev.pt"), tolerance, group)
         wanted = (scores or abstain or recall) is not None and not (spans or numbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,11 +72,15 @@ def divisor_of(
         group: the processes; the first one says what it found.
     """
     from albert_rc.calibration import RECORD, kept_temperature
+    from albert_rc.errors import CheckpointError
 
     folder = loaded.tokenizer.folder
     if given is not None:
-        kept, calibrated = kept_temperature(folder, way) if given != 1 else (1.0, False)
-        return given, calibrated and math.isclose(given, kept, rel_tol=1e-4)
+        own = 1.0
+        if wanted and group.is_main:
+            with suppress(CheckpointError):  # it is not what is used
+                own, _ = kept_temperature(folder, way)
+        return given, own != 1 and math.isclose(given, own, rel_tol=1e-4)
     if not wanted or not group.is_main:  # the others write nothing
         return 1.0, False
     kept, calibrated = kept_temperature(folder, way)
@@ -191,7 +196,7 @@ def read_papers(data: Path, format_name: str | None) -> PaperSet:
 
 
 def recalled_for(
-    path: Path, store: Store, loaded: Loaded[Any], format_name: str | None
+    path: Path, store: Store, loaded: Loaded[Any], format_name: str | None, group: Processes
 ) -> Recalled:
     """What training papers say about the store's blanks."""
     from albert_rc.data.shards import load_store, make_store
@@ -207,7 +212,8 @@ def recalled_for(
         raise DataError(f"--recall {path}: its papers have no answers to recall")
     found = Memory(known).recall(store)
     blanks = len(store.num_options)
-    if known.meta["source_hash"] == store.meta["source_hash"] or found.known > blanks / 2:
+    alike = known.meta["source_hash"] == store.meta["source_hash"]
+    if group.is_main and (alike or found.known > blanks / 2):
         say(
             f"warning: {found.known:,} of {blanks:,} blanks stand in {path}; where these are the "
             "papers that are to be answered, their own key is being copied"

@@ -213,7 +213,7 @@ def open_sources(path: Path, format_name: str | None = None) -> tuple[Sources, s
     sources = Sources(path)
     if format_name is not None and format_name not in READERS:
         raise UsageError(f"--format {format_name}: choose from {', '.join(READERS)}")
-    for _, sample in sources.samples(1):
+    for _, sample in sources.samples(1) if path.suffix == ".jsonl" else ():
         if isinstance(sample, dict) and {"paper", "probabilities"} <= sample.keys():
             raise DataError(
                 f"{path}: holds answers, as `predict --scores` writes them; papers are wanted here"

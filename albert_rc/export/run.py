@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from albert_rc.atomic import atomic_folder, write_bytes
-from albert_rc.calibration import RECORD, kept_temperature
+from albert_rc.calibration import RECORD, kept_record
 from albert_rc.config import Compute
 from albert_rc.data.schema import Kind, PaperSet, Passage, Question
 from albert_rc.data.shards import Store, make_store
@@ -357,11 +357,10 @@ def _cost_of_rounding(
 def _take_temperature(source: Path, folder: Path) -> None:
     """Take a run's temperature along: the weights are the same numbers."""
     try:
-        _, there = kept_temperature(source)
+        record = kept_record(source)
     except CheckpointError:
         return
-    if there:
-        record = read_json(source / RECORD)
+    if record is not None:
         record["weights_sha256"] = file_sha256(folder / "model.safetensors")
         write_json(folder / RECORD, record)
 

@@ -10,14 +10,13 @@ from typing import Any
 from albert_rc.data.schema import Kind, Passage, gold_letters
 from albert_rc.errors import UsageError
 from albert_rc.evaluation import Evaluation, evaluate
-from albert_rc.metrics import Comparison, Gain, compare, gain
+from albert_rc.metrics import Comparison, Gain, compare, gain, gain_by_group
 from albert_rc.report.reliability import Reliability, loss_of, reliability_of
 from albert_rc.report.runs import Run
 from albert_rc.slices import Slices, slices_of
 
 SURE = 0.9
 ENOUGH = 30  # questions that a slice needs to be pointed at
-_ALL = ""
 
 
 @dataclass(frozen=True)
@@ -127,8 +126,17 @@ def figures_of(
     compared = None
     if len(runs) > 1:
         compared = compare(runs[0].letters, runs[1].letters, gold)
-    known = any(letter is not None for letter in gold)
-    changes = _changes(runs, papers, gold, slices) if len(runs) > 1 and known else {}
+    known = [i for i, letter in enumerate(gold) if letter is not None]
+    change, changes = None, {}
+    if len(runs) > 1 and known:
+        owners = [passage.id for passage in papers for _ in passage.questions]
+        old, new = ([run.letters[i] == gold[i] for i in known] for run in runs)
+        answered = [owners[i] for i in known]
+        change = gain(new, old, answered)
+        changes = {
+            kind: gain_by_group(new, old, answered, [names[i] for i in known])
+            for kind, names in slices.items()
+        }
     return Figures(
         kind=kind,
         num_papers=len(papers),
@@ -136,7 +144,7 @@ def figures_of(
         slices=slices,
         runs=found,
         comparison=compared,
-        change=changes.pop(_ALL, {}).get(_ALL),
+        change=change,
         changes=changes,
         weak=_weak(found[0].evaluation),
         sure_and_wrong=_sure_and_wrong(runs[0], gold),
@@ -170,33 +178,6 @@ def _figures(
             [owners[i] for i in known],
         )
     return RunFigures(run, evaluation, calibration, losses, sum(sure) / len(sure))
-
-
-def _changes(
-    runs: Sequence[Run],
-    papers: Sequence[Passage],
-    gold: Sequence[str | None],
-    slices: Slices,
-) -> dict[str, dict[str, Gain]]:
-    """What the second run gains on the first, by slice; of all questions under `_ALL`."""
-    owners = [passage.id for passage in papers for _ in passage.questions]
-    known = [i for i, right in enumerate(gold) if right is not None]
-    found: dict[str, dict[str, Gain]] = {}
-    every: Slices = slices | {_ALL: [_ALL] * len(gold)}
-    for kind, names in every.items():
-        members: dict[str, list[int]] = {}
-        for i in known:
-            if (name := names[i]) is not None:
-                members.setdefault(name, []).append(i)
-        found[kind] = {
-            name: gain(
-                [runs[1].letters[i] == gold[i] for i in places],
-                [runs[0].letters[i] == gold[i] for i in places],
-                [owners[i] for i in places],
-            )
-            for name, places in members.items()
-        }
-    return found
 
 
 def _sure_and_wrong(run: Run, gold: Sequence[str | None]) -> int:

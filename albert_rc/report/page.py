@@ -30,7 +30,7 @@ class Scale:
     high: float
 
     def x(self, share: float) -> float:
-        """Where a share stands between the ends, 0 to 100; what is beyond them, at the end."""
+        """Where a share stands between the ends, 0 to 100; a whisker beyond them ends there."""
         place = 100 * (share - self.low) / (self.high - self.low)
         return round(min(100.0, max(0.0, place)), 2)
 
@@ -113,7 +113,7 @@ def _parts_of(figures: Figures, kind: str, group: str) -> list[Accuracy]:
 
 
 def _scale(figures: Figures) -> Scale:
-    """From the lowest to the highest end of any slice's interval, in whole tenths.
+    """From the lowest to the highest accuracy or end of an interval, in whole tenths.
 
     Of intervals that tell something: a wide one would push all others together.
     """
@@ -123,6 +123,7 @@ def _scale(figures: Figures) -> Scale:
             continue
         for groups in each.evaluation.groups.values():
             for part in groups.values():
+                ends.append(part.value)
                 if part.high - part.low <= WIDE:  # not if there is none
                     ends += [part.low, part.high]
     low = math.floor(10 * min(ends, default=0)) / 10

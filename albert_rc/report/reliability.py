@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_rc.confidence import FLOOR, bin_places, calibration_error, reliability
+from albert_rc.confidence import LEAST, bin_places, calibration_error, reliability
 from albert_rc.metrics import Accuracy, accuracy, interval_over_papers
 
 NUM_BINS = 10  # fewer than `calibrate` has: a chart must show their intervals
@@ -62,7 +62,7 @@ class Reliability:
 
 def loss_of(probability: float) -> float:
     """-ln of a right option's probability, in nats."""
-    return -math.log(probability or FLOOR)
+    return -math.log(max(probability, LEAST))
 
 
 def reliability_of(

@@ -39,9 +39,9 @@ def run_names(paths: Sequence[Path]) -> list[str]:
     Raises:
         UsageError: the same file twice.
     """
-    full = [path.resolve().parts for path in paths]
-    if len(set(full)) < len(full):
+    if len({path.resolve() for path in paths}) < len(paths):
         raise UsageError(f"--against {paths[-1]} is the file to compare with; give another run's")
+    full = [path.absolute().parts for path in paths]
     kept = next(n for n in count(1) if len({parts[-n:] for parts in full}) == len(full))
     return ["/".join(parts[-kept:]) for parts in full]
 

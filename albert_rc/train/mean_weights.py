@@ -37,7 +37,7 @@ def of_folders(folders: Sequence[str | Path]) -> list[Source]:
     """The weights of several folders, which must be of one shape and one vocabulary.
 
     Raises:
-        UsageError: no such folder.
+        UsageError: no such folder, or one given twice.
         CheckpointError: unusable, or not alike.
     """
     sources: list[Source] = []

@@ -26,7 +26,7 @@ function openDetails(chip, keep) {
     chip.setAttribute("aria-expanded", "true");
     chip.setAttribute("aria-describedby", "details-body");
     box.hidden = false;
-    place();
+    place(keep || chip === document.activeElement);
   }
   kept = keep;
 }
@@ -42,14 +42,15 @@ function closeDetails() {
   document.documentElement.style.removeProperty("scroll-padding-bottom");
 }
 
-// Below the answer, or above it where there is no room; on a phone at the bottom of the screen.
-function place() {
+// Below the answer, or above it where there is no room; on a phone at the bottom of the screen,
+// where the page may have to move so that the answer is not under it (not under a pointer).
+function place(mayScroll) {
   box.classList.toggle("sheet", phone.matches);
   if (phone.matches) {
     box.style.removeProperty("left");
     box.style.removeProperty("top");
     document.documentElement.style.setProperty("scroll-padding-bottom", `${box.offsetHeight + 8}px`);
-    owner.scrollIntoView({ block: "nearest" });
+    if (mayScroll) owner.scrollIntoView({ block: "nearest" });
     return;
   }
   const lines = owner.getClientRects(); // more than one where the answer is broken

@@ -121,7 +121,7 @@ function applyFilters() {
   const values = new FormData(form);
   const below = Number(values.get("below"));
   filter.below = below > 0 ? below / 100 : 0.5;
-  filter.words = fold((values.get("q") || "").trim());
+  filter.words = fold(values.get("q") || "").trim();
   const asked = tests(values);
   filter.active = asked.length > 0;
   // Of answers chosen for being wrong, none is right: nothing worth saying.

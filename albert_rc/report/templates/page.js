@@ -81,7 +81,9 @@ function fillForm(query) {
 }
 
 function readAddress() {
-  if (location.hash.includes("=")) fillForm(location.hash.slice(1));
+  if (!location.hash.includes("=")) return false;
+  fillForm(location.hash.slice(1));
+  return true;
 }
 
 function changedForm() {
@@ -96,7 +98,8 @@ function sayFilters() {
   const set = [...form.elements].filter((field) => field.name && field.value && field.name !== "below" && !field.disabled);
   const said = set.map((field) => {
     const label = field.closest("label").firstChild.textContent.trim();
-    return field.name === "q" ? `with \u201c${field.value}\u201d` : `${label}: ${field.selectedOptions[0].textContent}`;
+    const below = field.name === "certainty" ? ` (below ${form.elements.below.value}%)` : "";
+    return field.name === "q" ? `with \u201c${field.value}\u201d` : `${label}: ${field.selectedOptions[0].textContent}${below}`;
   });
   const legend = ["✓ right", "✗ wrong → what is right", "○ no gold", "? unsure", ...(runs.length > 1 ? ["⇄ the runs differ"] : [])];
   byId("printed").textContent = `${[byId("count").textContent, ...said].join(" · ")}. ${legend.join(", ")}.`;
@@ -168,6 +171,5 @@ addEventListener("resize", () => {
 
 buildList();
 listenForDetails(list);
-applyFilters();
-readAddress();
+if (!readAddress()) applyFilters();
 root.dataset.ready = "";

@@ -149,7 +149,7 @@ function paperContent(paper) {
     content.push(...paper.questions.map(choiceQuestion));
     return content;
   }
-  const views = runs.filter((run) => filter.view === "" || Number(filter.view) === run);
+  const views = shownRuns();
   const columns = views.map((run) => make("div", { class: "column", role: runs.length > 1 ? "group" : null, "aria-label": runs.length > 1 ? data.runs[run] : null },
     runs.length > 1 ? make("p", { class: "which" }, make("bdi", { class: "run" }, data.runs[run]), ` ${figuresOf(paper, run)}`) : null,
     clozeText(paper, run)));

@@ -15,14 +15,16 @@ function reading(paper, optionOf) {
   });
 }
 
-const readings = (paper) => [...runs.map((run) => reading(paper, (question) => question.chosen[run])),
+const shownRuns = () => runs.filter((run) => !cloze || filter.view === "" || Number(filter.view) === run);
+const readings = (paper) => [...shownRuns().map((run) => reading(paper, (question) => question.chosen[run])),
   reading(paper, (question) => question.gold)];
 
 // What a paper is found by: its text, and apart from it the options of every question.
 function sought(paper) {
-  if (paper.sought === undefined) {
-    const texts = [...readings(paper).map((pieces) => pieces.join("")), paper.parts.join("_"), paper.id];
+  if (paper.sought === undefined || paper.sought.view !== filter.view) {
+    const texts = new Set([...readings(paper).map((pieces) => pieces.join("")), paper.parts.join("_"), paper.id]);
     paper.sought = {
+      view: filter.view,
       text: fold([...texts, ...paper.questions.map((question) => question.text)].join(GAP)),
       options: paper.questions.map((question) => fold(question.options.join(GAP))),
     };

@@ -58,7 +58,7 @@ function showFigures() {
 function setThreshold(value) {
   const share = Number(value);
   if (!(share >= 1 && share <= 100)) return;
-  settings.below = share / 100;
+  settings.below = Math.round(share) / 100;
   remember("below", String(share));
   for (const paper of papers) for (const question of paper.questions) redraw(question);
   showFigures();
