@@ -204,11 +204,15 @@ def test_search_goes_through_the_run_that_is_shown(opened, files, cloze):
 
 def test_a_pointer_does_not_move_the_page(opened, files):
     page = opened(files["one"], viewport={"width": 600, "height": 500})
-    page.locator("article .blank").nth(8).scroll_into_view_if_needed()
-    page.evaluate("scrollBy(0, -220)")
-    page.wait_for_timeout(200)
+    page.evaluate("document.querySelector('#papers').scrollIntoView()")
+    page.wait_for_timeout(300)  # until the papers near the window are drawn
+    chip = page.locator("article .blank").nth(4)
+    # At the bottom of the window, where the sheet will be.
+    chip.evaluate("chip => chip.scrollIntoView({ block: 'end' })")
+    page.wait_for_timeout(300)
     before = page.evaluate("scrollY")
-    page.locator("article .blank").nth(8).hover()
+    place = chip.evaluate("chip => chip.getClientRects()[0].toJSON()")
+    page.mouse.move(place["x"] + 8, place["y"] + place["height"] / 2)
     page.wait_for_selector("#details.sheet:not([hidden])")
     page.wait_for_timeout(100)
     assert page.evaluate("scrollY") == before
