@@ -1,6 +1,5 @@
 """The model that ships, from raw text to `albert_rc/pretrained`, in slices that stop and go on.
 
-    python experiments/ship.py adopt WORK                  # or: go on from what is in the package
     python experiments/ship.py prepare SOURCES WORK        # vocabulary, corpora, stores (once)
     python experiments/ship.py prove SOURCES WORK          # nothing of dev or test is in there
     python experiments/ship.py slice WORK --minutes 9      # again and again, until it says "done"
@@ -13,8 +12,7 @@ SOURCES holds what `TEXT` and `APART` name. Everything a slice needs is in WORK/
 it changes in WORK/runs. On another machine unpack OUT.tar.xz, and `prepare` its sources/ and work/.
 
 The phases: words hidden in short sequences, where a step is cheap; then in long ones, which the
-places behind the first 128 need (`albert-rc-tiny-pretrained`); then the exam papers' blanks, with
-nothing else hidden (docs/recipes.md says why).
+places behind the first 128 need; then the exam papers, with the blanks' own question.
 """
 
 from __future__ import annotations
@@ -97,36 +95,26 @@ def phases(scale: float) -> list[Phase]:
         ),
         Phase(
             "papers", "train", "ele",
-            {"--epochs": 2, "--learning-rate": 5e-4, "--batch-size": 16, "--warmup": 0.05,
-             "--eval-steps": 144},
+            {"--epochs": 2, "--learning-rate": 5e-4, "--batch-size": 16, "--mask-rate": 0.2,
+             "--warmup": 0.05, "--option-score": "salience", "--eval-steps": 144},
         ),
     ]  # fmt: skip
 
 
-def adopt(work: Path) -> None:
-    """Take the first phases as done: their weights are in the package."""
-    name, run, _, _ = MODELS[0]
-    for folder in (work / "runs" / run, work / "inputs" / "vocabulary"):
-        shutil.copytree(PACKAGE / name, folder)
-    for phase in phases(1)[: MODELS[0][3]]:
-        (work / "runs" / f"{phase.name}.done").write_text("done\n")
-
-
 def prepare(sources: Path, work: Path) -> None:
-    """Make the vocabulary, the corpora that are still to be read, and the stores of the papers."""
+    """Make the vocabulary, a corpus for each length, and the stores of the papers."""
     inputs = work / "inputs"
     by_place = {place: _readable(sources / place, work / "text") for place in TEXT}
     if not (inputs / "vocabulary" / "spiece.model").is_file():
         text = [p for place, p in by_place.items() for _ in range(IN_VOCABULARY.get(place, 1))]
         command("vocabulary", *text, "--size", VOCABULARY_SIZE, "--out", inputs / "vocabulary")
     exclude = [part for place in APART for part in ("--exclude", sources / place)]
-    for phase, length in zip(phases(1), (128, 512), strict=False):
-        if not (work / "runs" / f"{phase.name}.done").is_file():
-            command(
-                "pretrain-data", *(by_place[place] for place in TEXT), "--model",
-                inputs / "vocabulary", "--out", inputs / phase.data, "--max-length", length,
-                "--dev", 0.01, *exclude,
-            )  # fmt: skip
+    for length in (128, 512):
+        command(
+            "pretrain-data", *(by_place[place] for place in TEXT), "--model",
+            inputs / "vocabulary", "--out", inputs / f"corpus{length}", "--max-length", length,
+            "--dev", 0.01, *exclude,
+        )  # fmt: skip
     papers = _papers_apart(sources, work / "text" / "ele")
     command("preprocess", papers, "--model", inputs / "vocabulary", "--out", inputs / "ele")
 
@@ -164,11 +152,11 @@ def prove(sources: Path, work: Path) -> None:
     papers = read_split(work / "text" / "ele" / "train").passages
     found = [passage.id for passage in papers if apart.touches(passage.filled())]
     print(f"{len(papers):,} training papers, {len(found)} overlap")
-    for place in sorted((work / "inputs").glob("corpus*")):
-        corpus = Corpus(place / "train")
+    for length in (128, 512):
+        corpus = Corpus(work / "inputs" / f"corpus{length}" / "train")
         texts = (tokenizer.to_text(torch.cat(corpus.pair(i)).tolist()) for i in range(len(corpus)))
         odd = [text[:80] for text in texts if apart.touches(text)]
-        print(f"{place.name}: {len(corpus):,} sequences, {len(odd)} overlap")
+        print(f"corpus{length}: {len(corpus):,} sequences, {len(odd)} overlap")
         found += odd
     if found:
         raise DataError(f"{len(found)} overlap with dev or test papers; the first: {found[0]}")
@@ -302,10 +290,7 @@ def publish(sources: Path, work: Path) -> None:
 
 
 def _history(run: Path, phase: Phase) -> dict[str, Any]:
-    """What a phase did, by its own records; of adopted weights, as it was told with them."""
-    if not (run / "metrics.jsonl").is_file():
-        told = parse_json((RESULTS / "ship.json").read_bytes())["phases"]
-        return next(dict(row) for row in told if row["phase"] == phase.name)
+    """What a phase did, by its own records."""
     name = "train.json" if phase.command == "train" else "pretrain.json"
     settings = parse_json((run / name).read_bytes())
     lines = [parse_json(line) for line in (run / "metrics.jsonl").read_bytes().splitlines()]
@@ -325,7 +310,7 @@ def _table(done: list[dict[str, Any]]) -> str:
     said = {
         "short": "hidden n-grams (20%), sequences of 128 tokens",
         "long": "the same, sequences of 512 tokens",
-        "papers": "the blanks of ELE's training papers",
+        "papers": "the blanks of the ELE training papers, and 20% of their other words",
     }
     rows = [
         f"| {said[row['phase']]} | {row['steps']:,} of {row['batch']} | {row['learning_rate']:g} "
@@ -349,15 +334,14 @@ def main() -> None:
     """Do a stage."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "stage",
-        choices=("adopt", "prepare", "prove", "pack", "slice", "collect", "restore", "publish"),
+        "stage", choices=("prepare", "prove", "pack", "slice", "collect", "restore", "publish")
     )
     parser.add_argument("places", type=Path, nargs="+")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--scale", type=float, default=1.0)
     arguments = parser.parse_args()
-    stages: dict[str, Callable[..., None]] = {
-        "adopt": adopt, "prepare": prepare, "prove": prove, "collect": collect, "restore": restore,
+    stages: dict[str, Callable[[Path, Path], None]] = {
+        "prepare": prepare, "prove": prove, "collect": collect, "restore": restore,
         "publish": publish,
     }  # fmt: skip
     if arguments.stage in stages:
