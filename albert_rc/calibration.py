@@ -28,7 +28,8 @@ from albert_rc.hub import shipped_models
 from albert_rc.score_files import ScoreFile
 from albert_rc.score_sets import in_order_of, right_options
 
-RECORD = "calibration.json"
+RECORDS = "calibration*.json"
+"""In a model's folder, one for each way to read options."""
 LOWEST, HIGHEST = COLDEST**2, HOTTEST**2
 """Of temperatures that may be asked for: that of scores that were made with another, too."""
 
@@ -136,8 +137,14 @@ def keep(calibration: Calibration, folder: Path) -> Path:
         CheckpointError: there are no weights in the folder.
     """
     record = {**calibration.as_json(), "weights_sha256": _weights_hash(folder)}
-    write_json(folder / RECORD, record)
-    return folder / RECORD
+    path = record_path(folder, calibration.way)
+    write_json(path, record)
+    return path
+
+
+def record_path(folder: Path, way: str | None = None) -> Path:
+    """Where a temperature is kept: each way to read options again has one of its own."""
+    return folder / ("calibration.json" if way is None else f"calibration-{way}.json")
 
 
 def kept_temperature(folder: Path, way: str | None = None) -> tuple[float, bool]:
@@ -148,24 +155,21 @@ def kept_temperature(folder: Path, way: str | None = None) -> tuple[float, bool]
         way: how options of several pieces are read again; each way has probabilities of its own.
 
     Returns:
-        1 and False where none was kept, or only one of other weights or another way.
+        1 and False where none was kept, or only one of other weights.
 
     Raises:
         CheckpointError: the record is damaged.
     """
-    record = kept_record(folder)
-    if record is None or record.get("option_score") != way:
-        return 1.0, False
-    return float(record["temperature"]), True
+    record = kept_record(record_path(folder, way))
+    return (1.0, False) if record is None else (float(record["temperature"]), True)
 
 
-def kept_record(folder: Path) -> dict[str, Any] | None:
+def kept_record(path: Path) -> dict[str, Any] | None:
     """What `keep` wrote beside a model's weights; None where nothing is, or of other weights.
 
     Raises:
         CheckpointError: the record is damaged.
     """
-    path = folder / RECORD
     if not path.is_file():
         return None
     try:
@@ -177,7 +181,7 @@ def kept_record(folder: Path) -> dict[str, Any] | None:
         raise CheckpointError(
             f"{path}: damaged; make it again with `albert-rc calibrate`, or give --temperature 1"
         ) from None
-    return record if weights == _weights_hash(folder) else None
+    return record if weights == _weights_hash(path.parent) else None
 
 
 def _weights_hash(folder: Path) -> str:

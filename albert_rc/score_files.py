@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -231,6 +232,8 @@ def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
     texts = ("id", "read", "option_score")
     if not all(isinstance(text, str) for text in (answer, *(record.get(n, "") for n in texts))):
         _refuse(path, line, '"answer", "id", "read" and "option_score" must be text')
+    if not re.fullmatch("[a-z]+|", record.get("option_score", "")):
+        _refuse(path, line, '"option_score" must be the name of a way, such as masks')
     _check_chances(record["probabilities"], path, line)
     return record
 

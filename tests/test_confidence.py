@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -231,7 +232,12 @@ def test_a_temperature_is_of_its_way_to_read_options(scored, sample, tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     keep(found, tmp_path)
     assert kept_temperature(tmp_path) == (1.0, False)
+    keep(replace(found, way=None, temperature=1.5), tmp_path)
+    assert kept_temperature(tmp_path) == (1.5, True)
     assert kept_temperature(tmp_path, "masks") == (pytest.approx(found.temperature, 1e-5), True)
+    path.write_text(json.dumps(lines[0] | {"option_score": "../masks"}) + "\n")
+    with pytest.raises(DataError, match="must be the name of a way"):
+        read_scores(path)
 
 
 def test_a_sharp_temperature_is_not_lost_in_rounding(scored, sample, tmp_path):

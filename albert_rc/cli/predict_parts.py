@@ -71,7 +71,7 @@ def divisor_of(
         way: how options of several pieces are read again.
         group: the processes; the first one says what it found.
     """
-    from albert_rc.calibration import RECORD, kept_temperature
+    from albert_rc.calibration import kept_temperature, record_path
     from albert_rc.errors import CheckpointError
 
     folder = loaded.tokenizer.folder
@@ -84,13 +84,11 @@ def divisor_of(
     if not wanted or not group.is_main:  # the others write nothing
         return 1.0, False
     kept, calibrated = kept_temperature(folder, way)
+    record = record_path(folder, way)
     if calibrated:
-        say(f"temperature {kept:.4f}, kept in {folder / RECORD} (--temperature 1: without)")
-    elif (folder / RECORD).is_file():
-        say(
-            f"warning: {folder / RECORD} is of other weights or another --option-score and is "
-            "not used; calibrate again"
-        )
+        say(f"temperature {kept:.4f}, kept in {record} (--temperature 1: without)")
+    elif record.is_file():
+        say(f"warning: {record} is of other weights and is not used; calibrate again")
     return kept, calibrated
 
 

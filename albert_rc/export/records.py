@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from albert_rc.calibration import kept_record
+from albert_rc.calibration import kept_record, record_path
 from albert_rc.data.shards import load_store
 from albert_rc.errors import AlbertRcError
 from albert_rc.files import read_json, read_json_lines
@@ -206,17 +206,15 @@ def _figures(lines: list[dict[str, Any]], pretraining: bool) -> list[Row]:
 
 def _calibration(found: Records, folder: Path) -> None:
     try:
-        record = kept_record(folder)
+        record = kept_record(record_path(folder))
     except AlbertRcError:
         return
     if record is None:
         return
-    temperature, way = float(record["temperature"]), record.get("option_score")
-    found.temperature = temperature if way is None else None
+    found.temperature = temperature = float(record["temperature"])
     for side, shown in (("before", "as it is"), ("after", "with the temperature, held out")):
         part = record.get(side)
         error = part.get("ece") if isinstance(part, dict) else None
         if isinstance(error, (int, float)):
             found.figures.append((f"calibration error (ECE) {shown}", f"{error:.4f}"))
-    read = "" if way is None else f" of --option-score {way}"
-    found.figures.append((f"temperature{read}", f"{temperature:.4f}"))
+    found.figures.append(("temperature", f"{temperature:.4f}"))

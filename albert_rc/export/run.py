@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from albert_rc.atomic import atomic_folder, write_bytes
-from albert_rc.calibration import RECORD, kept_record
+from albert_rc.calibration import RECORDS, kept_record
 from albert_rc.config import Compute
 from albert_rc.data.schema import Kind, PaperSet, Passage, Question
 from albert_rc.data.shards import Store, make_store
@@ -143,7 +143,7 @@ def export(
             some = replace(papers, passages=papers.passages[:COMPARED])
             stores.append(make_store(some, ours.tokenizer, longest))
         if chosen == stored:
-            _take_temperature(folder, temporary)
+            _take_temperatures(folder, temporary)
         else:
             notes.append(_cost_of_rounding(loaded, ours, stores, chosen))
         del loaded
@@ -354,15 +354,16 @@ def _cost_of_rounding(
     )
 
 
-def _take_temperature(source: Path, folder: Path) -> None:
-    """Take a run's temperature along: the weights are the same numbers."""
-    try:
-        record = kept_record(source)
-    except CheckpointError:
-        return
-    if record is not None:
-        record["weights_sha256"] = file_sha256(folder / "model.safetensors")
-        write_json(folder / RECORD, record)
+def _take_temperatures(source: Path, folder: Path) -> None:
+    """Take a run's temperatures along: the weights are the same numbers."""
+    for path in sorted(source.glob(RECORDS)):
+        try:
+            record = kept_record(path)
+        except CheckpointError:
+            continue
+        if record is not None:
+            record["weights_sha256"] = file_sha256(folder / "model.safetensors")
+            write_json(folder / path.name, record)
 
 
 def _example(loaded: Loaded[Any]) -> dict[str, Any]:

@@ -28,9 +28,9 @@ MARK = ".set-aside"
 """An empty file in what `set_aside` makes, which `forget_earlier` may remove."""
 _OF_A_RUN = (
     *("config.json", "train.json", "pretrain.json", "metrics.jsonl", "log.txt"),
-    *("calibration.json", "int8.json", "curves.png", "curves.svg"),
+    *("calibration*.json", "int8.json", "curves.png", "curves.svg", "events.out.tfevents.*"),
 )
-"""What lies in its folder beside weights, states, vocabulary and TensorBoard's events."""
+"""What lies in its folder beside weights, states and vocabulary."""
 
 
 _PARTS = {
@@ -87,7 +87,7 @@ def set_aside(folder: Path) -> Path | None:
     aside = _free(folder)
     aside.mkdir()
     (aside / MARK).touch()
-    of_a_run = [*(folder / name for name in _OF_A_RUN), *folder.glob("events.out.tfevents.*")]
+    of_a_run = [path for name in _OF_A_RUN for path in folder.glob(name)]
     for path in (*worth, *of_a_run):
         if path.is_file():
             path.rename(aside / path.name)
