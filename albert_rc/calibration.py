@@ -184,6 +184,26 @@ def kept_record(path: Path) -> dict[str, Any] | None:
     return record if weights == _weights_hash(path.parent) else None
 
 
+def weights_id(folder: Path) -> str | None:
+    """The weights' name on a score file's first line; None where they are no single file."""
+    path = folder / "model.safetensors"
+    return file_sha256(path)[:16] if path.is_file() else None
+
+
+def require_made_by(file: ScoreFile, folder: Path) -> None:
+    """Refuse scores that other weights made.
+
+    Raises:
+        UsageError: the file says so.
+    """
+    own = weights_id(folder)
+    if None not in (file.weights, own) and file.weights != own:
+        raise UsageError(
+            f"--model {folder}: other weights made {file.path}; name the run that did, or make "
+            "the scores again"
+        )
+
+
 def _weights_hash(folder: Path) -> str:
     path = folder / "model.safetensors"
     with _opened(path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,7 @@ def models_of(files: Sequence[ScoreFile]) -> list[dict[str, Any]]:
             "temperature": file.temperature,
             "kind": file.kind,
             "option_score": file.way,
+            "weights": file.weights,
         }
         for file in files
     ]
@@ -215,12 +216,12 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
             f"{len(files)} score files to a fit of {len(models)} models: "
             f"{', '.join(model['scores'] for model in models)}; give one of each, in this order"
         )
-    places = {model["sha256"]: place for place, model in enumerate(models, 1)}
     for own, (file, model) in enumerate(zip(files, models, strict=True), 1):
-        if places.get(file.sha256, own) != own:
+        places = [place for place, other in enumerate(models, 1) if _same(file, other)]
+        if places and own not in places:
             raise DataError(
-                f"{file.path}: is number {own} here, but number {places[file.sha256]} of what was "
-                "fitted on; give the files of each model in the same order"
+                f"{file.path}: is number {own} here, but of the model that is number {places[0]} "
+                "of what was fitted on; give the files of each model in the same order"
             )
         if file.kind != model["kind"]:
             raise DataError(
@@ -239,6 +240,12 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
                 f"{model['scores']}, which was fitted on, of {model['temperature']:g}; "
                 "make them again with the same `predict --temperature`"
             )
+
+
+def _same(file: ScoreFile, model: Mapping[str, Any]) -> bool:
+    """Whether a file is known to be of a model, read in the same way."""
+    made_by = file.weights is not None and file.weights == model.get("weights")
+    return file.sha256 == model["sha256"] or (made_by and file.way == model.get("option_score"))
 
 
 def _way(way: str | None) -> str:

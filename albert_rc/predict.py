@@ -194,6 +194,7 @@ def write_predictions(
     abstain: float | None = None,
     recalled: Recalled | None = None,
     way: str | None = None,
+    weights: str | None = None,
 ) -> Unsure | None:
     """Write answer.json and what is asked for beside it: all of it whole, or nothing.
 
@@ -206,6 +207,7 @@ def write_predictions(
         abstain: list the answers whose probability is below this, beside answer.json.
         recalled: what is known of the blanks from other papers.
         way: how options of several pieces were read again, if they were.
+        weights: what the first line names as the weights that made them.
 
     Returns:
         these answers.
@@ -217,6 +219,8 @@ def write_predictions(
     unsure = None
     if scores is not None or abstain is not None:
         lines = score_lines(store, scored_QK, temperature, recalled, way)
+        if weights is not None:
+            lines[0]["weights"] = weights
         if scores is not None:
             contents[scores] = json_lines(lines)
         if abstain is not None:

@@ -53,6 +53,8 @@ class ScoreFile:
     """Names of labels by their place, as far as the answers tell; empty for other kinds."""
     temperature: float
     """What the model's logits were divided by before they became probabilities."""
+    weights: str | None
+    """Beginning of the SHA-256 of the weights that made it, where a line says so."""
     way: str | None
     """How options of several pieces were read again (`predict --option-score`)."""
     read: list[str | None]
@@ -94,6 +96,7 @@ def read_scores(path: Path) -> ScoreFile:
         "ids": [record["id"] for record in found] if "id" in first else None,
         "lines": numbers,
         "temperature": float(first.get("temperature", 1.0)),
+        "weights": next((record["weights"] for record in found if "weights" in record), None),
         "way": first.get("option_score"),
         "read": [record.get("read") for record in found],
     }
@@ -229,9 +232,9 @@ def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
         if type(answer) not in (int, float):
             _refuse(path, line, 'neither "probabilities" nor a number as "answer"')
         return record
-    texts = ("id", "read", "option_score")
+    texts = ("id", "read", "option_score", "weights")
     if not all(isinstance(text, str) for text in (answer, *(record.get(n, "") for n in texts))):
-        _refuse(path, line, '"answer", "id", "read" and "option_score" must be text')
+        _refuse(path, line, '"answer", "id", "read", "option_score" and "weights" must be text')
     if not re.fullmatch("[a-z]+|", record.get("option_score", "")):
         _refuse(path, line, '"option_score" must be the name of a way, such as masks')
     _check_chances(record["probabilities"], path, line)

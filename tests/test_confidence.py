@@ -263,6 +263,16 @@ def test_a_temperature_is_kept_with_the_model_that_it_is_of(scored, sample, tmp_
         assert (done.exit_code == 0) == fits, done.output
         assert (tmp_path / task / "calibration.json").is_file() == fits
     predict = ["predict", "--data", str(gold), "--model", str(tmp_path / "cloze")]
+    own = [*predict, "--out", str(tmp_path / "b.json"), "--scores", str(tmp_path / "b.jsonl")]
+    assert CliRunner().invoke(app, own).exit_code == 0
+    again = ["calibrate", str(tmp_path / "b.jsonl"), str(gold), "--model", str(tmp_path / "cloze")]
+    assert CliRunner().invoke(app, again).exit_code == 0
+    changed = tmp_path / "cloze" / "model.safetensors"
+    kept, weights = (tmp_path / "cloze" / "calibration.json").read_bytes(), changed.read_bytes()
+    changed.write_bytes(weights + b" ")
+    assert "other weights made" in str(CliRunner().invoke(app, again).exception)
+    changed.write_bytes(weights)
+    assert (tmp_path / "cloze" / "calibration.json").read_bytes() == kept
     predict += ["--out", str(tmp_path / "a.json"), "--abstain", "0.01"]
     kept = kept_temperature(tmp_path / "cloze")[0]
     for temperature, said in ((0.1, "not calibrated"), (kept, "should be right in")):

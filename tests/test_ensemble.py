@@ -373,11 +373,13 @@ def test_swapped_models_are_refused_where_the_files_show_it(score_files, sample,
     swapped = [part for path in (dev[1], dev[0], dev[2]) for part in ("--dev-scores", path)]
     refused = run(*dev, *swapped, *gold)
     assert isinstance(refused.exception, DataError)
-    assert "is number 1 here, but number 2 of what was fitted on" in str(refused.exception)
+    assert "is number 1 here, but of the model that is number 2 of what was" in str(
+        refused.exception
+    )
     kept = tmp_path / "fit.json"
     assert run(*dev, *gold, "--fit", kept).exit_code == 0
     refused = run(*reversed(dev), "--use", kept, "--out", tmp_path / "a.json")
-    assert "is number 1 here, but number 3" in str(refused.exception)
+    assert "is number 1 here, but of the model that is number 3" in str(refused.exception)
     pairs = [part for path in dev for part in ("--dev-scores", path)]
     done = run(*dev, *pairs, *gold, "--out", tmp_path / "a.json")
     assert done.output.count("is what was fitted on") == 3
@@ -386,6 +388,24 @@ def test_swapped_models_are_refused_where_the_files_show_it(score_files, sample,
         .exception.args[0]
         .startswith(f"{dev[0]}: no fit of an ensemble")
     )
+
+
+def test_models_are_told_by_their_weights(score_files, sample, tmp_path):
+    """Of other papers' scores nothing but the weights' name says whose they are."""
+    dev, test = score_files("cloze", "dev"), score_files("cloze", "test")
+    for paths in (dev, test):
+        for path, (weights, way) in zip(
+            paths, (("aa", None), ("bb", None), ("bb", "pll")), strict=True
+        ):
+            texts = [json.loads(text) for text in path.read_text().splitlines()]
+            texts = [text | ({"option_score": way} if way else {}) for text in texts]
+            texts[0]["weights"] = weights
+            path.write_text("".join(json.dumps(text) + "\n" for text in texts))
+    kept, out = tmp_path / "fit.json", tmp_path / "a.json"
+    assert run(*dev, "--gold", sample / "cloze" / "dev", "--fit", kept).exit_code == 0
+    assert run(*test, "--use", kept, "--out", out).exit_code == 0
+    refused = run(test[1], test[0], test[2], "--use", kept, "--out", out)
+    assert "is number 1 here, but of the model that is number 2" in str(refused.exception)
 
 
 def test_the_order_of_lines_changes_no_figure(score_files, sample, tmp_path):

@@ -53,6 +53,8 @@ def calibrate(
     if model is not None:
         _require_task(model, papers)
     file = read_scores(scores)
+    if model is not None:
+        calibration.require_made_by(file, model)
     found = calibration.calibrate(file, papers, folds, seed, bins)
     recalled = sum(reading is not None for reading in file.read)
     if recalled:

@@ -88,7 +88,7 @@ def predict(
     """Answer every question, in the papers' natural order, or refuse: never a part of them."""
     from dataclasses import replace
 
-    from albert_rc.calibration import unsure_path
+    from albert_rc.calibration import unsure_path, weights_id
     from albert_rc.devices import choose_precision, keep_freed_memory, processes
     from albert_rc.predict import describe, score, write_predictions
     from albert_rc.several_pieces import require_way
@@ -156,6 +156,7 @@ def predict(
                     abstain=abstain,
                     recalled=recalled,
                     way=option_score,
+                    weights=None if scores is None else weights_id(loaded.tokenizer.folder),
                 )
             typer.echo(
                 f"{out}: {store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
