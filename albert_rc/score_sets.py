@@ -36,7 +36,11 @@ def put_together(files: Sequence[ScoreFile]) -> list[ScoreFile]:
                     f"{first.where(mine)}; all files must be about the same papers"
                 )
         if (other.ids is None) != (first.ids is None):
-            raise DataError(f"{other.path}: one of it and {first.path} has ids of questions")
+            has = "no ids" if other.ids is None else "ids"
+            raise DataError(
+                f"{other.path}: has {has} of questions, unlike {first.path}; all files must be "
+                "about the same papers"
+            )
         present = set(other.keys)
         for question, key in enumerate(first.keys):
             if key not in present:

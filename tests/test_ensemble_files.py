@@ -65,6 +65,10 @@ def test_lines_that_are_no_scores_are_refused(tmp_path, bad, said):
         (GOOD[:2], r"a\.jsonl, line 3: paper 'q', number 1, is not in .*b\.jsonl"),
         ([*GOOD[:2], line("q")], r"b\.jsonl, line 3: 2 options, but 3 in .*a\.jsonl, line 3"),
         (['{"paper": "p", "number": 1, "answer": 3.5}'], r"b\.jsonl: holds numbers, but"),
+        (
+            [line(chances=(0.6, 0.4), id="p#1")],
+            r"b\.jsonl: has ids of questions, unlike .*a\.jsonl",
+        ),
     ],
 )
 def test_files_that_do_not_go_together_are_refused(tmp_path, others, said):
