@@ -55,6 +55,8 @@ def test_the_figures_are_those_of_evaluate(papers, tmp_path, works):
     expected = json.loads(done.stdout)
     against = expected.pop("against")
     assert {key: shown[key] for key in expected} == expected
+    gained, change = against.pop("gain"), shown["against"]["change"]
+    assert change["gain"] == pytest.approx(-gained["gain"])  # of the second on the first
     assert {key: shown["against"][key] for key in against} == against
     assert shown["bytes"] == page.stat().st_size
     text = unescape(page.read_text())

@@ -31,6 +31,7 @@ def evaluate(
     from albert_rc.data.readers import read_good
     from albert_rc.data.schema import gold_letters
     from albert_rc.errors import UsageError
+    from albert_rc.evaluation import ALL
     from albert_rc.metrics import compare
     from albert_rc.slices import slices_of
 
@@ -58,7 +59,12 @@ def evaluate(
         known = gold_letters(papers.passages)
         compared = compare(letters, others, known)
         other = evaluation.evaluate(others, papers.passages, None, {})
-        found["against"] = {**other.total.as_json(), **compared.as_json()}
+        change = evaluation.gains(letters, others, papers.passages)[ALL]
+        found["against"] = {
+            **other.total.as_json(),
+            **compared.as_json(),
+            "gain": change.as_json(),
+        }
     if json:
         print_json(found)
         return
@@ -77,7 +83,8 @@ def evaluate(
     if result.unanswered_gold:
         out.print(f"{result.unanswered_gold} questions have no right answer in the papers")
     if compared is not None:
-        out.print(f"against {against}: {other.total}; {compared}", markup=False)
+        out.print(f"against {against}: {other.total}; {compared.agreement:.2%} alike", markup=False)
+        out.print(f"gain: {change}", markup=False)
 
 
 def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, json: bool) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from albert_rc.data.schema import Kind, Passage, gold_letters
 from albert_rc.errors import UsageError
-from albert_rc.evaluation import Evaluation, evaluate
-from albert_rc.metrics import Comparison, Gain, compare, gain, gain_by_group
+from albert_rc.evaluation import ALL, Evaluation, evaluate, gains
+from albert_rc.metrics import Comparison, Gain, compare
 from albert_rc.report.reliability import Reliability, loss_of, reliability_of
 from albert_rc.report.runs import Run
 from albert_rc.slices import Slices, slices_of
@@ -126,17 +126,11 @@ def figures_of(
     compared = None
     if len(runs) > 1:
         compared = compare(runs[0].letters, runs[1].letters, gold)
-    known = [i for i, letter in enumerate(gold) if letter is not None]
     change, changes = None, {}
-    if len(runs) > 1 and known:
-        owners = [passage.id for passage in papers for _ in passage.questions]
-        old, new = ([run.letters[i] == gold[i] for i in known] for run in runs)
-        answered = [owners[i] for i in known]
-        change = gain(new, old, answered)
-        changes = {
-            kind: gain_by_group(new, old, answered, [names[i] for i in known])
-            for kind, names in slices.items()
-        }
+    if len(runs) > 1 and any(letter is not None for letter in gold):
+        old, new = (run.letters for run in runs)
+        change = gains(new, old, papers)[ALL]
+        changes = {kind: gains(new, old, papers, names) for kind, names in slices.items()}
     return Figures(
         kind=kind,
         num_papers=len(papers),
