@@ -26,6 +26,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from itertools import count
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -227,6 +228,7 @@ def main() -> int:
     """Fuzz, write what was tried, and exit with 1 if anything was found."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, help="so many, however long they take")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first round")
     parser.add_argument("--round", type=int, help="only this one, and show where it fails")
@@ -240,10 +242,11 @@ def main() -> int:
             rng = Random(f"{given.seed}.{given.round}")
             fuzz._through(Path(name), rng.choice(FORMATS), rng, given.round)
             return 0
-        number = given.first
-        while time.monotonic() - start < 60 * given.minutes:
+        for number in count(given.first):
+            done, spent = number - given.first, time.monotonic() - start
+            if spent >= 60 * given.minutes if given.rounds is None else done >= given.rounds:
+                break
             fuzz.one(number)
-            number += 1
     summary = fuzz.summary(time.monotonic() - start)
     text = json.dumps(summary, indent=2) + "\n"
     if given.out:
