@@ -77,3 +77,17 @@ def test_real_papers(real_data):
     assert len(found) == 7798
     assert found.count(None) == 621  # right options of several words
     assert found.count("other") < 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 30_000, "/" * 9_000, "1," * 9_000, "a-" * 9_000, ". " * 9_000, "'" * 9_000,
+        "http://" * 3_000 + "[com", "a@" * 9_000, "ing" * 9_000, "\u202e\ufeff\u2028\x0b\x85\ud800",
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_no_text_is_too_odd(text):
+    found = parts_of_speech([paper(f"{text} _ {text}", "dog"), paper("The _ .", text)])
+    assert found[0] == "noun"
+    assert len(found) == 2
