@@ -23,7 +23,7 @@ from albert_rc.confidence import (
 )
 from albert_rc.data.schema import PaperSet, letter, letter_index
 from albert_rc.errors import CheckpointError, DataError, UsageError
-from albert_rc.files import file_sha256, read_json, write_json
+from albert_rc.files import read_json, remembered_sha256, write_json
 from albert_rc.hub import shipped_models
 from albert_rc.score_files import ScoreFile
 from albert_rc.score_sets import in_order_of, right_options
@@ -187,7 +187,7 @@ def kept_record(path: Path) -> dict[str, Any] | None:
 def weights_id(folder: Path) -> str | None:
     """The weights' name on a score file's first line; None where they are no single file."""
     path = folder / "model.safetensors"
-    return file_sha256(path)[:16] if path.is_file() else None
+    return remembered_sha256(path)[:16] if path.is_file() else None
 
 
 def require_made_by(file: ScoreFile, folder: Path) -> None:
@@ -207,7 +207,7 @@ def require_made_by(file: ScoreFile, folder: Path) -> None:
 def _weights_hash(folder: Path) -> str:
     path = folder / "model.safetensors"
     with _opened(path):
-        return file_sha256(path)
+        return remembered_sha256(path)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from albert_rc.data.schema import (
 )
 from albert_rc.errors import DataError
 from albert_rc.files import natural_key
-from albert_rc.metrics import Accuracy, Gain, accuracy, by_group, gain_by_group
+from albert_rc.metrics import Accuracy, Gain, accuracy, by_group, gain, gain_by_group
 from albert_rc.score_files import answers_in, read_scores
 from albert_rc.slices import Slices, slices_of
 from albert_rc.wording import listed, quoted, shortened
@@ -163,30 +163,27 @@ def evaluate(
     )
 
 
-ALL = "all"
-
-
 def gains(
     answers: Sequence[str],
     others: Sequence[str],
     papers: Sequence[Passage],
-    groups: Sequence[str | None] | None = None,
-) -> dict[str, Gain]:
-    """What a system gains on another, by group of questions.
+    slices: Slices | None = None,
+) -> tuple[Gain, dict[str, dict[str, Gain]]]:
+    """What a system gains on another: in all, and by slice.
 
     Args:
         answers: as `read_answers` gives them.
         others: of the other system.
         papers: that were answered; questions without a right answer are passed over.
-        groups: of every question, as `slices_of` gives them; by default all are in `ALL`.
+        slices: what `slices_of` says of these papers; by default there are none.
     """
     gold = gold_letters(papers)
     owners = [passage.id for passage in papers for _ in passage.questions]
-    named = [ALL] * len(gold) if groups is None else groups
     known = [i for i, letter in enumerate(gold) if letter is not None]
-    return gain_by_group(
-        [answers[i] == gold[i] for i in known],
-        [others[i] == gold[i] for i in known],
-        [owners[i] for i in known],
-        [named[i] for i in known],
-    )
+    mine, theirs = ([given[i] == gold[i] for i in known] for given in (answers, others))
+    answered = [owners[i] for i in known]
+    by_slice = {
+        kind: gain_by_group(mine, theirs, answered, [names[i] for i in known])
+        for kind, names in (slices or {}).items()
+    }
+    return gain(mine, theirs, answered), by_slice

@@ -7,6 +7,7 @@ import re
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,17 @@ def file_sha256(path: Path) -> str:
     """Hexadecimal SHA-256 of a file, read piece by piece."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def remembered_sha256(path: Path) -> str:
+    """The same, read once per process as long as nobody writes to the file: weights are large."""
+    seen = path.stat()
+    return _sha256_of(path.resolve(), seen.st_ino, seen.st_size, seen.st_mtime_ns)
+
+
+@cache
+def _sha256_of(path: Path, *_identity: int) -> str:
+    return file_sha256(path)
 
 
 def sha256(*chunks: bytes) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
-from albert_rc.files import file_sha256, parse_json, write_json
+from albert_rc.files import file_sha256, parse_json, remembered_sha256, write_json
 from albert_rc.model.heads import ReadingModel
 from albert_rc.model.spans import SpanModel
 from albert_rc.predict import score
@@ -107,7 +107,7 @@ def identity(folder: Path, store_path: Path) -> dict[str, str]:
     """Hashes of the weights and of the store that a measurement is about; empty if unreadable."""
     try:
         return {
-            "weights": file_sha256(folder / "model.safetensors"),
+            "weights": remembered_sha256(folder / "model.safetensors"),
             "store": file_sha256(store_path),
         }
     except OSError:

@@ -31,7 +31,6 @@ def evaluate(
     from albert_rc.data.readers import read_good
     from albert_rc.data.schema import gold_letters
     from albert_rc.errors import UsageError
-    from albert_rc.evaluation import ALL
     from albert_rc.metrics import compare
     from albert_rc.slices import slices_of
 
@@ -59,7 +58,7 @@ def evaluate(
         known = gold_letters(papers.passages)
         compared = compare(letters, others, known)
         other = evaluation.evaluate(others, papers.passages, None, {})
-        change = evaluation.gains(letters, others, papers.passages)[ALL]
+        change, _ = evaluation.gains(letters, others, papers.passages)
         found["against"] = {
             **other.total.as_json(),
             **compared.as_json(),

@@ -9,7 +9,7 @@ from typing import Any
 
 from albert_rc.data.schema import Kind, Passage, gold_letters
 from albert_rc.errors import UsageError
-from albert_rc.evaluation import ALL, Evaluation, evaluate, gains
+from albert_rc.evaluation import Evaluation, evaluate, gains
 from albert_rc.metrics import Comparison, Gain, compare
 from albert_rc.report.reliability import Reliability, loss_of, reliability_of
 from albert_rc.report.runs import Run
@@ -126,11 +126,11 @@ def figures_of(
     compared = None
     if len(runs) > 1:
         compared = compare(runs[0].letters, runs[1].letters, gold)
-    change, changes = None, {}
+    change: Gain | None = None
+    changes: dict[str, dict[str, Gain]] = {}
     if len(runs) > 1 and any(letter is not None for letter in gold):
         old, new = (run.letters for run in runs)
-        change = gains(new, old, papers)[ALL]
-        changes = {kind: gains(new, old, papers, names) for kind, names in slices.items()}
+        change, changes = gains(new, old, papers, slices)
     return Figures(
         kind=kind,
         num_papers=len(papers),

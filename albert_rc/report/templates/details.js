@@ -107,12 +107,7 @@ function listenForDetails(list) {
   document.addEventListener("pointerdown", (event) => {
     if (!box.contains(event.target) && !chipAt(event.target)) closeDetails();
   });
-  // A phone's address bar comes and goes, and with it only the height changes.
-  let before = innerWidth;
-  addEventListener("resize", () => {
-    if (innerWidth !== before) closeDetails();
-    before = innerWidth;
-  });
+  onNewWidth(closeDetails);
 }
 
 function toggle(chip) {

@@ -12,6 +12,16 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+// A phone's address bar comes and goes, and with it only the height changes.
+function onNewWidth(action) {
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    action();
+  });
+}
+
 function letter(index) {
   let name = "";
   for (let left = index + 1; left; left = Math.floor((left - 1) / 26)) {

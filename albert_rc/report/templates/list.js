@@ -34,6 +34,8 @@ const observer = new IntersectionObserver((entries) => {
   leaving.forEach((paper, number) => clear(paper, heights[number]));
 }, { rootMargin: `${MARGIN}px 0px` });
 
+const listWidth = () => list.clientWidth || 800;
+
 // About how high a paper will be, so that the scroll bar is honest before it is drawn.
 function estimate(paper, width) {
   const views = cloze && runs.length > 1 && filter.view === "" && width > 900 ? 2 : 1;
@@ -44,7 +46,7 @@ function estimate(paper, width) {
 }
 
 function guessHeights() {
-  const width = list.clientWidth || 800;
+  const width = listWidth();
   for (const paper of papers) {
     if (!paper.filled) paper.article.style.setProperty("min-height", `${estimate(paper, width)}px`);
   }
@@ -136,7 +138,7 @@ function applyFilters() {
     paper.shown = any;
   }
   arrange(values.get("order"));
-  const width = list.clientWidth || 800;
+  const width = listWidth();
   for (const paper of papers) {
     paper.article.hidden = !paper.shown;
     if (paper.filled && paper.shown) draw(paper);

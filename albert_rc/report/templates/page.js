@@ -162,12 +162,7 @@ new ResizeObserver(([entry]) => {
   const above = getComputedStyle(byId("papers")).display === "block";
   root.style.setProperty("scroll-padding-top", above ? `${Math.min(entry.borderBoxSize[0].blockSize + 8, innerHeight / 2)}px` : "0");
 }).observe(document.querySelector(".bar"));
-let width = innerWidth;
-addEventListener("resize", () => {
-  if (innerWidth === width) return;
-  width = innerWidth;
-  guessHeights();
-});
+onNewWidth(guessHeights);
 
 buildList();
 listenForDetails(list);
