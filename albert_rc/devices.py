@@ -229,32 +229,3 @@ def choose_precision(precision: str | None, device: torch.device, learning: bool
     if precision == "fp16" and device.type == "cpu":
         raise UsageError("--precision fp16 needs a GPU; use bf16 or fp32 here")
     return precision
-
-
-def keep_freed_memory(tight: bool = False) -> None:
-    """Have glibc keep the memory it was given, instead of handing it back after every tensor.
-
-    By default each large activation is mapped and unmapped anew, and its pages are zeroed and
-    faulted in every time: a third of a training step on a CPU. Elsewhere this does nothing.
-
-    Args:
-        tight: still hand back blocks of 32 MiB and more. What is kept falls into pieces that such
-            blocks do not fit in, and the process grows by their size again and again.
-    """
-    import ctypes
-    import sys
-
-    if not sys.platform.startswith("linux"):
-        return
-    trim_threshold, top_pad, mmap_threshold, mmap_max = -1, -2, -3, -4  # M_* of <malloc.h>
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):  # musl has no such call
-        return
-    mallopt(trim_threshold, 2**31 - 1)
-    if tight:
-        mallopt(mmap_threshold, 32 * 2**20 - 1)  # the most that glibc takes
-        mallopt(top_pad, 8 * 2**20)
-    else:
-        mallopt(mmap_max, 0)
-        mallopt(top_pad, 64 * 2**20)

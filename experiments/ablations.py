@@ -23,8 +23,9 @@ import torch
 from albert_rc.config import SHARING, MaskConfig, TrainConfig
 from albert_rc.data.corpus import Corpus
 from albert_rc.data.shards import load_store
-from albert_rc.devices import Processes, keep_freed_memory, processes
+from albert_rc.devices import Processes, processes
 from albert_rc.files import parse_json, write_json
+from albert_rc.heap import keep_freed_memory
 from albert_rc.loading import load_model, load_pretraining, save_model
 from albert_rc.train.loop import Trainer
 from albert_rc.train.pretraining import Pretraining

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from torch import Tensor
 
 from albert_rc.model import attention
-from albert_rc.model.attention import Layout, Terms
+from albert_rc.model.attention import Terms
+from albert_rc.model.layout import Layout
 
 
 @contextmanager
@@ -18,9 +19,9 @@ def attention_inputs() -> Iterator[list[tuple[Tensor, Tensor]]]:
     def watching(
         q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, terms: Terms
     ) -> Tensor:
-        for run in layout.runs(0):
-            key_TNH = kv_T2NH[run.keys][:, 0]
-            caught.append((q_SNH[run.queries].transpose(0, 1), key_TNH.transpose(0, 1)))
+        for run in layout.runs(0, multiple=1):
+            key_TNH = kv_T2NH[run.keys.all][:, 0]
+            caught.append((q_SNH[run.queries.all].transpose(0, 1), key_TNH.transpose(0, 1)))
         return dense(q_SNH, kv_T2NH, layout, dropout, terms)
 
     attention.ATTENTION["dense"] = watching

@@ -21,8 +21,9 @@ from typing import Any
 
 from albert_rc.config import TrainConfig
 from albert_rc.data.shards import load_store
-from albert_rc.devices import Processes, choose_precision, keep_freed_memory, processes
+from albert_rc.devices import Processes, choose_precision, processes
 from albert_rc.files import parse_json, write_json
+from albert_rc.heap import keep_freed_memory
 from albert_rc.loading import load_model
 from albert_rc.plots import lines, save
 from albert_rc.train.loop import Trainer

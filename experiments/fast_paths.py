@@ -26,12 +26,13 @@ from torch import Tensor
 
 from albert_rc.config import Compute, TrainConfig
 from albert_rc.data.shards import Store, load_store
-from albert_rc.devices import keep_freed_memory, processes
+from albert_rc.devices import processes
 from albert_rc.files import write_json
+from albert_rc.heap import keep_freed_memory
 from albert_rc.loading import load_model
 from albert_rc.model import attention, feed_forward, products
-from albert_rc.model.attention import Layout
 from albert_rc.model.encoder import Encoder
+from albert_rc.model.layout import Layout
 from albert_rc.predict import score
 from albert_rc.train.loop import Trainer
 from albert_rc.train.reading import Reading
@@ -42,14 +43,16 @@ def torchs_attention(
 ) -> Tensor:
     """Torch's fused kernel, a sequence at a time."""
     parts = []
-    asked, answering = q_SNH.split(layout.queries), kv_T2NH.split(layout.keys)
+    asked_count, key_count = sum(layout.queries), sum(layout.keys)
+    asked = q_SNH[:asked_count].split(layout.queries)
+    answering = kv_T2NH[:key_count].split(layout.keys)
     for some_SNH, some_T2NH in zip(asked, answering, strict=True):
         k_NTH, v_NTH = some_T2NH.permute(1, 2, 0, 3)
         mixed = F.scaled_dot_product_attention(
             some_SNH.transpose(0, 1), k_NTH, v_NTH, dropout_p=dropout
         )
         parts.append(mixed.transpose(0, 1))
-    return torch.cat(parts)
+    return torch.cat([*parts, torch.zeros_like(q_SNH[asked_count:])])
 
 
 Patch = tuple[Any, str, Callable[..., Any]]

@@ -26,8 +26,9 @@ from albert_rc.data import encode, shards
 from albert_rc.data.readers import find_splits, read_split
 from albert_rc.data.schema import PaperSet
 from albert_rc.data.shards import Store, make_store
-from albert_rc.devices import keep_freed_memory, processes
+from albert_rc.devices import processes
 from albert_rc.files import write_json
+from albert_rc.heap import keep_freed_memory
 from albert_rc.loading import load_model
 from albert_rc.metrics import accuracy, compare
 from albert_rc.predict import score

@@ -32,6 +32,12 @@ def start_cli(*arguments: object, cwd: Path | None = None, env: dict[str, str] |
     )
 
 
+def start_python(*arguments: object):
+    """Run a Python of its own; the finished process with its output as text."""
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+
+
 def run_cli(*arguments: object, cwd: Path | None = None, env: dict[str, str] | None = None):
     """The same from a warm process, in a third of the time; all such have one hash seed."""
     words = ["albert-rc", *map(str, arguments)]

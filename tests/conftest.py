@@ -66,6 +66,26 @@ def torchrun(count: int, *arguments: object, check: bool = True):
     return done
 
 
+ROUNDING = 0.02
+"""The share of a learning rate that rounding may move weights by, in some steps of Adam."""
+
+
+def assert_same_but_rounding(one, other, learning_rate=1e-3):
+    """Two trained models' weights, by name, are the same up to rounding of their gradients.
+
+    Adam divides by the gradient's own size: where a gradient is next to nothing, its rounding
+    becomes a part of a whole step. So single numbers prove nothing, but what decides is how far a
+    tensor lies from the other in the root mean square. A micro-batch that is left out, or a sum
+    that is divided wrongly, moves it by a tenth of a step and more.
+    """
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        # A bias that all options share has no gradient but rounding.
+        if not name.endswith("classifier.bias"):
+            apart = (value.double() - other[name].double()).square().mean().sqrt().item()
+            assert apart <= ROUNDING * learning_rate, f"{name}: {apart:.2e} apart"
+
+
 def too_large():
     """An allocation that no machine grants: the real error of the real allocator."""
     import torch
@@ -147,8 +167,8 @@ def cli():
 def works():
     """Runs a command that must end well."""
 
-    def run(*arguments: object):
-        done = run_cli(*arguments)
+    def run(*arguments: object, **named: object):
+        done = run_cli(*arguments, **named)
         assert done.returncode == 0, done.stderr
         return done
 

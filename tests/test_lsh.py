@@ -8,8 +8,9 @@ from torch.nn import functional
 
 from albert_rc.config import LshConfig
 from albert_rc.errors import UsageError
-from albert_rc.model.attention import ATTENTION, Layout, Terms
+from albert_rc.model.attention import ATTENTION, Terms
 from albert_rc.model.hashing import angular, make_plan
+from albert_rc.model.layout import Layout
 from albert_rc.model.lsh import LAST_RESORT, lsh_attention
 
 OURS = LshConfig(chunk=4, rounds=3)

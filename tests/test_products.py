@@ -9,7 +9,8 @@ from torch import nn
 from albert_rc.config import Compute
 from albert_rc.data.batches import Collator
 from albert_rc.model import products
-from albert_rc.model.attention import Layout, _dense_on_gpu, dense_attention
+from albert_rc.model.attention import _dense_on_gpu, dense_attention
+from albert_rc.model.layout import Layout, round_rows
 from albert_rc.model.lowbit import has_int8
 from albert_rc.model.products import Gradients, Prepared, linear
 
@@ -41,13 +42,45 @@ def reference(q_SNH, kv_T2NH, layout):
 
 
 def test_short_sequences_of_like_length_go_together():
-    layout = Layout((3, 3, 3, 2, 2, 9), (3, 3, 3, 2, 2, 9))
-    # Two threes are 18 pairs, three of them too many; the nine alone is.
-    assert [run.count for run in layout.runs(20)] == [2, 1, 2, 1]
-    assert [run.queries for run in layout.runs(20)] == [
-        slice(0, 6), slice(6, 9), slice(9, 13), slice(13, 22)
+    layout = Layout((3, 4, 3, 2, 2, 9), (3, 4, 3, 2, 2, 9))
+    # Two of length 4 are 32 pairs, three of them too many; the nine alone is, filled up to 12.
+    runs = layout.runs(40, multiple=4)
+    assert [run.count for run in runs] == [2, 2, 1, 1]
+    assert [run.queries.all for run in runs] == [
+        slice(0, 7), slice(7, 12), slice(12, 14), slice(14, 23)
     ]  # fmt: skip
-    assert [run.count for run in LAYOUTS["read at none"].runs(20)] == [2, 1]
+    assert [run.keys.length for run in runs] == [4, 4, 4, 12]
+    assert [run.count for run in LAYOUTS["read at none"].runs(20, multiple=1)] == [2, 1]
+
+
+def test_batches_have_few_numbers_of_tokens():
+    counts = range(1, 20_000)
+    found = [round_rows(count) for count in counts]
+    assert all(
+        count <= more <= max(count + 15, 1.0626 * count)
+        for count, more in zip(counts, found, strict=True)
+    )
+    assert len({more for more in found if 4096 < more <= 8192}) == 16
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_rows_of_no_sequence_get_nothing_and_give_nothing(dropout):
+    layout = LAYOUTS["read at a few"]
+    q_SNH, kv_T2NH = tensors(layout)
+    torch.manual_seed(0)
+    expected = dense_attention(q_SNH, kv_T2NH, layout, dropout)
+    more_q = torch.cat([q_SNH, torch.full((3, 2, 3), 7.0)])
+    more_kv = torch.cat([kv_T2NH, torch.full((5, 2, 2, 3), 7.0)])
+    torch.manual_seed(0)
+    found = dense_attention(more_q, more_kv, layout, dropout)
+    assert torch.equal(found[: len(expected)], expected)
+    assert not found[len(expected) :].any()
+    gradients = torch.autograd.grad(found.sum(), (more_q, more_kv))
+    for gradient, own in zip(
+        gradients, torch.autograd.grad(expected.sum(), (q_SNH, kv_T2NH)), strict=True
+    ):
+        assert torch.equal(gradient[: len(own)], own)
+        assert not gradient[len(own) :].any()
 
 
 @pytest.mark.parametrize("attend", [dense_attention, _dense_on_gpu])

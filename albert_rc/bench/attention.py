@@ -20,9 +20,11 @@ from torch import Tensor
 
 from albert_rc.bench.machine import describe, forget_peak, peak_memory, synchronise
 from albert_rc.config import LshConfig
-from albert_rc.devices import keep_freed_memory, processes
+from albert_rc.devices import processes
 from albert_rc.files import parse_json, to_json
-from albert_rc.model.attention import Layout, dense_attention
+from albert_rc.heap import keep_freed_memory
+from albert_rc.model.attention import dense_attention
+from albert_rc.model.layout import Layout
 from albert_rc.model.lsh import lsh_attention
 from albert_rc.model.products import DTYPES
 

@@ -38,7 +38,7 @@ class Job:
     memory: str | None = None
     """What the planner may use in training."""
     keep_freed: bool = True
-    """Ours, on a CPU: `devices.keep_freed_memory`, as the commands do."""
+    """Ours, on a CPU: `heap.keep_freed_memory`, as the commands do."""
     seed: int = 0
 
     def to_json(self) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from albert_rc.config import Compute, EncoderConfig, TrainConfig, parse_size, si
 from albert_rc.costs import forward_flops
 from albert_rc.data.batches import Collator, share
 from albert_rc.data.shards import Store
-from albert_rc.devices import Processes, keep_freed_memory, limit_memory
+from albert_rc.devices import Processes, limit_memory
+from albert_rc.heap import keep_freed_memory
 from albert_rc.loading import loaded_dtype, put_weight
 from albert_rc.model.encoder import initialise
 from albert_rc.model.heads import ReadingModel

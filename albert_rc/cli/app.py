@@ -37,6 +37,7 @@ from albert_rc.cli import (
     vocabulary,
 )
 from albert_rc.cli.console import leave_cleanly
+from albert_rc.environment import prepare
 from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
 from albert_rc.wording import visible
 
@@ -113,6 +114,7 @@ def leave(code: object) -> NoReturn:
 
 
 def _run() -> None:
+    prepare()
     leave_cleanly("stopped; no file is half-written", signal.SIGTERM)
     for stream in (sys.stdout, sys.stderr):
         # A paper's letters, or a file's name, may be none of the terminal's.

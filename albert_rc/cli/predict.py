@@ -89,7 +89,8 @@ def predict(
     from dataclasses import replace
 
     from albert_rc.calibration import unsure_path, weights_id
-    from albert_rc.devices import choose_precision, keep_freed_memory, processes
+    from albert_rc.devices import choose_precision, processes
+    from albert_rc.heap import keep_freed_memory
     from albert_rc.predict import describe, score, write_predictions
     from albert_rc.several_pieces import require_way
     from albert_rc.spans import find_spans, write_spans

@@ -95,9 +95,10 @@ def divisor_of(
 def pass_gate(loaded: Loaded[Any], dev: Path, tolerance: float, group: Processes) -> None:
     """Go on in int8 only if it costs little on dev papers."""
     from albert_rc.data.shards import check_store, load_store
-    from albert_rc.devices import choose_precision, keep_freed_memory
+    from albert_rc.devices import choose_precision
     from albert_rc.errors import UsageError
     from albert_rc.gate import identity, measure_cost, remember_cost, remembered_cost
+    from albert_rc.heap import keep_freed_memory
 
     if not tolerance >= 0:
         raise UsageError(f"--tolerance {tolerance} must be a number from 0 on")

@@ -99,6 +99,7 @@ def pretrain(
     from albert_rc.devices import be_deterministic, choose_precision, processes
     from albert_rc.errors import UsageError
     from albert_rc.loading import load_pretraining
+    from albert_rc.train.checkpoint import planned_before
     from albert_rc.train.loop import Trainer
     from albert_rc.train.planner import Levers, fit
     from albert_rc.train.pretraining import RECIPES, Pretraining
@@ -170,6 +171,7 @@ def pretrain(
             memory,
             Levers(accumulation, recompute, optimizer_states),
             masked_share=masking.rate,
+            before=planned_before(out, group) if resume else None,
         )
         if group.is_main:
             options.announce(

@@ -188,7 +188,7 @@ def _run(
     tuning: FineTuning, part: Part, out: Path, resume: bool, seconds: float | None
 ) -> TrainResult:
     """One run, announced and concluded."""
-    prepared = tuning.prepare(part.train, part.dev, part.seed)
+    prepared = tuning.prepare(part.train, part.dev, part.seed, out if resume else None)
     if tuning.group.is_main:
         options.announce(
             prepared.loaded,

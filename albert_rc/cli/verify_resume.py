@@ -12,16 +12,32 @@ from albert_rc.cli.console import example, print_json, say, table
 
 def verify_resume(
     context: typer.Context,
-    steps: Annotated[int, typer.Option(help="Steps of each of the two runs.")] = 12,
-    kills: Annotated[int, typer.Option(help="Times that the second is killed and resumed.")] = 2,
+    steps: Annotated[int, typer.Option(help="Optimiser steps of each run.", min=2)] = 12,
+    kills: Annotated[
+        int, typer.Option(help="Times that the last run is killed and resumed.", min=1)
+    ] = 2,
+    runs: Annotated[
+        int, typer.Option(help="Unbroken runs, to compare with each other too.", min=1, max=100)
+    ] = 1,
+    busy: Annotated[
+        int,
+        typer.Option(
+            help="Other processes that keep the machine busy meanwhile: what comes out must not "
+            "depend on them.",
+            min=0,
+            max=64,
+        ),
+    ] = 0,
     command: Annotated[str, typer.Option(help="What to try: train or pretrain.")] = "train",
     folder: Annotated[
-        Path | None, typer.Option(help="Where both runs stay; nowhere by default.")
+        Path | None, typer.Option(help="Keep all runs in this folder (default: they are deleted).")
     ] = None,
-    moments: Annotated[int, typer.Option(help="Seed of the moments of the kills.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    moments: Annotated[
+        int, typer.Option(help="Random seed for the moments of the kills.", min=0)
+    ] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train twice with the options after `--`, once killed again and again; compare bit for bit.
+    """Train with the options after `--`, unbroken and killed; compare bit for bit.
 
     Exit code 0 if weights, moments, random states and metrics are the same, else 1. GPUs may add
     in another order each time; `--deterministic` among the options tells them not to.
@@ -42,6 +58,8 @@ def verify_resume(
             steps=steps,
             kills=kills,
             seed=moments,
+            runs=runs,
+            busy=busy,
             say=say,
         )
     same = all(part.equal for part in found)
@@ -49,10 +67,14 @@ def verify_resume(
         print_json({"equal": same, "parts": [asdict(part) for part in found]})
     else:
         rows = [
-            [part.part, f"{part.values:,}", f"{part.unequal:,}", f"{part.largest:.3g}"]
+            [part.run, part.part, f"{part.values:,}", f"{part.unequal:,}", f"{part.largest:.3g}"]
             for part in found
         ]
-        table("unbroken against killed", ["", "numbers", "unequal", "furthest apart"], rows)
+        table(
+            "compared with the first run",
+            ["run", "", "numbers", "unequal", "furthest apart"],
+            rows,
+        )
         typer.echo("bit for bit the same" if same else "not the same")
     raise typer.Exit(0 if same else 1)
 

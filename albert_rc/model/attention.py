@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 import torch
@@ -15,62 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_rc.config import LshConfig
+from albert_rc.model.layout import Layout, Run
 from albert_rc.model.lsh import lsh_attention
-
-
-@dataclass(frozen=True)
-class Run:
-    """Sequences of like lengths that stand one after the other."""
-
-    count: int
-    queries: slice
-    """Their rows of queries, and of keys."""
-    keys: slice
-
-    def matrices(self, x_TNH: Tensor, rows: slice) -> Tensor:
-        """Some rows, a matrix for each sequence and head: [count * N, L, H]."""
-        if self.count == 1:
-            return x_TNH[rows].transpose(0, 1)
-        return self._apart(x_TNH, rows).flatten(0, 1)
-
-    def fill(self, x_TNH: Tensor, rows: slice, value_XLH: Tensor) -> None:
-        """Write matrices back into their rows."""
-        if self.count == 1:
-            x_TNH[rows] = value_XLH.transpose(0, 1)
-        else:
-            self._apart(x_TNH, rows).copy_(value_XLH.unflatten(0, (self.count, -1)))
-
-    def _apart(self, x_TNH: Tensor, rows: slice) -> Tensor:
-        apart_BNLH: Tensor = x_TNH[rows].unflatten(0, (self.count, -1)).transpose(1, 2)
-        return apart_BNLH
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where the sequences of a batch lie: their lengths in the rows of queries and of keys.
-
-    The last layer asks only at the tokens that the head will read, so there the two differ.
-    """
-
-    queries: tuple[int, ...]
-    keys: tuple[int, ...]
-
-    def runs(self, most: int) -> list[Run]:
-        """All sequences in order, in runs of at most `most` pairs of a query and a key.
-
-        A longer sequence is a run by itself.
-        """
-        found, asked, answering = [], 0, 0
-        for (query, key), alike in groupby(zip(self.queries, self.keys, strict=True)):
-            left, size = len(list(alike)), max(1, most // max(1, query * key))
-            while left:
-                count = min(left, size)
-                queries = slice(asked, asked + count * query)
-                keys = slice(answering, answering + count * key)
-                found.append(Run(count, queries, keys))
-                left, asked, answering = left - count, queries.stop, keys.stop
-        return found
-
 
 SCORES_TOGETHER = 2**18
 """Scores of all heads that stay in a core's cache (1 MiB in fp32)."""
@@ -89,21 +34,23 @@ class _DenseOnProcessor(torch.autograd.Function):
     def forward(
         ctx: Any, q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, keep: bool
     ) -> Tensor:
+        # Rows behind the last sequence belong to none.
         out_SNH = torch.empty_like(q_SNH)
+        out_SNH[sum(layout.queries) :] = 0
         runs = layout.runs(SCORES_TOGETHER // q_SNH.shape[1])
         weights, masks = [], []
         k_TNH, v_TNH = kv_T2NH.unbind(1)
         for run in runs:
-            q_XSH = run.matrices(q_SNH, run.queries) * q_SNH.shape[-1] ** -0.5
-            weight_XST = torch.bmm(q_XSH, run.matrices(k_TNH, run.keys).mT).softmax(-1)
+            q_XSH = run.queries.matrices(q_SNH) * q_SNH.shape[-1] ** -0.5
+            weight_XST = _weights(q_XSH, run.keys.matrices(k_TNH), run)
             if keep:
                 weights.append(weight_XST)
             if dropout:
                 weight_XST, mask_XST = torch.native_dropout(weight_XST, dropout, True)
                 masks.append(mask_XST)
-            run.fill(out_SNH, run.queries, torch.bmm(weight_XST, run.matrices(v_TNH, run.keys)))
+            run.queries.write(out_SNH, torch.bmm(weight_XST, run.keys.matrices(v_TNH)))
         ctx.save_for_backward(q_SNH, kv_T2NH, *masks, *weights)
-        ctx.runs, ctx.dropout = runs, dropout
+        ctx.layout, ctx.runs, ctx.dropout = layout, runs, dropout
         return out_SNH
 
     @staticmethod
@@ -115,24 +62,33 @@ class _DenseOnProcessor(torch.autograd.Function):
         kept = 1 / (1 - ctx.dropout)
         scale = q_SNH.shape[-1] ** -0.5
         dq_SNH, dkv_T2NH = torch.empty_like(q_SNH), torch.empty_like(kv_T2NH)
+        dq_SNH[sum(ctx.layout.queries) :] = 0
+        dkv_T2NH[sum(ctx.layout.keys) :] = 0
         k_TNH, v_TNH = kv_T2NH.unbind(1)
         dk_TNH, dv_TNH = dkv_T2NH.unbind(1)
         for i, run in enumerate(ctx.runs):
-            q_XSH = run.matrices(q_SNH, run.queries) * scale
-            k_XTH = run.matrices(k_TNH, run.keys)
-            weight_XST = weights[i] if weights else torch.bmm(q_XSH, k_XTH.mT).softmax(-1)
+            q_XSH = run.queries.matrices(q_SNH) * scale
+            k_XTH = run.keys.matrices(k_TNH)
+            weight_XST = weights[i] if weights else _weights(q_XSH, k_XTH, run)
             dropped_XST = weight_XST
             if masks:
                 dropped_XST = weight_XST * masks[i] * kept
-            do_XSH = run.matrices(gradient_SNH, run.queries)
-            dw_XST = torch.bmm(do_XSH, run.matrices(v_TNH, run.keys).mT)
+            do_XSH = run.queries.matrices(gradient_SNH)
+            dw_XST = torch.bmm(do_XSH, run.keys.matrices(v_TNH).mT)
             if masks:
                 dw_XST = dw_XST * masks[i] * kept
             ds_XST = torch._softmax_backward_data(dw_XST, weight_XST, -1, weight_XST.dtype)
-            run.fill(dq_SNH, run.queries, torch.bmm(ds_XST, k_XTH) * scale)
-            run.fill(dk_TNH, run.keys, torch.bmm(ds_XST.mT, q_XSH))
-            run.fill(dv_TNH, run.keys, torch.bmm(dropped_XST.mT, do_XSH))
+            run.queries.write(dq_SNH, torch.bmm(ds_XST, k_XTH) * scale)
+            run.keys.write(dk_TNH, torch.bmm(ds_XST.mT, q_XSH))
+            run.keys.write(dv_TNH, torch.bmm(dropped_XST.mT, do_XSH))
         return dq_SNH, dkv_T2NH, None, None, None
+
+
+def _weights(q_XSH: Tensor, k_XTH: Tensor, run: Run) -> Tensor:
+    """How much each query looks at each key, [X, S, T]; keys beyond a sequence's end get 0."""
+    score_XST = torch.bmm(q_XSH, k_XTH.mT)
+    run.keys.hide(score_XST)
+    return score_XST.softmax(-1)
 
 
 def _padded(x_TNH: Tensor, lengths: Sequence[int]) -> Tensor:

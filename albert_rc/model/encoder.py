@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from albert_rc.config import RESIDUALS, Compute, EncoderConfig
 from albert_rc.errors import UsageError
-from albert_rc.model.attention import Layout
 from albert_rc.model.layer import Applied, Layer, Pass, PostNormLayer
+from albert_rc.model.layout import READS, Layout, round_rows
 from albert_rc.model.products import DTYPES, Gradients, Prepared
 from albert_rc.model.reversible import ReversibleLayer, reversible
 from albert_rc.model.sharing import schedule, tie
@@ -175,6 +176,14 @@ class Encoder(nn.Module):
                 f"{self.config.max_length}; preprocess with --max-length {self.config.max_length}"
             )
         compute, learning = self.compute, torch.is_grad_enabled()
+        count = len(token_T) if read_S is None else len(read_S)
+        if token_T.device.type == "cpu" and compute.attention == "dense":
+            # Nobody sees what is added, and its gradients are zeros.
+            more = round_rows(len(token_T)) - len(token_T)
+            token_T, place_T = F.pad(token_T, (0, more)), F.pad(place_T, (0, more))
+            segment_T = None if segment_T is None else F.pad(segment_T, (0, more))
+            if read_S is not None:
+                read_S = F.pad(read_S, (0, round_rows(len(read_S), READS) - len(read_S)))
         prepared = self._matrices(learning)
         shared = Pass(
             compute=compute,
@@ -193,14 +202,14 @@ class Encoder(nn.Module):
         if self.final_norm is not None:
             dropout = max(self.config.dropout, self.config.attention_dropout)
             dropping = self.training and dropout > 0
-            return reversible(x_TD, stack, shared, self.final_norm, dropping)
+            return reversible(x_TD, stack, shared, self.final_norm, dropping)[:count]
         x_TD = x_TD.to(DTYPES[compute.precision])
         for layer, at in stack:
             if compute.recompute == "layers" and learning:
                 x_TD = checkpoint(layer, x_TD, shared, at, use_reentrant=False)
             else:
                 x_TD = layer(x_TD, shared, at)
-        return x_TD
+        return x_TD[:count]
 
     def _stack(self, prepared: list[dict[str, Prepared]]) -> list[tuple[Layer, Applied]]:
         """The layers in the order of their applications."""

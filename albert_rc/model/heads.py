@@ -21,6 +21,7 @@ from albert_rc.batch import Batch, Tokens
 from albert_rc.config import EncoderConfig
 from albert_rc.model.encoder import Encoder, initialise
 from albert_rc.model.feed_forward import activation
+from albert_rc.model.rows import rows_at
 from albert_rc.model.word_loss import word_loss
 
 NEAR = 0.5
@@ -92,11 +93,12 @@ class ClozeHead(nn.Module):
         """A logit per option, [O]."""
         assert batch.blank_index_Q is not None
         assert batch.piece_P is not None
-        blank_QE = self.transform(hidden_SD[batch.blank_index_Q])
+        blank_QE = self.transform(rows_at(hidden_SD, batch.blank_index_Q))
         vector_PE = F.embedding(batch.piece_P, word_VE).float()
         # Products of a few hundred rows: fp32 costs nothing and keeps close options apart.
-        logit_P = (blank_QE.float()[batch.question_of_pieces] * vector_PE).sum(-1)
-        return self.of_options(batch, logit_P + self.bias[batch.piece_P], vector_PE)
+        logit_P = (rows_at(blank_QE.float(), batch.question_of_pieces) * vector_PE).sum(-1)
+        bias_P = rows_at(self.bias, batch.piece_P)
+        return self.of_options(batch, logit_P + bias_P, vector_PE)
 
     def of_options(self, batch: Batch, logit_P: Tensor, vector_PE: Tensor) -> Tensor:
         """The options' logits, [O], by those of their pieces: a mean weighed by `weigh`.
@@ -256,7 +258,7 @@ class ReadingModel(HeadedModel):
         masked = None
         if isinstance(self.head, ClozeHead) and batch.masked_index_M is not None:
             assert batch.masked_token_M is not None
-            hidden_MD = hidden_SD[batch.masked_index_M]
+            hidden_MD = rows_at(hidden_SD, batch.masked_index_M)
             masked, _ = self.head.word_loss(hidden_MD, batch.masked_token_M, word_VE)
         return Output(
             logits_QK=logits_QK,

@@ -12,9 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from albert_rc.config import Compute, EncoderConfig
-from albert_rc.model.attention import ASKED_ANYWHERE, ATTENTION, Layout, Terms
+from albert_rc.model.attention import ASKED_ANYWHERE, ATTENTION, Terms
 from albert_rc.model.feed_forward import activation, feed_forward
+from albert_rc.model.layout import Layout
 from albert_rc.model.products import Gradients, Prepared, linear
+from albert_rc.model.rows import rows_at
 from albert_rc.model.sharing import PARTS
 
 
@@ -50,7 +52,7 @@ class Pass:
 
     def wanted(self, x_TD: Tensor, at: Applied) -> Tensor:
         """The rows that an application's result is wanted for, [S, D]."""
-        return x_TD[self.read_S] if at.last and self.read_S is not None else x_TD
+        return rows_at(x_TD, self.read_S) if at.last and self.read_S is not None else x_TD
 
 
 class Layer(nn.Module):

@@ -14,6 +14,7 @@ from albert_rc.batch import PretrainBatch
 from albert_rc.config import EncoderConfig
 from albert_rc.model.encoder import initialise
 from albert_rc.model.heads import ClozeHead, HeadedModel
+from albert_rc.model.rows import rows_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +57,14 @@ class PretrainingModel(HeadedModel):
     def forward(self, batch: PretrainBatch) -> PretrainOutput:
         hidden_SD = self.hidden(batch)
         loss, correct = self.head.word_loss(
-            hidden_SD[batch.masked_index_M], batch.masked_token_M, self.words, count_correct=True
+            rows_at(hidden_SD, batch.masked_index_M),
+            batch.masked_token_M,
+            self.words,
+            count_correct=True,
         )
         pair_loss = pair_correct = loss.new_zeros(())
         if self.head.pooler is not None and self.head.pair is not None:
-            pooled_BD = torch.tanh(self.head.pooler(hidden_SD[batch.cls_index_B]))
+            pooled_BD = torch.tanh(self.head.pooler(rows_at(hidden_SD, batch.cls_index_B)))
             logits_B2 = self.head.pair(pooled_BD)
             pair_loss = F.cross_entropy(logits_B2, batch.pair_B, ignore_index=-1, reduction="sum")
             pair_correct = (logits_B2.argmax(-1) == batch.pair_B).sum()

@@ -9,19 +9,21 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from albert_rc.atomic import atomic_path
 from albert_rc.config import TrainConfig
+from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.files import check_archive
 from albert_rc.tokenizer import VOCABULARY_FILES
 from albert_rc.train.averaging import Averaged
 from albert_rc.train.identity import FIXED, difference, flag_of
 from albert_rc.train.parallel import DataParallel
+from albert_rc.train.planner import Levers
 
 EARLIER = "earlier"
 MARK = ".set-aside"
@@ -253,7 +255,19 @@ def _progress_in(path: Path) -> Progress:
     """How far a state has come.
 
     Raises:
-        ValueError: it is no state of this version.
+        ValueError: it is not a state of this version.
+    """
+    try:
+        return Progress(**_content(path)["progress"])
+    except TypeError:
+        raise ValueError("a state of another version of albert-rc") from None
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """What a state holds, with its tensors left on the disk.
+
+    Raises:
+        ValueError: it is not a state of a run.
     """
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -262,11 +276,31 @@ def _progress_in(path: Path) -> Progress:
     if not isinstance(content, dict) or any(
         not isinstance(content.get(name), kind) for name, kind in _PARTS.items()
     ):
-        raise ValueError("no state of a run")
-    try:
-        return Progress(**content["progress"])
-    except TypeError:
-        raise ValueError("a state of another version of albert-rc") from None
+        raise ValueError("not a state of a run")
+    return content
+
+
+def planned_before(folder: Path, processes: Processes) -> Levers | None:
+    """The memory plan of the run in a folder, to be resumed with; None where there is none.
+
+    With another number of processes there is another share to plan for, so it is made anew.
+    """
+    found = None
+    if processes.is_main:
+        for path in states(folder):
+            try:
+                content = _content(path)
+            except (OSError, ValueError):
+                continue  # `load` will say so
+            if len(content["random"]) == processes.world:
+                settings = content["settings"]
+                found = Levers(
+                    settings.get("accumulation"),
+                    settings.get("recompute"),
+                    settings.get("optimizer_states"),
+                )
+            break
+    return cast("Levers | None", processes.from_main(found))
 
 
 def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str, Any]) -> None:

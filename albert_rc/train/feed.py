@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Generic
 
+import torch
 from torch.utils.data import DataLoader, Dataset
 
 from albert_rc.data.batches import share
@@ -54,6 +55,9 @@ class Feed(Generic[Kind]):
             num_workers=workers,
             collate_fn=_as_they_are,
             pin_memory=pinned,
+            # Its workers' seeds are drawn from here: drawn from torch's own generator, each start
+            # of a feed, so each resume, would change what is dropped out from then on.
+            generator=torch.Generator(),
             # Forked, so that nobody reads the corpus twice; workers never touch the device.
             multiprocessing_context="fork",
             prefetch_factor=4,

@@ -13,6 +13,7 @@ from albert_rc.data.shards import Store, check_store, load_store
 from albert_rc.devices import Processes
 from albert_rc.errors import DataError, UsageError
 from albert_rc.loading import Loaded, load_model, load_spans
+from albert_rc.train.checkpoint import planned_before
 from albert_rc.train.loop import Trainer
 from albert_rc.train.objective import Objective
 from albert_rc.train.planner import Levers, fit
@@ -75,8 +76,16 @@ class FineTuning:
     group: Processes
     workers: int
 
-    def prepare(self, train: Store, dev: Store | None, seed: int) -> Prepared:
+    def prepare(
+        self, train: Store, dev: Store | None, seed: int, resumed: Path | None = None
+    ) -> Prepared:
         """Open the model, look whether the stores are made for it, and plan for the memory.
+
+        Args:
+            train: what is learned from.
+            dev: what decides which weights are kept, if anything.
+            seed: of the run.
+            resumed: the folder of the run that is resumed, if one is.
 
         Raises:
             UsageError: no such model, or a recipe that these papers cannot have.
@@ -102,6 +111,7 @@ class FineTuning:
             self.levers,
             masked_share=self.settings.mask_rate if train.kind == "cloze" else 0.0,
             attention=loaded.model.encoder.compute.attention,
+            before=None if resumed is None else planned_before(resumed, self.group),
         )
         kind: Any = Spans if train.kind == "span" else Reading
         return Prepared(

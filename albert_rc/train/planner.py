@@ -8,13 +8,14 @@ are the optimiser's moments kept in 8 bits, or on the processor's side.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from albert_rc.config import RECOMPUTE, EncoderConfig, TrainConfig, parse_size
 from albert_rc.data.corpus import Corpus
 from albert_rc.data.shards import Store
-from albert_rc.devices import Processes, free_memory, keep_freed_memory, limit_memory
+from albert_rc.devices import Processes, free_memory, limit_memory
 from albert_rc.errors import OutOfMemoryError, UsageError
+from albert_rc.heap import keep_freed_memory
 from albert_rc.train.footprint import Task, predict_parts, task_of
 
 GIB = 2**30
@@ -161,6 +162,7 @@ def fit(
     levers: Levers,
     masked_share: float = 0.0,
     attention: str = "dense",
+    before: Levers | None = None,
 ) -> tuple[TrainConfig, list[str]]:
     """Settings that fit the memory at hand, and the plan as sentences.
 
@@ -173,6 +175,8 @@ def fit(
         levers: what the user decided.
         masked_share: share of the tokens that are asked for over the whole vocabulary.
         attention: a key of `ATTENTION`.
+        before: the plan of the run that is resumed; it is kept where it fits and the user does not
+            ask for another, because other micro-batches round otherwise.
 
     Raises:
         OutOfMemoryError: nothing fits.
@@ -190,13 +194,46 @@ def fit(
         limit_memory(device, budget)
     budget = processes.least(budget)  # one plan for all: their optimisers must be alike
     task = task_of(config, store, settings, processes, masked_share, attention)
-    plan = make_plan(task, budget, levers)
+    plan, said = _plan_as_before(task, budget, levers, before)
     if device.type == "cpu":
-        keep_freed_memory(plan.is_tight(budget))
+        keep_freed_memory(plan.is_tight(budget), plan.total)
     fitted = replace(
         settings,
         accumulation=plan.micro_batches,
         recompute=plan.recompute,
         optimizer_states=plan.states,
     )
-    return fitted, plan.lines(budget)
+    return fitted, [*plan.lines(budget), *said]
+
+
+def _plan_as_before(
+    task: Task, budget: int, levers: Levers, before: Levers | None
+) -> tuple[Plan, list[str]]:
+    """The plan of the run that is resumed, unless the user or the memory wants another one.
+
+    Returns:
+        The plan, and what is to be said of it.
+    """
+    if before is None:
+        return make_plan(task, budget, levers), []
+    given = {name: value for name, value in asdict(levers).items() if value is not None}
+    try:
+        plan = make_plan(task, budget, replace(before, **given))
+    except OutOfMemoryError:
+        # Moments cannot change their form on the way.
+        plan = make_plan(task, budget, replace(levers, states=levers.states or before.states))
+    changed = [
+        f"{name} {was} before, {now} now"
+        for name, was, now in (
+            ("micro-batches", before.accumulation, plan.micro_batches),
+            ("recompute", before.recompute, plan.recompute),
+        )
+        if was != now
+    ]
+    if not changed:
+        return plan, []
+    why = "as asked for" if given else "because the plan of before does not fit this memory"
+    return plan, [
+        f"note: another plan than the run was begun with, {why} ({'; '.join(changed)}): from here "
+        "on its results may differ in their rounding"
+    ]

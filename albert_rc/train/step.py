@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from albert_rc.config import TrainConfig
 from albert_rc.devices import is_out_of_memory
 from albert_rc.errors import OutOfMemoryError
+from albert_rc.heap import hand_back
 from albert_rc.train.adversarial import moved
 from albert_rc.train.feed import Feed, micro_batches
 from albert_rc.train.objective import Kind, Objective
@@ -104,6 +105,8 @@ class Stepper(Generic[Kind]):
                 break
             self._halve(len(items))
         norm = self.update(rate)
+        if self.processes.device.type == "cpu":
+            hand_back()
         # The same on every process, or nearly; their mean is the same to the last bit.
         sums = torch.cat([sums, norm[None] / self.processes.world])
         self.processes.sum(sums)

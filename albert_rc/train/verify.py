@@ -7,8 +7,9 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ class Difference:
     """How many of them are not bit for bit the same."""
     largest: float
     """The largest distance between two of them."""
+    run: str = "killed"
+    """Which run was compared with the first one."""
 
     @property
     def equal(self) -> bool:
@@ -52,17 +55,21 @@ def kill_and_resume(
     steps: int = 12,
     kills: int = 2,
     seed: int = 0,
+    runs: int = 1,
+    busy: int = 0,
     say: Callable[[str], None] = print,
 ) -> list[Difference]:
-    """Train twice, alike but for the kills, and compare where the runs end.
+    """Train several times, alike but for the kills, and compare where the runs end.
 
     Args:
         arguments: options of the command, without `OWN`.
-        folder: for both runs; they stay there.
+        folder: for all runs; they stay there.
         command: `train` or `pretrain`.
         steps: of each run.
-        kills: how often the second run is killed (SIGKILL) and resumed.
+        kills: how often the last run is killed (SIGKILL) and resumed.
         seed: of the moments.
+        runs: unbroken ones; each is compared with the first.
+        busy: processes that do nothing but keep a core busy meanwhile, as other programs would.
         say: told what goes on.
 
     Returns:
@@ -77,22 +84,42 @@ def kill_and_resume(
             raise UsageError(f"{option} is set by the trial itself; leave it out")
     if not 1 <= kills < steps:
         raise UsageError(f"--kills {kills} must be from 1 to --steps {steps} less 1")
-    whole, broken = folder / "whole", folder / "broken"
-    for path in (whole, broken):
+    names = ["whole", *(f"whole-{n}" for n in range(2, runs + 1))]
+    unbroken, broken = [folder / name for name in names], folder / "broken"
+    for path in (*unbroken, broken):
         if path.exists():
             raise UsageError(f"{path}: is of an earlier trial; name another --folder, or delete it")
     begin = [
         sys.executable, "-m", "albert_rc", command, *arguments, "--max-steps", str(steps),
         "--save-steps", "1", "--keep", "2",
     ]  # fmt: skip
-    say(f"a run of {steps} steps, unbroken")
-    _finish([*begin, "--out", str(whole)])
+    with busy_processes(busy):
+        for number, whole in enumerate(unbroken, 1):
+            say(f"run {number} of {runs}: {steps} steps, unbroken")
+            _finish([*begin, "--out", str(whole)])
+        _run_with_kills(begin, broken, steps, kills, seed, say)
+    others = [(f"run {number}", path) for number, path in enumerate(unbroken[1:], 2)]
+    return [
+        replace(part, run=name)
+        for name, path in (*others, ("killed", broken))
+        for part in (*_differences(unbroken[0], path, steps), _of_metrics(unbroken[0], path))
+    ]
+
+
+def _run_with_kills(
+    begin: list[str],
+    folder: Path,
+    steps: int,
+    kills: int,
+    seed: int,
+    say: Callable[[str], None],
+) -> None:
+    """Run a command to its end, killed and resumed at random moments."""
     rng = random.Random(seed)
-    moments = sorted(rng.sample(range(1, steps), kills))
     resume: list[str] = []
-    for step in moments:
-        took = _kill_after([*begin, "--out", str(broken), *resume], broken, step, rng.random())
-        found = states(broken)
+    for step in sorted(rng.sample(range(1, steps), kills)):
+        took = _kill_after([*begin, "--out", str(folder), *resume], folder, step, rng.random())
+        found = states(folder)
         if took is None or not found:
             raise UsageError(
                 f"the run was over before it could be killed after step {step}; "
@@ -100,9 +127,20 @@ def kill_and_resume(
             )
         say(f"killed at step {step} or just after; {found[0].name} is the newest state")
         resume = ["--resume"]
-    _finish([*begin, "--out", str(broken), *resume])
+    _finish([*begin, "--out", str(folder), *resume])
     say("resumed to the end")
-    return [*_differences(whole, broken, steps), _of_metrics(whole, broken)]
+
+
+@contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Keep so many cores busy with other processes, until the block ends."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def _finish(command: list[str]) -> None:
