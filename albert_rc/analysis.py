@@ -121,7 +121,9 @@ def layer_distances(
             before_TD, after_TD = (inputs[0] + inputs[1]) / 2, (output[0] + output[1]) / 2
         else:
             before_TD, after_TD = inputs[0], output
-        before_TD, after_TD = before_TD.float(), after_TD.float()
+        # Rows behind the text fill a batch up.
+        count = len(token_T)
+        before_TD, after_TD = before_TD[:count].float(), after_TD[:count].float()
         index = next(order)
         cosine_T = nn.functional.cosine_similarity(before_TD, after_TD, dim=-1)
         totals[index][0] += float((after_TD - before_TD).norm(dim=-1).sum())

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from albert_rc.model import attention
 from albert_rc.model.attention import Terms
+from albert_rc.model.dropout import Dropout
 from albert_rc.model.layout import Layout
 
 
@@ -17,7 +18,7 @@ def attention_inputs() -> Iterator[list[tuple[Tensor, Tensor]]]:
     dense = attention.ATTENTION["dense"]
 
     def watching(
-        q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, terms: Terms
+        q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout, terms: Terms
     ) -> Tensor:
         for run in layout.runs(0, multiple=1):
             key_TNH = kv_T2NH[run.keys.all][:, 0]

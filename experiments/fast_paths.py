@@ -31,6 +31,7 @@ from albert_rc.files import write_json
 from albert_rc.heap import keep_freed_memory
 from albert_rc.loading import load_model
 from albert_rc.model import attention, feed_forward, products
+from albert_rc.model.dropout import Dropout
 from albert_rc.model.encoder import Encoder
 from albert_rc.model.layout import Layout
 from albert_rc.predict import score
@@ -39,7 +40,7 @@ from albert_rc.train.reading import Reading
 
 
 def torchs_attention(
-    q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, _: bool
+    q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout, _: bool
 ) -> Tensor:
     """Torch's fused kernel, a sequence at a time."""
     parts = []
@@ -49,7 +50,7 @@ def torchs_attention(
     for some_SNH, some_T2NH in zip(asked, answering, strict=True):
         k_NTH, v_NTH = some_T2NH.permute(1, 2, 0, 3)
         mixed = F.scaled_dot_product_attention(
-            some_SNH.transpose(0, 1), k_NTH, v_NTH, dropout_p=dropout
+            some_SNH.transpose(0, 1), k_NTH, v_NTH, dropout_p=dropout.rate
         )
         parts.append(mixed.transpose(0, 1))
     return torch.cat([*parts, torch.zeros_like(q_SNH[asked_count:])])

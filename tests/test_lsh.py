@@ -9,6 +9,7 @@ from torch.nn import functional
 from albert_rc.config import LshConfig
 from albert_rc.errors import UsageError
 from albert_rc.model.attention import ATTENTION, Terms
+from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.hashing import angular, make_plan
 from albert_rc.model.layout import Layout
 from albert_rc.model.lsh import LAST_RESORT, lsh_attention
@@ -100,7 +101,7 @@ def test_gradcheck(name, dropout):
 
     def attend(q, kv):
         torch.manual_seed(0)
-        return lsh_attention(q, kv, (8, 5), FORMS[name], 0, dropout, landmark)
+        return lsh_attention(q, kv, (8, 5), FORMS[name], 0, Dropout(dropout), landmark)
 
     assert torch.autograd.gradcheck(attend, (q, kv), atol=1e-4)
 
@@ -122,7 +123,7 @@ def test_short_sequences_of_a_batch_are_not_hashed(name, lengths, monkeypatch):
     q, kv = (x.requires_grad_() for x in drawn(tokens))
     landmark = torch.zeros(tokens, dtype=torch.bool)
     landmark[[0, lengths[0] + 1, -1]] = True
-    expected = lsh_attention(q, kv, lengths, settings, 1, 0.0, landmark)
+    expected = lsh_attention(q, kv, lengths, settings, 1, NOTHING, landmark)
     weights = torch.randn(expected.shape, dtype=torch.float64)
     gradients = torch.autograd.grad((expected * weights).sum(), (q, kv))
     hashed = []
@@ -133,7 +134,7 @@ def test_short_sequences_of_a_batch_are_not_hashed(name, lengths, monkeypatch):
 
     monkeypatch.setattr("albert_rc.model.attention.lsh_attention", note)
     how = Terms(settings, 1, landmark)
-    found = ATTENTION["lsh"](q, kv, Layout(lengths, lengths), 0.0, how)
+    found = ATTENTION["lsh"](q, kv, Layout(lengths, lengths), NOTHING, how)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(torch.autograd.grad((found * weights).sum(), (q, kv)), gradients)
     assert hashed == [length for length in lengths if settings.shared or length > 12]
@@ -244,7 +245,7 @@ def test_dropout_keeps_the_mean():
     q, kv = drawn(24)
     plain = lsh_attention(q, kv, (24,), OURS)
     torch.manual_seed(0)
-    many = [lsh_attention(q, kv, (24,), OURS, dropout=0.2) for _ in range(400)]
+    many = [lsh_attention(q, kv, (24,), OURS, dropout=Dropout(0.2)) for _ in range(400)]
     assert not torch.equal(many[0], many[1])
     torch.testing.assert_close(torch.stack(many).mean(0), plain, atol=0.12, rtol=0)
 

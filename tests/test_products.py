@@ -10,6 +10,7 @@ from albert_rc.config import Compute
 from albert_rc.data.batches import Collator
 from albert_rc.model import products
 from albert_rc.model.attention import _dense_on_gpu, dense_attention
+from albert_rc.model.dropout import Dropout
 from albert_rc.model.layout import Layout, round_rows
 from albert_rc.model.lowbit import has_int8
 from albert_rc.model.products import Gradients, Prepared, linear
@@ -67,12 +68,11 @@ def test_batches_have_few_numbers_of_tokens():
 def test_rows_of_no_sequence_get_nothing_and_give_nothing(dropout):
     layout = LAYOUTS["read at a few"]
     q_SNH, kv_T2NH = tensors(layout)
-    torch.manual_seed(0)
-    expected = dense_attention(q_SNH, kv_T2NH, layout, dropout)
+    dropping = Dropout(dropout, (1, 2))
+    expected = dense_attention(q_SNH, kv_T2NH, layout, dropping)
     more_q = torch.cat([q_SNH, torch.full((3, 2, 3), 7.0)])
     more_kv = torch.cat([kv_T2NH, torch.full((5, 2, 2, 3), 7.0)])
-    torch.manual_seed(0)
-    found = dense_attention(more_q, more_kv, layout, dropout)
+    found = dense_attention(more_q, more_kv, layout, dropping)
     assert torch.equal(found[: len(expected)], expected)
     assert not found[len(expected) :].any()
     gradients = torch.autograd.grad(found.sum(), (more_q, more_kv))
@@ -83,12 +83,12 @@ def test_rows_of_no_sequence_get_nothing_and_give_nothing(dropout):
         assert not gradient[len(own) :].any()
 
 
-@pytest.mark.parametrize("attend", [dense_attention, _dense_on_gpu])
+@pytest.mark.parametrize(("attend", "none"), [(dense_attention, ()), (_dense_on_gpu, (0.0,))])
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_attention_stays_within_its_sequence(name, attend):
+def test_attention_stays_within_its_sequence(name, attend, none):
     layout = LAYOUTS[name]
     q_SNH, kv_T2NH = tensors(layout)
-    found, expected = attend(q_SNH, kv_T2NH, layout, 0.0), reference(q_SNH, kv_T2NH, layout)
+    found, expected = attend(q_SNH, kv_T2NH, layout, *none), reference(q_SNH, kv_T2NH, layout)
     torch.testing.assert_close(found, expected)
     weight = torch.randn_like(expected)
     for a, b in zip(
@@ -106,8 +106,7 @@ def test_attentions_gradient_is_the_derivative(name, dropout, keep):
     layout = LAYOUTS[name]
 
     def attend(q_SNH, kv_T2NH):
-        torch.manual_seed(0)  # the same weights dropped each time
-        return dense_attention(q_SNH, kv_T2NH, layout, dropout, keep)
+        return dense_attention(q_SNH, kv_T2NH, layout, Dropout(dropout, (3,)), keep)
 
     assert torch.autograd.gradcheck(attend, tensors(layout))
 
@@ -115,9 +114,10 @@ def test_attentions_gradient_is_the_derivative(name, dropout, keep):
 def test_dropout_of_attention_keeps_the_mean():
     layout = Layout((64,), (64,))
     q_SNH, kv_T2NH = (t.detach() for t in tensors(layout))
-    exact = dense_attention(q_SNH, kv_T2NH, layout, 0.0)
-    torch.manual_seed(0)
-    many = torch.stack([dense_attention(q_SNH, kv_T2NH, layout, 0.2) for _ in range(400)])
+    exact = dense_attention(q_SNH, kv_T2NH, layout)
+    many = torch.stack(
+        [dense_attention(q_SNH, kv_T2NH, layout, Dropout(0.2, (key,))) for key in range(400)]
+    )
     assert (many[0] - exact).abs().max() > 0.1
     assert (many.mean(0) - exact).abs().max() < 0.1
 

@@ -71,7 +71,7 @@ def _fused(q_TNH: Tensor, kv_T2NH: Tensor, job: AttentionJob) -> Tensor:
 
 
 def _dense(q_TNH: Tensor, kv_T2NH: Tensor, job: AttentionJob) -> Tensor:
-    return dense_attention(q_TNH, kv_T2NH, Layout((job.length,), (job.length,)), 0.0)
+    return dense_attention(q_TNH, kv_T2NH, Layout((job.length,), (job.length,)))
 
 
 def _lsh(q_TNH: Tensor, kv_T2NH: Tensor, job: AttentionJob) -> Tensor:

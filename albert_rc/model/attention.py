@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_rc.config import LshConfig
+from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.layout import Layout, Run
 from albert_rc.model.lsh import lsh_attention
 
@@ -32,7 +33,7 @@ class _DenseOnProcessor(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, keep: bool
+        ctx: Any, q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout, keep: bool
     ) -> Tensor:
         # Rows behind the last sequence belong to none.
         out_SNH = torch.empty_like(q_SNH)
@@ -40,15 +41,16 @@ class _DenseOnProcessor(torch.autograd.Function):
         runs = layout.runs(SCORES_TOGETHER // q_SNH.shape[1])
         weights, masks = [], []
         k_TNH, v_TNH = kv_T2NH.unbind(1)
-        for run in runs:
+        for number, run in enumerate(runs):
             q_XSH = run.queries.matrices(q_SNH) * q_SNH.shape[-1] ** -0.5
             weight_XST = _weights(q_XSH, run.keys.matrices(k_TNH), run)
             if keep:
                 weights.append(weight_XST)
-            if dropout:
-                weight_XST, mask_XST = torch.native_dropout(weight_XST, dropout, True)
-                masks.append(mask_XST)
-            run.queries.write(out_SNH, torch.bmm(weight_XST, run.keys.matrices(v_TNH)))
+            if dropout.rate:
+                masks.append(dropout.at(number).mask(weight_XST.shape))
+                weight_XST = weight_XST * masks[-1]
+            mixed_XSH = torch.bmm(weight_XST, run.keys.matrices(v_TNH))
+            run.queries.write(out_SNH, mixed_XSH.mul_(dropout.scale) if dropout.rate else mixed_XSH)
         ctx.save_for_backward(q_SNH, kv_T2NH, *masks, *weights)
         ctx.layout, ctx.runs, ctx.dropout = layout, runs, dropout
         return out_SNH
@@ -57,9 +59,11 @@ class _DenseOnProcessor(torch.autograd.Function):
     def backward(ctx: Any, *output: Tensor) -> tuple[Tensor | None, ...]:
         (gradient_SNH,) = output
         q_SNH, kv_T2NH, *saved = ctx.saved_tensors
-        dropped = len(ctx.runs) if ctx.dropout else 0
+        dropped = len(ctx.runs) if ctx.dropout.rate else 0
         masks, weights = saved[:dropped], saved[dropped:]
-        kept = 1 / (1 - ctx.dropout)
+        if masks:
+            # Scaled here, where there are few numbers, and not at each of the weights.
+            gradient_SNH = gradient_SNH * ctx.dropout.scale
         scale = q_SNH.shape[-1] ** -0.5
         dq_SNH, dkv_T2NH = torch.empty_like(q_SNH), torch.empty_like(kv_T2NH)
         dq_SNH[sum(ctx.layout.queries) :] = 0
@@ -72,11 +76,11 @@ class _DenseOnProcessor(torch.autograd.Function):
             weight_XST = weights[i] if weights else _weights(q_XSH, k_XTH, run)
             dropped_XST = weight_XST
             if masks:
-                dropped_XST = weight_XST * masks[i] * kept
+                dropped_XST = weight_XST * masks[i]
             do_XSH = run.queries.matrices(gradient_SNH)
             dw_XST = torch.bmm(do_XSH, run.keys.matrices(v_TNH).mT)
             if masks:
-                dw_XST = dw_XST * masks[i] * kept
+                dw_XST.mul_(masks[i])
             ds_XST = torch._softmax_backward_data(dw_XST, weight_XST, -1, weight_XST.dtype)
             run.queries.write(dq_SNH, torch.bmm(ds_XST, k_XTH) * scale)
             run.keys.write(dk_TNH, torch.bmm(ds_XST.mT, q_XSH))
@@ -122,7 +126,7 @@ def _dense_on_gpu(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float
 
 
 def dense_attention(
-    q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, keep: bool = True
+    q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout = NOTHING, keep: bool = True
 ) -> Tensor:
     """Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) within each sequence.
 
@@ -130,7 +134,7 @@ def dense_attention(
         q_SNH: queries.
         kv_T2NH: keys and values.
         layout: where the sequences lie.
-        dropout: probability of dropping an attention weight.
+        dropout: of attention's weights.
         keep: whether attention's weights stay in memory for the backward pass, or are made again.
             GPUs make them again in any case.
 
@@ -138,11 +142,13 @@ def dense_attention(
         Values mixed by attention, [S, N, H].
     """
     if q_SNH.device.type == "cpu":
+        if dropout.rate and dropout.key is None:
+            dropout = Dropout(dropout.rate, (dropout.seed(),))
         mixed_SNH: Tensor = _DenseOnProcessor.apply(  # type: ignore[no-untyped-call]
             q_SNH, kv_T2NH, layout, dropout, keep and torch.is_grad_enabled()
         )
         return mixed_SNH
-    return _dense_on_gpu(q_SNH, kv_T2NH, layout, dropout)
+    return _dense_on_gpu(q_SNH, kv_T2NH, layout, dropout.rate)
 
 
 @dataclass(frozen=True)
@@ -159,11 +165,13 @@ class Terms:
     """See `dense_attention`."""
 
 
-def _dense(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, terms: Terms) -> Tensor:
+def _dense(
+    q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout, terms: Terms
+) -> Tensor:
     return dense_attention(q_SNH, kv_T2NH, layout, dropout, terms.keep)
 
 
-def _lsh(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, terms: Terms) -> Tensor:
+def _lsh(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout, terms: Terms) -> Tensor:
     settings, lengths = terms.settings, layout.keys
     most = settings.sees_all
     if max(lengths) <= most:
@@ -176,18 +184,19 @@ def _lsh(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, terms: 
     length_B = torch.tensor(lengths)
     short_T = (length_B <= most).repeat_interleave(length_B)
     rows, parts = [], []
-    for short in (True, False):
+    for part, short in enumerate((True, False)):
         # Told from plain numbers, so that the device is never asked.
         at_T = (short_T == short).nonzero()[:, 0].to(q_SNH.device)
         some = tuple(length for length in lengths if (length <= most) == short)
         landmark_T = None if terms.landmark_T is None else terms.landmark_T[at_T]
         alone = replace(terms, landmark_T=landmark_T)
-        parts.append(_lsh(q_SNH[at_T], kv_T2NH[at_T], Layout(some, some), dropout, alone))
+        given = (Layout(some, some), dropout.at(part), alone)
+        parts.append(_lsh(q_SNH[at_T], kv_T2NH[at_T], *given))
         rows.append(at_T)
     return torch.cat(parts)[torch.cat(rows).argsort()]
 
 
-Attention = Callable[[Tensor, Tensor, Layout, float, Terms], Tensor]
+Attention = Callable[[Tensor, Tensor, Layout, Dropout, Terms], Tensor]
 
 ATTENTION: dict[str, Attention] = {"dense": _dense, "lsh": _lsh}
 """Backends by name."""

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from albert_rc.config import RESIDUALS, Compute, EncoderConfig
 from albert_rc.errors import UsageError
+from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.layer import Applied, Layer, Pass, PostNormLayer
 from albert_rc.model.layout import READS, Layout, round_rows
 from albert_rc.model.products import DTYPES, Gradients, Prepared
@@ -37,17 +38,23 @@ class Embeddings(nn.Module):
         self.position = _embedding(config.max_positions, size)
         self.segment = _embedding(config.num_segments, size)
         self.norm = nn.LayerNorm(size, eps=config.norm_eps)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = config.dropout
         self.position_offset = config.position_offset
 
-    def forward(self, token_T: Tensor, place_T: Tensor, segment_T: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        token_T: Tensor,
+        place_T: Tensor,
+        segment_T: Tensor | None,
+        key: tuple[int, ...] | None = None,
+    ) -> Tensor:
         embedded_TE = self.word(token_T) + self.position(place_T + self.position_offset)
         if segment_T is None or self.segment.num_embeddings == 1:
             embedded_TE = embedded_TE + self.segment.weight[0]
         else:
             embedded_TE = embedded_TE + self.segment(segment_T)
-        dropped: Tensor = self.dropout(self.norm(embedded_TE))
-        return dropped
+        dropping = Dropout(self.dropout, key) if self.training else NOTHING
+        return dropping(self.norm(embedded_TE))
 
 
 def _embedding(rows: int, size: int) -> nn.Embedding:
@@ -56,6 +63,9 @@ def _embedding(rows: int, size: int) -> nn.Embedding:
     # To draw normal numbers there, torch loads its compiler: two seconds and 70 MiB for nothing.
     return nn.Embedding(rows, size, _weight=torch.empty(rows, size))
 
+
+EMBEDDED = 2**20
+"""Where the embeddings are dropped from, as a number that no layer has."""
 
 LAYERS: dict[str, type[Layer]] = {"post": PostNormLayer, "reversible": ReversibleLayer}
 assert tuple(LAYERS) == RESIDUALS
@@ -69,12 +79,16 @@ class Encoder(nn.Module):
 
     Attributes:
         compute: precision, attention, and what is kept for the backward pass.
+        place: where in a run the next forward pass is (seed, step, rank, micro-batch): what is
+            dropped follows from it, and from the number of passes since it was set. None draws
+            from torch's generator.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
         self.compute = Compute()
+        self.place: tuple[int, ...] | None = None
         self.embeddings = Embeddings(config)
         # ALBERT projects even where E equals D; BERT has no such matrix.
         self.projection: nn.Linear | None = None
@@ -104,6 +118,27 @@ class Encoder(nn.Module):
             self._unchanged = before
             if not (before or self._frozen):
                 self._kept = None
+
+    @property
+    def place(self) -> tuple[int, ...] | None:
+        """See the class."""
+        return self._place
+
+    @place.setter
+    def place(self, place: tuple[int, ...] | None) -> None:
+        self._place, self._passes = place, 0
+
+    def _key(self, device: torch.device) -> tuple[int, ...] | None:
+        """What a forward pass drops by; None on a GPU, whose own kernels draw fast."""
+        config = self.config
+        if not (self.training and max(config.dropout, config.attention_dropout)):
+            return None
+        if device.type != "cpu":
+            return None
+        if self.place is None:
+            return (int(torch.randint(2**31, ())),)
+        self._passes += 1
+        return (*self.place, self._passes)
 
     def freeze(self) -> None:
         """Prepare the layers' matrices for prediction, and let go of the weights they come from.
@@ -191,17 +226,19 @@ class Encoder(nn.Module):
             gradients=Gradients(compute.join, compute.in_place) if learning else None,
             read_S=read_S,
             read_layout=None if read_S is None else Layout(reads, lengths),
+            key=self._key(token_T.device),
         )
         if compute.attention == "lsh" and compute.lsh.landmarks:
             ids = torch.tensor(compute.lsh.landmarks, device=token_T.device)
             shared.landmark_T = torch.isin(token_T, ids)
-        x_TD: Tensor = self.embeddings(token_T, place_T, segment_T)
+        before = None if shared.key is None else (*shared.key, EMBEDDED)
+        x_TD: Tensor = self.embeddings(token_T, place_T, segment_T, before)
         if self.projection is not None:
             x_TD = self.projection(x_TD)
         stack = self._stack(prepared)
         if self.final_norm is not None:
             dropout = max(self.config.dropout, self.config.attention_dropout)
-            dropping = self.training and dropout > 0
+            dropping = self.training and dropout > 0 and shared.key is None
             return reversible(x_TD, stack, shared, self.final_norm, dropping)[:count]
         x_TD = x_TD.to(DTYPES[compute.precision])
         for layer, at in stack:

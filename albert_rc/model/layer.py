@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from albert_rc.config import Compute, EncoderConfig
 from albert_rc.model.attention import ASKED_ANYWHERE, ATTENTION, Terms
+from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.feed_forward import activation, feed_forward
 from albert_rc.model.layout import Layout
 from albert_rc.model.products import Gradients, Prepared, linear
@@ -48,7 +49,9 @@ class Pass:
     landmark_T: Tensor | None = None
     """See `attention.Terms`."""
     seed: int | None = None
-    """Of what reversible layers drop; None where they drop nothing."""
+    """Of what reversible layers drop by torch's generator; None where they do not."""
+    key: tuple[int, ...] | None = None
+    """Of what all layers drop; None leaves it to torch's generator."""
 
     def wanted(self, x_TD: Tensor, at: Applied) -> Tensor:
         """The rows that an application's result is wanted for, [S, D]."""
@@ -69,7 +72,7 @@ class Layer(nn.Module):
         self.up = nn.Linear(size, config.ffn_size)
         self.down = nn.Linear(config.ffn_size, size)
         self.norm = nn.LayerNorm(size, eps=config.norm_eps)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = config.dropout
         self.attention_dropout = config.attention_dropout
         self.num_heads = config.num_heads
         self.activation = config.activation
@@ -84,6 +87,12 @@ class Layer(nn.Module):
             "up": [self.up],
             "down": [self.down],
         }
+
+    def dropping(self, rate: float, shared: Pass, at: Applied, part: int) -> Dropout:
+        """What one of the layer's parts drops in training."""
+        if not (rate and self.training):
+            return NOTHING
+        return Dropout(rate, shared.key).at(at.step, part)
 
     def attend(self, x_TD: Tensor, shared: Pass, at: Applied) -> Tensor:
         """Self-attention and dropout, without residual: [S, D]."""
@@ -100,26 +109,22 @@ class Layer(nn.Module):
         )
         kv_TD = linear(x_TD, prepared["key_value"], gradients, "key_value" in first)
         kv_T2NH = kv_TD.unflatten(-1, (2, *heads))
-        dropout = self.attention_dropout if self.training else 0.0
+        dropout = self.dropping(self.attention_dropout, shared, at, 1)
         keep = shared.compute.recompute != "activations"
         terms = Terms(shared.compute.lsh, at.step, shared.landmark_T, keep)
         mixed_SD = ATTENTION[backend](q_SNH, kv_T2NH, layout, dropout, terms).flatten(1)
         if backend not in ASKED_ANYWHERE:
             mixed_SD = shared.wanted(mixed_SD, at)
-        dropped_SD: Tensor = self.dropout(
-            linear(mixed_SD, prepared["output"], gradients, "output" in first)
-        )
-        return dropped_SD
+        output_SD = linear(mixed_SD, prepared["output"], gradients, "output" in first)
+        return self.dropping(self.dropout, shared, at, 2)(output_SD)
 
     def feed(self, x_SD: Tensor, shared: Pass, at: Applied) -> Tensor:
         """Feed-forward and dropout, without residual: [S, D]."""
         up, down = at.prepared["up"], at.prepared["down"]
-        dropped_SD: Tensor = self.dropout(
-            feed_forward(
-                x_SD, up, down, self.activation, shared.compute, shared.gradients, at.first
-            )
+        output_SD = feed_forward(
+            x_SD, up, down, self.activation, shared.compute, shared.gradients, at.first
         )
-        return dropped_SD
+        return self.dropping(self.dropout, shared, at, 3)(output_SD)
 
     def learned(self, part: str) -> list[nn.Parameter]:
         """The parameters of a key of `sharing.PARTS` that learn."""

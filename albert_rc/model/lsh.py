@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_rc.config import LshConfig
+from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.hashing import BLOCK, Plan, Sorting, make_plan, wide
 from albert_rc.seeds import mix
 
@@ -252,7 +253,7 @@ def lsh_attention(
     lengths: tuple[int, ...],
     settings: LshConfig,
     layer: int = 0,
-    dropout: float = 0.0,
+    dropout: Dropout = NOTHING,
     landmark_T: Tensor | None = None,
 ) -> Tensor:
     """Attention to the keys that hash to where a query does, within each sequence.
@@ -266,7 +267,7 @@ def lsh_attention(
         lengths: tokens of each sequence.
         settings: how.
         layer: which application of a layer this is; each draws hashes of its own.
-        dropout: probability of dropping an attention weight.
+        dropout: of attention's weights.
         landmark_T: tokens that see all and are seen by all (not in the shared form).
 
     Returns:
@@ -284,7 +285,7 @@ def lsh_attention(
         chunks = -(-length // settings.chunk)
         groups.setdefault(chunks * settings.chunk, []).append(slice(start, start + length))
         start += length
-    seed = int(torch.randint(2**31, ())) if dropout else 0
+    seed = dropout.seed() if dropout.rate else 0
     parts: dict[int, Tensor] = {}
     for length, spans in groups.items():
         q, k, v = (_rows(x, spans, length) for x in (q_TNH, k_TNH, v_TNH))
@@ -294,7 +295,7 @@ def lsh_attention(
             landmark = _masks(landmark_T, spans, length, heads)
         plan = make_plan(q, k, valid & ~landmark, settings, layer, heads)
         found: tuple[Tensor, Tensor] = _Hashed.apply(  # type: ignore[no-untyped-call]
-            q, k, v, plan, scale, dropout, seed
+            q, k, v, plan, scale, dropout.rate, seed
         )
         mixed = found[0]
         if bool(landmark.any()):

@@ -168,7 +168,7 @@ def reversible(
         stack: the layers, in order.
         shared: what goes for all of them.
         final_norm: of the streams' mean.
-        dropping: whether anything is dropped in them.
+        dropping: whether anything is dropped in them by torch's generator.
 
     Returns:
         In the precision of the computation, [S, D] (or [T, D]).

@@ -58,6 +58,7 @@ class Stepper(Generic[Kind]):
         self.micro_batches = settings.accumulation
         self.cut: dict[str, Any] = {}
         """What was cut for want of memory, and with how many processes; nothing at first."""
+        self._step = 0
         self._feed: Feed[Kind] | None = None
 
     def forget_batches(self) -> None:
@@ -92,6 +93,7 @@ class Stepper(Generic[Kind]):
         Returns:
             The objective's sums and counts over all processes, and the gradient's norm, [1].
         """
+        self._step = step
         self.parallel.gather()
         while True:
             micro = self._micro_batches(items, epoch, step)
@@ -166,7 +168,9 @@ class Stepper(Generic[Kind]):
         device = self.processes.device
         sums = torch.zeros(self.objective.num_sums, device=device)
         with self.objective.encoder.unchanged():
-            for batch in micro:
+            for number, batch in enumerate(micro):
+                place = (self.objective.order.seed, self._step, self.processes.rank, number)
+                self.objective.encoder.place = place
                 loss, parts = self.objective.losses(batch.to(device), counts)
                 sums += parts
                 self.scaler.scale(loss).backward()
