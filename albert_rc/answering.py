@@ -22,7 +22,7 @@ from albert_rc.files import parse_json, to_json
 from albert_rc.loading import Loaded
 from albert_rc.model.heads import ReadingModel
 from albert_rc.predict import TOKEN_BUDGET, score, score_lines
-from albert_rc.wording import kind_of
+from albert_rc.wording import kind_of, shortened
 
 Papers = str | bytes | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -148,7 +148,9 @@ def _read(papers: Papers) -> PaperSet:
     elif isinstance(papers, Iterable):
         found = _checked(list(papers))
     else:
-        raise DataError(f"the papers are {papers!r}; give a dict, a list of dicts, or a place")
+        raise DataError(
+            f"the papers are {shortened(repr(papers))}; give a dict, a list of dicts, or a place"
+        )
     require_good([found])
     return found
 

@@ -18,6 +18,7 @@ from albert_rc.ensemble_report import Report
 from albert_rc.errors import DataError
 from albert_rc.files import json_lines, parse_json, six_digits, to_json, write_json
 from albert_rc.score_files import ScoreFile
+from albert_rc.wording import quoted
 
 
 def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
@@ -33,8 +34,8 @@ def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
         for place, name in file.labels.items():
             if names.setdefault(place, name) != name:
                 raise DataError(
-                    f"{file.path}: label {place + 1} is {name!r}, but {names[place]!r} in "
-                    "files before it; all must be of the same task"
+                    f"{file.path}: label {place + 1} is {quoted(name)}, but "
+                    f"{quoted(names[place])} in files before it; all must be of the same task"
                 )
     count = int(files[0].num_options_Q.max())
     unnamed = [place + 1 for place in range(count) if place not in names]

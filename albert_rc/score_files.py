@@ -20,6 +20,7 @@ from albert_rc.data.schema import letter, letter_index
 from albert_rc.errors import DataError
 from albert_rc.files import sha256
 from albert_rc.jsonkeys import read_unique_json
+from albert_rc.wording import quoted
 
 Chances = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -262,7 +263,7 @@ def _check_numbering(found: Sequence[dict[str, Any]], lines: Sequence[int], path
         paper, number = record["paper"], record["number"]
         if number != last[paper] + 1:
             expected = f"number {last[paper] + 1} was to come"
-            _refuse(path, line, f"paper {paper!r} has number {number} where {expected}")
+            _refuse(path, line, f"paper {quoted(paper)} has number {number} where {expected}")
         last[paper] = number
 
 
@@ -277,8 +278,8 @@ def _label_places(
     for question in np.flatnonzero(first_Q - second_Q > TIE).tolist():
         place, name = int(best_Q[question]), answers[question]
         if places.setdefault(name, place) != place or names.setdefault(place, name) != name:
-            said = f"the likeliest label, number {place + 1}, is called {name!r} here, not before"
-            _refuse(path, lines[question], said)
+            said = f"number {place + 1}, is called {quoted(name)} here, not before"
+            _refuse(path, lines[question], f"the likeliest label, {said}")
     return places
 
 
@@ -295,6 +296,8 @@ def _set_first(
             continue  # a label that is the likeliest nowhere but in ties
         if place >= len(row) or row[place] < row.max() - TIE:
             _refuse(
-                path, line, f"the answer is {answer!r}, but {letter(int(row.argmax()))} likeliest"
+                path,
+                line,
+                f"the answer is {quoted(answer)}, but {letter(int(row.argmax()))} likeliest",
             )
         row[place] = row.max() + TIE * TIE

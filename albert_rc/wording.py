@@ -11,6 +11,8 @@ from typing import Any
 
 QUOTED = 60
 """Characters of a text that are quoted; the rest is counted."""
+LONGEST = 600
+"""Characters of a whole message; those of ours are far shorter, so it is what they quote."""
 _KINDS = {str: "text", list: "a list", dict: "an object", bool: "true/false", type(None): "null"}
 
 
@@ -57,9 +59,9 @@ def first_of(lines: Sequence[str], longest: int = 20, rest: str = "more") -> lis
     return [*lines[:longest], *([f"... and {left:,} {rest}"] if left > 0 else [])]
 
 
-def listed(lines: Sequence[str], longest: int = 20) -> str:
-    """The same as the end of a message: each on a line of its own."""
-    return "".join(f"\n  {one_line(line)}" for line in first_of(lines, longest))
+def listed(lines: Sequence[str], longest: int = 20, rest: str = "more") -> str:
+    """The same as the end of a message: each on a line of its own, and short."""
+    return "".join(f"\n  {shortened(line, LONGEST)}" for line in first_of(lines, longest, rest))
 
 
 def quoted(value: Any) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from albert_rc.data.schema import Passage, Problem, Question, Severity, letter, letter_index
-from albert_rc.wording import kind_of, one_line, quoted
+from albert_rc.wording import LONGEST, first_of, kind_of, quoted, shortened
 
 MAX_OPTIONS = 702  # A to ZZ
 MAX_PROBLEMS = 100
@@ -42,7 +42,7 @@ class Report:
     def _add(self, message: str, severity: Severity) -> None:
         number = self._counts[severity] = self._counts.get(severity, 0) + 1
         if number <= MAX_PROBLEMS:
-            self.problems.append(Problem(self.file, one_line(message), severity))
+            self.problems.append(Problem(self.file, shortened(message, LONGEST), severity))
         elif number == MAX_PROBLEMS + 1:
             said = f"more than {MAX_PROBLEMS} {severity}s in this paper; mend these first"
             self.problems.append(Problem(self.file, said, severity))
@@ -89,7 +89,8 @@ def _options(value: Any, where: str, report: Report) -> tuple[str, ...] | None:
         return None
     wrong = [letter(i) for i, option in enumerate(value) if not isinstance(option, str)]
     if wrong:
-        report.error(f"{where}: option {', '.join(wrong)} is not text; put it in quotes")
+        named = ", ".join(first_of(wrong, 10))
+        report.error(f"{where}: option {named} is not text; put it in quotes")
         return None
     if len(value) < 2:
         report.error(f"{where}: {len(value)} option(s); at least 2 are needed")
@@ -137,7 +138,7 @@ def find_blanks(article: str, report: Report) -> tuple[tuple[int, int], ...]:
     for number, match in enumerate(_RUN.finditer(article), 1):
         start, end = match.span()
         before, after = article[start - 1 : start], article[end : end + 1]
-        around = article[max(0, start - 12) : end + 12].replace("\n", " ")
+        around = shortened(article[max(0, start - 12) : end + 12].replace("\n", " "))
         where = f"blank {number} (character {start + 1}, ...{around}...)"
         if end - start > 1:
             report.error(f"{where}: {end - start} underscores in a row; write a blank as one _")

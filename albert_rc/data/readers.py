@@ -28,6 +28,8 @@ SPLITS = {
     "test_mismatched": ("test_mismatched",),
 }
 LEVELS = ("middle", "high")
+SHOWN = 200
+"""Problems that a command names before it ends; `doctor` names all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,11 +378,13 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
     errors = [error for split in papers for error in split.errors]
     if errors and on_error != "skip":
         rejected = sum(split.num_rejected for split in papers)
-        lines = "\n".join(f"  {error}" for error in errors)
+        lines = listed(
+            [str(error) for error in errors], SHOWN, "more; `albert-rc doctor` lists all"
+        )
         way_out = "Mend them, or leave these papers out"
         if on_error is not None:
             way_out = f"Nothing was written. {way_out} with --on-error skip"
-        raise DataError(f"{len(errors)} problem(s) in {rejected} paper(s):\n{lines}\n{way_out}")
+        raise DataError(f"{len(errors)} problem(s) in {rejected} paper(s):{lines}\n{way_out}")
     empty = [split.name for split in papers if not split.num_papers]
     if empty:
         shown = listed([str(error) for error in errors])

@@ -21,9 +21,9 @@ from albert_rc.model.heads import ReadingModel
 from albert_rc.predict import TOKEN_BUDGET, answers_of, score, score_lines
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.line import Line, Place
+from albert_rc.serve.messages import Message
 from albert_rc.serve.printed import read_printed
 from albert_rc.serve.reading import (
-    Message,
     Reading,
     paper_json,
     read_json_papers,
@@ -138,7 +138,7 @@ class Engine:
             return read_printed(upload, key, self.limits, stopped)
         if key is not None:
             raise DataError('a paper in JSON has its key in its own "answers"; leave the other out')
-        return read_json_papers(upload)
+        return read_json_papers(upload, self.limits, stopped)
 
     def _load(self, task: str) -> Loaded[ReadingModel]:
         """The model with the head that a kind of paper needs; loaded once."""

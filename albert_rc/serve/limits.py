@@ -19,11 +19,13 @@ class Limits:
     waiting: int = 8
     """Requests that are read and answered or wait for it; one at a time is at work."""
     papers: int = 100
+    entries: int = 1_000
+    """Papers in JSON that are looked at; those that are refused count, too."""
     questions: int = 2_000
     characters: int = 5_000_000
     """That the model reads; a passage counts once for each option of its questions."""
     read_seconds: float = 30
-    """For a printed paper."""
+    """For a printed paper, or for papers in JSON; none of them is answered in it."""
     read_bytes: int = 1024 * MEGABYTE
     """Of memory, for the process that reads a printed paper."""
     found_bytes: int = 50 * MEGABYTE

@@ -105,7 +105,10 @@ def _schemas() -> dict[str, Schema]:
                 "complete": _described({"type": "boolean"}, "Whether nothing was refused."),
                 "papers": _list_of(_of("AnsweredPaper")),
                 "answers": _described(answers, "As `albert-rc predict` writes them, by kind."),
-                "messages": _list_of(_of("Message")),
+                "messages": _described(
+                    _list_of(_of("Message")),
+                    "The first of each level; where there were more, its last one counts them.",
+                ),
             }
         ),
         "Health": _object(

@@ -1,14 +1,15 @@
 """Printed papers, read in a process of their own, which a file that means harm may take with it.
 
 What parses Word and PDF was not made for files that want to hurt: a small one may unpack to
-gigabytes or keep a parser busy for hours, and a thread cannot be ended. So a child with a limit on
-its memory reads them, is ended when its time is up, and sees nothing but copies under names of
+gigabytes or keep a parser busy for hours, and a thread cannot be ended. So a child with limits on
+its memory and time reads them, ends with the server, and sees nothing but copies under names of
 ours in a folder of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import subprocess
 import sys
@@ -22,14 +23,15 @@ from albert_rc.data.sources import Raw
 from albert_rc.errors import AlbertRcError, DataError, UsageError
 from albert_rc.files import parse_json, to_json
 from albert_rc.importing.papers import FOLDERS, Import
+from albert_rc.serve.confine import confine, small_environment
 from albert_rc.serve.limits import Limits
-from albert_rc.serve.reading import Message, Reading, read_raws
+from albert_rc.serve.messages import Messages
+from albert_rc.serve.reading import Reading, read_raws
 from albert_rc.serve.uploads import Upload
-from albert_rc.wording import first_of, shortened
+from albert_rc.wording import LONGEST, first_of, shortened
 
 PAPER, KEY, RESULT = "paper", "key", "result.json"
 SHOWN_LINES = 20
-LONGEST = 600  # characters of a message; a number may stand in a thousand places
 _SUFFIXES = {"text": ".txt", "docx": ".docx", "pdf": ".pdf", "doc": ".doc"}
 _ROOT = Path(__file__).parents[2]
 
@@ -75,13 +77,13 @@ def read_printed(
 def _run_child(folder: Path, files: list[str], limits: Limits, stopped: Callable[[], bool]) -> None:
     """Wait for the child, and end it when its time is up."""
     # -P: what lies in the folder is never imported, whatever its name.
-    command = [sys.executable, "-P", "-m", "albert_rc.serve.printed", str(limits.read_bytes)]
-    paths = [str(_ROOT), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    command = [sys.executable, "-P", "-m", "albert_rc.serve.printed"]
+    # The time is for when nobody is left to end it; a second more than it may take is enough.
+    bounds = (limits.read_bytes, math.ceil(limits.read_seconds) + 1, os.getpid())
     child = subprocess.Popen(
-        [*command, *files],
+        [*command, *map(str, bounds), *files],
         cwd=folder,
-        env=environment,
+        env=small_environment(_ROOT, folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -107,7 +109,7 @@ def _run_child(folder: Path, files: list[str], limits: Limits, stopped: Callable
 
 def _as_reading(found: dict[str, Any], upload: Upload, key: Upload | None) -> Reading:
     """Papers that were found whole, through the same reader as all others, and what was said."""
-    sets, messages = [], []
+    sets, messages = [], Messages()
     stem = Path(upload.name).stem
     for kind, format_name in FOLDERS.items():
         raws = [
@@ -117,12 +119,13 @@ def _as_reading(found: dict[str, Any], upload: Upload, key: Upload | None) -> Re
         ]
         reading = read_raws(raws, format_name)
         sets += reading.sets
-        # Warnings were among the import's notes already.
-        messages += [message for message in reading.messages if message.level == "refused"]
+        for message in reading.messages:
+            if message.level == "refused":  # warnings were among the import's notes already
+                messages.add(message.level, message.text, message.paper)
     for level, name, text in found["messages"]:
-        messages.append(Message(level, _named(text, upload, key), _own(name, stem)))
+        messages.add(level, _named(text, upload, key), _own(name, stem))
     numbers = {_own(paper["name"], stem): paper["numbers"] for paper in found["papers"]}
-    return Reading(sets, messages, numbers)
+    return Reading(sets, messages.all(), numbers)
 
 
 def _own(name: str, stem: str) -> str:
@@ -146,12 +149,12 @@ def _named(text: str, upload: Upload, key: Upload | None) -> str:
 
 def main() -> None:
     """The child: read the files named, relative to where it stands, and leave the result there."""
-    limit, *names = sys.argv[1:]
-    _limit_memory(int(limit))
+    memory, seconds, parent, *names = sys.argv[1:]
+    confine(int(memory), int(seconds), int(parent))
     try:
         result = _found([Path(name) for name in names])
     except AlbertRcError as error:
-        result = {"error": str(error)}
+        result = {"error": shortened(str(error), LONGEST)}
     except MemoryError:
         return  # that there is no result says it
     except Exception as error:  # a file that means harm can have a parser raise anything
@@ -159,21 +162,14 @@ def main() -> None:
     Path(RESULT).write_bytes(to_json(result, indent=False))
 
 
-def _limit_memory(limit: int) -> None:
-    """As far as the system does that."""
-    try:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    except (ImportError, ValueError, OSError):
-        pass
-
-
 def _found(paths: list[Path]) -> dict[str, Any]:
     from albert_rc.importing.run import import_papers
 
     imports = import_papers(paths[:1], paths[1] if len(paths) > 1 else None)
-    messages = [line for found in imports for line in _messages(found)]
+    messages = Messages()
+    for found in imports:
+        _say(found, messages)
+    said = [(message.level, message.paper, message.text) for message in messages.all()]
     papers = [
         {
             "kind": paper.kind,
@@ -185,21 +181,25 @@ def _found(paths: list[Path]) -> dict[str, Any]:
         for paper in found.papers
         if paper.whole
     ]
-    if not papers and not messages:
+    if not papers and not said:
         raise UsageError(f"{paths[0]}: no passage with options found")
-    return {"papers": papers, "messages": messages}
+    return {"papers": papers, "messages": said}
 
 
-def _messages(found: Import) -> list[tuple[str, str, str]]:
-    """Level, paper and text of everything that the import says."""
-    said = [("note", "", note) for note in found.notes]
+def _say(found: Import, messages: Messages) -> None:
+    """Everything that the import says."""
+    for note in found.notes:
+        messages.add("note", note)
     for paper in found.papers:
-        said += [("refused", paper.name, str(trouble)) for trouble in paper.troubles]
-        said += [("note", paper.name, note) for note in dict.fromkeys(paper.notes)]
-    said += [("refused", "", str(trouble)) for trouble in found.troubles]
+        for trouble in paper.troubles:
+            messages.add("refused", str(trouble), paper.name)
+        for note in dict.fromkeys(paper.notes):
+            messages.add("note", note, paper.name)
+    for trouble in found.troubles:
+        messages.add("refused", str(trouble))
     left_out = [f"{e.place} ({e.why}): {shortened(e.text, 100)}" for e in found.left_out]
-    lines = [("left out", "", line) for line in first_of(left_out, SHOWN_LINES, "more lines")]
-    return [(level, paper, shortened(text, LONGEST)) for level, paper, text in said] + lines
+    for line in first_of(left_out, SHOWN_LINES, "more lines"):
+        messages.add("left out", line)
 
 
 if __name__ == "__main__":

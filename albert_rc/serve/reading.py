@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,27 +14,12 @@ from albert_rc.data.sources import Raw, paper_place
 from albert_rc.errors import DataError
 from albert_rc.files import parse_json
 from albert_rc.serve.limits import Limits
+from albert_rc.serve.messages import Message, Messages
 from albert_rc.serve.uploads import Upload
 from albert_rc.wording import first_of
 
 FORMATS = ("cloze", "race", "dream")
 LEVELS = {"error": "refused", "warning": "warning"}
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """Something that a person has to know about what was sent."""
-
-    level: str
-    """`refused`: it is not among the answers; `warning`; `note`; `left out`: text that belongs to
-    no passage."""
-    text: str
-    paper: str = ""
-    """The id of the paper that it is about; empty for the whole."""
-
-    def as_json(self) -> dict[str, str]:
-        """For a client."""
-        return {"level": self.level, "paper": self.paper, "text": self.text}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +38,40 @@ class Reading:
         return all(message.level != "refused" for message in self.messages)
 
 
-def read_json_papers(upload: Upload) -> Reading:
+def read_json_papers(
+    upload: Upload, limits: Limits, stopped: Callable[[], bool] = lambda: False
+) -> Reading:
     """Papers in JSON: cloze, RACE or DREAM; one, a list, or one a line.
 
+    Args:
+        upload: what was sent.
+        limits: how many papers are looked at, and for how long.
+        stopped: asked before each paper whether nobody waits for it any more.
+
     Raises:
-        DataError: it is none of these.
+        DataError: it is none of these, or goes beyond the limits.
+        InterruptedError: nobody waits any more.
     """
+    end = time.monotonic() + limits.read_seconds
+    number = 0
+
+    def go_on() -> None:
+        nonlocal number
+        number += 1
+        if stopped():
+            raise InterruptedError
+        if number > limits.entries:
+            raise DataError(
+                f"{upload.name}: more than {limits.entries:,} papers, good and bad; at most "
+                f"{limits.papers:,} are answered at a time: give them in parts, or to "
+                "`albert-rc predict`"
+            )
+        if time.monotonic() > end:
+            raise DataError(
+                f"{upload.name}: it takes more than {limits.read_seconds:g} seconds to read; give "
+                "it in parts, or to `albert-rc predict`"
+            )
+
     raw, sample = _raw_papers(upload)
     format_name = _sniffed(sample)
     if format_name is None:
@@ -65,31 +79,32 @@ def read_json_papers(upload: Upload) -> Reading:
             f"{upload.name}: neither a cloze paper nor RACE's or DREAM's; docs/formats.md shows "
             "them (SQuAD and GLUE are answered by `albert-rc predict`)"
         )
-    return read_raws([raw], format_name)
+    return read_raws([raw], format_name, go_on)
 
 
-def read_raws(raws: Sequence[Raw], format_name: str) -> Reading:
+def read_raws(
+    raws: Sequence[Raw], format_name: str, go_on: Callable[[], None] = lambda: None
+) -> Reading:
     """Check papers as `predict` does.
 
     Args:
         raws: files of papers, by name.
         format_name: a key of `READERS`.
+        go_on: called for each paper; raises where enough has been read.
     """
-    register, passages = Register(), []
-    messages: list[Message] = []
+    register, passages, messages = Register(), [], Messages()
     for record, passage in check_chunk(raws, format_name):
-        told = len(register.problems)
+        go_on()
         if register.add(raws, record) and passage is not None:
             passages.append(passage)
         about = record.id or paper_place(raws[record.source].place, record.number)
-        messages += [
-            Message(LEVELS[problem.severity], problem.message, about)
-            for problem in register.problems[told:]
-        ]
+        for problem in register.problems:
+            messages.add(LEVELS[problem.severity], problem.message, about)
+        register.problems.clear()  # a bad paper has up to two hundred
     ordered = [passages[i] for i in register.finish()]
     reader = READERS[format_name]
     papers = PaperSet("upload", reader.kind, format_name, ordered)
-    return Reading([papers] if ordered else [], messages)
+    return Reading([papers] if ordered else [], messages.all(register.num_rejected))
 
 
 def _raw_papers(upload: Upload) -> tuple[Raw, Any]:

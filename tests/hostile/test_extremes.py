@@ -10,7 +10,7 @@ from oracle import check_cloze, check_problems, check_read
 from albert_rc.data import sources
 from albert_rc.data.packing import pack
 from albert_rc.data.parse import MAX_PROBLEMS
-from albert_rc.data.readers import read_split
+from albert_rc.data.readers import read_split, require_good
 from albert_rc.data.schema import letter, letter_index
 from albert_rc.data.shards import make_store
 from albert_rc.errors import DataError
@@ -106,6 +106,33 @@ def test_errors_without_end_are_cut_short(read):
     said = errors(split)
     assert len(said) == MAX_PROBLEMS + 1
     assert "more than 100 errors in this paper" in said[-1]
+
+
+MEGABYTE = "_" * 10**6
+
+
+@pytest.mark.parametrize(
+    "paper",
+    [
+        {"article": MEGABYTE, "options": [["a", "b"]]},
+        {"article": f"{MEGABYTE} _ _a {MEGABYTE}", "options": [["a", "b"]] * 4},
+        {"article": "It _ .", "options": [[1] * 300_000]},
+        {"article": "It _ .", "options": [["x" * 10**6] * 2, ["a"]]},
+    ],
+)
+def test_what_is_quoted_of_a_paper_is_short(read, paper):
+    said = errors(read(paper))  # which checks their lengths
+    assert said
+    assert sum(map(len, said)) < 2000
+
+
+def test_a_command_names_the_first_of_many_problems(tmp_path):
+    (tmp_path / "a.jsonl").write_text("{}\n" * 5000)
+    split = read_split(tmp_path, format_name="cloze")
+    assert len(split.errors) == 10_000
+    with pytest.raises(DataError, match="and 9,800 more; `albert-rc doctor` lists all") as raised:
+        require_good([split])
+    assert len(str(raised.value)) < 20_000
 
 
 @pytest.mark.parametrize("depth", [300, 900, 1100, 10**6])

@@ -18,6 +18,7 @@ from serving import BOUNDARY, serving  # noqa: E402
 from albert_rc.errors import DataError  # noqa: E402
 from albert_rc.serve.limits import Limits  # noqa: E402
 from albert_rc.serve.printed import read_printed  # noqa: E402
+from albert_rc.serve.reading import read_json_papers  # noqa: E402
 from albert_rc.serve.uploads import make_upload  # noqa: E402
 
 CLOZE = {"article": "He was _ to see us .", "options": [["glad", "sad"]]}
@@ -139,6 +140,48 @@ def test_hostile_json(served):
         assert found.status == 422, body[:60]
         assert said in found.error, body[:60]
         assert len(found.content) < 20_000
+
+
+MENDED = {"article": "a _", "options": [["a", "b"]]}
+MANY_FAULTS = {
+    "papers of nothing": [{}] * 900,
+    "a hundred faults each": [{"article": "a_ " * 100, "options": [["a", "b"]]}] * 900,
+    "a blank without end": [{**MENDED, "article": "_" * 800_000}] * 2,
+    "ids without end": [{**MENDED, "id": "x" * 300_000, "answers": ["C"]}] * 5,
+    "a number for each option": [{**MENDED, "options": [[1] * 100_000]}] * 3,
+    "options that are all the same": [{**MENDED, "options": [["a"] * 702]}] * 100,
+}
+
+
+@pytest.mark.parametrize("name", MANY_FAULTS)
+def test_what_is_said_does_not_grow_with_what_is_wrong(served, name):
+    papers = [CLOZE, *MANY_FAULTS[name]]
+    found = served.post(papers)
+    assert found.status == 200 or "at most 100 are answered" in found.error, name
+    assert len(found.content) < 100_000, name
+    if found.status == 200:
+        said = found.json["messages"]
+        assert all(len(message["text"]) <= 700 for message in said)
+        # Whoever is not shown is counted.
+        kept = [m for m in said if m["level"] == "refused"]
+        assert "refused in all" in kept[-1]["text"] or len(kept) >= len(papers) - 1
+
+
+def test_papers_beyond_number_are_not_even_looked_at(served):
+    body = b"[" + json.dumps(CLOZE).encode() + b",{}" * 600_000 + b"]"
+    began = time.process_time()
+    assert "more than 1,000 papers" in served.post(body).error
+    assert time.process_time() - began < 5
+    lines = json.dumps(CLOZE).encode() + b"\nx" * 900_000
+    assert "more than 1,000 papers" in served.post(lines, "application/jsonl").error
+
+
+def test_reading_json_has_an_end(served):
+    papers = make_upload(json.dumps([CLOZE] * 100).encode(), "a.json")
+    with pytest.raises(DataError, match="more than 0 seconds to read"):
+        read_json_papers(papers, Limits(read_seconds=0))
+    with pytest.raises(InterruptedError):
+        read_json_papers(papers, Limits(), lambda: True)
 
 
 def test_papers_are_text_and_never_markup(served):

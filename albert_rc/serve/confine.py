@@ -1,0 +1,71 @@
+"""What a process that reads a stranger's file may cost, know and outlive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+_PASSED_ON = (
+    "PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT",
+    "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE",
+)  # fmt: skip
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def small_environment(package: Path, temporary: Path) -> dict[str, str]:
+    """What Python needs to start, and nothing else that the server's environment may hold.
+
+    Args:
+        package: folder that holds the package.
+        temporary: where temporary files go.
+    """
+    found = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    paths = filter(None, (str(package), found.get("PYTHONPATH")))
+    found["PYTHONPATH"] = os.pathsep.join(paths)
+    return found | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
+
+
+def confine(memory: int, seconds: int, parent: int) -> None:
+    """Limit this process, as far as the system does that, and end it with its parent.
+
+    Args:
+        memory: bytes of address space.
+        seconds: of processor time.
+        parent: the process that it works for.
+    """
+    try:
+        import resource
+    except ImportError:  # no Unix
+        pass
+    else:
+        for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds)):
+            try:
+                resource.setrlimit(kind, (most, most))
+            except (ValueError, OSError):  # the system's own is lower, or there is none
+                continue
+    if not _dies_with_parent():
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    elif os.getppid() != parent:  # it was gone before it could be named
+        os._exit(1)
+
+
+def _dies_with_parent() -> bool:
+    """Have Linux kill this process when its parent dies."""
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    try:
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) == 0)
+    except (AttributeError, OSError):
+        return False
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)

@@ -1,0 +1,116 @@
+"""The process that reads printed papers: what it knows, how long it lives, when it ends."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette", reason="no starlette; pip install 'albert-rc[serve]'")
+pytest.importorskip("pdfplumber", reason="no pdfplumber; pip install 'albert-rc[import]'")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+SERVER = """
+import sys
+from pathlib import Path
+from albert_rc.serve.limits import Limits
+from albert_rc.serve.printed import read_printed
+from albert_rc.serve.uploads import make_upload
+
+read_printed(make_upload(Path(sys.argv[1]).read_bytes()), None, Limits(read_seconds=100))
+"""
+
+
+@pytest.fixture(scope="module")
+def slow_pdf(tmp_path_factory):
+    """A PDF that takes minutes to read: one page, thousands of times."""
+    page = b"BT /F1 8 Tf " + b"".join(
+        b"1 0 0 1 40 %d Tm (%s) Tj " % (800 - 9 * row, b"It was a dark night. " * 4)
+        for row in range(80)
+    ) + b"ET"  # fmt: skip
+    parts = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Count 2000/Kids["
+        + b"".join(b"%d 0 R " % n for n in range(5, 2005))
+        + b"]>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(page), page),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        *[
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Contents 3 0 R"
+            b"/Resources<</Font<</F1 4 0 R>>>>>>"
+        ]
+        * 2000,
+    ]
+    content = b"%PDF-1.4\n"
+    places = []
+    for number, part in enumerate(parts, 1):
+        places.append(len(content))
+        content += b"%d 0 obj\n%s\nendobj\n" % (number, part)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    start = len(content)
+    content += b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(parts) + 1, table)
+    content += b"trailer<</Root 1 0 R/Size %d>>\nstartxref\n%d\n%%%%EOF" % (len(parts) + 1, start)
+    path = tmp_path_factory.mktemp("slow") / "paper.pdf"
+    path.write_bytes(content)
+    return path
+
+
+def state_of(process):
+    """Its state and its parent, or None where it is gone."""
+    try:
+        said = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return None
+    state, parent = said.rpartition(") ")[2].split()[:2]
+    return None if state in "ZX" else (state, int(parent))
+
+
+def children(parent):
+    numbers = [int(place.name) for place in Path("/proc").iterdir() if place.name.isdigit()]
+    return [number for number in numbers if (found := state_of(number)) and found[1] == parent]
+
+
+def until(true, seconds=20):
+    end = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+def test_it_knows_little_and_ends_with_the_server(slow_pdf):
+    environment = os.environ | {"SECRET_TOKEN": "of the server", "LANG": "C.UTF-8"}
+    server = subprocess.Popen([sys.executable, "-c", SERVER, slow_pdf], env=environment)
+    try:
+        (child,) = until(lambda: children(server.pid))
+        limits, environ = (Path(f"/proc/{child}/{name}") for name in ("limits", "environ"))
+        until(lambda: re.search(r"Max cpu time +101 ", limits.read_text()))  # it is at work
+        known = dict(entry.split("=", 1) for entry in environ.read_text().split("\0") if entry)
+        assert "SECRET_TOKEN" not in known
+        assert known.keys() <= {
+            "PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LANGUAGE", "LC_ALL",
+            "LC_CTYPE", "TMPDIR", "TEMP", "TMP",
+        }  # fmt: skip
+        assert known["LANG"] == "C.UTF-8"
+    finally:
+        server.kill()
+        server.wait()
+    until(lambda: state_of(child) is None, seconds=5)
+
+
+def test_its_time_is_counted_by_the_system(slow_pdf):
+    command = [sys.executable, "-P", "-m", "albert_rc.serve.printed", str(10**9), "2"]
+    child = subprocess.Popen([*command, str(os.getpid()), slow_pdf.name], cwd=slow_pdf.parent)
+    began = time.monotonic()
+    assert child.wait(60) == -signal.SIGKILL  # the hard limit; what it says is not to be caught
+    assert time.monotonic() - began < 30
+
+
+def test_an_orphan_does_not_begin(slow_pdf):
+    command = [sys.executable, "-P", "-m", "albert_rc.serve.printed", str(10**9), "60", "1"]
+    done = subprocess.run([*command, slow_pdf.name], cwd=slow_pdf.parent, timeout=30, check=False)
+    assert done.returncode == 1
