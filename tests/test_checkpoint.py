@@ -12,7 +12,8 @@ from conftest import run_until_power_cut
 from albert_rc.atomic import LOCK, atomic_path, only_run
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.loading import load_model
-from albert_rc.train.checkpoint import EARLIER, MARK, states
+from albert_rc.train.checkpoint import states
+from albert_rc.train.earlier import EARLIER, MARK
 
 
 def flip_a_bit(path, share=0.5):

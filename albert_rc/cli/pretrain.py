@@ -100,6 +100,7 @@ def pretrain(
     from albert_rc.errors import UsageError
     from albert_rc.loading import load_pretraining
     from albert_rc.train.checkpoint import planned_before
+    from albert_rc.train.earlier import require_kept
     from albert_rc.train.loop import Trainer
     from albert_rc.train.planner import Levers, fit
     from albert_rc.train.pretraining import RECIPES, Pretraining
@@ -132,6 +133,7 @@ def pretrain(
     if deterministic:
         be_deterministic()
     with processes(device) as group, options.alone_in(out, group):
+        require_kept(model, [out], group, resume=resume, scratch=scratch is not None)
         settings = TrainConfig(
             **chosen,
             weight_decay=weight_decay,

@@ -108,6 +108,7 @@ def train(
     from albert_rc.config import TrainConfig
     from albert_rc.devices import be_deterministic, choose_precision, processes
     from albert_rc.errors import UsageError
+    from albert_rc.train.earlier import require_kept
     from albert_rc.train.finetune import FineTuning, open_stores, unlike
     from albert_rc.train.identity import made_of
     from albert_rc.train.planner import Levers
@@ -173,12 +174,15 @@ def train(
             workers=options.batch_workers(workers, group),
         )
         seconds = options.seconds_of(minutes)
+        parts = [Part("", seed, train_store, dev_store)]
         if seeds is not None:
             parts = over_seeds(seeds, seed, train_store, dev_store)
         elif folds is not None:
             parts = over_folds(folds, seed, train_store, dev_store)
-        else:
-            _run(tuning, Part("", seed, train_store, dev_store), out, resume, seconds)
+        folders = [out / part.name for part in parts]
+        require_kept(model, folders, group, resume=resume, scratch=scratch is not None)
+        if seeds is None and folds is None:
+            _run(tuning, parts[0], out, resume, seconds)
             return
         record = {"--seeds": seeds, "--folds": folds} | made_of(tuning, train_store, dev_store)
         _run_several(tuning, parts, out, record, resume, seconds)

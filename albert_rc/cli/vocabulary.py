@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from albert_rc.cli.console import example
+from albert_rc.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
     from albert_rc.data.documents import Source
@@ -36,6 +37,7 @@ def vocabulary(
     from albert_rc.data.documents import find_sources
     from albert_rc.vocabulary import make_vocabulary
 
+    check_outputs({"--out": out / "spiece.model"}, [])
     sources, _ = find_sources(text)
     made = make_vocabulary(
         _sentences(sources), size, out, lower=not cased, keep_accents=accents, coverage=coverage

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,21 +16,10 @@ from albert_rc.config import TrainConfig
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.files import check_archive
-from albert_rc.tokenizer import VOCABULARY_FILES
 from albert_rc.train.averaging import Averaged
 from albert_rc.train.identity import FIXED, difference, flag_of
 from albert_rc.train.parallel import DataParallel
 from albert_rc.train.planner import Levers
-
-EARLIER = "earlier"
-MARK = ".set-aside"
-"""An empty file in what `set_aside` makes, which `forget_earlier` may remove."""
-_OF_A_RUN = (
-    *("config.json", "train.json", "pretrain.json", "metrics.jsonl", "log.txt"),
-    *("calibration*.json", "int8.json", "curves.png", "curves.svg", "events.out.tfevents.*"),
-)
-"""What lies in its folder beside weights, states and vocabulary."""
-
 
 _PARTS = {
     **dict.fromkeys(("model", "optimizer", "scaler", "progress"), dict),
@@ -73,48 +59,6 @@ def step_of(path: Path) -> int:
 def state_path(folder: Path, step: int) -> Path:
     """Where the state of a step goes."""
     return folder / f"resume-{step:08}.pt"
-
-
-def set_aside(folder: Path) -> Path | None:
-    """Move what an earlier run left out of a new one's way: forgetting --resume loses nothing.
-
-    What was set aside before stays where it is.
-
-    Returns:
-        Where it is now, or None if there was nothing worth keeping.
-    """
-    worth = [*states(folder), folder / "model.safetensors"]
-    if not any(path.is_file() for path in worth):
-        return None
-    aside = _free(folder)
-    aside.mkdir()
-    (aside / MARK).touch()
-    of_a_run = [path for name in _OF_A_RUN for path in folder.glob(name)]
-    for path in (*worth, *of_a_run):
-        if path.is_file():
-            path.rename(aside / path.name)
-    for name in VOCABULARY_FILES:
-        # The new run may be reading its own from here.
-        if (folder / name).is_file():
-            shutil.copyfile(folder / name, aside / name)
-    return aside
-
-
-def forget_earlier(folder: Path) -> None:
-    """Remove what `set_aside` kept."""
-    for aside in _set_aside(folder):
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def _set_aside(folder: Path) -> list[Path]:
-    """What we made and nobody renamed; a run of the user's may have such a name, too."""
-    found = (mark.parent for mark in folder.glob(f"{EARLIER}*/{MARK}"))
-    return [path for path in found if re.fullmatch(rf"{EARLIER}(-\d+)?", path.name)]
-
-
-def _free(folder: Path) -> Path:
-    names = (EARLIER if n == 1 else f"{EARLIER}-{n}" for n in count(1))
-    return next(folder / name for name in names if not os.path.lexists(folder / name))
 
 
 def _random_states(device: torch.device) -> dict[str, Tensor]:

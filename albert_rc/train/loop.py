@@ -22,12 +22,8 @@ from albert_rc.errors import DivergedError, Interrupted
 from albert_rc.files import write_json
 from albert_rc.seeds import mix
 from albert_rc.train.averaging import Averaged
-from albert_rc.train.checkpoint import (
-    Checkpoints,
-    Progress,
-    forget_earlier,
-    set_aside,
-)
+from albert_rc.train.checkpoint import Checkpoints, Progress
+from albert_rc.train.earlier import forget_earlier, set_aside
 from albert_rc.train.guard import LOOK, Guard, Symptom, not_numbers
 from albert_rc.train.objective import Kind, Objective
 from albert_rc.train.optim import linear_rate, make_optimizer, settled_step

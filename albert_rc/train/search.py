@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from albert_rc.data.shards import Store
 from albert_rc.errors import DivergedError, Interrupted, UsageError
 from albert_rc.files import to_json
 from albert_rc.seeds import mix
+from albert_rc.train.earlier import require_kept
 from albert_rc.train.finetune import FineTuning
 from albert_rc.train.identity import difference, made_of
 from albert_rc.train.tally import StepReport, TrainResult
@@ -112,7 +114,8 @@ def _open(tuning: FineTuning, stores: tuple[Store, Store], space: Space, out: Pa
     """The study in the search's folder, begun or gone on with, and nothing of trials that died.
 
     Raises:
-        UsageError: optuna is not installed, or the study was begun otherwise.
+        UsageError: optuna is not installed, the study was begun otherwise, or a model lies where
+            trials run.
     """
     try:
         import optuna
@@ -122,6 +125,9 @@ def _open(tuning: FineTuning, stores: tuple[Store, Store], space: Space, out: Pa
         raise UsageError("`search` needs optuna: pip install 'albert-rc[search]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     out.mkdir(parents=True, exist_ok=True)
+    trials = [path for path in out.iterdir() if re.fullmatch(r"trial-\d+", path.name)]
+    folders = [out / BEST, *trials]
+    require_kept(tuning.model, folders, tuning.group, replaced=True)
     storage = JournalStorage(JournalFileBackend(str(out / JOURNAL)))
     begin = partial(
         optuna.create_study,

@@ -23,7 +23,8 @@ from albert_rc.files import json_lines, natural_key, parse_json, read_json, writ
 from albert_rc.loading import load_model
 from albert_rc.predict import score, score_lines
 from albert_rc.quality import quality
-from albert_rc.train.checkpoint import set_aside, states
+from albert_rc.train.checkpoint import states
+from albert_rc.train.earlier import set_aside
 from albert_rc.train.identity import difference
 from albert_rc.train.tally import TrainResult
 
