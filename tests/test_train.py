@@ -148,6 +148,23 @@ def test_early_stopping(trainer, tmp_path):
     assert result.steps == 4
 
 
+def test_a_run_that_stopped_early_is_over(trainer, tmp_path):
+    """Resuming does not train on, unless there is more patience than was used up."""
+    settings = {"learning_rate": 1e-9, "max_steps": 6, "eval_steps": 1}
+    trainer(tmp_path, patience=2, **settings).run()
+    before, log = weights(tmp_path), (tmp_path / "metrics.jsonl").read_bytes()
+    said = []
+    for _ in range(2):
+        result = trainer(tmp_path, patience=2, **settings).run(resume=True, on_event=said.append)
+        assert (result.stopped_early, result.steps) == (True, 3)
+    assert "stopped early at step 3, after 2 evaluations without a gain" in said[1]
+    assert "raise --patience above 2" in said[1]
+    assert all(torch.equal(v, before[k]) for k, v in weights(tmp_path).items())
+    assert (tmp_path / "metrics.jsonl").read_bytes() == log
+    result = trainer(tmp_path, patience=4, **settings).run(resume=True)
+    assert (result.stopped_early, result.steps) == (True, 5)
+
+
 def test_without_dev_papers_the_last_weights_are_kept(trainer, tmp_path):
     run = trainer(tmp_path, dev=False)
     result = run.run()

@@ -53,7 +53,11 @@ def train(
     max_restarts: options.MaxRestarts = 2,
     minutes: options.Minutes = None,
     patience: Annotated[
-        int | None, typer.Option(help="Stop after N evaluations without a better one.")
+        int | None,
+        typer.Option(
+            help="Stop after N evaluations without a better one; --resume then trains on only with "
+            "a larger N."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of weights, data order and dropout.")] = 0,
     seeds: Annotated[

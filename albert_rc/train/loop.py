@@ -141,11 +141,11 @@ class Trainer(Generic[Kind]):
         self._told = on_event
         stop = StopRequest()
         tally = self._begin(resume)
-        stopped_early = paused = False
+        stopped_early, paused = resume and self._had_stopped_early(), False
         self.model.train()
         try:
             with stop.listening():
-                for epoch, items in self._batches():
+                for epoch, items in () if stopped_early else self._batches():
                     sums = self._step(items, epoch)
                     self.progress.step += 1
                     tally.add(sums, len(items))
@@ -363,11 +363,25 @@ class Trainer(Generic[Kind]):
             self.record.metrics("dev", step, values | {"best": best})
         mark = "the best so far, saved" if best else f"best {progress.best_score:.2%}"
         self._say(f"step {step}: {evaluation.line} ({mark})")
-        patience = self.settings.patience
-        if patience is not None and progress.evaluations_without_gain >= patience:
-            self._say(f"no gain in {patience} evaluations: stopped early")
+        if self._out_of_patience():
+            self._say(f"no gain in {self.settings.patience} evaluations: stopped early")
             return True
         return False
+
+    def _out_of_patience(self) -> bool:
+        patience = self.settings.patience
+        return patience is not None and self.progress.evaluations_without_gain >= patience
+
+    def _had_stopped_early(self) -> bool:
+        """Whether the run that is resumed is over; it says so and how to go on all the same."""
+        if not self._out_of_patience():
+            return False
+        waited = self.progress.evaluations_without_gain
+        self._say(
+            f"the run stopped early at step {self.progress.step}, after {waited} evaluations "
+            f"without a gain; to train on, raise --patience above {waited}"
+        )
+        return True
 
     def _weights_to_keep(self) -> AbstractContextManager[None]:
         """Inside, the model has the weights that are measured and kept: their average, if any."""
