@@ -21,7 +21,7 @@ from albert_rc.errors import DataError, UsageError
 from albert_rc.files import parse_json, to_json
 from albert_rc.loading import Loaded
 from albert_rc.model.heads import ReadingModel
-from albert_rc.predict import TOKEN_BUDGET, score, score_lines
+from albert_rc.predict import TOKEN_BUDGET, reading_of, score, score_lines
 from albert_rc.wording import kind_of, shortened
 
 Papers = str | bytes | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -102,14 +102,15 @@ def answer(
         raise UsageError(f"temperature {temperature} must be between {LOWEST:g} and {HIGHEST:g}")
     if token_budget < 1:
         raise UsageError(f"token_budget {token_budget} must be above 0")
-    if temperature is None:
-        temperature, _ = kept_temperature(tokenizer.folder)
     store = make_store(given, tokenizer, reading.config.max_length)
     device = reading.words.device
     before = reading.encoder.compute
     chosen = choose_precision(precision, device)
     reading.encoder.compute = replace(before, precision=chosen)
     try:
+        if temperature is None:
+            how = reading_of(reading, reading.config.max_length)
+            temperature, _ = kept_temperature(tokenizer.folder, reading=how)
         scored_QK = score(
             reading, tokenizer, store, Processes(torch.device(device)), token_budget=token_budget
         )

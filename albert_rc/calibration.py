@@ -30,6 +30,8 @@ from albert_rc.score_sets import in_order_of, right_options
 
 RECORDS = "calibration*.json"
 """In a model's folder, one for each way to read options."""
+UNSAID = {"attention": "dense", "int8": False}
+"""What records are taken for that do not say how the model had read."""
 LOWEST, HIGHEST = COLDEST**2, HOTTEST**2
 """Of temperatures that may be asked for: that of scores that were made with another, too."""
 
@@ -44,6 +46,8 @@ class Calibration:
     """What the scores had been made with."""
     way: str | None
     """How options of several pieces had been read again."""
+    reading: dict[str, Any] | None
+    """How the model had read otherwise, where the scores say so; see `predict.reading_of`."""
     folds: int
     before: Confidence
     after: Confidence
@@ -58,6 +62,7 @@ class Calibration:
             "temperature": round(self.temperature, 6),
             "scores_temperature": self.scores_temperature,
             "option_score": self.way,
+            **({} if self.reading is None else {"reading": self.reading}),
             "folds": self.folds,
             "before": self.before.as_json(),
             "after": self.after.as_json(),
@@ -103,6 +108,7 @@ def calibrate(
         temperature=fitted * file.temperature,
         scores_temperature=file.temperature,
         way=file.way,
+        reading=file.reading,
         folds=int(fold_Q.max()) + 1,
         before=measure(chances_QK, gold_Q, bins),
         after=replace(after, aurc=ranked.aurc, coverage=ranked.coverage),
@@ -147,21 +153,52 @@ def record_path(folder: Path, way: str | None = None) -> Path:
     return folder / ("calibration.json" if way is None else f"calibration-{way}.json")
 
 
-def kept_temperature(folder: Path, way: str | None = None) -> tuple[float, bool]:
-    """The temperature beside a model's weights, and whether there is one for these weights.
+def kept_temperature(
+    folder: Path, way: str | None = None, reading: Mapping[str, Any] | None = None
+) -> tuple[float, bool]:
+    """The temperature beside a model's weights, and whether there is one for this use of them.
 
     Args:
         folder: of the model.
         way: how options of several pieces are read again; each way has probabilities of its own.
+        reading: how the model reads otherwise; not compared where it is None.
 
     Returns:
-        1 and False where none was kept, or only one of other weights.
+        1 and False where none was kept, or only one of other weights or of another reading.
 
     Raises:
         CheckpointError: the record is damaged.
     """
     record = kept_record(record_path(folder, way))
-    return (1.0, False) if record is None else (float(record["temperature"]), True)
+    if record is None or (reading is not None and _other_reading(record, reading)):
+        return 1.0, False
+    return float(record["temperature"]), True
+
+
+def why_unused(
+    folder: Path, way: str | None = None, reading: Mapping[str, Any] | None = None
+) -> str | None:
+    """What the temperature that is kept there is of, if `kept_temperature` does not use it.
+
+    Raises:
+        CheckpointError: the record is damaged.
+    """
+    path = record_path(folder, way)
+    if not path.is_file():
+        return None
+    record = kept_record(path)
+    if record is None:
+        return "of other weights"
+    return None if reading is None else _other_reading(record, reading)
+
+
+def _other_reading(record: Mapping[str, Any], reading: Mapping[str, Any]) -> str | None:
+    """In what a record's scores had been read otherwise, or None."""
+    for name, was in record.get("reading", UNSAID).items():
+        if (now := reading.get(name)) != was:
+            said = "other settings" if isinstance(was, dict) else was
+            return f"of scores with {name} {said}" + ("" if said is not was else f", not {now}")
+    return None
 
 
 def kept_record(path: Path) -> dict[str, Any] | None:
@@ -176,6 +213,8 @@ def kept_record(path: Path) -> dict[str, Any] | None:
         record: dict[str, Any] = read_json(path)
         temperature, weights = float(record["temperature"]), str(record["weights_sha256"])
         if not COLDEST**2 <= temperature <= HOTTEST**2:
+            raise ValueError
+        if not isinstance(record.get("reading", {}), dict):
             raise ValueError
     except (DataError, KeyError, TypeError, ValueError):
         raise CheckpointError(

@@ -5,19 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from albert_rc import __version__
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
-from albert_rc.files import file_sha256, parse_json, remembered_sha256, write_json
+from albert_rc.files import file_sha256, parse_json, remembered_sha256, to_json, write_json
 from albert_rc.model.heads import ReadingModel
 from albert_rc.model.spans import SpanModel
-from albert_rc.predict import score
+from albert_rc.predict import TOKEN_BUDGET, score
 from albert_rc.quality import quality, span_quality
+from albert_rc.several_pieces import readings, rescored
 from albert_rc.spans import find_spans
 from albert_rc.tokenizer import Tokenizer
 
 RECORD = "int8.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """How the dev papers are answered: as the papers will be that are to be predicted."""
+
+    precision: str
+    """What int8 is compared with."""
+    way: str | None = None
+    """How options of several pieces are read again."""
+    null_threshold: float | None = None
+    """Of spans; as tuned in training where it is None."""
+    token_budget: int = TOKEN_BUDGET
 
 
 @dataclass(frozen=True)
@@ -65,7 +83,7 @@ def measure_cost(
     tokenizer: Tokenizer,
     store: Store,
     processes: Processes,
-    precision: str,
+    trial: Trial,
 ) -> Cost:
     """Answer a store with and without int8.
 
@@ -74,12 +92,12 @@ def measure_cost(
         tokenizer: its vocabulary.
         store: preferably with answers.
         processes: who works along.
-        precision: what to compare with.
+        trial: how it is answered.
     """
     found = []
-    for name in (precision, "int8"):
+    for name in (trial.precision, "int8"):
         model.encoder.compute = replace(model.encoder.compute, precision=name)
-        found.append(_answered(model, tokenizer, store, processes))
+        found.append(_answered(model, tokenizer, store, processes, trial))
     (exact, before), (quick, after) = found
     return Cost(
         questions=len(exact),
@@ -90,32 +108,73 @@ def measure_cost(
 
 
 def _answered(
-    model: ReadingModel | SpanModel, tokenizer: Tokenizer, store: Store, processes: Processes
+    model: ReadingModel | SpanModel,
+    tokenizer: Tokenizer,
+    store: Store,
+    processes: Processes,
+    trial: Trial,
 ) -> tuple[Sequence[int | str], float | None]:
     """An answer to each question, and how good they are where that is known."""
+    budget = trial.token_budget
     if isinstance(model, SpanModel):
-        found = find_spans(model, tokenizer, store, processes)
+        found = find_spans(model, tokenizer, store, processes, token_budget=budget)
         tuned = model.null_threshold is not None
         good = span_quality(store, found, tuned).f1 if store.has_answers else None
-        return [question.answer(model.null_threshold) for question in found], good
-    scored_QK = score(model, tokenizer, store, processes)
+        threshold = _threshold(model, trial)
+        return [question.answer(threshold) for question in found], good
+    scored_QK = score(model, tokenizer, store, processes, token_budget=budget)
+    if trial.way is not None:
+        again = readings(model, tokenizer, store, trial.way)
+        scored_QK = rescored(model, again, scored_QK, processes, token_budget=budget)
     good = quality(store, scored_QK).score if store.has_answers else None
     return scored_QK.argmax(-1).tolist(), good
 
 
-def identity(folder: Path, store_path: Path) -> dict[str, str]:
-    """Hashes of the weights and of the store that a measurement is about; empty if unreadable."""
+def _threshold(model: ReadingModel | SpanModel, trial: Trial) -> float | None:
+    """From which on spans give no answer."""
+    if not isinstance(model, SpanModel) or trial.null_threshold is not None:
+        return trial.null_threshold
+    return model.null_threshold
+
+
+def identity(
+    model: ReadingModel | SpanModel, folder: Path, store_path: Path, trial: Trial
+) -> dict[str, Any]:
+    """All that a measurement depends on, as JSON has it; empty if the weights are unreadable.
+
+    Args:
+        model: on the device that it is measured on.
+        folder: of its weights.
+        store_path: what is answered.
+        trial: how it is answered.
+    """
+    compute = model.encoder.compute
     try:
-        return {
+        hashes = {
             "weights": remembered_sha256(folder / "model.safetensors"),
             "store": file_sha256(store_path),
         }
     except OSError:
         return {}  # weights in another form: they are measured each time
+    found = hashes | {
+        "config": asdict(model.config),
+        "task": model.task,
+        "attention": compute.attention,
+        "lsh": asdict(compute.lsh) if compute.attention == "lsh" else None,
+        "option_score": model.option_score,
+        "read_again": trial.way,
+        "null_threshold": _threshold(model, trial),
+        "compared_with": trial.precision,
+        "device": next(model.parameters()).device.type,
+        # Another version may compute otherwise, and torch has other kernels on other processors.
+        "made_with": f"albert-rc {__version__}, torch {torch.__version__}",
+    }
+    as_read: dict[str, Any] = parse_json(to_json(found))
+    return as_read
 
 
-def remembered_cost(folder: Path, of: dict[str, str]) -> Cost | None:
-    """What was measured before in this model's folder of the same weights and store."""
+def remembered_cost(folder: Path, of: dict[str, Any]) -> Cost | None:
+    """What was measured before, and kept in this model's folder, of the same `identity`."""
     try:
         record = parse_json((folder / RECORD).read_bytes())
         if of and record["of"] == of:
@@ -125,7 +184,7 @@ def remembered_cost(folder: Path, of: dict[str, str]) -> Cost | None:
     return None
 
 
-def remember_cost(folder: Path, of: dict[str, str], cost: Cost) -> None:
+def remember_cost(folder: Path, of: dict[str, Any], cost: Cost) -> None:
     """Keep a measurement beside the weights it is about, if they may be written to."""
     if not of:
         return

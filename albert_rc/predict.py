@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from albert_rc.data.schema import letter
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
-from albert_rc.files import json_lines, six_digits, to_json
+from albert_rc.files import json_lines, parse_json, six_digits, to_json
 from albert_rc.model.heads import ReadingModel
 from albert_rc.recall import Recalled, with_recall
 from albert_rc.tokenizer import Tokenizer
@@ -85,6 +86,30 @@ def score(
     if bool(scored_QK.isnan().any()):
         raise CheckpointError("the model's scores are not numbers; its weights are damaged")
     return scored_QK.masked_fill_(absent_QK, float("-inf"))
+
+
+def reading_of(model: ReadingModel, max_length: int) -> dict[str, Any]:
+    """How a model reads, as far as its probabilities depend on it, as JSON has it.
+
+    fp32, bf16 and fp16 differ by rounding, which no temperature notices: it is fitted to thousands
+    of answers. int8 is another matter.
+
+    Args:
+        model: with the precision and attention that it reads with.
+        max_length: the window in tokens.
+    """
+    compute = model.encoder.compute
+    found: dict[str, Any] = {
+        "task": model.task,
+        "attention": compute.attention,
+        "option_score": model.option_score,
+        "int8": compute.precision == "int8",
+        "max_length": max_length,
+    }
+    if compute.attention == "lsh":
+        found["lsh"] = asdict(compute.lsh)
+    as_read: dict[str, Any] = parse_json(to_json(found))
+    return as_read
 
 
 def answers_of(store: Store, scored_QK: Tensor) -> Answers:
@@ -195,6 +220,7 @@ def write_predictions(
     recalled: Recalled | None = None,
     way: str | None = None,
     weights: str | None = None,
+    reading: Mapping[str, Any] | None = None,
 ) -> Unsure | None:
     """Write answer.json and what is asked for beside it: all of it whole, or nothing.
 
@@ -208,6 +234,7 @@ def write_predictions(
         recalled: what is known of the blanks from other papers.
         way: how options of several pieces were read again, if they were.
         weights: what the first line names as the weights that made them.
+        reading: what it says of how they were made; see `reading_of`.
 
     Returns:
         these answers.
@@ -221,6 +248,8 @@ def write_predictions(
         lines = score_lines(store, scored_QK, temperature, recalled, way)
         if weights is not None:
             lines[0]["weights"] = weights
+        if reading is not None:
+            lines[0]["reading"] = reading
         if scores is not None:
             contents[scores] = json_lines(lines)
         if abstain is not None:

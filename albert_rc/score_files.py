@@ -56,6 +56,8 @@ class ScoreFile:
     """What the model's logits were divided by before they became probabilities."""
     weights: str | None
     """Beginning of the SHA-256 of the weights that made it, where a line says so."""
+    reading: dict[str, Any] | None
+    """How it was made (attention, window and the like), where a line says so."""
     way: str | None
     """How options of several pieces were read again (`predict --option-score`)."""
     read: list[str | None]
@@ -98,6 +100,7 @@ def read_scores(path: Path) -> ScoreFile:
         "lines": numbers,
         "temperature": float(first.get("temperature", 1.0)),
         "weights": next((record["weights"] for record in found if "weights" in record), None),
+        "reading": next((record["reading"] for record in found if "reading" in record), None),
         "way": first.get("option_score"),
         "read": [record.get("read") for record in found],
     }
@@ -236,6 +239,8 @@ def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
     texts = ("id", "read", "option_score", "weights")
     if not all(isinstance(text, str) for text in (answer, *(record.get(n, "") for n in texts))):
         _refuse(path, line, '"answer", "id", "read", "option_score" and "weights" must be text')
+    if not isinstance(record.get("reading", {}), dict):
+        _refuse(path, line, '"reading" must be an object')
     if not re.fullmatch("[a-z]+|", record.get("option_score", "")):
         _refuse(path, line, '"option_score" must be the name of a way, such as masks')
     _check_chances(record["probabilities"], path, line)

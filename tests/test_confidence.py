@@ -11,7 +11,7 @@ from conftest import SHAPE
 from test_ensemble import drawn, softmax
 from typer.testing import CliRunner
 
-from albert_rc.calibration import calibrate, find_unsure, keep, kept_temperature
+from albert_rc.calibration import calibrate, find_unsure, keep, kept_temperature, why_unused
 from albert_rc.confidence import (
     calibration_error,
     fit_temperature,
@@ -238,6 +238,45 @@ def test_a_temperature_is_of_its_way_to_read_options(scored, sample, tmp_path):
     path.write_text(json.dumps(lines[0] | {"option_score": "../masks"}) + "\n")
     with pytest.raises(DataError, match="must be the name of a way"):
         read_scores(path)
+
+
+def test_a_temperature_is_of_how_the_model_read(scored, sample, tmp_path):
+    """One that was fitted to dense attention is not used with hashing, nor the other way round."""
+    papers = read_split(sample / "cloze" / "dev")
+    path = scored(tmp_path / "s.jsonl")
+    dense = {"task": "cloze", "attention": "dense", "int8": False, "max_length": 512}
+    hashed = dense | {"attention": "lsh", "lsh": {"rounds": 4}}
+    first, rest = path.read_text().split("\n", 1)
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    others = [dense, hashed, hashed | {"lsh": {"rounds": 1}}, dense | {"int8": True}]
+    others.append(dense | {"max_length": 128})
+    for reading in others:
+        path.write_text(json.dumps(json.loads(first) | {"reading": reading}) + "\n" + rest)
+        keep(calibrate(read_scores(path), papers, folds=3), tmp_path)
+        used = [kept_temperature(tmp_path, reading=other)[1] for other in others]
+        assert used == [other == reading for other in others]
+    assert why_unused(tmp_path, reading=dense) == "of scores with max_length 128, not 512"
+    path.write_text(first + "\n" + rest)  # as earlier versions wrote them
+    keep(calibrate(read_scores(path), papers, folds=3), tmp_path)
+    used = [kept_temperature(tmp_path, reading=other)[1] for other in others]
+    assert used == [True, False, False, False, True]
+    path.write_text(json.dumps(json.loads(first) | {"reading": "dense"}) + "\n" + rest)
+    with pytest.raises(DataError, match='"reading" must be an object'):
+        read_scores(path)
+
+
+def test_predict_says_which_temperature_is_not_its_own(sample, tmp_path, works):
+    """The whole way: scores remember how they were made, the record too, and `predict` compares."""
+    made = load_model(sample / "vocabulary", "cloze", scratch="tiny", scratch_shape=SHAPE)
+    save_model(made.model, made.tokenizer, tmp_path / "run")
+    scores, gold = tmp_path / "s.jsonl", sample / "cloze" / "dev"
+    predict = ("predict", "--data", gold, "--model", tmp_path / "run", "--scores", scores,
+               "--out", tmp_path / "answer.json")  # fmt: skip
+    works(*predict)
+    works("calibrate", scores, gold, "--model", tmp_path / "run")
+    assert "kept in" in works(*predict).stderr
+    said = works(*predict, "--attention", "lsh").stderr
+    assert "is of scores with attention dense, not lsh, and is not used; calibrate again" in said
 
 
 def test_a_sharp_temperature_is_not_lost_in_rounding(scored, sample, tmp_path):

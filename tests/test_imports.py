@@ -27,7 +27,7 @@ ALLOWED = {
     "spans": WORK | {"predict", "spans"},
     "quality": WORK | {"spans"},
     "train": WORK | {"predict", "spans", "quality", "train"},
-    "gate": WORK | {"predict", "spans", "quality"},
+    "gate": WORK | {"predict", "spans", "quality", "several_pieces"},
     "bench": WORK | {"predict", "spans", "quality", "train", "bench"},
     "parts_of_speech": FLOOR | {"data"},
     "slices": FLOOR | {"data", "parts_of_speech"},

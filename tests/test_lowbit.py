@@ -9,7 +9,7 @@ from torch import nn
 from albert_rc.config import Compute
 from albert_rc.devices import Processes
 from albert_rc.errors import CheckpointError
-from albert_rc.gate import Cost, identity, measure_cost, remember_cost, remembered_cost
+from albert_rc.gate import Cost, Trial, identity, measure_cost, remember_cost, remembered_cost
 from albert_rc.loading import load_model, save_model
 from albert_rc.model.lowbit import Int8Matrix, has_int8
 from albert_rc.model.products import Prepared
@@ -57,16 +57,56 @@ def test_the_gate_compares_and_remembers(sample, stores, tokenizer, tmp_path):
     save_model(loaded.model, tokenizer, tmp_path)
     path = tmp_path / "dev.pt"
     store.save(path)
-    cost = measure_cost(loaded.model, tokenizer, store, ALONE, "fp32")
-    assert loaded.model.encoder.compute == Compute(precision="int8")
+    trial, model = Trial(precision="fp32"), loaded.model
+    cost = measure_cost(model, tokenizer, store, ALONE, trial)
+    assert model.encoder.compute == Compute(precision="int8")
     assert cost.questions == store.num_questions
     assert 0 <= cost.changed < cost.questions / 2
-    of = identity(tmp_path, path)
+    of = identity(model, tmp_path, path, trial)
     assert remembered_cost(tmp_path, of) is None
     remember_cost(tmp_path, of, cost)
-    assert remembered_cost(tmp_path, identity(tmp_path, path)) == cost
+    assert remembered_cost(tmp_path, identity(model, tmp_path, path, trial)) == cost
     stores["cloze", "test"].save(path)
-    assert remembered_cost(tmp_path, identity(tmp_path, path)) is None  # another store
+    assert remembered_cost(tmp_path, identity(model, tmp_path, path, trial)) is None
+
+
+def test_a_verdict_is_of_what_was_measured(sample, stores, tokenizer, tmp_path):
+    """Whatever changes an answer makes it another measurement: none lets another through."""
+    loaded = load_model(sample / "vocabulary", "cloze", scratch="tiny")
+    save_model(loaded.model, tokenizer, tmp_path)
+    path = tmp_path / "dev.pt"
+    stores["cloze", "dev"].save(path)
+    lsh = {"chunk": 16, "rounds": 1}
+    plain = Trial(precision="fp32")
+
+    def found(trial=plain, **how):
+        return identity(load_model(tmp_path, "cloze", **how).model, tmp_path, path, trial)
+
+    kinds = [
+        found(),
+        found(attention="lsh", lsh=lsh),
+        found(attention="lsh", lsh=lsh | {"rounds": 2}),
+        found(option_score="first"),
+        found(max_length=600),
+        found(Trial(precision="bf16")),
+        found(Trial(precision="fp32", way="masks")),
+        found(Trial(precision="fp32", null_threshold=1.0)),
+    ]
+    for number, of in enumerate(kinds):
+        remember_cost(tmp_path, of, Cost(10, number, None, None))
+        known = [remembered_cost(tmp_path, other) is not None for other in kinds]
+        assert known == [place == number for place in range(len(kinds))]
+
+
+def test_the_gate_tries_what_predict_will_do(sample, stores, tokenizer):
+    """Options of several pieces are read again, if they will be in the answers."""
+    store = stores["cloze", "dev"]
+    costs = []
+    for way in (None, "masks"):
+        loaded = load_model(sample / "vocabulary", "cloze", scratch="tiny")
+        trial = Trial(precision="fp32", way=way)
+        costs.append(measure_cost(loaded.model, tokenizer, store, ALONE, trial))
+    assert costs[0] != costs[1]
 
 
 @pytest.mark.parametrize(
@@ -95,6 +135,12 @@ def test_predict_passes_the_gate_or_refuses(sample, stores, tmp_path, cli):
     assert done.returncode == 0, done.stderr
     assert "dev answers" in done.stderr
     assert len(json.loads(out.read_bytes())) == len(stores["cloze", "test"].meta["ids"])
+    attending = ("--attention", "lsh", "--lsh-chunk", 16, "--lsh-rounds", 1)
+    record = tmp_path / "run" / "int8.json"
+    for more, name in ((attending, "lsh"), ((), "dense")):
+        done = cli("predict", *given, "--out", out, "--tolerance", 100, *more)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(record.read_bytes())["of"]["attention"] == name, "not measured anew"
     (tmp_path / "dev.pt").unlink()
     done = cli("predict", *given, "--out", tmp_path / "other.json")
     assert done.returncode == 2

@@ -91,7 +91,7 @@ def predict(
     from albert_rc.calibration import unsure_path, weights_id
     from albert_rc.devices import choose_precision, processes
     from albert_rc.heap import keep_freed_memory
-    from albert_rc.predict import describe, score, write_predictions
+    from albert_rc.predict import describe, reading_of, score, write_predictions
     from albert_rc.several_pieces import require_way
     from albert_rc.spans import find_spans, write_spans
 
@@ -119,13 +119,22 @@ def predict(
         if recall is not None:
             recalled = predict_parts.recalled_for(recall, store, loaded, format_, group)
         if chosen == "int8":
-            predict_parts.pass_gate(loaded, gate or data.with_name("dev.pt"), tolerance, group)
+            predict_parts.pass_gate(
+                loaded,
+                gate or data.with_name("dev.pt"),
+                tolerance,
+                group,
+                option_score=option_score,
+                null_threshold=null_threshold,
+                token_budget=token_budget,
+            )
         wanted = (scores or abstain or recall) is not None and not (spans or numbers)
         loaded.model.encoder.freeze()
         keep_freed_memory()  # from here on: the weights' own memory goes back
+        reading = None if spans else reading_of(loaded.model, store.meta["max_length"])
         # Before the work, so that a damaged record costs none.
         divisor, calibrated = predict_parts.divisor_of(
-            loaded, temperature, wanted, option_score, group
+            loaded, temperature, wanted, option_score, reading, group
         )
         total = store.num_items if spans else store.num_questions
         answer: Any = find_spans if spans else score
@@ -158,6 +167,7 @@ def predict(
                     recalled=recalled,
                     way=option_score,
                     weights=None if scores is None else weights_id(loaded.tokenizer.folder),
+                    reading=None if scores is None else reading,
                 )
             typer.echo(
                 f"{out}: {store.num_questions:,} answers to {len(store.meta['ids']):,} papers"

@@ -60,7 +60,12 @@ def open_model(
 
 
 def divisor_of(
-    loaded: Loaded[Any], given: float | None, wanted: bool, way: str | None, group: Processes
+    loaded: Loaded[Any],
+    given: float | None,
+    wanted: bool,
+    way: str | None,
+    reading: dict[str, Any] | None,
+    group: Processes,
 ) -> tuple[float, bool]:
     """What to divide logits by, and whether that makes frequencies of probabilities.
 
@@ -69,9 +74,10 @@ def divisor_of(
         given: `--temperature`.
         wanted: whether probabilities are asked for.
         way: how options of several pieces are read again.
+        reading: how the model reads otherwise.
         group: the processes; the first one says what it found.
     """
-    from albert_rc.calibration import kept_temperature, record_path
+    from albert_rc.calibration import kept_temperature, record_path, why_unused
     from albert_rc.errors import CheckpointError
 
     folder = loaded.tokenizer.folder
@@ -79,25 +85,34 @@ def divisor_of(
         own = 1.0
         if wanted and group.is_main:
             with suppress(CheckpointError):  # it is not what is used
-                own, _ = kept_temperature(folder, way)
+                own, _ = kept_temperature(folder, way, reading)
         return given, own != 1 and math.isclose(given, own, rel_tol=1e-4)
     if not wanted or not group.is_main:  # the others write nothing
         return 1.0, False
-    kept, calibrated = kept_temperature(folder, way)
+    kept, calibrated = kept_temperature(folder, way, reading)
     record = record_path(folder, way)
     if calibrated:
         say(f"temperature {kept:.4f}, kept in {record} (--temperature 1: without)")
-    elif record.is_file():
-        say(f"warning: {record} is of other weights and is not used; calibrate again")
+    elif why := why_unused(folder, way, reading):
+        say(f"warning: {record} is {why}, and is not used; calibrate again")
     return kept, calibrated
 
 
-def pass_gate(loaded: Loaded[Any], dev: Path, tolerance: float, group: Processes) -> None:
-    """Go on in int8 only if it costs little on dev papers."""
+def pass_gate(
+    loaded: Loaded[Any],
+    dev: Path,
+    tolerance: float,
+    group: Processes,
+    *,
+    option_score: str | None,
+    null_threshold: float | None,
+    token_budget: int,
+) -> None:
+    """Go on in int8 only if it costs little on dev papers, answered as the others will be."""
     from albert_rc.data.shards import check_store, load_store
     from albert_rc.devices import choose_precision
     from albert_rc.errors import UsageError
-    from albert_rc.gate import identity, measure_cost, remember_cost, remembered_cost
+    from albert_rc.gate import Trial, identity, measure_cost, remember_cost, remembered_cost
     from albert_rc.heap import keep_freed_memory
 
     if not tolerance >= 0:
@@ -108,16 +123,21 @@ def pass_gate(loaded: Loaded[Any], dev: Path, tolerance: float, group: Processes
             "name a store with --gate, or use --precision bf16"
         )
     folder = loaded.tokenizer.folder
-    of = identity(folder, dev)
+    trial = Trial(
+        precision=choose_precision(None, group.device),
+        way=option_score,
+        null_threshold=null_threshold,
+        token_budget=token_budget,
+    )
+    of = identity(loaded.model, folder, dev, trial)
     cost = remembered_cost(folder, of)
     if cost is None:
         store = load_store(dev)
         check_store(store, dev, loaded.tokenizer, loaded.model.config.max_length)
         if store.kind != loaded.model.task:
             raise UsageError(f"--gate {dev}: holds {store.kind}, but the model {loaded.model.task}")
-        precision = choose_precision(None, group.device)
         keep_freed_memory()
-        cost = measure_cost(loaded.model, loaded.tokenizer, store, group, precision)
+        cost = measure_cost(loaded.model, loaded.tokenizer, store, group, trial)
         if group.is_main:
             remember_cost(folder, of, cost)
     if group.is_main:

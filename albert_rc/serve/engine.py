@@ -18,7 +18,7 @@ from albert_rc.errors import AlbertRcError, CheckpointError, DataError
 from albert_rc.files import to_json
 from albert_rc.loading import Loaded, load_model
 from albert_rc.model.heads import ReadingModel
-from albert_rc.predict import TOKEN_BUDGET, answers_of, score, score_lines
+from albert_rc.predict import TOKEN_BUDGET, answers_of, reading_of, score, score_lines
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.line import Line, Place
 from albert_rc.serve.messages import Message
@@ -69,6 +69,7 @@ class Engine:
         self.limits = limits
         self._model, self._processes, self._say = model, processes, say
         self._loaded: dict[str, Loaded[ReadingModel]] = {}
+        self._temperatures: dict[str, tuple[float, bool]] = {}
         self._pool = ThreadPoolExecutor(1, "answers")
         self.line = Line(limits.waiting)
         self._closing = Event()
@@ -76,7 +77,11 @@ class Engine:
         if first.report.new and self._load("choice").report.new:
             said = " nor ".join(NOUNS.values())
             say(f"warning: {self.name} has learned neither {said}; its answers are guesses")
-        self.temperature, self.calibrated = kept_temperature(first.tokenizer.folder)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether there is a temperature for what the model has learned."""
+        return any(calibrated for _, calibrated in list(self._temperatures.values()))
 
     def submit(
         self,
@@ -154,6 +159,9 @@ class Engine:
                 loaded.model.encoder.compute, precision=precision
             )
             loaded.model.encoder.freeze()
+            reading = reading_of(loaded.model, loaded.model.config.max_length)
+            kept = kept_temperature(loaded.tokenizer.folder, reading=reading)
+            self._temperatures[task] = kept
             self._loaded[task] = loaded
         return self._loaded[task]
 
@@ -175,7 +183,7 @@ class Engine:
         return to_json(
             {
                 "model": self.name,
-                "calibrated": self.calibrated,
+                "calibrated": bool(answers) and all(self._temperatures[x][1] for x in answers),
                 "complete": reading.complete,
                 "papers": papers,
                 "answers": answers,
@@ -213,7 +221,8 @@ class Engine:
             token_budget=TOKEN_BUDGET if self._processes.device.type == "cuda" else CPU_TOKENS,
             progress=in_time,
         )
-        return answers_of(store, scored_QK), score_lines(store, scored_QK, self.temperature)
+        temperature, _ = self._temperatures[papers.kind]
+        return answers_of(store, scored_QK), score_lines(store, scored_QK, temperature)
 
 
 def _papers(
