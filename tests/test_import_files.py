@@ -42,7 +42,10 @@ def test_encodings(tmp_path, encoding, said):
 def test_an_encoding_that_is_not_certain_is_refused(tmp_path):
     text = STORY.replace("letter", "letter that “she” hadn’t sent") + LISTS
     with pytest.raises(DataError, match="save it as UTF-8"):
-        bring(tmp_path, text, encoding="cp1252")
+        bring(tmp_path, text, encoding="mac_roman")
+    _, refused, imports = bring(tmp_path, text + KEY, encoding="cp1252")
+    assert refused == []
+    assert imports[0].notes == ["read as Windows-1252"]
 
 
 @pytest.fixture

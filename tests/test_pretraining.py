@@ -224,7 +224,7 @@ def test_the_same_vocabulary_whenever_it_is_made(sample, tmp_path):
 def test_what_no_vocabulary_can_be_made_of_is_said(cli, tmp_path):
     (tmp_path / "tiny.txt").write_text("One fish.")
     (tmp_path / "empty.txt").write_text("")
-    (tmp_path / "latin.txt").write_bytes(b"Well.\nIt\x92s bad.\n")
+    (tmp_path / "odd.txt").write_bytes(b"Well.\nIt\x81s bad.\n")
     (tmp_path / "open.json").write_text(json.dumps({"article": "A _", "options": [["b", "c"]]}))
     for name, options, code, said in (
         ("tiny.txt", ["--coverage", 0.5], 2, "--coverage 0.5: give a share from 0.98 to 1"),
@@ -232,7 +232,7 @@ def test_what_no_vocabulary_can_be_made_of_is_said(cli, tmp_path):
         ("tiny.txt", ["--size", 16], 2, "--size 16: the text's characters alone take 21 pieces"),
         ("empty.txt", [], 3, "empty.txt: there is no text in it"),
         ("open.json", [], 3, "open.json: no paper has an answer to each of its blanks"),
-        ("latin.txt", [], 3, f"error: {tmp_path / 'latin.txt'}: byte 0x92 in line 2 is not UTF-8"),
+        ("odd.txt", [], 3, f"error: {tmp_path / 'odd.txt'}: byte 0x81 in line 2 is not UTF-8"),
     ):
         done = cli("vocabulary", tmp_path / name, "--out", tmp_path / "v", *options)
         assert (done.returncode, said in done.stderr) == (code, True), done.stderr

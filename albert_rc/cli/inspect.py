@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from albert_rc.cli.console import example, print_json, say, table
+from albert_rc.cli.texts import open_text
 
 inspect = typer.Typer(
     help="What models are made of, and what their layers do.", no_args_is_help=True
@@ -59,11 +60,11 @@ def layers(
 ) -> None:
     """How far each layer moves the tokens: L2 distance and angle of its input and output."""
     from albert_rc.analysis import distances_of
-    from albert_rc.data.documents import find_sources, read_documents
+    from albert_rc.data.documents import read_documents
     from albert_rc.files import write_json
     from albert_rc.plots import lines, save
 
-    sources, _ = find_sources([text])
+    sources = open_text([text]).sources
     texts = [document for source in sources for document in read_documents(source)]
     found = {}
     short = [Path(name).name for name in model]

@@ -42,10 +42,20 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | No
             among = place.parent == folder or (place.exists() and folder in place.parents)
             if folder.is_dir() and among:
                 raise UsageError(f"{flag} {path} lies among the papers to read; name another place")
-        of_model = place.name in OF_A_MODEL or place.suffix in WEIGHTS
-        if of_model and place.exists() and (place.parent / "config.json").is_file():
-            raise UsageError(f"{flag} {path} is a part of a model; give another name")
+        require_no_model(flag, path)
         require_writable(path)
+
+
+def require_no_model(flag: str, path: Path) -> None:
+    """Refuse to replace a part of a model.
+
+    Raises:
+        UsageError: names the option.
+    """
+    place = path.resolve()
+    of_model = place.name in OF_A_MODEL or place.suffix in WEIGHTS
+    if of_model and place.exists() and (place.parent / "config.json").is_file():
+        raise UsageError(f"{flag} {path} is a part of a model; give another name")
 
 
 def answer_files(

@@ -37,6 +37,7 @@ def preprocess(
     from albert_rc.atomic import write_together
     from albert_rc.data.prepare import prepare_collection
     from albert_rc.data.readers import find_splits, rejects, require_good
+    from albert_rc.data.sources import REJECTS
     from albert_rc.files import existing_folder
     from albert_rc.hub import resolve_source
     from albert_rc.tokenizer import load_tokenizer
@@ -65,7 +66,7 @@ def preprocess(
         writers: dict[Path, Callable[[Path], None]] = {
             path: split.save for path, split in stores.items()
         }
-        left_out = out / "rejects.jsonl"
+        left_out = out / REJECTS
         content = rejects(papers)
         if content:
             writers[left_out] = partial(_write, content)

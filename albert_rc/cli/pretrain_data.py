@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from albert_rc.cli.console import DEFAULT_MODEL, bar, example, leave_cleanly, say
+from albert_rc.cli.texts import OnTextError, list_rejects, open_text
 from albert_rc.errors import DataError, UsageError
 from albert_rc.wording import counted
 
@@ -45,6 +46,7 @@ def pretrain_data(
     part: Annotated[
         str, typer.Option(help="2/8: make the second eighth of the shards; others do the rest.")
     ] = "1/1",
+    on_error: OnTextError = "stop",
     workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
     seed: Annotated[int, typer.Option(help="Of cuts and of what is kept apart.")] = 0,
 ) -> None:
@@ -58,7 +60,6 @@ def pretrain_data(
     from albert_rc.config import parse_size
     from albert_rc.data.corpus import require_same_plan
     from albert_rc.data.cutting import Count, Cut, ShardMaker, plan_shards
-    from albert_rc.data.documents import find_sources
     from albert_rc.data.pool import map_in_order, worker_count
     from albert_rc.hub import resolve_source
     from albert_rc.tokenizer import load_tokenizer
@@ -74,9 +75,8 @@ def pretrain_data(
         blank_lines=documents == "blank-lines",
         seed=seed,
     )
-    sources, copies = find_sources(text)
-    for copy in copies:
-        say(f"note: {copy} is left out; another file has the same text")
+    examined = open_text(text, on_error)
+    sources = examined.sources
     folder = resolve_source(model)
     load_tokenizer(folder)  # says what is wrong with it before the work begins
     shards = plan_shards(sources, parse_size("--shard-size", shard_size))
@@ -100,6 +100,7 @@ def pretrain_data(
             with suppress(OSError):  # there is something in it
                 folder.rmdir()
         raise _empty(sources, train, held_out)
+    list_rejects(out, examined)
     typer.echo(f"{places[0]}: {train.line()}")
     if held_out.sequences:
         typer.echo(f"{places[1]}: {held_out.line()}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from albert_rc.cli.console import example
-from albert_rc.cli.outputs import check_outputs
+from albert_rc.cli.outputs import require_no_model
+from albert_rc.cli.texts import OnTextError, list_rejects, open_text
 
 if TYPE_CHECKING:
     from albert_rc.data.documents import Source
@@ -28,20 +29,22 @@ def vocabulary(
         float,
         typer.Option(help="Share of all characters that get pieces of their own: from 0.98 to 1."),
     ] = 0.99995,
+    on_error: OnTextError = "stop",
 ) -> None:
     """Make a vocabulary with ALBERT's ids: padding 0, unknown 1, [CLS] 2, [SEP] 3, [MASK] 4.
 
     Pieces are chosen by a unigram language model. Text is lower-cased and stripped of accents
     first, as ALBERT's.
     """
-    from albert_rc.data.documents import find_sources
     from albert_rc.vocabulary import make_vocabulary
 
-    check_outputs({"--out": out / "spiece.model"}, [])
-    sources, _ = find_sources(text)
+    require_no_model("--out", out / "spiece.model")
+    examined = open_text(text, on_error)
+    sentences = _sentences(examined.sources)
     made = make_vocabulary(
-        _sentences(sources), size, out, lower=not cased, keep_accents=accents, coverage=coverage
+        sentences, size, out, lower=not cased, keep_accents=accents, coverage=coverage
     )
+    list_rejects(out, examined)
     typer.echo(f"{out / 'spiece.model'}: {made.size:,} pieces")
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from albert_rc.data.readers import READERS, find_splits, open_sources, read_split
 from albert_rc.data.schema import PaperSet
+from albert_rc.data.sources import REJECTS
 from albert_rc.data.textfiles import TEXT, is_paper, text_lines
+from albert_rc.decode import UTF_8
 from albert_rc.errors import DataError
 from albert_rc.files import file_sha256, natural_key
 
@@ -34,6 +36,12 @@ class Source:
     is_text: bool
     size: int
     """Bytes."""
+    problem: str = ""
+    """Why it cannot be read, where that is seen from its beginning."""
+    codec: str = UTF_8.codec
+    """How a file of text is written down."""
+    skips: bool = False
+    """Papers with an error are passed over, not refused."""
 
     def files(self) -> list[Path]:
         """The files it is read from."""
@@ -43,8 +51,16 @@ class Source:
 def _papers(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
-    inside = (path for path in place.rglob("*") if path.is_file())
-    return sorted(p for p in inside if p.suffix.lower() in PAPERS or is_paper(p))
+    inside = (path for path in place.rglob("*") if path.is_file() and path.name != REJECTS)
+    return sorted(p for p in inside if p.suffix.lower() in PAPERS or _begins_as(p)[0])
+
+
+def _begins_as(path: Path) -> tuple[bool, str]:
+    """Whether a file begins as a paper; what is wrong with it if it is neither that nor text."""
+    try:
+        return is_paper(path), ""
+    except DataError as error:
+        return False, str(error).removeprefix(f"{path}: ")
 
 
 def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
@@ -58,7 +74,8 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
         the sources, and the files of text that are left out because one like them is there.
 
     Raises:
-        DataError: nothing there, nothing that can be read, a table, or text among RACE's papers.
+        DataError: nothing there, nothing that can be read, or text among RACE's papers. What is
+            wrong with single files is kept with them, for `examine` to say all of it at once.
     """
     found: list[Source] = []
     for place in places:
@@ -68,10 +85,11 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
         if place.is_dir():
             inside = (path for path in place.rglob("*") if path.is_file())
             files = sorted(inside, key=lambda path: natural_key(str(path.relative_to(place))))
-        ending = [path for path in files if path.suffix.lower() in TEXT]
-        in_txt = set(filter(is_paper, ending))
-        texts = [path for path in ending if path not in in_txt]
-        found += [Source(path, True, path.stat().st_size) for path in texts]
+            files = [path for path in files if path.name != REJECTS]
+        begins = {path: _begins_as(path) for path in files if path.suffix.lower() in TEXT}
+        in_txt = {path for path, (paper, _) in begins.items() if paper}
+        texts = [path for path in begins if path not in in_txt]
+        found += [Source(path, True, path.stat().st_size, begins[path][1]) for path in texts]
         papers = [path for path in files if path.suffix.lower() in PAPERS] + sorted(in_txt)
         for path in find_splits(place).values() if papers else []:
             if in_txt:
@@ -103,7 +121,7 @@ def _copies(sources: list[Source]) -> set[Path]:
     """Files of text whose every byte an earlier one has."""
     alike = defaultdict(list)
     for source in sources:
-        if source.is_text:
+        if source.is_text and not source.problem:
             alike[source.size].append(source.path)
     copies = set()
     for paths in alike.values():
@@ -127,13 +145,13 @@ def read_paragraphs(source: Source, blank_lines: bool = False) -> Iterator[str |
             paragraph; otherwise a file is one document and blank lines part its paragraphs.
 
     Raises:
-        DataError: a file that is not UTF-8, or papers that cannot be read.
+        DataError: a file that is not what `examine` found it to be, or papers that cannot be read.
     """
     if not source.is_text:
-        yield from _paper_paragraphs(source.path)
+        yield from _paper_paragraphs(source)
         return
     block: list[str] = []
-    for line in chain(text_lines(source.path), [""]):
+    for line in chain(text_lines(source.path, source.codec), [""]):
         if line.strip():
             block.append(line)
         elif block:
@@ -147,9 +165,10 @@ def read_paragraphs(source: Source, blank_lines: bool = False) -> Iterator[str |
         yield None
 
 
-def _paper_paragraphs(path: Path) -> Iterator[str | None]:
-    papers = read_split(path)
-    require_whole(papers, path)
+def _paper_paragraphs(source: Source) -> Iterator[str | None]:
+    papers = read_split(source.path)
+    if not source.skips:
+        require_whole(papers, source.path)
     for passage in papers.passages:
         if any(question.answer is None for question in passage.questions if passage.blanks):
             continue  # a blank that nobody can fill is no text to learn from

@@ -14,7 +14,7 @@ from albert_rc.data.glue import GLUE, parse_glue, recognised_tasks
 from albert_rc.data.parse import Report, parse_cloze, parse_dream, parse_race
 from albert_rc.data.register import Record, Register
 from albert_rc.data.schema import Checked, Kind, PaperSet, Passage
-from albert_rc.data.sources import TABLES, Chunk, Layout, Sources, paper_place
+from albert_rc.data.sources import REJECTS, TABLES, Chunk, Layout, Sources, paper_place
 from albert_rc.data.squad import parse_squad
 from albert_rc.errors import DataError, UsageError
 from albert_rc.files import to_json
@@ -120,7 +120,7 @@ def _splits_in(raw: Path) -> dict[str, Path]:
     if raw.is_dir():
         known = {name for names in SPLITS.values() for name in names}
         inside = sorted(raw.iterdir())
-        files = [f for f in inside if f.suffix in (".json", ".jsonl")]
+        files = [f for f in inside if f.suffix in (".json", ".jsonl") and f.name != REJECTS]
         tables = [f for f in inside if f.suffix in (".tsv", ".txt") and f.stem in known]
         # A paper that happens to be called test.json among others makes no collection.
         children = [child for child in inside if child.is_dir()]

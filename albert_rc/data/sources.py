@@ -16,6 +16,8 @@ from albert_rc.jsonkeys import parse_unique_json
 from albert_rc.wording import kind_of, quoted, shortened
 
 CHUNK_BYTES = 2**19  # some 200 cloze papers: a tenth of a second's work
+REJECTS = "rejects.jsonl"
+"""Where commands list what they left out; it is never read as papers."""
 Layout = Literal["paper", "list", "table", "squad"]
 """A file is a paper (or a list of objects that are), always a list of papers, a table with tabs
 between the columns and a paper in each line, or SQuAD's articles with their paragraphs."""
@@ -361,7 +363,7 @@ def _listed(folder: Path) -> list[str]:
             prefix + name
             for name in files
             if name.lower().endswith(PRINTED) or name.endswith((".json", ".jsonl", ".txt", ".tsv"))
-            if not name.startswith(".")
+            if not name.startswith(".") and name != REJECTS
         ]
     name = folder.resolve().name
     return sorted(found, key=lambda inside: natural_key(f"{name}/{inside}"))

@@ -54,38 +54,24 @@ def _is_table(head: bytes) -> bool:
     return len(rows) >= _LEAST_ROWS and len(tabs) == 1 and 0 not in tabs
 
 
-def text_lines(path: Path) -> Iterator[str]:
+def text_lines(path: Path, codec: str) -> Iterator[str]:
     """Lines of a text, never more of them in memory than one (and a buffer).
 
+    Args:
+        path: the file.
+        codec: how it is written down; `decode.encoding_of` tells.
+
     Raises:
-        DataError: it cannot be read, or is not UTF-8; names the line.
+        DataError: it cannot be read, or is written otherwise.
     """
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with path.open(encoding=codec) as file:
             for line in file:
                 yield line.replace("\0", " ")
     except OSError as error:
         raise _unreadable(path, error) from None
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        # The decoder reads ahead of the lines, so the place is looked for in the bytes.
-        raise DataError(
-            f"{path}: byte 0x{byte:02x} in line {_undecodable_line(path)} is not UTF-8; "
-            "save the file as UTF-8"
-        ) from None
-
-
-def _undecodable_line(path: Path) -> int:
-    """Number of the first line that is not UTF-8; a carriage return alone ends a line, too."""
-    number = 1
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                return number + line.count(b"\r", 0, error.start)
-            number += 1 + line.removesuffix(b"\r\n").count(b"\r")
-    return number
+    except UnicodeError:
+        raise DataError(f"{path}: not in {codec} any more; it was changed meanwhile") from None
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:

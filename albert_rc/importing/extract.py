@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from albert_rc.decode import decode
 from albert_rc.errors import DataError, UsageError
-from albert_rc.importing.decode import decode
 from albert_rc.importing.docx import read_docx
 from albert_rc.importing.lines import Line, make_lines
 from albert_rc.importing.pdf import read_pdf
@@ -38,8 +38,11 @@ def read_lines(path: Path) -> tuple[list[Line], list[str]]:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    text, encoding = decode(content, str(path))
-    notes = [] if encoding == "UTF-8" else [f"read as {encoding}"]
+    try:
+        text, encoding = decode(content)
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from None
+    notes = [] if encoding.title == "UTF-8" else [f"read as {encoding.title}"]
     return _text_lines(text), notes
 
 

@@ -1,0 +1,54 @@
+"""Text that commands learn from: found, looked at, and what of it is left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from albert_rc.cli.console import say
+from albert_rc.wording import counted
+
+if TYPE_CHECKING:
+    from albert_rc.data.examine import Examined
+
+OnTextError = Annotated[
+    str,
+    typer.Option(
+        "--on-error",
+        help="`stop` at files and papers that cannot be read, or `skip` them into "
+        "OUT/rejects.jsonl.",
+    ),
+]
+
+
+def open_text(places: list[Path], on_error: str | None = None) -> Examined:
+    """What there is to read in some places, all of it looked at; copies are said and left out.
+
+    Raises:
+        DataError: nothing there, or what cannot be read, all of which is named.
+    """
+    from albert_rc.data.documents import find_sources
+    from albert_rc.data.examine import examine
+
+    sources, copies = find_sources(places)
+    for copy in copies:
+        say(f"note: {copy} is left out; another file has the same text")
+    examined = examine(sources, on_error)
+    for note in examined.notes:
+        say(f"note: {note}")
+    return examined
+
+
+def list_rejects(out: Path, examined: Examined) -> None:
+    """Leave the list of what was left out in the folder; an earlier one goes."""
+    from albert_rc.atomic import write_bytes
+    from albert_rc.data.sources import REJECTS
+
+    if not examined.problems:
+        (out / REJECTS).unlink(missing_ok=True)
+        return
+    write_bytes(out / REJECTS, examined.rejects())
+    said = counted(len(examined.problems), "problem")
+    typer.echo(f"{said}, left out with what they concern; {out / REJECTS} lists them")

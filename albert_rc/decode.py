@@ -1,0 +1,159 @@
+"""Bytes of a text file to text: UTF-8, UTF-16, GB18030 or Windows-1252, and nothing by guessing."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+_BLOCK = 2**20
+_HEAD = 4000  # bytes that tell whether there are zeros, as UTF-16 has them
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig", "UTF-8 with a byte order mark"),
+    (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
+    (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
+)
+COMMON = 0.98
+"""Share of a Chinese text's two-byte characters that GB 2312, the oldest set, has at least."""
+ACCENTED, FEW = 0.02, 3
+"""Share of an English text's letters that have accents at most; so many are no reason to doubt."""
+
+# What Windows-1252 never makes of English text, but of Latin text in another encoding: accented
+# capitals behind a small letter or a sign, or before a capital and a small letter (Mac OS Roman's
+# quotation marks); signs inside a word (DOS, Windows-1250); three accented letters in a row
+# (Cyrillic); letters of Icelandic alone; and pairs of letter and sign that are one letter in UTF-8.
+_CAPITAL, _LETTER = "À-ÖØ-ÞŠŒŽŸ", "À-ÖØ-öø-ÿŠŒŽšœžŸ"
+_IMPLAUSIBLE = re.compile(
+    rf"[a-zà-öø-ÿ.,!?][{_CAPITAL}]|[{_CAPITAL}][A-Z][a-z]"
+    rf"|[A-Za-z{_LETTER}][‚ƒ„†‡ˆ‰‹•˜›¡-¬®-¶¸-¿×÷][a-z{_LETTER}]"
+    rf"|[{_LETTER}]{{3}}|[ÐÞðþÿ]|[\x00-\x08\x0e-\x1f\x7f]"
+)
+# Letters of UTF-8, or the beginning of one where the text is torn off.
+_UTF_8 = re.compile(
+    rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xc2-\xf4][\x80-\xbf]{0,2}\Z"
+)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a text was written down."""
+
+    codec: str
+    """Python's name."""
+    title: str
+    """What it is called in messages."""
+
+
+UTF_8 = Encoding("utf-8-sig", "UTF-8")
+
+
+def decode(content: bytes) -> tuple[str, Encoding]:
+    """The text, and its encoding.
+
+    Every byte must be right in it. GB18030 gives a meaning to nearly any two bytes, so it is only
+    believed if what comes out are common Chinese characters: curly quotes of Windows-1252 before
+    a letter come out as rare ones. Windows-1252 gives a meaning to nearly any byte, so it is only
+    believed if what comes out is English with a few signs and accents in places where they stand.
+
+    Raises:
+        ValueError: none of the four, for certain; the message says where and what to do.
+    """
+    for mark, codec, title in _MARKS:
+        if content.startswith(mark):
+            try:
+                return content.decode(codec), Encoding(codec, title)
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"it begins as {title}, but byte {error.start + 1} is none; "
+                    "save it again as UTF-8"
+                ) from None
+    if 0 in content[:_HEAD]:
+        wide = _wide(content)
+        if wide is None:
+            raise ValueError("bytes that are no text; save it as text in UTF-8")
+        return wide
+    try:
+        return content.decode("utf-8"), UTF_8
+    except UnicodeDecodeError as error:
+        bad = error.start
+    for read, encoding in (
+        (_chinese, Encoding("gb18030", "GB18030")),
+        (_western, Encoding("cp1252", "Windows-1252")),
+    ):
+        text = read(content)
+        if text is not None:
+            return text, encoding
+    line = len(re.findall(rb"\r\n|\r|\n", content[:bad])) + 1
+    raise ValueError(
+        f"byte 0x{content[bad]:02x} in line {line} is not UTF-8, and the text is neither UTF-16 "
+        "nor, for certain, GB18030 or Windows-1252; save it as UTF-8"
+    )
+
+
+def encoding_of(path: Path) -> Encoding:
+    """The encoding of a file of text, all of which is read, block by block where it is UTF-8.
+
+    Raises:
+        ValueError: as `decode`.
+        OSError: it cannot be read.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with path.open("rb") as file:
+        head = file.read(_BLOCK)
+        try:
+            block = head
+            while block:
+                decoder.decode(block)
+                block = file.read(_BLOCK)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return decode(path.read_bytes())[1]
+    # Zeros are UTF-8, too, and nearly every second byte of UTF-16 in English is one.
+    start = head[:_HEAD]
+    wide = _wide(path.read_bytes()) if start.count(0) > len(start) / 4 else None
+    return UTF_8 if wide is None else wide[1]
+
+
+def _wide(content: bytes) -> tuple[str, Encoding] | None:
+    """UTF-16 by the zeros, which Latin letters have on one side only."""
+    even, odd = content[::2].count(0), content[1::2].count(0)
+    codec = "utf-16-le" if odd > 10 * even else "utf-16-be" if even > 10 * odd else None
+    if codec is None:
+        return None
+    try:
+        text = content.decode(codec)
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else (text, Encoding(codec, "UTF-16 without a byte order mark"))
+
+
+def _chinese(content: bytes) -> str | None:
+    try:
+        text = content.decode("gb18030")
+    except UnicodeDecodeError:
+        return None
+    wide = {char: count for char, count in Counter(text).items() if not char.isascii()}
+    known = sum(count for char, count in wide.items() if _in_gb2312(char))
+    return text if known >= COMMON * sum(wide.values()) else None
+
+
+def _in_gb2312(char: str) -> bool:
+    try:
+        char.encode("gb2312")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _western(content: bytes) -> str | None:
+    if _UTF_8.search(content):  # UTF-8 that is damaged somewhere
+        return None
+    try:
+        text = content.decode("cp1252")
+    except UnicodeDecodeError:
+        return None
+    letters = Counter(char.isascii() for char in text if char.isalpha())
+    few = letters[False] <= max(FEW, ACCENTED * letters[True])
+    return text if few and not _IMPLAUSIBLE.search(text) else None
