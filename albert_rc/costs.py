@@ -70,3 +70,13 @@ def forward_flops(
     last_layer = key_value + rest * read + last_mixing
     projection = 2.0 * config.embedding_size * hidden * tokens if config.family == "albert" else 0.0
     return projection + (layers - 1) * full_layer + last_layer
+
+
+def word_flops(config: EncoderConfig, words: int) -> float:
+    """Operations of the masked-LM head's matrix products in a forward pass; see `forward_flops`.
+
+    Args:
+        config: the encoder's shape.
+        words: positions whose logits over the vocabulary are computed.
+    """
+    return 2.0 * words * config.embedding_size * (config.hidden_size + config.vocab_size)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from albert_rc.bench.busy import busy_processes
 from albert_rc.bench.jobs import Job
 from albert_rc.devices import is_out_of_memory
 from albert_rc.errors import AlbertRcError, OutOfMemoryError
@@ -54,44 +55,79 @@ def in_own_process(
 
 
 def run_job(job: Job) -> dict[str, Any]:
-    """One measurement of training or prediction in a new process."""
-    return in_own_process("albert_rc.bench.worker", job.to_json(), f"{job.who} ({job.work})")
+    """One measurement of training or prediction in a new process, beside `job.busy` others."""
+    with busy_processes(job.busy):
+        return in_own_process("albert_rc.bench.worker", job.to_json(), f"{job.who} ({job.work})")
+
+
+def measured_machine(device: str | None) -> dict[str, Any]:
+    """What the machine is, and the rates of its matrix products, measured in a new process."""
+    name = "the matrix rate"
+    return in_own_process("albert_rc.bench.machine", {"device": device}, name)
 
 
 def compare(
-    jobs: Sequence[Job], rounds: int, told: Callable[[dict[str, Any]], None]
+    jobs: Sequence[Job], rounds: int, told: Callable[[dict[str, Any]], None], busy: int = 0
 ) -> list[dict[str, Any]]:
     """Measure every job in every round, in turn.
 
     Args:
-        jobs: what is compared; the first is ours.
+        jobs: what is compared, of the same work; the first is ours.
         rounds: how often.
         told: given each measurement as it comes.
+        busy: each job is also measured beside so many busy processes, right after it was without.
 
     Returns:
-        Per job, its median round with `rounds` (passages/s of each) and, from the second job on,
+        Per job, its median round with `rounds` (items/s of each) and, from the second job on,
         `ratio`: the median over rounds of our speed by its, and `memory_ratio` of the peaks.
+        With `busy`, a row has the same of the measurements beside busy processes under `beside`,
+        and there `of_quiet`: the median over rounds of its speed there by its speed without them.
     """
-    measured: list[list[dict[str, Any]]] = [[] for _ in jobs]
+    quiet: list[list[dict[str, Any]]] = [[] for _ in jobs]
+    beside: list[list[dict[str, Any]]] = [[] for _ in jobs]
     for turn in range(rounds):
         for place, job in enumerate(jobs):
-            result = run_job(replace(job, seed=job.seed + turn))
-            told(result)
-            measured[place].append(result)
+            alone = run_job(replace(job, seed=job.seed + turn))
+            told(alone)
+            quiet[place].append(alone)
+            if busy:
+                found = run_job(replace(job, seed=job.seed + turn, busy=busy))
+                told(found)
+                # Of the rate without them: it is what the machine could do.
+                found["matrix_share"] = found["flops_per_second"] / alone["matrix_flops_per_second"]
+                beside[place].append(found)
+    speed = f"{jobs[0].unit}_per_second"
+    table = _against_first(quiet, speed)
+    if busy:
+        for row, loaded, before, after in zip(
+            table, _against_first(beside, speed), quiet, beside, strict=True
+        ):
+            names = (speed, "tokens_per_second", "flops_per_second", "matrix_share", "rounds")
+            kept = [name for name in (*names, "ratio") if name in loaded]
+            row["beside"] = {
+                "busy": busy,
+                **{name: loaded[name] for name in kept},
+                "of_quiet": _ratio(after, before, speed),
+            }
+    return table
+
+
+def _against_first(measured: list[list[dict[str, Any]]], speed: str) -> list[dict[str, Any]]:
+    """The median round of each job, and how the first compares with the others."""
     table = []
     for results in measured:
-        speeds = [r["passages_per_second"] for r in results]
-        middle = dict(sorted(results, key=lambda r: r["passages_per_second"])[len(results) // 2])
+        speeds = [r[speed] for r in results]
+        middle = dict(sorted(results, key=lambda r: r[speed])[len(results) // 2])
         middle["rounds"] = speeds
-        middle["passages_per_second"] = statistics.median(speeds)
+        middle[speed] = statistics.median(speeds)
         table.append(middle)
-    ours = measured[0]
     for row, results in zip(table[1:], measured[1:], strict=True):
-        row["ratio"] = statistics.median(
-            a["passages_per_second"] / b["passages_per_second"]
-            for a, b in zip(ours, results, strict=True)
-        )
-        row["memory_ratio"] = statistics.median(
-            a["peak_bytes"] / b["peak_bytes"] for a, b in zip(ours, results, strict=True)
-        )
+        row["ratio"] = _ratio(measured[0], results, speed)
+        row["memory_ratio"] = _ratio(measured[0], results, "peak_bytes")
     return table
+
+
+def _ratio(ones: list[dict[str, Any]], others: list[dict[str, Any]], name: str) -> float:
+    """The median over rounds of one by the other."""
+    ratio: float = statistics.median(a[name] / b[name] for a, b in zip(ones, others, strict=True))
+    return ratio

@@ -1,36 +1,54 @@
-"""The work that is timed: a list of batches of real or made-up passages."""
+"""The work that is timed: a shape, and batches of real or made-up passages or sequences."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import Tensor
 
+from albert_rc.bench.made_up import SPECIAL, drawn_lengths, made_up_corpus, made_up_store
+from albert_rc.config import EncoderConfig, parse_size, size_config
 from albert_rc.data.batches import BatchOrder, batches_by_length
+from albert_rc.data.corpus import Corpus
 from albert_rc.data.shards import Store, load_store
+from albert_rc.errors import UsageError
+from albert_rc.hub import resolve_source
+from albert_rc.hubconfig import read_config
+from albert_rc.train.planner import Levers
 
-BLANKS = 20  # of a made-up passage
+WORKS = ("train", "predict", "pretrain")
+PASSAGE, SEQUENCE = 512, 256
+"""Tokens of the longest made-up passage, and of a made-up sequence to pretrain on."""
+EPOCH = 500
+"""Batches of made-up items; what comes after them goes through the same items in another order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One measurement: who does what, on which passages. Travels to a process as JSON."""
+    """One measurement: who does what, on which items. Travels to a process as JSON."""
 
     who: str
     """ours, transformers or transformers-best."""
     work: str
-    """train or predict."""
+    """A key of `WORKS`."""
     size: str = "base"
+    model: str | None = None
+    """A model whose config.json gives the shape instead."""
+    dropout: float | None = None
+    """Of the layers and of attention weights; the shape's own if None."""
     precision: str = "fp32"
     batch_size: int = 2
     steps: int = 8
-    """Batches of `batch_size` passages that are timed."""
+    """Batches of `batch_size` items that are timed."""
     data: str | None = None
-    """A cloze store; without one, passages of `length` random tokens."""
-    length: int = 352
+    """A cloze store; without one, items of random tokens."""
+    length: int | None = None
+    """Tokens of each made-up item; see `drawn_lengths` for None."""
     device: str | None = None
     recompute: str | None = None
     join: int = 1
@@ -39,55 +57,153 @@ class Job:
     """What the planner may use in training."""
     keep_freed: bool = True
     """Ours, on a CPU: `heap.keep_freed_memory`, as the commands do."""
+    busy: int = 0
+    """Processes that keep a core busy each, beside which it is done."""
     seed: int = 0
+
+    @property
+    def unit(self) -> str:
+        """What an item is."""
+        return "sequences" if self.work == "pretrain" else "passages"
+
+    @property
+    def learns(self) -> bool:
+        """Whether weights are changed."""
+        return self.work != "predict"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
 
 
-def made_up_store(count: int, length: int, seed: int) -> Store:
-    """Passages of random ids with evenly spread blanks of four one-piece options."""
-    generator = torch.Generator().manual_seed(seed)
-    blanks = min(BLANKS, length - 2)
-    places = torch.linspace(1, length - 2, blanks).round().int()
-    options = 4 * blanks * count
-    tensors = {
-        "token": torch.randint(5, 30000, (count * length,), generator=generator).short(),
-        "token_offset": torch.arange(count + 1, dtype=torch.int32) * length,
-        "window_passage": torch.arange(count, dtype=torch.int32),
-        "blank_position": places.repeat(count),
-        "blank_offset": torch.arange(count + 1, dtype=torch.int32) * blanks,
-        "answer": torch.randint(0, 4, (blanks * count,), generator=generator).short(),
-        "piece": torch.randint(5, 30000, (options,), generator=generator).short(),
-        "piece_offset": torch.arange(options + 1, dtype=torch.int32),
-        "option_offset": torch.arange(blanks * count + 1, dtype=torch.int32) * 4,
-    }
-    ids = [str(i) for i in range(count)]
-    return Store(tensors, {"kind": "cloze", "ids": ids, "vocab_size": 30000})
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What a job computes, and on what: the same for everybody."""
+
+    config: EncoderConfig
+    source: Store | Corpus
+    length_N: Tensor
+    """Tokens of each item, special ones included."""
+    batches: list[list[int]]
+    """Items of each step, of like length."""
+
+    @property
+    def chosen(self) -> list[int]:
+        """The items of all steps."""
+        return list(chain.from_iterable(self.batches))
 
 
-def passages(job: Job) -> tuple[Store, list[int]]:
-    """The store, and the passages of it that the job is about: the same for everybody."""
-    count = job.steps * job.batch_size
-    if job.data is None:
-        return made_up_store(count, job.length, job.seed), list(range(count))
-    store = load_store(Path(job.data))
-    order = BatchOrder(lengths=store.lengths, batch_size=job.batch_size, seed=job.seed)
-    chosen = [item for batch in order.epoch(0)[: job.steps] for item in batch]
-    return store, chosen
+def shape(job: Job) -> EncoderConfig:
+    """The encoder's shape, where no store says how large the vocabulary is.
 
-
-def batches(job: Job, store: Store, chosen: list[int], token_budget: int) -> list[list[int]]:
-    """The passages in batches, as whoever does the job would form them.
-
-    We and transformers at its best put passages of like length together; in prediction, as many
-    as fit a token budget. Plain transformers takes them as they come.
+    Raises:
+        UsageError: no such size or model, or no such dropout.
+        CheckpointError: a config.json that cannot be used.
     """
+    config = size_config(job.size)
+    if job.model is not None:
+        config, _ = read_config(resolve_source(job.model))
+    if job.dropout is not None:
+        config = replace(config, dropout=job.dropout, attention_dropout=job.dropout)
+    return config
+
+
+def _opened(job: Job, config: EncoderConfig) -> tuple[EncoderConfig, Store]:
+    """The job's store, and the shape with its vocabulary.
+
+    Raises:
+        UsageError: a store of something else, or that is not made for this shape.
+        DataError: no store.
+    """
+    store = load_store(Path(job.data or ""))
+    if store.kind != "cloze":
+        raise UsageError(f"--data {job.data}: a store of cloze papers is needed, not {store.kind}")
+    pieces, longest = store.meta["vocab_size"], int(store.lengths.max())
+    if job.model is None:
+        config = replace(config, vocab_size=pieces)
+    elif pieces > config.vocab_size:
+        raise UsageError(
+            f"--data {job.data}: made with a vocabulary of {pieces:,} pieces, and --model "
+            f"{job.model} has {config.vocab_size:,}; make the store with that model's vocabulary"
+        )
+    if longest > config.max_length:
+        raise UsageError(
+            f"--data {job.data}: has passages of {longest} tokens, and the model takes "
+            f"{config.max_length}"
+        )
+    return config, store
+
+
+def check(job: Job) -> EncoderConfig:
+    """The shape that the job computes with, after looking whether all of it can be done.
+
+    Raises:
+        UsageError: it cannot; names the flag.
+        CheckpointError: a config.json that cannot be used.
+        DataError: no store.
+    """
+    counts = {"--batch-size": job.batch_size, "--steps": job.steps, "--join": job.join}
+    for flag, number in counts.items():
+        if number < 1:
+            raise UsageError(f"{flag} {number} must be at least 1")
+    Levers(None, job.recompute, job.optimizer_states)
+    if job.memory is not None:
+        parse_size("--memory", job.memory)
+    config = shape(job)
+    if job.data is not None:
+        config, _ = _opened(job, config)
+    if config.vocab_size <= 2 * SPECIAL:
+        raise UsageError(f"a vocabulary of {config.vocab_size} pieces is too small to be measured")
+    most = min(PASSAGE, config.max_length)
+    if job.length is not None and not 8 <= job.length <= most:
+        raise UsageError(f"--length {job.length} must be from 8 to {most}")
+    return config
+
+
+def workload(job: Job, folder: Path) -> Workload:
+    """The shape, and the items that the job is about: the same for everybody.
+
+    Args:
+        job: what is asked for.
+        folder: where made-up sequences are written.
+    """
+    config = shape(job)
+    source: Store | Corpus
+    if job.data is not None:
+        config, source = _opened(job, config)
+        length_N = source.lengths
+    else:
+        number = job.batch_size * min(job.steps, EPOCH)
+        longest = min(config.max_length, SEQUENCE if job.work == "pretrain" else PASSAGE)
+        length_N = drawn_lengths(job.work, number, job.length, longest, job.seed)
+        if job.work == "pretrain":
+            source = made_up_corpus(folder, length_N, config.vocab_size, job.seed)
+        else:
+            source = made_up_store(length_N, config.vocab_size, job.seed)
+    order = BatchOrder(lengths=length_N, batch_size=job.batch_size, seed=job.seed)
+    return Workload(
+        config=config,
+        source=source,
+        length_N=length_N,
+        batches=list(islice(_endless(order), job.steps)),
+    )
+
+
+def _endless(order: BatchOrder) -> Iterator[list[int]]:
+    return chain.from_iterable(order.epoch(epoch) for epoch in count())
+
+
+def batches(job: Job, work: Workload, token_budget: int) -> list[list[int]]:
+    """The items in batches, as whoever does the job would form them.
+
+    We and transformers at its best put items of like length together; in prediction, as many as
+    fit a token budget. Plain transformers takes them as they come.
+    """
+    chosen = work.chosen
     if job.who == "transformers":
         mixed = random.Random(job.seed).sample(chosen, len(chosen))
         return [mixed[i : i + job.batch_size] for i in range(0, len(mixed), job.batch_size)]
-    if job.work == "train":
-        return [chosen[i : i + job.batch_size] for i in range(0, len(chosen), job.batch_size)]
-    by_length = batches_by_length(store.lengths[chosen], token_budget, len(chosen))
+    if job.learns:
+        return work.batches
+    by_length = batches_by_length(work.length_N[chosen], token_budget, len(chosen))
     return [[chosen[i] for i in batch] for batch in by_length]

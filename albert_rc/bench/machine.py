@@ -1,12 +1,16 @@
-"""What the machine is and how fast it multiplies: the measure that all else is held against."""
+"""What the machine is and how fast it multiplies: the measure that all else is held against.
+
+python -m albert_rc.bench.machine < settings.json
+"""
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,10 +19,36 @@ import torch
 from torch import Tensor, nn
 
 from albert_rc import __version__
+from albert_rc.devices import processes
+from albert_rc.files import parse_json, to_json
+from albert_rc.model.lowbit import has_int8
 from albert_rc.model.products import DTYPES, Prepared
 
 ROWS, INPUTS, OUTPUTS = 704, 4096, 16384  # two ELE passages through xxlarge's feed-forward
 GPU_ROWS = 8192
+INSTRUCTIONS = {
+    "avx2": "avx2",
+    "avx512_f": "avx512f",
+    "avx512_bf16": "avx512_bf16",
+    "avx512_fp16": "avx512_fp16",
+    "avx512_vnni": "avx512_vnni",
+    "avx_vnni": "avx_vnni",
+    "amx_bf16": "amx_bf16",
+    "amx_fp16": "amx_fp16",
+    "amx_int8": "amx_int8",
+    "neon": "neon",
+    "fp16_arith": "fp16",
+    "bf16": "bf16",
+    "dot": "dotprod",
+    "i8mm": "i8mm",
+    "sve": "sve",
+    "sve2": "sve2",
+    "sve_bf16": "sve_bf16",
+    "sme": "sme",
+    "sme2": "sme2",
+}
+"""Instruction sets that decide how fast products are: torch's names of them, and those that
+Linux shows, where they differ. The first nine are those of x86, the others of ARM."""
 
 
 def synchronise(device: torch.device) -> None:
@@ -54,6 +84,19 @@ def _seconds(way: Callable[[Tensor], Tensor], x_TI: Tensor, device: torch.device
     way(x_TI)
     synchronise(device)
     return time.perf_counter() - started
+
+
+def memory_in_use(device: torch.device) -> int:
+    """Memory of this process now, in bytes: of the GPU, or resident on a CPU.
+
+    Where the system does not tell what is resident (only Linux does), the highest so far.
+    """
+    if device.type == "cuda":
+        return torch.cuda.memory_reserved(device)
+    with suppress(OSError):
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return peak_memory(device)
 
 
 def peak_memory(device: torch.device) -> int:
@@ -95,6 +138,18 @@ def processor_name() -> str:
     return platform.processor() or platform.machine()
 
 
+def instruction_sets() -> list[str]:
+    """Those of `INSTRUCTIONS` that the processor has; none where torch does not tell."""
+    there = _capabilities()
+    return [name for key, name in INSTRUCTIONS.items() if there.get(key)]
+
+
+def _capabilities() -> Mapping[str, Any]:
+    # Older versions of torch do not tell.
+    there: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return there
+
+
 def describe(device: torch.device) -> dict[str, Any]:
     """The device and the versions that a figure depends on."""
     name = processor_name()
@@ -102,8 +157,25 @@ def describe(device: torch.device) -> dict[str, Any]:
         name = torch.cuda.get_device_name(device)
     return {
         "device": name,
+        "processor": processor_name(),
+        "instruction_sets": instruction_sets(),
+        "cores": _capabilities().get("num_physical_cores"),
+        "logical_cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "albert_rc": __version__,
     }
+
+
+def measured(device: str | None) -> dict[str, Any]:
+    """What the machine is, with the rate of its matrix products in each precision it has."""
+    with processes(device) as group:
+        precisions = ["fp32", "bf16"] + ["int8"] * has_int8(group.device)
+        rates = {name: matrix_rate(name, group.device, repeats=2) for name in precisions}
+        return describe(group.device) | {"matrix_flops_per_second": rates}
+
+
+if __name__ == "__main__":
+    settings = parse_json(sys.stdin.buffer.read())
+    sys.stdout.buffer.write(to_json(measured(settings["device"]), indent=False))

@@ -3,91 +3,138 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
 
-from albert_rc.bench.jobs import Job
-from albert_rc.config import Compute, EncoderConfig, TrainConfig, parse_size, size_config
-from albert_rc.costs import forward_flops
-from albert_rc.data.batches import Collator, share
+from albert_rc.bench.jobs import Job, Workload
+from albert_rc.bench.made_up import made_up_vocabulary
+from albert_rc.config import Compute, EncoderConfig, MaskConfig, TrainConfig, parse_size
+from albert_rc.costs import forward_flops, word_flops
+from albert_rc.data.batches import Collator
+from albert_rc.data.corpus import Corpus
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes, limit_memory
 from albert_rc.heap import keep_freed_memory
 from albert_rc.loading import loaded_dtype, put_weight
 from albert_rc.model.encoder import initialise
 from albert_rc.model.heads import ReadingModel
+from albert_rc.model.pretraining import PretrainingModel
 from albert_rc.train.footprint import task_of
-from albert_rc.train.optim import make_optimizer
+from albert_rc.train.loop import Trainer
+from albert_rc.train.objective import Objective
 from albert_rc.train.planner import Levers, Plan, make_plan
+from albert_rc.train.pretraining import Pretraining
+from albert_rc.train.reading import Reading
 
 NO_LIMIT = 2**60
+RATE = 1e-5
+MASKING = MaskConfig()
+"""What is hidden in pretraining: what `pretrain` hides by default."""
 
 
-class Ours:
-    """Does jobs with albert-rc.
+class Predicting:
+    """Predicts with albert-rc.
 
     Args:
         job: what to do.
-        store: the passages.
+        work: its shape and passages.
         device: where.
     """
 
-    def __init__(self, job: Job, store: Store, device: torch.device) -> None:
-        torch.manual_seed(job.seed)
-        config = size_config(job.size, vocab_size=store.meta["vocab_size"])
-        self.device, self.collate = device, Collator(store, None)
-        compute = Compute(precision=job.precision, join=job.join, in_place=True)
+    def __init__(self, job: Job, work: Workload, device: torch.device) -> None:
+        assert isinstance(work.source, Store)
         self.plan: Plan | None = None
-        if job.work == "train":
-            with torch.device(device):
-                self.model = ReadingModel(config, "cloze").train()
-            self.plan = self._plan(job, store)
-            self.model.encoder.compute = replace(compute, recompute=self.plan.recompute)
-            self.parameters = list(self.model.parameters())
-            self.optimizer = make_optimizer(self.model, 1e-5, 0.01, self.plan.states)
-        else:
-            self.model = _loaded(config, job.precision, device).eval()
-            self.model.encoder.compute = compute
-            self.model.encoder.freeze()
-            if job.keep_freed:
-                keep_freed_memory()
+        self.cut: dict[str, Any] = {}
+        torch.manual_seed(job.seed)
+        self.device, self.collate = device, Collator(work.source, None)
+        self.model = _loaded(work.config, job.precision, device).eval()
+        self.model.encoder.compute = Compute(precision=job.precision)
+        self.model.encoder.freeze()
+        if job.keep_freed:
+            keep_freed_memory()
 
-    def _plan(self, job: Job, store: Store) -> Plan:
-        """What the planner chooses for a budget, or predicts for the settings of the job."""
-        levers = Levers(1, job.recompute, job.optimizer_states or "fp32")
-        budget = NO_LIMIT
-        if job.memory is not None:
-            levers = Levers(None, job.recompute, job.optimizer_states)
-            budget = parse_size("--memory", job.memory)
-            limit_memory(self.device, budget)
-        settings = TrainConfig(batch_size=job.batch_size, precision=job.precision, join=job.join)
-        task = task_of(self.model.config, store, settings, Processes(self.device))
-        plan = make_plan(task, budget, levers)
-        if job.keep_freed and self.device.type == "cpu":
-            keep_freed_memory(plan.is_tight(budget))
-        return plan
-
-    def flops(self, items: list[int]) -> float:
+    def flops(self, items: list[int], number: int) -> float:
         """Operations of the encoder's products for a batch."""
         batch = self.collate(items)
-        factor = 1 if self.plan is None else 3
-        return factor * forward_flops(self.model.config, batch.lengths, batch.reads)
+        return forward_flops(self.model.config, batch.lengths, batch.reads)
 
-    def step(self, items: list[int]) -> None:
+    def step(self, items: list[int], number: int) -> None:
         """One batch."""
-        if self.plan is None:
-            with torch.inference_mode():
-                self.model(self.collate(items).to(self.device)).logits_QK.cpu()
-            return
-        micro = [self.collate(part) for part in share(items, 0, 1, self.plan.micro_batches)]
-        questions = sum(batch.num_questions for batch in micro)
-        with self.model.encoder.unchanged():
-            for batch in micro:
-                (self.model(batch.to(self.device)).loss_sum / questions).backward()
-        nn.utils.clip_grad_norm_(self.parameters, 1.0, foreach=True)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        with torch.inference_mode():
+            self.model(self.collate(items).to(self.device)).logits_QK.cpu()
+
+
+class Training:
+    """Trains or pretrains with albert-rc: its objectives, and the steps of its trainer.
+
+    Args:
+        job: what to do.
+        work: its shape and items.
+        device: where.
+        folder: of the run, in which nothing is kept.
+    """
+
+    def __init__(self, job: Job, work: Workload, device: torch.device, folder: Path) -> None:
+        torch.manual_seed(job.seed)
+        config, source = work.config, work.source
+        settings = TrainConfig(
+            batch_size=job.batch_size, precision=job.precision, join=job.join, seed=job.seed
+        )
+        processes = Processes(device)
+        self.plan: Plan = _plan(job, work, settings, processes)
+        settings = replace(
+            settings,
+            accumulation=self.plan.micro_batches,
+            recompute=self.plan.recompute,
+            optimizer_states=self.plan.states,
+        )
+        vocabulary = made_up_vocabulary(config.vocab_size)
+        self.objective: Objective[Any]
+        if isinstance(source, Corpus):
+            # Without pairs, so that a peer's masked-LM class does the same.
+            with torch.device(device):
+                words = PretrainingModel(config, with_pairs=False)
+            self.objective = Pretraining(words, vocabulary, source, None, settings, MASKING, "none")
+        else:
+            with torch.device(device):
+                reading = ReadingModel(config, "cloze")
+            self.objective = Reading(reading, vocabulary, source, None, settings)
+        self.trainer: Trainer[Any] = Trainer(self.objective, settings, folder, processes)
+        self.trainer.model.train()
+
+    @property
+    def cut(self) -> dict[str, Any]:
+        """What had to be cut for want of memory."""
+        return self.trainer.stepper.cut
+
+    def flops(self, items: list[int], number: int) -> float:
+        """Operations of a step's products: of the encoder, and of hidden words' logits."""
+        batch = self.objective.batch(items, number)
+        forward = forward_flops(self.objective.model.config, batch.lengths, batch.reads)
+        if isinstance(self.objective, Pretraining):
+            forward += word_flops(self.objective.model.config, self.objective.counts(batch)[0])
+        return 3 * forward
+
+    def step(self, items: list[int], number: int) -> None:
+        """One optimiser step; what is hidden depends on its number."""
+        self.trainer.stepper.take(items, epoch=number, step=number, rate=RATE)
+
+
+def _plan(job: Job, work: Workload, settings: TrainConfig, processes: Processes) -> Plan:
+    """What the planner chooses for a budget, or predicts for the settings of the job."""
+    levers = Levers(1, job.recompute, job.optimizer_states or "fp32")
+    budget = NO_LIMIT
+    if job.memory is not None:
+        levers = Levers(None, job.recompute, job.optimizer_states)
+        budget = parse_size("--memory", job.memory)
+        limit_memory(processes.device, budget)
+    hidden = MASKING.rate if isinstance(work.source, Corpus) else 0.0
+    plan = make_plan(task_of(work.config, work.source, settings, processes, hidden), budget, levers)
+    if job.keep_freed and processes.device.type == "cpu":
+        keep_freed_memory(plan.is_tight(budget))
+    return plan
 
 
 def _loaded(config: EncoderConfig, precision: str, device: torch.device) -> ReadingModel:

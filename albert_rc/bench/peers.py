@@ -1,24 +1,39 @@
-"""Hugging Face's ALBERT or BERT on the same passages: as users write it, and at its best."""
+"""Hugging Face's ALBERT, BERT or RoBERTa on the same items: as users write it, and at its best."""
 
-# B sequences, L tokens of the longest, V vocabulary, D hidden
+# B sequences, T tokens of all of them in a row, L tokens of the longest, Q asked positions,
+# V vocabulary, D hidden
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForMaskedLM
+from torch.nn.utils.rnn import pad_sequence
+from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    DataCollatorForLanguageModeling,
+    PreTrainedTokenizerFast,
+)
 
-from albert_rc.bench.jobs import Job
-from albert_rc.config import size_config
-from albert_rc.costs import forward_flops
+from albert_rc.bench.jobs import Job, Workload
+from albert_rc.bench.made_up import made_up_backend
+from albert_rc.bench.ours import MASKING
+from albert_rc.costs import forward_flops, word_flops
+from albert_rc.data.batches import Collator
+from albert_rc.data.corpus import Corpus
 from albert_rc.data.shards import Store
 from albert_rc.families import hub_config
+from albert_rc.train.planner import Plan
 
+Inputs = Callable[[list[int]], tuple[Tensor, Tensor, Tensor]]
+"""Ids, attention mask and labels of a batch, [B, L]."""
 IGNORED = -100  # of a label
+HEADS = {"albert": "predictions", "bert": "cls", "roberta": "lm_head"}
 
 
 @contextmanager
@@ -32,65 +47,105 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
+def _blanks(work: Workload) -> Inputs:
+    """Makes batches of a store's passages; what is asked for are the answers' first pieces."""
+    assert isinstance(work.source, Store)
+    collate, tensors = Collator(work.source, None), work.source.tensors
+
+    def inputs(items: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        batch = collate(items)
+        option_Q = tensors["option_offset"][batch.question_Q] + batch.answer_Q.clamp(min=0)
+        label_T = torch.full_like(batch.token_T, IGNORED)
+        asked_Q = batch.read_S[batch.blank_index_Q]
+        label_T[asked_Q] = tensors["piece"][tensors["piece_offset"][option_Q].long()].long()
+
+        def padded(flat_T: Tensor, padding: int) -> Tensor:
+            return pad_sequence(flat_T.split(batch.lengths), True, padding)
+
+        mask_BL = padded(torch.ones_like(batch.token_T), 0)
+        return padded(batch.token_T, work.config.pad_id), mask_BL, padded(label_T, IGNORED)
+
+    return inputs
+
+
+def _hidden_words(work: Workload) -> Inputs:
+    """Makes batches of a corpus's sequences; words are hidden as transformers does it."""
+    corpus = work.source
+    assert isinstance(corpus, Corpus)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=made_up_backend(work.config.vocab_size),
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
+    hide = DataCollatorForLanguageModeling(fast, mlm_probability=MASKING.rate)
+
+    def inputs(items: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        rows = []
+        for item in items:
+            ids = torch.cat(corpus.pair(item)).tolist()
+            row = {"input_ids": [fast.cls_token_id, *ids, fast.sep_token_id]}
+            rows.append(row | {"special_tokens_mask": [1, *(0 for _ in ids), 1]})
+        found = hide(rows)
+        return found["input_ids"], found["attention_mask"], found["labels"]
+
+    return inputs
+
+
 class Transformers:
-    """Does jobs with transformers.
+    """Does jobs with transformers' masked-LM class of the shape's family.
 
     Plain: fp32, padded batches as they come, logits and loss from the model over all positions,
     AdamW, gradients clipped. At its best: bf16 (autocast in training, weights in prediction),
-    SDPA, GELU's tanh form in one kernel, passages of like length together, logits at the blanks
-    only, fused AdamW.
+    SDPA, GELU's tanh form in one kernel, items of like length together, logits at the blanks or
+    hidden words only, fused AdamW.
 
     Args:
         job: what to do.
-        store: the passages.
+        work: its shape and items.
         device: where.
     """
 
-    def __init__(self, job: Job, store: Store, device: torch.device) -> None:
+    def __init__(self, job: Job, work: Workload, device: torch.device) -> None:
         torch.manual_seed(job.seed)
-        config = size_config(job.size, vocab_size=store.meta["vocab_size"])
-        self.training, self.best = job.work == "train", job.who == "transformers-best"
-        raw = hub_config(config, "cloze")
+        self.plan: Plan | None = None
+        self.cut: dict[str, Any] = {}
+        self.config, self.device = work.config, device
+        self.learns, self.best = job.learns, job.who == "transformers-best"
+        self.inputs = _hidden_words(work) if isinstance(work.source, Corpus) else _blanks(work)
+        raw = hub_config(self.config, "cloze")
         if self.best and raw["hidden_act"] == "gelu_new":
             raw["hidden_act"] = "gelu_pytorch_tanh"  # the same function, not step by step
-        self.autocast = self.best and self.training
-        narrow = self.best and not self.training
+        self.autocast = self.best and self.learns
+        narrow = self.best and not self.learns
         with torch.device(device), _default_dtype(torch.bfloat16 if narrow else torch.float32):
             self.model = AutoModelForMaskedLM.from_config(AutoConfig.for_model(**raw))
-        self.head = self.model.predictions if config.family == "albert" else self.model.cls
-        self.config, self.store, self.device = config, store, device
-        self.model.train(self.training)
+        self.head = getattr(self.model, HEADS[self.config.family])
+        self.model.train(self.learns)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=1e-5, fused=True if self.best else None
         )
 
-    def flops(self, items: list[int]) -> float:
-        """Operations of the encoder's products for a batch, padding included."""
-        lengths = self.store.lengths[items]
-        padded = [int(lengths.max())] * len(items)
-        return (3 if self.training else 1) * forward_flops(self.config, padded)
+    def flops(self, items: list[int], number: int) -> float:
+        """Operations of a batch's products, padding included: of the encoder, and of logits."""
+        token_BL, _, label_BL = self._batch(items)
+        forward = forward_flops(self.config, [token_BL.shape[1]] * len(items))
+        asked = int((label_BL != IGNORED).sum()) if self.best else token_BL.numel()
+        return (3 if self.learns else 1) * (forward + word_flops(self.config, asked))
 
     def _batch(self, items: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Ids, attention mask and labels (the answers' first pieces at the blanks), [B, L]."""
-        tensors, lengths = self.store.tensors, self.store.lengths[items].tolist()
-        shape = (len(items), max(lengths))
-        token_BL = torch.zeros(shape, dtype=torch.int64)
-        mask_BL = torch.zeros(shape, dtype=torch.int64)
-        label_BL = torch.full(shape, IGNORED)
-        for row, (item, length) in enumerate(zip(items, lengths, strict=True)):
-            start, end = tensors["token_offset"][item : item + 2].tolist()
-            first, last = tensors["blank_offset"][item : item + 2].tolist()
-            token_BL[row, :length] = tensors["token"][start:end]
-            mask_BL[row, :length] = 1
-            option_Q = tensors["option_offset"][first:last] + tensors["answer"][first:last].clip(0)
-            label_Q = tensors["piece"][tensors["piece_offset"][option_Q].long()]
-            label_BL[row, tensors["blank_position"][first:last].long()] = label_Q.long()
-        return token_BL.to(self.device), mask_BL.to(self.device), label_BL.to(self.device)
+        """Ids, attention mask and labels (the right pieces where they are asked for), [B, L]."""
+        token_BL, mask_BL, label_BL = (
+            inputs_BL.to(self.device) for inputs_BL in self.inputs(items)
+        )
+        return token_BL, mask_BL, label_BL
 
-    def step(self, items: list[int]) -> None:
+    def step(self, items: list[int], number: int) -> None:
         """One batch."""
         token_BL, mask_BL, label_BL = self._batch(items)
-        if not self.training:
+        if not self.learns:
             with torch.inference_mode():
                 self._logits(token_BL, mask_BL, label_BL).float().log_softmax(-1).cpu()
             return
@@ -106,11 +161,11 @@ class Transformers:
         self.optimizer.zero_grad()
 
     def _logits(self, token_BL: Tensor, mask_BL: Tensor, label_BL: Tensor) -> Tensor:
-        """Logits at the blanks, [Q, V]."""
-        at_blank_BL = label_BL != IGNORED
+        """Logits where they are asked for, [Q, V]."""
+        asked_BL = label_BL != IGNORED
         if not self.best:
             everywhere_BLV: Tensor = self.model(token_BL, attention_mask=mask_BL).logits
-            return everywhere_BLV[at_blank_BL]
+            return everywhere_BLV[asked_BL]
         hidden_BLD = self.model.base_model(token_BL, attention_mask=mask_BL).last_hidden_state
-        logits_QV: Tensor = self.head(hidden_BLD[at_blank_BL])
+        logits_QV: Tensor = self.head(hidden_BLD[asked_BL])
         return logits_QV

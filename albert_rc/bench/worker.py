@@ -5,64 +5,104 @@ python -m albert_rc.bench.worker < job.json
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from albert_rc.bench.jobs import Job, batches, passages
-from albert_rc.bench.machine import describe, matrix_rate, peak_memory, synchronise
-from albert_rc.bench.ours import Ours
+import torch
+
+from albert_rc.bench.jobs import Job, Workload, batches, workload
+from albert_rc.bench.machine import (
+    describe,
+    matrix_rate,
+    memory_in_use,
+    peak_memory,
+    synchronise,
+)
+from albert_rc.bench.ours import Predicting, Training
 from albert_rc.devices import processes
 from albert_rc.files import parse_json, to_json
 from albert_rc.predict import TOKEN_BUDGET
 
 WARM_UP = 4  # batches
 WARM_UP_SECONDS = 20
+LOOKS = (0.1, 0.25, 0.5, 1.0)
+"""Shares of the steps after which memory is looked at."""
+
+
+def doer(job: Job, work: Workload, device: torch.device, folder: Path) -> Any:
+    """Whoever does the job."""
+    if job.who != "ours":
+        from albert_rc.bench.peers import Transformers
+
+        return Transformers(job, work, device)
+    if job.learns:
+        return Training(job, work, device, folder)
+    return Predicting(job, work, device)
+
+
+def timed(
+    done_by: Any, steps: Sequence[list[int]], device: torch.device
+) -> tuple[float, list[dict[str, Any]]]:
+    """Do all batches against the clock.
+
+    Returns:
+        Seconds, and the memory in use after each share of `LOOKS`: `share`, `step`, `bytes`.
+    """
+    looks = {share: math.ceil(share * len(steps)) for share in LOOKS}
+    used: dict[int, int] = {}
+    synchronise(device)
+    started = time.perf_counter()
+    for number, items in enumerate(steps):
+        done_by.step(items, number)
+        if number + 1 in looks.values():
+            used[number + 1] = memory_in_use(device)
+    synchronise(device)
+    seconds = time.perf_counter() - started
+    return seconds, [{"share": s, "step": n, "bytes": used[n]} for s, n in looks.items()]
 
 
 def measure(job: Job) -> dict[str, Any]:
     """Do the job once to warm up on a part of it, then all of it against the clock."""
-    with processes(job.device) as group:
+    with processes(job.device) as group, TemporaryDirectory(prefix="albert-rc-bench-") as folder:
         device = group.device
-        store, chosen = passages(job)
-        done_by: Any
-        if job.who == "ours":
-            done_by = Ours(job, store, device)
-        else:
-            from albert_rc.bench.peers import Transformers
-
-            done_by = Transformers(job, store, device)
-        work = batches(job, store, chosen, TOKEN_BUDGET)
-        flops = sum(done_by.flops(items) for items in work)
+        work = workload(job, Path(folder))
+        done_by = doer(job, work, device, Path(folder))
+        steps = batches(job, work, TOKEN_BUDGET)
+        flops = sum(done_by.flops(items, number) for number, items in enumerate(steps))
         # The longest batch first: what follows finds its memory mapped already. A few more,
         # until kernels are made and caches filled, but no longer than that is worth.
-        longest = max(work, key=lambda items: int(store.lengths[items].sum()))
+        longest = max(steps, key=lambda items: int(work.length_N[items].sum()))
         begun = time.perf_counter()
-        for items in [longest, *work][: WARM_UP if device.type == "cpu" else None]:
-            done_by.step(items)
+        for number, items in enumerate(
+            [longest, *steps][: WARM_UP if device.type == "cpu" else None]
+        ):
+            done_by.step(items, number)
             if time.perf_counter() - begun > WARM_UP_SECONDS:
                 break
-        synchronise(device)
-        started = time.perf_counter()
-        for items in work:
-            done_by.step(items)
-        synchronise(device)
-        seconds = time.perf_counter() - started
-        peak = peak_memory(device)
-        plan = done_by.plan if job.who == "ours" else None
+        seconds, memory = timed(done_by, steps, device)
+        peak, plan, cut = peak_memory(device), done_by.plan, done_by.cut
         del done_by
-        rate = matrix_rate(job.precision, device)
+        # Beside busy processes the product would be slower, too; see `compare`.
+        rate = None if job.busy else matrix_rate(job.precision, device)
         return {
             **job.to_json(),
+            "shape": asdict(work.config),
             "seconds": seconds,
-            "passages_per_second": len(chosen) / seconds,
-            "tokens_per_second": int(store.lengths[chosen].sum()) / seconds,
+            f"{job.unit}_per_second": len(work.chosen) / seconds,
+            "tokens_per_second": int(work.length_N[work.chosen].sum()) / seconds,
             "flops_per_second": flops / seconds,
             "matrix_flops_per_second": rate,
-            "matrix_share": flops / seconds / rate,
+            "matrix_share": None if rate is None else flops / seconds / rate,
             "peak_bytes": peak,
+            "memory": memory,
             "plan": None if plan is None else {**asdict(plan), "total": plan.total},
+            "cut": cut,
             "machine": describe(device),
         }
 

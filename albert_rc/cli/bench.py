@@ -3,32 +3,66 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from albert_rc.cli.bench_attention import attention_job, bench_attention, parse_lengths
+from albert_rc.cli.bench_report import measurement, show
 from albert_rc.cli.console import example, say
+
+if TYPE_CHECKING:
+    from albert_rc.bench.jobs import Job
 
 
 def bench(
-    work: Annotated[str, typer.Argument(help="train, predict or attention.")] = "train",
+    work: Annotated[str, typer.Argument(help="train, predict, pretrain or attention.")] = "train",
     size: Annotated[
-        str,
-        typer.Option(help="tiny, base, large, xlarge, xxlarge, bert-base, ...; random weights."),
-    ] = "base",
+        str | None,
+        typer.Option(
+            help="tiny, base (the default), large, xlarge, xxlarge, bert-base, ...; random weights."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of --size: folder or hub id whose config.json gives the shape, its "
+            "vocabulary's size and dropout; random weights."
+        ),
+    ] = None,
+    dropout: Annotated[
+        float | None,
+        typer.Option(help="In training: of the layers and attention; the shape's own by default."),
+    ] = None,
     precision: Annotated[
         str | None, typer.Option(help="Ours: fp32, bf16, fp16 or int8; as for `train`.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Passages of a training step.")] = 2,
-    steps: Annotated[int, typer.Option(help="Batches that are timed.")] = 8,
-    data: Annotated[
-        Path | None, typer.Option(help="A cloze store; made-up passages without one.")
+    batch_size: Annotated[
+        int | None, typer.Option(help="Passages of a step (2), or sequences of `pretrain` (32).")
     ] = None,
-    length: Annotated[int, typer.Option(help="Tokens of made-up passages.")] = 352,
+    steps: Annotated[
+        int,
+        typer.Option(
+            help="Batches that are timed. Memory is shown after 10, 25, 50 and 100% of them."
+        ),
+    ] = 8,
+    data: Annotated[
+        Path | None, typer.Option(help="A cloze store; random tokens without one.")
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens of every passage or sequence of random tokens. By default passages vary "
+            "around 384 as exam papers do, and sequences of `pretrain` have 256, one in ten fewer."
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(help="`transformers`: measure it too, plain and at its best, in turns."),
+    ] = None,
+    busy: Annotated[
+        int | None,
+        typer.Option(help="Measure each once more beside so many processes that never rest."),
     ] = None,
     rounds: Annotated[int, typer.Option(help="Turns that each takes.")] = 2,
     memory: Annotated[
@@ -67,27 +101,38 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
     json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
 ) -> None:
-    """Measure throughput, share of the machine's matrix rate, and peak memory.
+    """Measure throughput, share of the machine's matrix rate, and memory.
 
     Every measurement has a process of its own. The matrix rate is that of a large product in the
     same precision, measured in the same process.
 
+    `pretrain`: masked LM with 15% of the tokens hidden, on sequences of random tokens, which take
+    as long as text does.
+
     `attention`: memory and time of dense attention and of hashing, alone, by length; --out FILE
     also draws them beside FILE.
     """
-    from albert_rc.bench.compare import PEERS, compare
-    from albert_rc.bench.jobs import Job
-    from albert_rc.config import parse_size, size_config
+    from dataclasses import replace
+
+    from albert_rc.bench.compare import PEERS, compare, measured_machine
+    from albert_rc.bench.jobs import Job, check
     from albert_rc.devices import choose_precision, processes
     from albert_rc.errors import UsageError
     from albert_rc.files import to_json, write_json
-    from albert_rc.train.planner import Levers
 
-    alone = {
+    of_attention = {
         "--lengths": lengths, "--longest": longest, "--heads": heads, "--head-size": head_size,
         "--lsh-chunk": lsh_chunk, "--lsh-rounds": lsh_rounds, "--time-limit": time_limit,
     }  # fmt: skip
-    _require(work, against, {flag: value for flag, value in alone.items() if value is not None})
+    of_others = {
+        "--against": (against, ("train", "predict", "pretrain")),
+        "--busy": (busy, ("train", "predict", "pretrain")),
+        "--model": (model, ("train", "predict", "pretrain")),
+        "--data": (data, ("train", "predict")),
+        "--dropout": (dropout, ("train", "pretrain")),
+    }
+    _require(work, {flag: (value, ("attention",)) for flag, value in of_attention.items()})
+    _require(work, of_others)
     if work == "attention":
         bench_attention(
             parse_lengths(lengths, longest),
@@ -98,22 +143,17 @@ def bench(
             json=json,
         )
         return
-    counts = {"--batch-size": batch_size, "--steps": steps, "--rounds": rounds, "--join": join}
-    for flag, count in counts.items():
-        if count < 1:
-            raise UsageError(f"{flag} {count} must be at least 1")
-    if not 8 <= length <= 512:
-        raise UsageError(f"--length {length} must be from 8 to 512")
-    Levers(None, recompute, optimizer_states)
-    if memory is not None:
-        parse_size("--memory", memory)
-    size_config(size)
+    _require_choice(size, model, against, rounds, busy)
+    if batch_size is None:
+        batch_size = 32 if work == "pretrain" else 2
     with processes(device) as group:
-        chosen = choose_precision(precision, group.device, learning=work == "train")
+        chosen = choose_precision(precision, group.device, learning=work != "predict")
     ours = Job(
         who="ours",
         work=work,
-        size=size,
+        size=size or "base",
+        model=model,
+        dropout=dropout,
         precision=chosen,
         batch_size=batch_size,
         steps=steps,
@@ -125,74 +165,86 @@ def bench(
         optimizer_states=optimizer_states,
         memory=memory,
     )
-    jobs = [ours]
+    config, jobs = check(ours), [ours]
     if against:
-        jobs += [
-            Job(
-                **{**ours.to_json(), "who": peer, "precision": "bf16" if "best" in peer else "fp32"}
+        if config.residual != "post" or config.common != "nothing":
+            raise UsageError(
+                f"--against {against}: it cannot compute the shape of {model}, which has "
+                "reversible layers, or layers that share only a part; leave the option out"
             )
-            for peer in PEERS
-        ]
-    table = compare(jobs, rounds, told=lambda r: say(_line(r)))
+        for peer in PEERS:
+            best = "bf16" if "best" in peer else "fp32"
+            jobs.append(replace(ours, who=peer, precision=best))
+    machine = measured_machine(device)
+    table = compare(jobs, rounds, told=lambda row: say(measurement(row)), busy=busy or 0)
     for row in table:
         row["data"] = data.name if data is not None else None
-    result = {"command": _command(ours, against, rounds), "results": table}
+        row["model"] = Path(model).resolve().name if model is not None else None
+    result = {
+        "command": _command(ours, against, busy, rounds),
+        "machine": machine,
+        "results": table,
+    }
     if out is not None:
         write_json(out, result)
     if json:
         typer.echo(to_json(result).decode(), nl=False)
-        return
-    for row in table:
-        typer.echo(_line(row))
-    for row in table[1:]:
-        typer.echo(
-            f"ours against {row['who']}: {row['ratio']:.2f} times the passages/s, "
-            f"{row['memory_ratio']:.0%} of the peak memory"
-        )
+    else:
+        show(result)
 
 
-def _require(work: str, against: str | None, alone: dict[str, Any]) -> None:
-    """Refuse unknown work, and options that go with other work."""
+def _require(work: str, options: dict[str, tuple[Any, tuple[str, ...]]]) -> None:
+    """Refuse unknown work, and options that go with other work.
+
+    Args:
+        work: what is to be measured.
+        options: by flag, what was given and the work that it goes with.
+    """
+    from albert_rc.bench.jobs import WORKS
     from albert_rc.errors import UsageError
 
-    if work not in ("train", "predict", "attention"):
-        raise UsageError(f"bench {work}: choose train, predict or attention")
+    if work not in (*WORKS, "attention"):
+        raise UsageError(f"bench {work}: choose {', '.join(WORKS)} or attention")
+    for flag, (value, goes_with) in options.items():
+        if value is not None and work not in goes_with:
+            named = [f"bench {name}" for name in goes_with]
+            raise UsageError(f"{flag} goes with {' and '.join(named)}")
+
+
+def _require_choice(
+    size: str | None, model: str | None, against: str | None, rounds: int, busy: int | None
+) -> None:
+    """Refuse options that cannot be, or do not go together."""
+    from albert_rc.errors import UsageError
+
+    if size is not None and model is not None:
+        raise UsageError("--size and --model: choose one of them")
     if against not in (None, "transformers"):
         raise UsageError(f"--against {against}: only transformers can be measured")
-    if work == "attention" and against:
-        raise UsageError("--against goes with bench train and bench predict")
-    if work != "attention" and alone:
-        raise UsageError(f"{next(iter(alone))} goes with bench attention")
+    for flag, count in (("--rounds", rounds), ("--busy", busy)):
+        if count is not None and count < 1:
+            raise UsageError(f"{flag} {count} must be at least 1")
 
 
-def _line(row: dict[str, Any]) -> str:
-    plan = ""
-    if row["plan"]:
-        planned = row["plan"]
-        plan = (
-            f" (planned {planned['total'] / 2**20:,.0f}: {planned['micro_batches']} micro-batches, "
-            f"recompute {planned['recompute']}, states {planned['states']})"
-        )
-    speed = f"{row['passages_per_second']:.3f} passages/s, {row['tokens_per_second']:,.0f} tokens/s"
-    reached, possible = row["flops_per_second"] / 1e9, row["matrix_flops_per_second"] / 1e9
-    share = f"{reached:,.0f} GFLOP/s ({row['matrix_share']:.0%} of {possible:,.0f})"
-    who = f"{row['who']:<17} {row['work']} {row['size']} {row['precision']}"
-    return f"{who}: {speed}, {share}, peak {row['peak_bytes'] / 2**20:,.0f} MiB{plan}"
-
-
-def _command(job: Any, against: str | None, rounds: int) -> str:
+def _command(job: Job, against: str | None, busy: int | None, rounds: int) -> str:
+    shape = (
+        f"--size {job.size}" if job.model is None else f"--model {Path(job.model).resolve().name}"
+    )
     parts = [
-        f"albert-rc bench {job.work} --size {job.size} --precision {job.precision}",
+        f"albert-rc bench {job.work} {shape} --precision {job.precision}",
         f"--batch-size {job.batch_size} --steps {job.steps} --rounds {rounds}",
     ]
-    parts.append("--data STORE" if job.data else f"--length {job.length}")
-    for name in ("memory", "recompute", "optimizer_states"):
+    if job.data:
+        parts.append("--data STORE")
+    for name in ("length", "dropout", "memory", "recompute", "optimizer_states"):
         if getattr(job, name) is not None:
             parts.append(f"--{name.replace('_', '-')} {getattr(job, name)}")
     if job.join != 1:
         parts.append(f"--join {job.join}")
     if against:
         parts.append(f"--against {against}")
+    if busy:
+        parts.append(f"--busy {busy}")
     return " ".join(parts)
 
 

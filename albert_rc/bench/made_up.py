@@ -1,0 +1,138 @@
+"""Made-up passages and sequences: random tokens, in the lengths that real ones have."""
+
+# N items, T tokens of all of them, Q blanks of all passages
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer as Backend
+from tokenizers.models import WordLevel
+from torch import Tensor
+
+from albert_rc.data.corpus import Corpus
+from albert_rc.data.cutting import LEAST, Count, Cut, shard_name
+from albert_rc.data.shards import Store
+from albert_rc.files import save_tensors
+from albert_rc.seeds import mix
+from albert_rc.tokenizer import HuggingFaceTokenizer, Tokenizer
+
+BLANKS = 20  # of a passage
+OPTIONS = 4  # of a blank
+SPECIAL = 5  # ids before those of words
+SHORTEST = 32
+MEAN, SPREAD = 0.75, 0.14
+"""Mean and standard deviation of passages' lengths, as shares of the longest. Those of ELE's exam
+papers, in windows of at most 512 tokens, are 384 and 73."""
+
+
+def drawn_lengths(work: str, number: int, length: int | None, longest: int, seed: int) -> Tensor:
+    """Tokens of each item, special ones included, [N].
+
+    Args:
+        work: a key of `jobs.WORKS`.
+        number: of items.
+        length: that all of them have. By default passages vary as exam papers do, and one
+            sequence in ten is shorter than the others, as `pretrain-data` cuts them.
+        longest: that an item may be, where they vary.
+        seed: of the lengths.
+    """
+    if length is not None:
+        return torch.full((number,), length)
+    generator = torch.Generator().manual_seed(mix(seed, number))
+    if work == "pretrain":
+        is_short_N = torch.rand(number, generator=generator) < Cut.short
+        short_N = torch.randint(min(LEAST, longest), longest + 1, (number,), generator=generator)
+        return torch.where(is_short_N, short_N, longest)
+    drawn_N = longest * (MEAN + SPREAD * torch.randn(number, generator=generator))
+    return drawn_N.round().long().clamp(min(SHORTEST, longest), longest)
+
+
+def _drawn_ids(shape: int, vocab_size: int, generator: torch.Generator) -> Tensor:
+    """Random words' ids, in as many bytes as `preprocess` writes them in."""
+    dtype = torch.int16 if vocab_size <= 2**15 else torch.int32
+    return torch.randint(SPECIAL, vocab_size, (shape,), generator=generator).to(dtype)
+
+
+def made_up_store(length_N: Tensor, vocab_size: int, seed: int) -> Store:
+    """Passages of random ids with evenly spread blanks of four one-piece options.
+
+    Args:
+        length_N: tokens of each, at least 3.
+        vocab_size: pieces of the vocabulary.
+        seed: of the ids.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    passages = len(length_N)
+    blanks = min(BLANKS, int(length_N.min()) - 2)
+    part_Q = torch.linspace(0, 1, blanks).repeat(passages)
+    places_Q = 1 + (part_Q * (length_N - 3).repeat_interleave(blanks)).round().int()
+    options = OPTIONS * blanks * passages
+    ends_N = length_N.cumsum(0).int()
+    answer_Q = torch.randint(0, OPTIONS, (blanks * passages,), generator=generator)
+    tensors = {
+        "token": _drawn_ids(int(ends_N[-1]), vocab_size, generator),
+        "token_offset": torch.cat([ends_N.new_zeros(1), ends_N]),
+        "window_passage": torch.arange(passages, dtype=torch.int32),
+        "blank_position": places_Q,
+        "blank_offset": torch.arange(passages + 1, dtype=torch.int32) * blanks,
+        "answer": answer_Q.short(),
+        "piece": _drawn_ids(options, vocab_size, generator),
+        "piece_offset": torch.arange(options + 1, dtype=torch.int32),
+        "option_offset": torch.arange(blanks * passages + 1, dtype=torch.int32) * OPTIONS,
+    }
+    meta = {
+        "kind": "cloze",
+        "ids": [str(i) for i in range(passages)],
+        "levels": [],
+        "vocabulary": "",
+        "vocab_size": vocab_size,
+        "max_length": int(length_N.max()),
+        "num_long": 0,
+    }
+    return Store(tensors, meta)
+
+
+def made_up_corpus(folder: Path, length_N: Tensor, vocab_size: int, seed: int) -> Corpus:
+    """Sequences of random ids to pretrain on, each of a document of its own.
+
+    Args:
+        folder: where they are written.
+        length_N: tokens of each with [CLS] and one [SEP], at least 4.
+        vocab_size: pieces of the vocabulary.
+        seed: of the ids.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    inner_N = (length_N - 2).int()
+    tokens = int(inner_N.sum())
+    tensors = {
+        "token": _drawn_ids(tokens, vocab_size, generator),
+        "length": inner_N,
+        "middle": inner_N // 2,
+        "document": torch.arange(len(inner_N), dtype=torch.int32),
+    }
+    meta = {
+        "kind": "corpus",
+        "made_of": f"random ids of seed {seed}",
+        "vocabulary": "",
+        "vocab_size": vocab_size,
+        "max_length": int(length_N.max()),
+        "count": asdict(Count(documents=len(inner_N), sequences=len(inner_N), tokens=tokens)),
+    }
+    save_tensors(folder / shard_name(0, 1), tensors, meta)
+    return Corpus(folder)
+
+
+def made_up_backend(size: int) -> Backend:
+    """So many pieces, each a word of its own, for us and for transformers to read by."""
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    words = [f"word{number}" for number in range(size - len(special))]
+    pieces = {piece: index for index, piece in enumerate((*special, *words))}
+    return Backend(WordLevel(pieces, unk_token="[UNK]"))
+
+
+def made_up_vocabulary(size: int) -> Tokenizer:
+    """The same as a vocabulary of ours."""
+    return HuggingFaceTokenizer(Path(), made_up_backend(size))
