@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from albert_rc.errors import UsageError
+from albert_rc.wording import shortened
 
 COMMON = ("nothing", "attention", "ffn")
 RESIDUALS = ("post", "reversible")
@@ -172,16 +173,24 @@ UNITS = {
 }  # fmt: skip
 
 
+MOST_BYTES = 2**50
+
+
 def parse_size(flag: str, text: str) -> int:
     """Bytes of `8GiB`, `7.5g`, `6000 MB`.
 
     Raises:
-        UsageError: not a size; names the flag.
+        UsageError: not a size, or one beyond all memory; names the flag.
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?i?)b?\s*", text.lower())
     if not found or found[2] not in UNITS or not float(found[1]):
         raise UsageError(f"{flag} {text}: give a size such as 8GiB or 7500MB")
-    return int(float(found[1]) * UNITS[found[2]])
+    size = float(found[1]) * UNITS[found[2]]
+    if not 1 <= size <= MOST_BYTES:
+        raise UsageError(
+            f"{flag} {shortened(text)}: must be from 1 byte to {MOST_BYTES / 2**30:,.0f} GiB"
+        )
+    return int(size)
 
 
 RECOMPUTE = {

@@ -15,7 +15,9 @@ def average(
     out: Annotated[Path, typer.Option(help="A new folder for the mean.")],
     last: Annotated[
         int | None,
-        typer.Option(help="Of one run: its newest N states, which `train --keep N` leaves."),
+        typer.Option(
+            min=2, max=1000, help="Of one run: its newest N states, which `train --keep N` leaves."
+        ),
     ] = None,
 ) -> None:
     """One model out of several checkpoints of a run, often a little better than each.

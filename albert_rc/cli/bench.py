@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from albert_rc.cli import options
 from albert_rc.cli.bench_attention import attention_job, bench_attention, parse_lengths
 from albert_rc.cli.bench_report import measurement, show
 from albert_rc.cli.console import example, say
@@ -38,12 +39,19 @@ def bench(
         str | None, typer.Option(help="Ours: fp32, bf16, fp16 or int8; as for `train`.")
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Passages of a step (2), or sequences of `pretrain` (32).")
+        int | None,
+        typer.Option(
+            min=1,
+            max=options.LARGEST_BATCH,
+            help="Passages of a step (2), or sequences of `pretrain` (32).",
+        ),
     ] = None,
     steps: Annotated[
         int,
         typer.Option(
-            help="Batches that are timed. Memory is shown after 10, 25, 50 and 100% of them."
+            min=1,
+            max=options.MOST,
+            help="Batches that are timed. Memory is shown after 10, 25, 50 and 100% of them.",
         ),
     ] = 8,
     data: Annotated[
@@ -52,8 +60,10 @@ def bench(
     length: Annotated[
         int | None,
         typer.Option(
+            min=8,
+            max=512,
             help="Tokens of every passage or sequence of random tokens. By default passages vary "
-            "around 384 as exam papers do, and sequences of `pretrain` have 256, one in ten fewer."
+            "around 384 as exam papers do, and sequences of `pretrain` have 256, one in ten fewer.",
         ),
     ] = None,
     against: Annotated[
@@ -62,9 +72,11 @@ def bench(
     ] = None,
     busy: Annotated[
         int | None,
-        typer.Option(help="Measure each once more beside so many processes that never rest."),
+        typer.Option(
+            min=1, max=64, help="Measure each once more beside so many processes that never rest."
+        ),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Turns that each takes.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Turns that each takes.")] = 2,
     memory: Annotated[
         str | None, typer.Option(help="Ours, in training: plan for so much, such as 8GiB.")
     ] = None,
@@ -78,20 +90,28 @@ def bench(
         str | None, typer.Option(help="Ours, in training: fp32, 8bit or cpu.")
     ] = None,
     join: Annotated[
-        int, typer.Option(help="Ours: layers whose weight gradients are one product.")
+        int,
+        typer.Option(min=1, max=1000, help="Ours: layers whose weight gradients are one product."),
     ] = 1,
     lengths: Annotated[
         str | None,
         typer.Option(help="attention: tokens, such as 256,512; by default powers of two from 256."),
     ] = None,
-    longest: Annotated[int | None, typer.Option(help="attention: longest of them (16384).")] = None,
-    heads: Annotated[int | None, typer.Option(help="attention: how many (12).")] = None,
-    head_size: Annotated[int | None, typer.Option(help="attention: of each head (64).")] = None,
+    longest: Annotated[
+        int | None,
+        typer.Option(min=1, max=options.LONGEST, help="attention: longest of them (16384)."),
+    ] = None,
+    heads: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="attention: how many (12).")
+    ] = None,
+    head_size: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="attention: of each head (64).")
+    ] = None,
     lsh_chunk: Annotated[
-        int | None, typer.Option(help="attention: tokens of a chunk (64).")
+        int | None, typer.Option(min=1, max=2**20, help="attention: tokens of a chunk (64).")
     ] = None,
     lsh_rounds: Annotated[
-        int | None, typer.Option(help="attention: rounds of hashing (4).")
+        int | None, typer.Option(min=1, max=1000, help="attention: rounds of hashing (4).")
     ] = None,
     time_limit: Annotated[
         float | None,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from albert_rc.cli.console import say, table
+from albert_rc.cli.options import LONGEST
+from albert_rc.wording import shortened
 
 if TYPE_CHECKING:
     from albert_rc.bench.attention import AttentionJob
@@ -29,15 +31,21 @@ def parse_lengths(text: str | None, longest: int | None) -> list[int]:
     Raises:
         UsageError: no lengths.
     """
-    from albert_rc.bench.lengths import LONGEST, powers_of_two
+    from albert_rc.bench.lengths import LONGEST as USUAL
+    from albert_rc.bench.lengths import powers_of_two
     from albert_rc.errors import UsageError
 
     if text is None:
-        lengths = powers_of_two(LONGEST if longest is None else longest)
+        lengths = powers_of_two(USUAL if longest is None else longest)
     else:
         words = text.split(",")
-        if not all(word.strip().isdecimal() and int(word) for word in words):
-            raise UsageError(f"--lengths {text}: give numbers of tokens, such as 256,512,1024")
+        # By its length first: Python refuses to read a number of thousands of digits.
+        fits = (word.strip().isdecimal() and len(word) <= len(str(LONGEST)) for word in words)
+        if not all(fits) or not all(1 <= int(word) <= LONGEST for word in words):
+            raise UsageError(
+                f"--lengths {shortened(text)}: give numbers of tokens, such as 256,512,1024, up to "
+                f"{LONGEST:,}"
+            )
         lengths = sorted({int(word) for word in words if longest is None or int(word) <= longest})
     if not lengths:
         raise UsageError(f"--longest {longest}: nothing to measure is that short")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from albert_rc.cli import options
 from albert_rc.cli.console import example, out, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.cli.papers import Format
@@ -30,10 +31,15 @@ def calibrate(
         Path | None, typer.Option(help="Draw reliability and coverage: PNG and SVG.")
     ] = None,
     folds: Annotated[
-        int, typer.Option(min=2, help="Parts of the papers; each is measured by the others' fit.")
+        int,
+        typer.Option(
+            min=2,
+            max=options.MOST_FOLDS,
+            help="Parts of the papers; each is measured by the others' fit.",
+        ),
     ] = 5,
-    bins: Annotated[int, typer.Option(min=1, help="Of the calibration error.")] = 15,
-    seed: Annotated[int, typer.Option(help="Of the folds.")] = 0,
+    bins: Annotated[int, typer.Option(min=1, max=10000, help="Of the calibration error.")] = 15,
+    seed: Annotated[int, typer.Option(min=0, max=options.LAST_SEED, help="Of the folds.")] = 0,
     format_: Format = None,
     json: Annotated[bool, typer.Option("--json", help="Figures as JSON.")] = False,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from albert_rc.cli import options
 from albert_rc.cli.console import example, out, print_json, table
 from albert_rc.cli.papers import Format, say_unread
 from albert_rc.wording import first_of, shortened
@@ -25,7 +26,9 @@ def doctor(
         str | None, typer.Option(help="Folder or hub id of the vocabulary to count tokens with.")
     ] = None,
     format_: Format = None,
-    max_length: Annotated[int, typer.Option(help="The model's window in tokens.")] = 512,
+    max_length: Annotated[
+        int, typer.Option(min=1, max=options.LONGEST, help="The model's window in tokens.")
+    ] = 512,
     json: Annotated[bool, typer.Option("--json", help="Everything found, as JSON.")] = False,
 ) -> None:
     """Check papers without writing anything: every problem, lengths, options, overlap of splits.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from albert_rc.cli import options
 from albert_rc.cli.console import example, out, print_json, say, table
 from albert_rc.cli.outputs import answer_files, check_outputs
 from albert_rc.cli.papers import Format
@@ -56,8 +57,11 @@ def ensemble(
         float | None,
         typer.Option(help="List the answers less probable than this beside --out."),
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Parts that dev papers are divided into.")] = 5,
-    seed: Annotated[int, typer.Option(help="Of the folds.")] = 0,
+    folds: Annotated[
+        int,
+        typer.Option(min=2, max=options.MOST_FOLDS, help="Parts that dev papers are divided into."),
+    ] = 5,
+    seed: Annotated[int, typer.Option(min=0, max=options.LAST_SEED, help="Of the folds.")] = 0,
     format_: Format = None,
     json: Annotated[bool, typer.Option("--json", help="The figures of --gold as JSON.")] = False,
 ) -> None:

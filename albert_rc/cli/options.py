@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from albert_rc.cli.console import say
+from albert_rc.config import LARGEST
 
 if TYPE_CHECKING:
     from albert_rc.config import TrainConfig
     from albert_rc.devices import Processes
     from albert_rc.loading import Loaded
     from albert_rc.train.tally import TrainResult
+
+MOST = 10_000_000
+"""Of steps, epochs, tokens and the like: beyond what any run comes to."""
+LARGEST_BATCH = 2**16
+MOST_FOLDS = 10_000
+MOST_WORKERS = 256
+LONGEST = LARGEST["max_positions"] // 2
+"""Tokens of a sequence."""
+LAST_SEED = 2**63 - 1
+"""What torch takes."""
 
 Stores = Annotated[Path, typer.Option(help="Folder with train.pt and dev.pt.")]
 StartFrom = Annotated[
@@ -29,7 +40,11 @@ OptionScore = Annotated[
 ]
 Accumulation = Annotated[
     int | None,
-    typer.Option(help="Cut each batch into so many pieces; as memory asks for by default."),
+    typer.Option(
+        min=1,
+        max=LARGEST_BATCH,
+        help="Cut each batch into so many pieces; as memory asks for by default.",
+    ),
 ]
 Memory = Annotated[
     str | None,
@@ -46,8 +61,10 @@ Recompute = Annotated[
 FfnChunk = Annotated[
     int | None,
     typer.Option(
+        min=1,
+        max=LONGEST,
         help="Tokens whose feed-forward is computed at a time: less memory, the same result; "
-        "all at once by default."
+        "all at once by default.",
     ),
 ]
 OptimizerStates = Annotated[
@@ -56,14 +73,19 @@ OptimizerStates = Annotated[
 WeightDecay = Annotated[float, typer.Option(help="On matrices only.")]
 Clip = Annotated[float, typer.Option(help="Largest gradient norm; 0 for none.")]
 EvalSteps = Annotated[
-    int | None, typer.Option(help="Evaluate every N steps; each epoch by default.")
+    int | None, typer.Option(min=1, max=MOST, help="Evaluate every N steps; each epoch by default.")
 ]
 SaveSteps = Annotated[
-    int | None, typer.Option(help="Save the state every N steps; each epoch by default.")
+    int | None,
+    typer.Option(min=1, max=MOST, help="Save the state every N steps; each epoch by default."),
 ]
 Keep = Annotated[
     int,
-    typer.Option(help="States to keep: the newest, and older ones if that should be damaged."),
+    typer.Option(
+        min=1,
+        max=1000,
+        help="States to keep: the newest, and older ones if that should be damaged.",
+    ),
 ]
 OnCollapse = Annotated[
     str,
@@ -73,7 +95,9 @@ OnCollapse = Annotated[
         "rate and another data order."
     ),
 ]
-MaxRestarts = Annotated[int, typer.Option(help="Of --on-collapse restart, at most.")]
+MaxRestarts = Annotated[
+    int, typer.Option(min=1, max=100, help="Of --on-collapse restart, at most.")
+]
 Minutes = Annotated[
     float | None, typer.Option(help="Save and stop after so long; --resume goes on.")
 ]
@@ -90,7 +114,11 @@ Parallel = Annotated[
 Device = Annotated[str | None, typer.Option(help="cpu or cuda.")]
 Workers = Annotated[
     int | None,
-    typer.Option(help="Processes that make batches ahead of time; none for a CPU by default."),
+    typer.Option(
+        min=0,
+        max=MOST_WORKERS,
+        help="Processes that make batches ahead of time; none for a CPU by default.",
+    ),
 ]
 Resume = Annotated[bool, typer.Option(help="Go on from the state in --out.")]
 Dropout = Annotated[
@@ -152,10 +180,17 @@ LshForm = Annotated[
         help="With lsh: ours, which takes pretrained weights as they are, or faithful, Reformer's."
     ),
 ]
-LshChunk = Annotated[int | None, typer.Option(help="With lsh: tokens of a chunk (64).")]
-LshRounds = Annotated[int | None, typer.Option(help="With lsh: rounds of hashing (4).")]
+LshChunk = Annotated[
+    int | None, typer.Option(min=1, max=2**20, help="With lsh: tokens of a chunk (64).")
+]
+LshRounds = Annotated[
+    int | None, typer.Option(min=1, max=1000, help="With lsh: rounds of hashing (4).")
+]
 LshProbes = Annotated[
-    int | None, typer.Option(help="With lsh: buckets that a query looks into in each round (1).")
+    int | None,
+    typer.Option(
+        min=1, max=1000, help="With lsh: buckets that a query looks into in each round (1)."
+    ),
 ]
 LshHash = Annotated[str | None, typer.Option(help="With lsh, our form: projections or rotations.")]
 LshLandmarks = Annotated[

@@ -54,7 +54,12 @@ def predict(
     ] = None,
     format_: Format = None,
     max_length: Annotated[
-        int | None, typer.Option(help="Window for raw papers; the model's longest by default.")
+        int | None,
+        typer.Option(
+            min=1,
+            max=options.LONGEST,
+            help="Window for raw papers; the model's longest by default.",
+        ),
     ] = None,
     precision: Annotated[
         str | None,
@@ -67,7 +72,9 @@ def predict(
     tolerance: Annotated[
         float, typer.Option(help="With int8: accuracy points that may be lost on that store.")
     ] = 0.5,
-    token_budget: Annotated[int, typer.Option(help="Tokens of a batch.")] = 4096,
+    token_budget: Annotated[
+        int, typer.Option(min=1, max=options.MOST, help="Tokens of a batch.")
+    ] = 4096,
     null_threshold: Annotated[
         float | None,
         typer.Option(

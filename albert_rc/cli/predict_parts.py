@@ -162,6 +162,8 @@ def check_kind(
     numbers = source.kind == "label" and not source.labels
     if (spans or numbers) and (abstain is not None or temperature is not None):
         raise UsageError("--abstain and --temperature are for answers with a probability each")
+    if null_threshold is not None and math.isnan(null_threshold):
+        raise UsageError(f"--null-threshold {null_threshold} must be a number")
     if null_threshold is not None and not spans:
         raise UsageError("--null-threshold is for SQuAD: other questions always have an answer")
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from albert_rc.cli import options
 from albert_rc.cli.console import DEFAULT_MODEL, example, leave_cleanly, say
 from albert_rc.cli.papers import Format, say_unread
 
@@ -24,13 +25,21 @@ def preprocess(
     ] = DEFAULT_MODEL,
     format_: Format = None,
     max_length: Annotated[
-        int, typer.Option(help="Window in tokens; longer papers become several windows.")
+        int,
+        typer.Option(
+            min=1,
+            max=options.LONGEST,
+            help="Window in tokens; longer papers become several windows.",
+        ),
     ] = 512,
     on_error: Annotated[
         str, typer.Option(help="`stop` at bad papers, or `skip` them into rejects.jsonl.")
     ] = "stop",
     workers: Annotated[
-        int | None, typer.Option(help="Processes to encode in; all cores by default.")
+        int | None,
+        typer.Option(
+            min=1, max=options.MOST_WORKERS, help="Processes to encode in; all cores by default."
+        ),
     ] = None,
 ) -> None:
     """Turn raw papers into tensors: OUT/train.pt, OUT/dev.pt, OUT/test.pt."""

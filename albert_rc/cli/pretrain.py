@@ -9,6 +9,7 @@ import typer
 
 from albert_rc.cli import options
 from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
+from albert_rc.config import LARGEST
 
 
 def pretrain(
@@ -32,18 +33,38 @@ def pretrain(
         typer.Option(help="With --scratch: what the layers share: all, attention, ffn or none."),
     ] = None,
     num_groups: Annotated[
-        int | None, typer.Option(help="With --scratch: groups of layers; each shares by itself.")
+        int | None,
+        typer.Option(
+            min=1,
+            max=LARGEST["num_groups"],
+            help="With --scratch: groups of layers; each shares by itself.",
+        ),
     ] = None,
     num_layers: Annotated[
         int | None,
-        typer.Option(help="Layers; a checkpoint whose layers are all shared may be deepened."),
+        typer.Option(
+            min=1,
+            max=LARGEST["num_layers"],
+            help="Layers; a checkpoint whose layers are all shared may be deepened.",
+        ),
     ] = None,
-    hidden_size: Annotated[int | None, typer.Option(help="With --scratch.")] = None,
+    hidden_size: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST["hidden_size"], help="With --scratch.")
+    ] = None,
     embedding_size: Annotated[
-        int | None, typer.Option(help="With --scratch; as large as the hidden size in BERT.")
+        int | None,
+        typer.Option(
+            min=1,
+            max=LARGEST["embedding_size"],
+            help="With --scratch; as large as the hidden size in BERT.",
+        ),
     ] = None,
-    num_heads: Annotated[int | None, typer.Option(help="With --scratch.")] = None,
-    ffn_size: Annotated[int | None, typer.Option(help="With --scratch.")] = None,
+    num_heads: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST["num_heads"], help="With --scratch.")
+    ] = None,
+    ffn_size: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST["ffn_size"], help="With --scratch.")
+    ] = None,
     dropout: Annotated[
         float | None, typer.Option(help="With --scratch: in the layers; none in ALBERT v2.")
     ] = None,
@@ -52,19 +73,29 @@ def pretrain(
         str, typer.Option(help="What is asked of two segments: sop, nsp or none.")
     ] = "sop",
     mask_rate: Annotated[float, typer.Option(help="Share of the tokens to predict.")] = 0.15,
-    max_ngram: Annotated[int, typer.Option(help="Longest run of words hidden together.")] = 3,
+    max_ngram: Annotated[
+        int, typer.Option(min=1, max=100, help="Longest run of words hidden together.")
+    ] = 3,
     optimizer: Annotated[
         str | None, typer.Option(help="lamb, lamb-albert, adamw or adafactor.")
     ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Its peak.")] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Sequences of a step, over all processes.")
+        int | None,
+        typer.Option(
+            min=1, max=options.LARGEST_BATCH, help="Sequences of a step, over all processes."
+        ),
     ] = None,
     max_steps: Annotated[
-        int | None, typer.Option(help="Optimiser steps instead of epochs.")
+        int | None, typer.Option(min=1, max=options.MOST, help="Optimiser steps instead of epochs.")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Times through the corpus, where --max-steps says nothing.")
+        int | None,
+        typer.Option(
+            min=1,
+            max=options.MOST,
+            help="Times through the corpus, where --max-steps says nothing.",
+        ),
     ] = None,
     warmup: Annotated[float | None, typer.Option(help="Share of the steps.")] = None,
     weight_decay: options.WeightDecay = 0.01,
@@ -80,7 +111,10 @@ def pretrain(
     on_collapse: options.OnCollapse = "warn",
     max_restarts: options.MaxRestarts = 2,
     minutes: options.Minutes = None,
-    seed: Annotated[int, typer.Option(help="Of weights, order and what is hidden.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, max=options.LAST_SEED, help="Of weights, order and what is hidden."),
+    ] = 0,
     precision: options.Precision = None,
     parallel: options.Parallel = "ddp",
     device: options.Device = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from albert_rc.cli import options
 from albert_rc.cli.console import DEFAULT_MODEL, bar, example, leave_cleanly, say
 from albert_rc.cli.texts import OnTextError, list_rejects, open_text
 from albert_rc.errors import DataError, UsageError
@@ -26,7 +27,9 @@ def pretrain_data(
     ],
     model: Annotated[str, typer.Option(help="Folder or hub id of the vocabulary.")] = DEFAULT_MODEL,
     out: Annotated[Path, typer.Option(help="Folder for train/ and dev/.")] = Path("data/corpus"),
-    max_length: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 512,
+    max_length: Annotated[
+        int, typer.Option(min=1, max=options.LONGEST, help="Tokens of a sequence.")
+    ] = 512,
     short: Annotated[float, typer.Option(help="Share of sequences cut shorter at random.")] = 0.1,
     dev: Annotated[float, typer.Option(help="Share of the documents kept apart in dev/.")] = 0.01,
     documents: Annotated[
@@ -47,8 +50,13 @@ def pretrain_data(
         str, typer.Option(help="2/8: make the second eighth of the shards; others do the rest.")
     ] = "1/1",
     on_error: OnTextError = "stop",
-    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
-    seed: Annotated[int, typer.Option(help="Of cuts and of what is kept apart.")] = 0,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=options.MOST_WORKERS, help="Processes; all cores by default."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, max=options.LAST_SEED, help="Of cuts and of what is kept apart.")
+    ] = 0,
 ) -> None:
     """Cut documents into pairs of consecutive segments, in shards that are memory-mapped later.
 
@@ -75,12 +83,13 @@ def pretrain_data(
         blank_lines=documents == "blank-lines",
         seed=seed,
     )
+    shard_bytes = parse_size("--shard-size", shard_size)
+    first, step = _part(part)
     examined = open_text(text, on_error)
     sources = examined.sources
     folder = resolve_source(model)
     load_tokenizer(folder)  # says what is wrong with it before the work begins
-    shards = plan_shards(sources, parse_size("--shard-size", shard_size))
-    first, step = _part(part)
+    shards = plan_shards(sources, shard_bytes)
     mine = shards[first::step]
     require_same_plan(out, len(shards), dev > 0)
     places = [out / "train", out / "dev"]
@@ -135,7 +144,7 @@ def _empty(sources: list[Source], train: Count, held_out: Count) -> DataError:
 
 
 def _part(part: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)/(\d+)", part)
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part)
     if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise UsageError(f"--part {part}: give I/N, from 1/N to N/N")
     return int(found[1]) - 1, int(found[2])

@@ -17,7 +17,7 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Where to listen. Only this machine can reach the default.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0: any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
     max_megabytes: Annotated[float, typer.Option(help="Of one request.")] = 10,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     device: options.Device = None,

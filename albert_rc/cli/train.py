@@ -30,9 +30,16 @@ def train(
             "published: ALBERT's own for this task (RACE, SQuAD, GLUE)."
         ),
     ] = "default",
-    epochs: Annotated[int | None, typer.Option(help="Times through the papers (4).")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, max=options.MOST, help="Times through the papers (4).")
+    ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Passages of an optimiser step, over all processes (2).")
+        int | None,
+        typer.Option(
+            min=1,
+            max=options.LARGEST_BATCH,
+            help="Passages of an optimiser step, over all processes (2).",
+        ),
     ] = None,
     accumulation: options.Accumulation = None,
     memory: options.Memory = None,
@@ -44,7 +51,7 @@ def train(
     weight_decay: options.WeightDecay = 0.01,
     clip: options.Clip = 1.0,
     max_steps: Annotated[
-        int | None, typer.Option(help="Optimiser steps instead of epochs.")
+        int | None, typer.Option(min=1, max=options.MOST, help="Optimiser steps instead of epochs.")
     ] = None,
     eval_steps: options.EvalSteps = None,
     save_steps: options.SaveSteps = None,
@@ -55,19 +62,28 @@ def train(
     patience: Annotated[
         int | None,
         typer.Option(
+            min=1,
+            max=options.MOST,
             help="Stop after N evaluations without a better one; --resume then trains on only with "
-            "a larger N."
+            "a larger N.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of weights, data order and dropout.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=options.LAST_SEED, help="Of weights, data order and dropout.")
+    ] = 0,
     seeds: Annotated[
-        int | None, typer.Option(help="Train N times, with seeds from --seed on, into OUT/seed-*.")
+        int | None,
+        typer.Option(
+            min=2, max=1000, help="Train N times, with seeds from --seed on, into OUT/seed-*."
+        ),
     ] = None,
     folds: Annotated[
         int | None,
         typer.Option(
+            min=2,
+            max=options.MOST_FOLDS,
             help="Train K times, into OUT/fold-*, each without another K-th of the papers, which "
-            "it then answers: OUT/scores.jsonl."
+            "it then answers: OUT/scores.jsonl.",
         ),
     ] = None,
     with_dev: Annotated[
@@ -84,8 +100,10 @@ def train(
     max_length: Annotated[
         int | None,
         typer.Option(
+            min=1,
+            max=options.LONGEST,
             help="Tokens of a window at most: longer stores are refused, and a model that takes "
-            "fewer gets more positions."
+            "fewer gets more positions.",
         ),
     ] = None,
     recompute: options.Recompute = None,

@@ -7,14 +7,17 @@ from typing import Annotated
 
 import typer
 
+from albert_rc.cli import options
 from albert_rc.cli.console import example, print_json, say, table
 
 
 def verify_resume(
     context: typer.Context,
-    steps: Annotated[int, typer.Option(help="Optimiser steps of each run.", min=2)] = 12,
+    steps: Annotated[
+        int, typer.Option(help="Optimiser steps of each run.", min=2, max=options.MOST)
+    ] = 12,
     kills: Annotated[
-        int, typer.Option(help="Times that the last run is killed and resumed.", min=1)
+        int, typer.Option(help="Times that the last run is killed and resumed.", min=1, max=1000)
     ] = 2,
     runs: Annotated[
         int, typer.Option(help="Unbroken runs, to compare with each other too.", min=1, max=100)
@@ -33,7 +36,10 @@ def verify_resume(
         Path | None, typer.Option(help="Keep all runs in this folder (default: they are deleted).")
     ] = None,
     moments: Annotated[
-        int, typer.Option(help="Random seed for the moments of the kills.", min=0)
+        int,
+        typer.Option(
+            help="Random seed for the moments of the kills.", min=0, max=options.LAST_SEED
+        ),
     ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:

@@ -11,6 +11,7 @@ import typer
 from albert_rc.cli.console import example
 from albert_rc.cli.outputs import require_no_model
 from albert_rc.cli.texts import OnTextError, list_rejects, open_text
+from albert_rc.config import LARGEST
 
 if TYPE_CHECKING:
     from albert_rc.data.documents import Source
@@ -22,7 +23,12 @@ def vocabulary(
         typer.Argument(help="Files or folders of text, or of exam papers (blanks are filled)."),
     ],
     out: Annotated[Path, typer.Option(help="Folder for spiece.model.")] = Path("models/vocabulary"),
-    size: Annotated[int, typer.Option(help="Pieces, the five special ones included.")] = 30000,
+    size: Annotated[
+        int,
+        typer.Option(
+            min=1, max=LARGEST["vocab_size"], help="Pieces, the five special ones included."
+        ),
+    ] = 30000,
     cased: Annotated[bool, typer.Option(help="Keep upper and lower case apart.")] = False,
     accents: Annotated[bool, typer.Option(help="Keep accents.")] = False,
     coverage: Annotated[
