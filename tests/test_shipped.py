@@ -21,7 +21,7 @@ def shelf(sample, tmp_path, monkeypatch):
 def test_a_name_leads_to_the_package(shelf, tmp_path, monkeypatch):
     assert shipped_models() == {"some-model": shelf[1]}
     assert resolve_source("some-model") == shelf[1]
-    with pytest.raises(UsageError, match=r"another: no such folder .* nor some-model"):
+    with pytest.raises(UsageError, match=r"another: no such folder, .*some-model.*, nor a hub id"):
         resolve_source("another")
     # What the user has by that name comes first.
     monkeypatch.chdir(tmp_path)
