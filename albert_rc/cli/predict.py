@@ -114,8 +114,7 @@ def predict(
         source = predict_parts.open_papers(data, format_, model)
         predict_parts.check_kind(source, abstain, temperature, null_threshold)
         how["precision"] = chosen = choose_precision(precision, group.device)
-        spans = source.kind == "span"
-        numbers = source.kind == "label" and not source.labels
+        spans, numbers = source.kind == "span", source.kind == "label" and not source.labels
         loaded = predict_parts.open_model(model, source, how, group)
         store = predict_parts.ready_store(data, source, loaded, max_length)
         if option_score is not None:
@@ -143,9 +142,9 @@ def predict(
         divisor, calibrated = predict_parts.divisor_of(
             loaded, temperature, wanted, option_score, reading, group
         )
-        total = store.num_items if spans else store.num_questions
         answer: Any = find_spans if spans else score
-        with bar("answering", total, group.is_main) as advance:
+        count = store.num_items if spans else store.num_questions
+        with bar("answering", count, group.is_main) as advance:
             found = answer(
                 loaded.model,
                 loaded.tokenizer,
