@@ -150,7 +150,8 @@ Deterministic = Annotated[
     bool,
     typer.Option(
         "--deterministic",
-        help="Have GPUs add in the same order each time (slower); a CPU with as many threads does.",
+        help="Make a GPU add in the same order in every run (slower). On a CPU runs are the same "
+        "anyway, with the same number of threads.",
     ),
 ]
 Scratch = Annotated[
