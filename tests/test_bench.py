@@ -129,6 +129,8 @@ def test_everybody_does_the_work_of_a_folders_shape(family, named, work, folder,
             assert type(done_by.model).__name__ == named
             assert done_by.model.config.hidden_dropout_prob == 0.1
             assert done_by.model.training == (work != "predict")
+            eager = side.who == "transformers-best" and work != "predict"
+            assert done_by.model.config._attn_implementation == ("eager" if eager else "sdpa")
         steps = batches(side, items, 4096)
         assert done_by.flops(steps[0], 0) > 1e5
         seconds, memory = timed(done_by, steps, CPU)
