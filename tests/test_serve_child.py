@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from pdfs import objects_of, page_of, pdf_of
 
 pytest.importorskip("starlette", reason="no starlette; pip install 'albert-rc[serve]'")
 pytest.importorskip("pdfplumber", reason="no pdfplumber; pip install 'albert-rc[import]'")
@@ -28,34 +29,9 @@ read_printed(make_upload(Path(sys.argv[1]).read_bytes()), None, Limits(read_seco
 @pytest.fixture(scope="module")
 def slow_pdf(tmp_path_factory):
     """A PDF that takes minutes to read: one page, thousands of times."""
-    page = b"BT /F1 8 Tf " + b"".join(
-        b"1 0 0 1 40 %d Tm (%s) Tj " % (800 - 9 * row, b"It was a dark night. " * 4)
-        for row in range(80)
-    ) + b"ET"  # fmt: skip
-    parts = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        b"<</Type/Pages/Count 2000/Kids["
-        + b"".join(b"%d 0 R " % n for n in range(5, 2005))
-        + b"]>>",
-        b"<</Length %d>>stream\n%s\nendstream" % (len(page), page),
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-        *[
-            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Contents 3 0 R"
-            b"/Resources<</Font<</F1 4 0 R>>>>>>"
-        ]
-        * 2000,
-    ]
-    content = b"%PDF-1.4\n"
-    places = []
-    for number, part in enumerate(parts, 1):
-        places.append(len(content))
-        content += b"%d 0 obj\n%s\nendobj\n" % (number, part)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    start = len(content)
-    content += b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(parts) + 1, table)
-    content += b"trailer<</Root 1 0 R/Size %d>>\nstartxref\n%d\n%%%%EOF" % (len(parts) + 1, start)
+    page = page_of(["It was a dark night. " * 4] * 80)
     path = tmp_path_factory.mktemp("slow") / "paper.pdf"
-    path.write_bytes(content)
+    path.write_bytes(pdf_of(objects_of([page], times=2000)))
     return path
 
 

@@ -1,26 +1,33 @@
-"""Lines of a Word document: its paragraphs and tables, with the numbers that Word itself writes."""
+"""Lines of a Word document: its paragraphs and tables, with the numbers that Word itself writes.
+
+python-docx opens the package. The elements are read here, as plain XML: schools' documents come
+from many programs, and what an attribute of theirs should be is no reason to lose a paper.
+"""
 
 from __future__ import annotations
 
+import errno
 import re
 import zipfile
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.importing.key import is_key_heading
-from albert_rc.importing.lines import Line, make_line, shortened
+from albert_rc.importing.lines import Line, clean, make_line, shortened
+from albert_rc.importing.numbering import WORD, Numbering, attribute, child, whole
+from albert_rc.importing.package import unpack
+from albert_rc.wording import first_of
 
 FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 """What older readers show in the place of what stands beside it."""
-MOST_BYTES = 200_000_000  # of a document when it is unpacked
-_FORMS: dict[str, Callable[[int], str]] = {
-    "decimal": str,
-    "upperLetter": lambda number: chr(64 + number) if number <= 26 else "?",
-    "lowerLetter": lambda number: chr(96 + number) if number <= 26 else "?",
-}
+_GONE = (f"{WORD}del", f"{WORD}moveFrom", FALLBACK)
+MOST_CHARACTERS = 10_000_000
+"""Of a document's text; a book has one million. Cells that are merged say theirs in each row."""
+MOST_LINES = 200_000  # paragraphs, rows of tables, lines
+MOST_BOXES = 20  # text boxes that are named
+_WRITTEN = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "-"}
 
 
 def read_docx(path: Path) -> tuple[list[Line], list[str]]:
@@ -34,84 +41,90 @@ def read_docx(path: Path) -> tuple[list[Line], list[str]]:
 
     Raises:
         UsageError: python-docx is not installed.
-        DataError: no Word document.
+        DataError: no Word document, or one that is too large.
     """
     try:
         import docx
-        from docx.opc.exceptions import PackageNotFoundError
     except ImportError:
         raise UsageError(
             f'{path}: Word documents need python-docx; pip install "albert-rc[import]"'
         ) from None
     try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(info.file_size for info in archive.infolist())
-        if size > MOST_BYTES:
-            raise DataError(f"{path}: {size / 1e6:,.0f} MB when unpacked; give it in parts")
-        document = docx.Document(str(path))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    except (zipfile.BadZipFile, PackageNotFoundError, KeyError, ValueError, SyntaxError) as error:
-        raise DataError(
-            f"{path}: no whole Word document ({error}); save it again as .docx"
-        ) from None
-    reader = _Reader(document)
-    return reader.lines(), reader.unread()
+        reader = _Reader(docx.Document(unpack(path)).part, path)
+        return reader.lines(), reader.unread()
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # a damaged package, or XML in a strange order, can raise anything
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that is a wrong offset
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+        told = isinstance(error, (zipfile.BadZipFile, ValueError, KeyError, SyntaxError))
+        said = f" ({shortened(str(error), 80)})" if told else ""
+        raise DataError(f"{path}: no whole Word document{said}; save it again as .docx") from None
 
 
 class _Reader:
-    def __init__(self, document: Any) -> None:
-        self.document = document
-        self.counts: Counter[tuple[str, int]] = Counter()
-        self.levels = self._levels()
+    def __init__(self, part: Any, path: Path) -> None:
+        from docx.opc.constants import RELATIONSHIP_TYPE as TYPE
+
+        self.path = path
+        self.body = child(part.element, "body")
+        if self.body is None:
+            raise ValueError("it has no body")
+        self.numbering = Numbering(_root(part, TYPE.NUMBERING), _root(part, TYPE.STYLES))
+        self.room = MOST_CHARACTERS
+        self.rows = 0
 
     def lines(self) -> list[Line]:
         found: list[Line] = []
         gap = False
-        for number, (text, place) in enumerate(self._texts(self.document), 1):
+        for number, (text, place) in enumerate(self._texts(self.body), 1):
             for part in text.split("\n"):
-                if part.strip():
+                if clean(part).strip():
                     place_ = place or f"paragraph {number}"
                     found.append(make_line(part, place_, gap=gap, whole=True))
                     gap = False
                 else:
                     gap = True
+            if len(found) > MOST_LINES:
+                raise self._too_long()
         return found
 
     def unread(self) -> list[str]:
         """What is not read, if it has text."""
-        from docx.oxml.ns import qn
-
         boxes = {
-            "".join(text.text or "" for text in box.iter(qn("w:t")))
-            for box in self.document.element.body.iter(qn("w:txbxContent"))
+            "".join(text.text or "" for text in box.iter(f"{WORD}t"))
+            for box in self.body.iter(f"{WORD}txbxContent")
         } - {""}
-        return [f"the text box {shortened(text)!r} was not read" for text in sorted(boxes)]
+        said = [f"the text box {shortened(text)!r} was not read" for text in sorted(boxes)]
+        return first_of(said, MOST_BOXES, "more text boxes")
+
+    def _spend(self, text: str) -> str:
+        self.room -= len(text)
+        self.rows += 1
+        if self.room < 0 or self.rows > MOST_LINES:
+            raise self._too_long()
+        return text
+
+    def _too_long(self) -> DataError:
+        most = f"{MOST_CHARACTERS:,} characters or {MOST_LINES:,} lines"
+        return DataError(f"{self.path}: more than {most}; give it in parts")
 
     def _texts(self, holder: Any) -> Iterator[tuple[str, str]]:
-        from docx.oxml.ns import qn
-        from docx.table import Table
-        from docx.text.paragraph import Paragraph
-
         tables = 0
-        inside = holder._tc if hasattr(holder, "_tc") else holder.element.body
-        for element in _within(inside, (qn("w:p"), qn("w:tbl"))):
-            if element.tag == qn("w:tbl"):
+        for element in _within(holder, (f"{WORD}p", f"{WORD}tbl")):
+            if element.tag == f"{WORD}tbl":
                 tables += 1
-                yield from self._rows(Table(element, holder), tables)
+                yield from self._rows(element, tables)
             else:
-                yield self._paragraph(Paragraph(element, holder)), ""
+                yield self._spend(self._paragraph(element)), ""
 
     def _rows(self, table: Any, number: int) -> Iterator[tuple[str, str]]:
-        from docx.oxml.ns import qn
-
         header: list[str] = []
-        for row_number, row in enumerate(_within(table._tbl, (qn("w:tr"),)), 1):
+        above: dict[int, str] = {}
+        for row_number, row in enumerate(_within(table, (f"{WORD}tr",)), 1):
             place = f"table {number}, row {row_number}"
-            cells = [
-                "\n".join(text for text, _ in self._texts(cell)).strip()
-                for cell in _cells(row, table)
-            ]
+            above = self._cells(row, above)
+            cells = list(above.values())
             if row_number == 1 and _is_header(cells):
                 header = [cell.strip().strip(".、．") for cell in cells]
                 continue
@@ -119,86 +132,61 @@ class _Reader:
                 cells[1:] = [
                     f"{name}. {cell}" for name, cell in zip(header[1:], cells[1:], strict=True)
                 ]
-            if any("\n" in cell for cell in cells):
-                # A cell of several paragraphs is read before the next one.
-                yield "\n".join(cells), place
+            # A cell of several paragraphs is read before the next one.
+            between = "\n" if any("\n" in cell for cell in cells) else "\t"
+            yield self._spend(between.join(cells)), place
+
+    def _cells(self, row: Any, above: dict[int, str]) -> dict[int, str]:
+        """The texts of a row's cells by their first column, also of those in content controls.
+
+        Args:
+            row: of a table.
+            above: the row before; a cell that goes on from there has its text again.
+        """
+        found: dict[int, str] = {}
+        column = whole(child(child(row, "trPr"), "gridBefore"), 0)
+        for cell in _within(row, (f"{WORD}tc",)):
+            properties = child(cell, "tcPr")
+            merged = child(properties, "vMerge")
+            goes_on = merged is not None and attribute(merged) in ("", "continue")
+            if goes_on and column in above:
+                found[column] = above[column]
             else:
-                yield "\t".join(cells), place
-
-    def _paragraph(self, paragraph: Any) -> str:
-        text = ""
-        runs: list[tuple[str, bool]] = []
-        for run in _runs(paragraph):
-            underlined = bool(run.underline)
-            if runs and runs[-1][1] == underlined:
-                runs[-1] = (runs[-1][0] + run.text, underlined)
-            else:
-                runs.append((run.text, underlined))
-        for part, underlined in runs:
-            text += _ruled(part) if underlined else part
-        return self._number(paragraph) + text
-
-    def _levels(self) -> dict[tuple[str, int], tuple[str, str, int]]:
-        """What numbered paragraphs are numbered with: form, text and first number."""
-        from docx.oxml.ns import qn
-
-        try:
-            root = self.document.part.numbering_part.element
-        except (KeyError, NotImplementedError, AttributeError):
-            return {}
-        abstract: dict[str, dict[int, tuple[str, str, int]]] = {}
-        for element in root.findall(qn("w:abstractNum")):
-            levels = abstract.setdefault(element.get(qn("w:abstractNumId"), ""), {})
-            for level in element.findall(qn("w:lvl")):
-                values = {
-                    name: child.get(qn("w:val"), "")
-                    for name in ("numFmt", "lvlText", "start")
-                    if (child := level.find(qn(f"w:{name}"))) is not None
-                }
-                start = values.get("start", "1")
-                levels[int(level.get(qn("w:ilvl"), 0))] = (
-                    values.get("numFmt", ""),
-                    values.get("lvlText", ""),
-                    int(start) if start.isdigit() else 1,
-                )
-        found = {}
-        for element in root.findall(qn("w:num")):
-            name = element.get(qn("w:numId"), "")
-            of = element.find(qn("w:abstractNumId"))
-            starts = {
-                int(o.get(qn("w:ilvl"), 0)): s.get(qn("w:val"), "")
-                for o in element.findall(qn("w:lvlOverride"))
-                if (s := o.find(qn("w:startOverride"))) is not None
-            }
-            for level, (form, text, first) in abstract.get(
-                of.get(qn("w:val"), "") if of is not None else "", {}
-            ).items():
-                given = starts.get(level, "")
-                found[name, level] = (form, text, int(given) if given.isdigit() else first)
+                found[column] = "\n".join(text for text, _ in self._texts(cell)).strip()
+            column += max(1, whole(child(properties, "gridSpan"), 1))
         return found
 
-    def _number(self, paragraph: Any) -> str:
-        """The number that Word writes before a paragraph, which is not part of its text."""
-        properties = paragraph._p.pPr
-        style = paragraph.style.element.pPr if paragraph.style is not None else None
-        numbering = next(
-            (p.numPr for p in (properties, style) if p is not None and p.numPr is not None), None
-        )
-        if numbering is None or numbering.numId is None:
-            return ""
-        name = str(numbering.numId.val)
-        level = numbering.ilvl.val if numbering.ilvl is not None else 0
-        if (name, level) not in self.levels:
-            return ""
-        form, text, first = self.levels[name, level]
-        for deeper in [other for other in self.counts if other[0] == name and other[1] > level]:
-            del self.counts[deeper]
-        self.counts[name, level] += 1
-        write = _FORMS.get(form)
-        if write is None:
-            return ""
-        shown = write(first + self.counts[name, level] - 1)
-        return f"{text.replace(f'%{level + 1}', shown)} "
+    def _paragraph(self, paragraph: Any) -> str:
+        runs: list[tuple[list[str], bool]] = []
+        for run in _within(paragraph, (f"{WORD}r",)):
+            line = child(child(run, "rPr"), "u")
+            underlined = attribute(line) not in ("", "none")
+            if not runs or runs[-1][1] != underlined:
+                runs.append(([], underlined))
+            runs[-1][0].append(_text(run))
+        parts = [_ruled("".join(own)) if lined else "".join(own) for own, lined in runs]
+        return self.numbering.number(paragraph) + "".join(parts)
+
+
+def _root(part: Any, kind: str) -> Any:
+    """The XML of a part that belongs to the document, or None if there is none."""
+    found = next((rel for rel in part.rels.values() if rel.reltype == kind), None)
+    return (
+        None if found is None or found.is_external else getattr(found.target_part, "element", None)
+    )
+
+
+def _text(run: Any) -> str:
+    """What a run of letters says: its text, tabs and line breaks."""
+    said = []
+    for element in run:
+        if element.tag == f"{WORD}t":
+            said.append(element.text or "")
+        elif element.tag == f"{WORD}br":  # of a line; those of columns and pages say nothing
+            said.append("\n" if attribute(element, "type") in ("", "textWrapping") else "")
+        elif isinstance(element.tag, str) and element.tag.startswith(WORD):
+            said.append(_WRITTEN.get(element.tag.removeprefix(WORD), ""))
+    return "".join(said)
 
 
 def _is_header(cells: list[str]) -> bool:
@@ -213,38 +201,12 @@ def _is_header(cells: list[str]) -> bool:
     return not re.search("[0-9０-９]", first) and not is_key_heading(make_line(first, ""))
 
 
-def _cells(row: Any, table: Any) -> Iterator[Any]:
-    """A row's cells, each once; also those inside of content controls."""
-    from docx.oxml.ns import qn
-    from docx.table import _Cell, _Row
-
-    if any(element.tag == qn("w:sdt") for element in row):
-        yield from (_Cell(element, table) for element in _within(row, (qn("w:tc"),)))
-        return
-    seen: list[Any] = []
-    for cell in _Row(row, table).cells:  # one that spans several columns comes several times
-        if not any(cell._tc is other for other in seen):
-            seen.append(cell._tc)
-            yield cell
-
-
-def _runs(paragraph: Any) -> Iterator[Any]:
-    from docx.oxml.ns import qn
-    from docx.text.run import Run
-
-    for element in _within(paragraph._p, (qn("w:r"),)):
-        yield Run(element, paragraph)
-
-
 def _within(holder: Any, wanted: tuple[str, ...]) -> Iterator[Any]:
     """Elements of some kinds, also those in links, content controls, tags and insertions."""
-    from docx.oxml.ns import qn
-
-    gone = (qn("w:del"), qn("w:moveFrom"), FALLBACK)
     for element in holder:
         if element.tag in wanted:
             yield element
-        elif element.tag not in gone:
+        elif element.tag not in _GONE:
             yield from _within(element, wanted)
 
 

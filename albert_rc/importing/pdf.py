@@ -12,12 +12,13 @@ from statistics import median
 from typing import Any
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.importing.lines import Line, Piece, clean, shadow_of
+from albert_rc.importing.lines import Line, Piece, clean, shadow_of, shortened
 from albert_rc.importing.options import marks_in
 
 SAME_LINE = 0.4  # of a letter's height
 WIDE = 1.3  # of a letter's height: white space that parts columns of options
 GUTTER = 6  # points of white between two columns of text, at least
+LARGEST = 14_400  # points: a page's side, by the standard's limits
 MOST_CROSSING = 2  # rows across both columns of a page whose right one is short
 
 
@@ -53,18 +54,20 @@ def read_pdf(path: Path) -> tuple[list[Line], list[str]]:
     try:
         with pdfplumber.open(path) as document:
             for page in document.pages:
-                pages.append((_rows(_words(page)), float(page.width)))
+                pages.append((_rows(_words(page)), min(float(page.width), LARGEST)))
                 page.close()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except Exception as error:  # a damaged file can raise anything
+        if isinstance(error, MemoryError) or isinstance(error.__context__, MemoryError):
+            raise MemoryError from None  # pdfplumber wraps it
         said = str(error) or type(error).__name__
         if "Password" in repr(error):
             raise DataError(
                 f"{path}: locked with a password; save it without one, or print it to PDF"
             ) from None
         raise DataError(
-            f"{path}: no PDF that can be read ({said[:80]}); print it to PDF again"
+            f"{path}: no PDF that can be read ({shortened(said, 80)}); print it to PDF again"
         ) from None
     whitest = [_whitest(rows, width) for rows, width in pages]
     gutters = [_gutter(rows, at) for (rows, _), at in zip(pages, whitest, strict=True)]
@@ -85,7 +88,7 @@ def _words(page: Any) -> list[Word]:
     return [
         Word(w["text"], w["x0"], w["x1"], w["top"], w["bottom"])
         for w in page.extract_words(x_tolerance_ratio=0.15, y_tolerance=2)
-        if w["upright"]
+        if w["upright"] and all(abs(w[side]) <= LARGEST for side in ("x0", "x1", "top", "bottom"))
     ]
 
 
@@ -265,7 +268,7 @@ def _without_headers(lines: list[Line]) -> tuple[list[Line], list[str]]:
         if not (line in (page[0], page[-1]) and _digitless(line) in repeated)
     ]
     return kept, [
-        f"{text!r}, on top or bottom of {count} pages, was left out"
+        f"{shortened(text)!r}, on top or bottom of {count} pages, was left out"
         for text, count in repeated.items()
         if len(text) > 3
     ]

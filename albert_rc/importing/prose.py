@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from math import isinf
 from typing import Literal
 
@@ -203,7 +203,7 @@ def join_lines(parts: Sequence[str], vocabulary: frozenset[str], notes: list[str
     lines = [" ".join(part.split()) for part in parts]
     lines = [line for line in lines if line]
     text = []
-    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+    for line, below in zip_longest(lines, lines[1:], fillvalue=""):
         if not below:
             text.append(line.rstrip(SOFT_HYPHEN))
         elif line.endswith(SOFT_HYPHEN):

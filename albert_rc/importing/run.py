@@ -11,6 +11,7 @@ from albert_rc.importing import key
 from albert_rc.importing.answers import assign, must_agree
 from albert_rc.importing.assemble import assemble
 from albert_rc.importing.blocks import Outline
+from albert_rc.importing.bounds import bounded
 from albert_rc.importing.extract import read_lines
 from albert_rc.importing.lines import shadow_of
 from albert_rc.importing.marked import collect_marks, use_marks
@@ -29,21 +30,23 @@ def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[I
 
     Raises:
         UsageError: a kind of file that is not read; two papers of one name.
-        DataError: a file that cannot be read.
+        DataError: a file that cannot be read, or not within the bounds of a paper.
     """
     imports = []
     for path in paths:
-        lines, notes = read_lines(path)
-        outline = read_outline(lines)
-        found = assemble(outline, str(path))
-        found.notes += notes
-        _answer(found, outline, key_path)
-        found.troubles += lost_answers(found.left_out)
-        found.left_out.sort(key=lambda line: natural_key(line.place))
+        with bounded(path):
+            lines, notes = read_lines(path)
+            outline = read_outline(lines)
+            found = assemble(outline, str(path))
+            found.notes += notes
+            _answer(found, outline, key_path)
+            found.troubles += lost_answers(found.left_out)
+            found.left_out.sort(key=lambda line: natural_key(line.place))
         imports.append(found)
     if key_path is not None:
-        lines, notes = read_lines(key_path)
-        outline = read_outline(lines, only_key=True)
+        with bounded(key_path):
+            lines, notes = read_lines(key_path)
+            outline = read_outline(lines, only_key=True)
         answers = [answer for block in outline.blocks for answer in block.answers]
         papers = [paper for found in imports for paper in found.papers]
         own = [paper.answers for paper in papers]

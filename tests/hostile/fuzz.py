@@ -3,7 +3,8 @@
 Each round makes a split of the sample's papers and of made-up ones, spoils most of them, by the
 byte or by the field, and takes them through `doctor`, `preprocess` and, for a share of them,
 `predict` with a tiny random model and `evaluate`; now and then it is the model's folder or the
-store that is damaged. All in this process, with a limit on the time of each. A round follows from
+store that is damaged. Or it damages Word and PDF files, by the element, the number or the byte,
+for `import`. All in this process, with a limit on the time of each. A round follows from
 its number and the seed alone:
 
     python tests/hostile/fuzz.py --minutes 60 --out benchmarks/results/fuzz.json
@@ -37,11 +38,13 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from damage import lay_out, mangle
 from hostile_papers import put_junk, write
+from printed_damage import damaged
 
 from albert_rc.cli.app import app
 from albert_rc.data.readers import READERS, check_chunk
 from albert_rc.data.sources import Raw
 from albert_rc.errors import AlbertRcError
+from albert_rc.importing import bounds
 from albert_rc.loading import load_model, load_spans, save_model
 from albert_rc.tokenizer import load_tokenizer
 
@@ -50,7 +53,10 @@ VOCABULARY = SAMPLE / "vocabulary"
 SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2, "ffn_size": 64}
 LIMIT = 60  # seconds of this process's time that a command may take
 PREDICTED = 3  # of so many rounds, one is predicted, and in one a model or a store is damaged
-FORMATS = ("cloze", "cloze", "race", "race", "dream", "squad", "rte")
+PRINTED = ("docx", "pdf")
+FORMATS = ("cloze", "cloze", "race", "race", "dream", "squad", "rte", *PRINTED)
+FILES = 6  # Word or PDF files of a round
+IMPORT_SECONDS = 5.0  # that a small one may take, in place of a minute
 
 
 class Hang(BaseException):
@@ -110,7 +116,7 @@ class Fuzz:
         with tempfile.TemporaryDirectory(dir=self.place) as name:
             folder = Path(name)
             try:
-                self._through(folder, form, rng, number)
+                self.through(folder, form, rng, number)
             except (Exception, Hang) as error:
                 kind = "hangs" if isinstance(error, Hang) else "tracebacks"
                 self.counts[kind] += 1
@@ -121,7 +127,29 @@ class Fuzz:
         self.counts["rounds"] += 1
         self.formats[form] += 1
 
-    def _through(self, folder: Path, form: str, rng: Random, number: int) -> None:
+    def through(self, folder: Path, form: str, rng: Random, number: int) -> None:
+        """What a round does."""
+        if form in PRINTED:
+            for at in range(FILES):
+                self._printed(folder / f"p{at}.{form}", rng)
+        else:
+            self._json(folder, form, rng, number)
+
+    def _printed(self, file: Path, rng: Random) -> None:
+        """A file as a school might send it, and as one never should."""
+        file.write_bytes(damaged(file.suffix[1:], rng))
+        out = file.with_suffix("")
+        ask = ("import", file, "--out", out, "--on-error", rng.choice(("stop", "skip")))
+        how, said = command(*ask, *(["--json"] if rng.random() < 0.5 else []))
+        assert how in ("done", "refused"), said
+        self.counts["printed"] += 1
+        self.counts["printed_refused"] += how == "refused"
+        self.counts["printed_out_of_time"] += "seconds to read" in said
+        for papers in out.iterdir() if how == "done" else ():
+            how, said = command("doctor", papers)  # what was written is what can be read
+            assert how == "done", said
+
+    def _json(self, folder: Path, form: str, rng: Random, number: int) -> None:
         papers, out = folder / "test", folder / "out"
         papers.mkdir()
         files = lay_out(papers, form, rng)
@@ -212,7 +240,7 @@ class Fuzz:
         counts = {name: self.counts[name] for name in (
             "rounds", "papers", "good", "refused", "questions", "splits_refused",
             "splits_predicted", "answered", "damaged_models", "damaged_stores", "damaged_refused",
-            "tracebacks", "hangs",
+            "printed", "printed_refused", "printed_out_of_time", "tracebacks", "hangs",
         )}  # fmt: skip
         return {
             "seed": self.seed,
@@ -235,12 +263,13 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="where the summary goes, as JSON")
     given = parser.parse_args()
     signal.signal(signal.SIGPROF, expire)
+    bounds.LEAST_SECONDS = IMPORT_SECONDS
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         fuzz = Fuzz(given.seed, Path(name))
         if given.round is not None:
             rng = Random(f"{given.seed}.{given.round}")
-            fuzz._through(Path(name), rng.choice(FORMATS), rng, given.round)
+            fuzz.through(Path(name), rng.choice(FORMATS), rng, given.round)
             return 0
         for number in count(given.first):
             done, spent = number - given.first, time.monotonic() - start

@@ -12,5 +12,6 @@ def test_a_few_rounds_of_damage(tmp_path):
     done = subprocess.run([*command, "--out", out], capture_output=True, text=True, check=False)
     found = json.loads(out.read_bytes())
     assert (found["failures"], found["hangs"]) == ([], 0), done.stderr
-    assert found["formats"].keys() == {"cloze", "dream", "race", "rte", "squad"}
+    assert found["formats"].keys() == {"cloze", "docx", "dream", "pdf", "race", "rte", "squad"}
     assert found["answered"] > 0
+    assert 0 < found["printed_refused"] < found["printed"]
