@@ -1,8 +1,11 @@
 """Errors that a user can act on, each with the exit code of the command line.
 
 The exit codes are a contract: 0 done, 1 bug, 2 usage, 3 bad data, 4 bad checkpoint,
-5 out of memory, 130 interrupted after saving.
+5 out of memory, 130 interrupted after saving, 141 nobody reads the output any more.
 """
+
+READER_LEFT = 141
+"""What a shell says of a tool whose output went to `head`, and which SIGPIPE ended."""
 
 
 class AlbertRcError(Exception):

@@ -38,7 +38,7 @@ from albert_rc.cli import (
 )
 from albert_rc.cli.console import leave_cleanly
 from albert_rc.environment import prepare
-from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
+from albert_rc.errors import READER_LEFT, AlbertRcError, OutOfMemoryError, UsageError
 from albert_rc.wording import visible
 
 app = typer.Typer(
@@ -92,12 +92,43 @@ def _root(
 
 def main() -> None:
     """Run the command line and exit with the code that `albert_rc.errors` gives."""
+    code: object = None
     try:
         _run()
     except SystemExit as leaving:
-        if os.environ.get("WORLD_SIZE", "1") != "1":
-            leave(leaving.code)
-        raise
+        code = READER_LEFT if _was_broken(leaving) else leaving.code
+    except BrokenPipeError:  # while an error was written
+        code = READER_LEFT
+    if _reader_left():
+        code = READER_LEFT
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        leave(code)
+    raise SystemExit(code)
+
+
+def _was_broken(leaving: SystemExit) -> bool:
+    """Whether a command was left since nobody reads its output: typer and rich say 1 of that."""
+    error: BaseException | None = leaving
+    while error is not None:
+        if isinstance(error, BrokenPipeError):
+            return True
+        error = error.__context__
+    return False
+
+
+def _reader_left() -> bool:
+    """Write what waits to be written; nothing more is, where nobody reads it, as after `head`."""
+    left = False
+    for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            left = True
+            # Python flushes once more at its end, and would complain.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+    return left
 
 
 def leave(code: object) -> NoReturn:

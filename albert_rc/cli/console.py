@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from albert_rc.train.tally import StepReport
 
 DEFAULT_MODEL = "albert/albert-xxlarge-v2"
+LONGEST_FIGURE = 20
+"""Columns, brackets and units with it."""
 out = Console(soft_wrap=True, highlight=False, emoji=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
@@ -65,13 +68,29 @@ def print_json(value: Any) -> None:
 
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table on stdout; numbers to the right."""
+    """A table on stdout; numbers to the right.
+
+    On a narrow terminal cells are broken between words. Figures stay whole, even if the table
+    becomes wider than the terminal: half a figure would be taken for a whole one.
+    """
     shown = Table(title=Text(visible(title)), title_justify="left", title_style="bold")
-    for number, name in enumerate(header):
-        shown.add_column(name, justify="right" if number else "left")
-    for row in rows:
-        shown.add_row(*(Text(visible(str(cell))) for cell in row))
+    texts = [[visible(str(cell)) for cell in row] for row in rows]
+    needed = [_widest([name, *(r[at] for r in texts)]) for at, name in enumerate(header)]
+    for number, (name, width) in enumerate(zip(header, needed, strict=True)):
+        justify: Literal["left", "right"] = "right" if number else "left"
+        shown.add_column(name, justify=justify, overflow="fold", min_width=width)
+    for row in texts:
+        shown.add_row(*map(Text, row))
+    least = sum(needed) + 3 * len(needed) + 1  # white space and lines between columns
+    if least > out.width:
+        shown.width = least
     out.print(shown)
+
+
+def _widest(texts: Iterable[str]) -> int:
+    """Columns that the longest figure or word of texts needs; names may be longer, and broken."""
+    sizes = (cell_len(word) for text in texts for word in text.split())
+    return max((size for size in sizes if size <= LONGEST_FIGURE), default=0)
 
 
 @contextmanager
