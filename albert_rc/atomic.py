@@ -22,6 +22,8 @@ import orjson
 from albert_rc.errors import UsageError
 
 LOCK = ".lock"
+_LINKS = 40
+"""That lead to each other, which is where the system gives up."""
 
 
 @contextmanager
@@ -54,9 +56,26 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 def _regular(target: Path) -> Path:
     """Where a file of this name is, or would be."""
-    if target.exists() and not (target.is_file() or target.is_dir()):
-        raise UsageError(f"{target}: is a device or a pipe, and no file; name a file")
+    special = target.exists() and not (target.is_file() or target.is_dir())
+    if special or _is_of_the_system(target):
+        raise UsageError(f"{target}: is a device or a pipe, not a file; name a file")
     return target.resolve() if target.is_symlink() else target
+
+
+def _is_of_the_system(target: Path) -> bool:
+    """Whether a name, or a link on its way, lies where the system names devices and open files.
+
+    `/dev/stdout` leads to a plain file where a shell has sent the output into one, and that would
+    be replaced, with all that stood in it.
+    """
+    path = Path(os.path.normpath(target.absolute()))
+    for _ in range(_LINKS):
+        if path.parts[1:2] in (("dev",), ("proc",)) and path.parts[2:3] != ("shm",):
+            return True
+        if not path.is_symlink():
+            return False
+        path = Path(os.path.normpath(path.parent / path.readlink()))
+    return False
 
 
 def _claimed(target: Path) -> tuple[int, Path]:

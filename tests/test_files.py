@@ -2,6 +2,9 @@ import os
 import random
 import re
 import stat
+import subprocess
+import sys
+import tempfile
 import zipfile
 from itertools import pairwise
 from pathlib import Path
@@ -80,6 +83,24 @@ def test_a_device_or_a_pipe_is_not_replaced(tmp_path):
             with pytest.raises(UsageError, match="is a device or a pipe"):
                 write(path)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_an_output_that_was_sent_into_a_file_is_not_replaced(sample, tmp_path):
+    """`predict --out /dev/stdout >> log` would put a new file in the place of the log."""
+    log, link = tmp_path / "log", tmp_path / "link.json"
+    link.symlink_to("/dev/fd/1")
+    for out in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", link):
+        log.write_text("kept\n")
+        command = [sys.executable, "-m", "albert_rc", "report", "nowhere", "nowhere", "--out", out]
+        with log.open("a") as stdout:
+            done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, check=False)
+        assert done.returncode == 2
+        assert b"is a device or a pipe, not a file; name a file" in done.stderr
+        assert log.read_text() == "kept\n"
+    shared = Path("/dev/shm")
+    if shared.is_dir():  # files as others, in memory
+        with tempfile.TemporaryDirectory(dir=shared) as folder:
+            write_bytes(Path(folder) / "a.json", b"x")
 
 
 def test_files_written_together_appear_together(tmp_path):

@@ -67,6 +67,8 @@ def test_commands_look_before_they_work(sample, tmp_path, cli):
         ("ensemble", scores, scores, "--out", scores),
         ("calibrate", scores, papers, "--out", paper),
         ("report", scores, papers, "--out", paper),
+        ("bench", "--data", scores, "--out", scores),
+        ("inspect", "layers", "nowhere", "--text", papers, "--out", paper),
     ):
         done = cli(*command)
         assert done.returncode == 2

@@ -11,6 +11,7 @@ from albert_rc.cli import options
 from albert_rc.cli.bench_attention import attention_job, bench_attention, parse_lengths
 from albert_rc.cli.bench_report import measurement, show
 from albert_rc.cli.console import example, say
+from albert_rc.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
     from albert_rc.bench.jobs import Job
@@ -139,11 +140,16 @@ def bench(
     from albert_rc.devices import choose_precision, processes
     from albert_rc.errors import UsageError
     from albert_rc.files import to_json, write_json
+    from albert_rc.plots import figure_paths
 
     of_attention = {
         "--lengths": lengths, "--longest": longest, "--heads": heads, "--head-size": head_size,
         "--lsh-chunk": lsh_chunk, "--lsh-rounds": lsh_rounds, "--time-limit": time_limit,
     }  # fmt: skip
+    if out is not None:
+        drawn = figure_paths(out) if work == "attention" else []
+        figures = {f"--out's {path.suffix}": path for path in drawn}
+        check_outputs({"--out": out} | figures, [data])
     of_others = {
         "--against": (against, ("train", "predict", "pretrain")),
         "--busy": (busy, ("train", "predict", "pretrain")),

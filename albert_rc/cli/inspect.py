@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from albert_rc.cli.console import example, print_json, say, table
+from albert_rc.cli.outputs import check_outputs
 from albert_rc.cli.texts import open_text
 
 inspect = typer.Typer(
@@ -62,8 +63,11 @@ def layers(
     from albert_rc.analysis import distances_of
     from albert_rc.data.documents import read_documents
     from albert_rc.files import write_json
-    from albert_rc.plots import lines, save
+    from albert_rc.plots import figure_paths, lines, save
 
+    figures = out.with_suffix(".json")
+    outputs = {f"--out's {path.suffix}": path for path in (*figure_paths(out), figures)}
+    check_outputs(outputs, [text])
     sources = open_text([text]).sources
     texts = [document for source in sources for document in read_documents(source)]
     found = {}
@@ -84,11 +88,11 @@ def layers(
     )
     paths = save(figure, out)
     result = {name: [vars(row) for row in rows] for name, rows in found.items()}
-    write_json(out.with_suffix(".json"), result)
+    write_json(figures, result)
     if json:
         print_json(result)
     else:
-        typer.echo(", ".join(map(str, [*paths, out.with_suffix(".json")])))
+        typer.echo(", ".join(map(str, [*paths, figures])))
 
 
 parameters.__doc__ = f"{parameters.__doc__}\n\n" + example(
