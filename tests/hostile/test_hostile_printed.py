@@ -15,6 +15,7 @@ from printed_damage import damaged, word_with
 
 from albert_rc.errors import DataError
 from albert_rc.importing import bounds
+from albert_rc.importing.prose import join_lines
 from albert_rc.importing.run import import_papers
 
 DOCUMENT, NUMBERS = "word/document.xml", "word/numbering.xml"
@@ -140,6 +141,11 @@ def test_tables_in_tables(tmp_path):
         nested = start * depth + b"<w:p><w:r><w:t>36-38 DDA</w:t></w:r></w:p>" + end * depth
         assert "38 has no question" in str(read(tmp_path, body(nested)))
     assert "no whole Word document" in read(tmp_path, body(start * 300 + end * 300))
+
+
+def test_lines_with_nothing_in_them():
+    for parts, text in (([], ""), ([" \t"], ""), (["", "It was", "", "dark."], "It was dark.")):
+        assert join_lines(parts, frozenset(), []) == text
 
 
 def test_a_page_as_wide_as_a_country(tmp_path):
