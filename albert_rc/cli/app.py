@@ -38,7 +38,13 @@ from albert_rc.cli import (
 )
 from albert_rc.cli.console import leave_cleanly
 from albert_rc.environment import prepare
-from albert_rc.errors import READER_LEFT, AlbertRcError, OutOfMemoryError, UsageError
+from albert_rc.errors import (
+    READER_LEFT,
+    AlbertRcError,
+    Interrupted,
+    OutOfMemoryError,
+    UsageError,
+)
 from albert_rc.wording import visible
 
 app = typer.Typer(
@@ -146,7 +152,7 @@ def leave(code: object) -> NoReturn:
 
 def _run() -> None:
     prepare()
-    leave_cleanly("stopped; no file is half-written", signal.SIGTERM)
+    leave_cleanly("stopped; no file is half-written")
     for stream in (sys.stdout, sys.stderr):
         # A paper's letters, or a file's name, may be none of the terminal's.
         if isinstance(stream, io.TextIOWrapper):
@@ -197,4 +203,8 @@ def _fail(message: str, error: AlbertRcError) -> None:
     rank = os.environ.get("RANK", "0")
     who = "" if rank == "0" else f"rank {rank}: "
     print(f"{who}error: {visible(message)}", file=sys.stderr)
+    if isinstance(error, Interrupted):
+        # Python hands signals back to the system as it ends, which would end it with another code.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(error.exit_code)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -28,6 +30,8 @@ from albert_rc.wording import visible
 if TYPE_CHECKING:
     from albert_rc.train.tally import StepReport
 
+SAME_WISH = 1.0
+"""Seconds after a signal in which others add nothing to it."""
 DEFAULT_MODEL = "albert/albert-xxlarge-v2"
 LONGEST_FIGURE = 20
 """Columns, brackets and units with it."""
@@ -45,18 +49,27 @@ def say(line: str) -> None:
     err.print(visible(line), markup=False)
 
 
-def leave_cleanly(said: str, *signals: signal.Signals) -> None:
-    """Let signals unwind the stack, so that no half-written file stays behind.
+def leave_cleanly(said: str) -> None:
+    """Let Ctrl-C and SIGTERM unwind the stack, so that no half-written file stays behind.
+
+    Signals that follow at once are the same wish, as where a launcher passes on what the terminal
+    has sent already; another raised in the unwinding would end in a traceback. A later one leaves
+    at once.
 
     Args:
         said: what has become of the work.
-        signals: which; Ctrl-C and SIGTERM if none is named.
     """
+    asked: float | None = None
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Interrupted(said)
+        nonlocal asked
+        if asked is None:
+            asked = time.monotonic()
+            raise Interrupted(said)
+        if time.monotonic() - asked > SAME_WISH:
+            os._exit(Interrupted.exit_code)
 
-    for number in signals or (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
 
 

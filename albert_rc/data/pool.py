@@ -151,11 +151,12 @@ def _start(process: BaseProcess) -> None:
     if threading.current_thread() is not threading.main_thread():
         process.start()
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Kept back, not ignored: a Ctrl-C that comes meanwhile is answered a moment later.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(connection: Connection, prepare: Callable[[], Work[Task, Result]]) -> None:
