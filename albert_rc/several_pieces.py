@@ -26,6 +26,8 @@ from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.tokenizer import Tokenizer
 
 WAYS = ("masks", "pll")
+EDGES = 2
+"""Tokens of a window beside its text: [CLS] and [SEP]."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,34 @@ class Reading:
 def readings(model: ReadingModel, tokenizer: Tokenizer, store: Store, way: str) -> list[Reading]:
     """The windows that are to be read again: those of blanks with an option of several pieces.
 
+    A blank with an option that no window has room for is left out whole: its options could not be
+    compared with each other; see `too_long`.
+
     Raises:
         UsageError: no such way, or another kind of questions.
     """
     require_way(model, store, way)
     return list(_readings(store, tokenizer, way, model.config.max_length))
+
+
+def too_long(store: Store, longest: int) -> list[str]:
+    """The blanks with an option that no window has room for, which are not read again; as messages.
+
+    Args:
+        store: of cloze papers.
+        longest: tokens of the model's window.
+    """
+    tensors = store.tensors
+    length_O = tensors["piece_offset"].diff()
+    found, number, last = [], 0, -1
+    edges = tensors["option_offset"].tolist()
+    for question, passage in enumerate(store.passage_of_question.tolist()):
+        number, last = (number + 1 if passage == last else 1), passage
+        pieces = int(length_O[edges[question] : edges[question + 1]].max())
+        if pieces + EDGES > longest:
+            paper = store.meta["ids"][passage]
+            found.append(f"{paper}, blank {number}: an option of {pieces:,} pieces")
+    return found
 
 
 def rescored(
@@ -162,7 +187,7 @@ def _readings(store: Store, tokenizer: Tokenizer, way: str, longest: int) -> Ite
                 piece[piece_edge[option] : piece_edge[option + 1]]
                 for option in range(option_edge[question], option_edge[question + 1])
             ]
-            if max(map(len, options)) > 1:
+            if 1 < max(map(len, options)) <= longest - EDGES:
                 yield from _of_blank(
                     text, blank[question], question, options, tokenizer.mask_id, way, longest
                 )
@@ -201,12 +226,12 @@ def _widened(
     """A window with something in place of a blank, and where that begins.
 
     What is too long then goes at the end that is farther from the blank, inside of [CLS] and
-    [SEP].
+    [SEP], and at the other end where that is not enough.
     """
     before, after = text[:place], text[place + 1 :]
-    over = len(before) + len(filling) + len(after) - longest
-    if over > 0 and len(before) > len(after):
-        before = [before[0], *before[1 + over :]]
-    elif over > 0:
-        after = [*after[: -1 - over], after[-1]]
+    over = max(0, len(before) + len(filling) + len(after) - longest)
+    start = min(over, len(before) - 1) if len(before) > len(after) else 0
+    end = min(over - start, len(after) - 1)
+    start = max(start, over - end)
+    before, after = [before[0], *before[1 + start :]], [*after[: len(after) - 1 - end], after[-1]]
     return [*before, *filling, *after], len(before)

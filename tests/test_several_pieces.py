@@ -1,16 +1,19 @@
 """Options of several pieces read with a [MASK] for each: against a loop that does it by hand."""
 
+import json
+
 import pytest
 import torch
 from conftest import SAMPLE, SHAPE
 
+from albert_rc.data.readers import read_split
 from albert_rc.data.schema import PaperSet, Passage, Question
 from albert_rc.data.shards import make_store
 from albert_rc.devices import Processes
 from albert_rc.errors import UsageError
 from albert_rc.loading import load_model
 from albert_rc.predict import score
-from albert_rc.several_pieces import WAYS, _widened, readings, rescored
+from albert_rc.several_pieces import WAYS, _widened, readings, rescored, too_long
 
 ALONE = Processes(torch.device("cpu"))
 TEXT = "He _ the bag and ran , but nobody _ him that day ."
@@ -87,6 +90,46 @@ def test_what_is_too_long_goes_at_the_far_end(place):
     assert text[place - 1] in (tokens[first - 1], 2) or tokens[first - 1] == text[place - 1]
     assert tokens[first + 3] == text[place + 1]
     assert _widened(text, place, [4], 9) == ([*text[:place], 4, *text[place + 1 :]], place)
+
+
+@pytest.mark.parametrize("place", [1, 4, 7])
+def test_both_ends_go_where_one_is_not_enough(place):
+    text = [2, 11, 12, 13, 14, 15, 16, 17, 3]
+    for room in (5, 6, 7):
+        tokens, first = _widened(text, place, [4, 4, 4], room)
+        assert len(tokens) == room
+        assert tokens[first : first + 3] == [4, 4, 4]
+        assert (tokens[0], tokens[-1]) == (2, 3)
+        around = [*text[1:place], *text[place + 1 : -1]]
+        assert set(tokens) - {2, 3, 4} <= set(around)
+
+
+def test_an_option_that_no_window_holds_leaves_its_blank_to_the_plain_reading(
+    model, tokenizer, works, tmp_path
+):
+    """The others are read again; the longest that fits is, too, with what room it leaves."""
+    papers = []
+    for words in (300, 507, 600):
+        options = (("sea", "sea " * words, "dry land", "sun"), ("is", "has been there", "a", "b"))
+        text = " ".join(["word"] * 200) + " _ " + " ".join(["end"] * 200) + " _ now ."
+        paper = {"article": text, "options": options}
+        (tmp_path / f"{words}.json").write_text(json.dumps(paper))
+        papers.append(read_split(tmp_path / f"{words}.json").passages[0])
+    store = make_store(PaperSet("dev", "cloze", "cloze", papers), tokenizer, 512)
+    (said,) = too_long(store, 512)
+    assert said.startswith("600.json, blank 1: an option of 6")
+    scored_QK = score(model, tokenizer, store, ALONE)
+    again = readings(model, tokenizer, store, "masks")
+    assert max(len(reading.tokens) for reading in again) <= 512
+    found_QK = rescored(model, again, scored_QK, ALONE, token_budget=512)
+    kept = [torch.equal(a, b) for a, b in zip(found_QK, scored_QK, strict=True)]
+    assert kept == [False, False, False, False, True, False]
+    done = works(
+        "predict", "--data", tmp_path / "600.json", "--model", "albert-rc-tiny", "--out",
+        tmp_path / "answer.json", "--option-score", "masks",
+    )  # fmt: skip
+    assert "their blanks are answered as without --option-score" in done.stderr
+    assert "600.json, blank 1: an option of" in done.stderr
 
 
 def test_other_questions_and_ways_are_refused(model, stores, tokenizer, store):

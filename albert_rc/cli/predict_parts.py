@@ -280,8 +280,15 @@ def read_again(
     loaded: Loaded[Any], store: Store, found: Any, way: str, group: Processes, token_budget: int
 ) -> Any:
     """The scores, with options of several pieces read with room for each piece."""
-    from albert_rc.several_pieces import readings, rescored
+    from albert_rc.several_pieces import readings, rescored, too_long
+    from albert_rc.wording import listed
 
+    longest = loaded.model.config.max_length
+    if (left := too_long(store, longest)) and group.is_main:
+        say(
+            f"warning: the model's window of {longest:,} tokens has no room for some options; "
+            f"their blanks are answered as without --option-score:{listed(left)}"
+        )
     again = readings(loaded.model, loaded.tokenizer, store, way)
     with bar("reading options of several pieces", len(again), group.is_main) as advance:
         return rescored(
