@@ -15,7 +15,8 @@ from albert_rc.files import json_lines
 from albert_rc.predict import score_lines
 from albert_rc.score_files import read_scores
 from albert_rc.train import several
-from albert_rc.train.checkpoint import EARLIER, state_path
+from albert_rc.train.checkpoint import state_path
+from albert_rc.train.earlier import EARLIER
 from albert_rc.train.finetune import FineTuning, open_stores, unlike
 from albert_rc.train.identity import difference, made_of
 from albert_rc.train.planner import Levers
