@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from commands import run_cli
 
+from albert_rc.environment import prepare
+
+# As every command does it, before torch is imported.
+prepare()
 # Two test processes on two cores: one thread each, or they get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"

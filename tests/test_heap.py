@@ -1,6 +1,5 @@
 """What is kept of freed memory, and that it goes back where there is too much of it."""
 
-import os
 import sys
 
 import pytest
@@ -35,14 +34,3 @@ def test_free_memory_goes_back_where_too_much_is_held(most, goes):
     assert went == str(goes)
     assert int(before) > 350
     assert int(after) < 50 if goes else int(after) > 350
-
-
-def test_what_a_user_has_set_stays(monkeypatch):
-    from albert_rc import environment
-
-    name, other = list(environment.SETTINGS)[:2]
-    monkeypatch.setenv(name, "7")
-    monkeypatch.delenv(other, raising=False)
-    environment.prepare()
-    assert os.environ[name] == "7"
-    assert os.environ[other] == environment.SETTINGS[other]

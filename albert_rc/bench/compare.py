@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from albert_rc import environment
 from albert_rc.bench.busy import busy_processes
 from albert_rc.bench.jobs import Job
 from albert_rc.devices import is_out_of_memory
@@ -19,7 +20,11 @@ PEERS = ("transformers", "transformers-best")
 
 
 def in_own_process(
-    module: str, job: dict[str, Any], name: str, seconds: float | None = None
+    module: str,
+    job: dict[str, Any],
+    name: str,
+    seconds: float | None = None,
+    variables: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """One measurement in a new process, which reads its job from stdin and answers on stdout.
 
@@ -28,6 +33,7 @@ def in_own_process(
         job: plain values.
         name: what is measured, for messages.
         seconds: it is killed after so many.
+        variables: its environment; ours by default.
 
     Raises:
         OutOfMemoryError: memory ran out, or it was killed, which is mostly for that.
@@ -41,6 +47,7 @@ def in_own_process(
             capture_output=True,
             check=False,
             timeout=seconds,
+            env=variables,
         )
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"the measurement of {name} took over {seconds:.0f} s") from None
@@ -55,9 +62,14 @@ def in_own_process(
 
 
 def run_job(job: Job) -> dict[str, Any]:
-    """One measurement of training or prediction in a new process, beside `job.busy` others."""
+    """One measurement of training or prediction in a new process, beside `job.busy` others.
+
+    A peer has the environment that its users have, without our settings for threads and caches.
+    """
+    variables = environment.as_found() if job.who in PEERS else None
+    name = f"{job.who} ({job.work})"
     with busy_processes(job.busy):
-        return in_own_process("albert_rc.bench.worker", job.to_json(), f"{job.who} ({job.work})")
+        return in_own_process("albert_rc.bench.worker", job.to_json(), name, variables=variables)
 
 
 def measured_machine(device: str | None) -> dict[str, Any]:
