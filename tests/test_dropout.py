@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from albert_rc.config import Compute, EncoderConfig
-from albert_rc.model.dropout import Dropout
+from albert_rc.model.dropout import Dropout, masked
 from albert_rc.model.encoder import Encoder, initialise
 
 SHAPE = (12, 200, 200)
@@ -56,6 +56,17 @@ def test_the_gradient_passes_what_stays():
     dropout = Dropout(0.3, (1,))
     torch.testing.assert_close(dropout(x), x * dropout.mask((40, 50)) * dropout.scale)
     assert torch.autograd.gradcheck(dropout, x)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_clearing_is_multiplying_by_nothing(kind):
+    x = torch.randn(30, 40, dtype=kind).t()
+    x[0, 0], x[0, 1] = torch.inf, torch.nan
+    mask = Dropout(0.5, (3,)).mask((40, 30))
+    mask[0, :2] = torch.tensor([0, 1])
+    found, wanted = masked(x, mask), x * mask
+    wanted[0, 0] = 0  # multiplied it would be no number
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
 
 
 CONFIG = EncoderConfig(

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_rc.config import LshConfig
-from albert_rc.model.dropout import NOTHING, Dropout
+from albert_rc.model.dropout import NOTHING, Dropout, masked
 from albert_rc.model.layout import Layout, Run
 from albert_rc.model.lsh import lsh_attention
 
@@ -48,7 +48,7 @@ class _DenseOnProcessor(torch.autograd.Function):
                 weights.append(weight_XST)
             if dropout.rate:
                 masks.append(dropout.at(number).mask(weight_XST.shape))
-                weight_XST = weight_XST * masks[-1]
+                weight_XST = masked(weight_XST, masks[-1])
             mixed_XSH = torch.bmm(weight_XST, run.keys.matrices(v_TNH))
             run.queries.write(out_SNH, mixed_XSH.mul_(dropout.scale) if dropout.rate else mixed_XSH)
         ctx.save_for_backward(q_SNH, kv_T2NH, *masks, *weights)
@@ -76,11 +76,11 @@ class _DenseOnProcessor(torch.autograd.Function):
             weight_XST = weights[i] if weights else _weights(q_XSH, k_XTH, run)
             dropped_XST = weight_XST
             if masks:
-                dropped_XST = weight_XST * masks[i]
+                dropped_XST = masked(weight_XST, masks[i])
             do_XSH = run.queries.matrices(gradient_SNH)
             dw_XST = torch.bmm(do_XSH, run.keys.matrices(v_TNH).mT)
             if masks:
-                dw_XST.mul_(masks[i])
+                dw_XST = masked(dw_XST, masks[i])
             ds_XST = torch._softmax_backward_data(dw_XST, weight_XST, -1, weight_XST.dtype)
             run.queries.write(dq_SNH, torch.bmm(ds_XST, k_XTH) * scale)
             run.keys.write(dk_TNH, torch.bmm(ds_XST.mT, q_XSH))

@@ -77,17 +77,31 @@ class Dropout:
         return dropped
 
 
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def masked(x: Tensor, mask: Tensor) -> Tensor:
+    """A copy of `x` with 0 where the mask of bytes is 0; not differentiable.
+
+    The same bits as `x * mask`, but for a zero's sign. Torch multiplies numbers of two types only
+    after a copy, by scalar code, which takes twenty times as long as to clear bits does.
+    """
+    kind = _BITS[x.element_size()]
+    kept = mask.view(torch.int8).to(kind).neg_()  # all bits of what stays
+    return kept.bitwise_and_(x.view(kind)).view(x.dtype)
+
+
 class _Drop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float) -> Tensor:
         ctx.save_for_backward(mask)
         ctx.scale = scale
-        return (x * mask).mul_(scale)
+        return masked(x, mask).mul_(scale)
 
     @staticmethod
     def backward(ctx: Any, *output: Tensor) -> tuple[Tensor | None, ...]:
         (mask,) = ctx.saved_tensors
-        return (output[0] * mask).mul_(ctx.scale), None, None
+        return masked(output[0], mask).mul_(ctx.scale), None, None
 
 
 NOTHING = Dropout(0.0)
