@@ -37,6 +37,28 @@ def test_it_is_cross_entropy_and_so_are_its_gradients(rows):
         torch.testing.assert_close(one, other.grad, atol=1e-5, rtol=1e-5)
 
 
+def test_products_in_bf16_are_as_near_as_bf16_is(rows):
+    vector, word, offset, token = inputs(words=200)
+    exact = inputs(words=200)
+    loss, correct = word_loss(vector, word, offset, token, True, torch.bfloat16)
+    wanted, right = word_loss(*exact, True)
+    loss.backward()
+    wanted.backward()
+    torch.testing.assert_close(loss, wanted, rtol=2e-3, atol=0)
+    assert abs(correct - right) <= 2  # of 200, of random weights
+    for one, other in zip((vector, word, offset), exact, strict=False):
+        assert one.grad.dtype == torch.float32
+        # Each factor is rounded by 2^-9 at most, and each product's sum once more.
+        assert (one.grad - other.grad).norm() < 2**-7 * other.grad.norm()
+
+
+def test_what_nothing_is_learned_from_is_scored_in_fp32(rows):
+    vector, word, offset, token = inputs()
+    with torch.inference_mode():
+        found = word_loss(vector, word, offset, token, True, torch.bfloat16)
+        assert found == word_loss(vector, word, offset, token, True)
+
+
 def test_it_is_the_same_where_nothing_is_learned(rows):
     vector, word, offset, token = inputs()
     with torch.inference_mode():

@@ -22,7 +22,7 @@ from albert_rc.config import EncoderConfig
 from albert_rc.model.encoder import Encoder, initialise
 from albert_rc.model.feed_forward import activation
 from albert_rc.model.rows import rows_at
-from albert_rc.model.word_loss import word_loss
+from albert_rc.model.word_loss import product_dtype, word_loss
 
 NEAR = 0.5
 """A number this near to the right one counts as right, in the share that a run shows."""
@@ -121,7 +121,12 @@ class ClozeHead(nn.Module):
         self.log_prior_V = (smoothed_V / smoothed_V.sum()).log().to(self.bias.device)
 
     def word_loss(
-        self, hidden_MD: Tensor, token_M: Tensor, word_VE: Tensor, count_correct: bool = False
+        self,
+        hidden_MD: Tensor,
+        token_M: Tensor,
+        word_VE: Tensor,
+        count_correct: bool = False,
+        precision: str = "fp32",
     ) -> tuple[Tensor, Tensor]:
         """Masked-LM cross-entropy over the whole vocabulary at hidden words, summed, in nats.
 
@@ -134,12 +139,16 @@ class ClozeHead(nn.Module):
             token_M: what the words are.
             word_VE: the embeddings.
             count_correct: also look which piece is likeliest, which takes time.
+            precision: that the model computes in.
 
         Returns:
             the loss, and how often the likeliest piece is the right one (0 if not counted).
         """
         offset_V = self.bias if self.log_prior_V is None else self.bias + self.log_prior_V
-        return word_loss(self.transform(hidden_MD), word_VE, offset_V, token_M, count_correct)
+        vector_ME = self.transform(hidden_MD)
+        return word_loss(
+            vector_ME, word_VE, offset_V, token_M, count_correct, product_dtype(precision)
+        )
 
 
 class ChoiceHead(nn.Module):
@@ -259,7 +268,12 @@ class ReadingModel(HeadedModel):
         if isinstance(self.head, ClozeHead) and batch.masked_index_M is not None:
             assert batch.masked_token_M is not None
             hidden_MD = rows_at(hidden_SD, batch.masked_index_M)
-            masked, _ = self.head.word_loss(hidden_MD, batch.masked_token_M, word_VE)
+            masked, _ = self.head.word_loss(
+                hidden_MD,
+                batch.masked_token_M,
+                word_VE,
+                precision=self.encoder.compute.precision,
+            )
         return Output(
             logits_QK=logits_QK,
             loss_sum=loss_Q.sum(),

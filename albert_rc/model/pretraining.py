@@ -61,6 +61,7 @@ class PretrainingModel(HeadedModel):
             batch.masked_token_M,
             self.words,
             count_correct=True,
+            precision=self.encoder.compute.precision,
         )
         pair_loss = pair_correct = loss.new_zeros(())
         if self.head.pooler is not None and self.head.pair is not None:

@@ -1,6 +1,6 @@
 """Cross-entropy over the vocabulary, without the table of logits that it is made of."""
 
-# M words, E embedding, V vocabulary, R the words of a block
+# M words, E embedding, V vocabulary, R the words of a block, G those of some blocks
 
 from __future__ import annotations
 
@@ -13,17 +13,79 @@ BLOCK_BYTES = {"cpu": 24 * 2**20, "cuda": 2**28}
 """Logits that stand in memory at a time. On CPUs glibc maps larger blocks anew each time, and
 touching fresh pages takes longer than the softmax."""
 
+BLOCKS = 6
+"""Blocks whose errors, in bf16, make one product for the embeddings' gradient: to add a product to
+that gradient takes as long as to compute it."""
+
+
+def product_dtype(precision: str) -> torch.dtype:
+    """What products are computed in where a model learns in this precision.
+
+    fp16 has too little range for the errors of unlikely words.
+    """
+    return torch.bfloat16 if precision == "bf16" else torch.float32
+
 
 def block_rows(vocab_size: int, device_type: str) -> int:
     """How many words' logits, in fp32, make a block."""
     return max(1, BLOCK_BYTES[device_type] // (4 * vocab_size))
 
 
+def working_bytes(vocab_size: int, device_type: str, words: int, dtype: torch.dtype) -> int:
+    """Memory of a block at work, and of the errors of several in bf16.
+
+    Args:
+        vocab_size: the vocabulary.
+        device_type: cpu or cuda.
+        words: hidden ones.
+        dtype: of the products.
+    """
+    rows = block_rows(vocab_size, device_type)
+    block = 2 * 4 * vocab_size * min(words, rows)
+    errors = 2 * vocab_size * min(words, BLOCKS * rows)
+    return block + errors * (dtype == torch.bfloat16)
+
+
+class _Sums:
+    """The inputs' gradients, to which the errors of each block are added.
+
+    In fp32 that is done at once. In bf16 errors wait for those of `BLOCKS` blocks.
+    """
+
+    def __init__(self, vector_ME: Tensor, factor_ME: Tensor, factor_VE: Tensor) -> None:
+        words, size = len(vector_ME), len(factor_VE)
+        self.factor_ME, self.factor_VE = factor_ME, factor_VE
+        self.grad_ME = torch.empty_like(vector_ME)
+        self.grad_VE = vector_ME.new_zeros(factor_VE.shape)
+        self.grad_V = vector_ME.new_zeros(size)
+        self.waits = factor_ME.dtype != vector_ME.dtype
+        if self.waits:
+            group = min(words, BLOCKS * block_rows(size, vector_ME.device.type))
+            self.error_GV = factor_ME.new_empty(group, size)
+        self.first = 0
+
+    def add(self, block: slice, error_RV: Tensor) -> None:
+        """The errors of the next words."""
+        self.grad_V += error_RV.sum(0)
+        if not self.waits:
+            torch.mm(error_RV, self.factor_VE, out=self.grad_ME[block])
+            self.grad_VE.addmm_(error_RV.T, self.factor_ME[block])
+            return
+        self.error_GV[block.start - self.first : block.stop - self.first] = error_RV
+        if block.stop - self.first == len(self.error_GV) or block.stop == len(self.grad_ME):
+            error_GV = self.error_GV[: block.stop - self.first]
+            some = slice(self.first, block.stop)
+            self.grad_ME[some] = torch.mm(error_GV, self.factor_VE)
+            self.grad_VE += torch.mm(error_GV.T, self.factor_ME[some])
+            self.first = block.stop
+
+
 class _WordLoss(torch.autograd.Function):
     """The gradients are made with the loss, block by block, while the probabilities are there.
 
     d loss / d logit = softmax - one-hot, so all that is kept for the backward pass has the shape
-    of the inputs; M x V numbers never exist.
+    of the inputs; M x V numbers in fp32 never exist. Logits, softmax and sums are fp32 whatever the
+    precision of the products.
     """
 
     @staticmethod
@@ -34,36 +96,36 @@ class _WordLoss(torch.autograd.Function):
         offset_V: Tensor,
         token_M: Tensor,
         count_correct: bool,
+        dtype: torch.dtype | None,
     ) -> tuple[Tensor, Tensor]:
         loss, correct = vector_ME.new_zeros(()), vector_ME.new_zeros(())
-        learning = any(ctx.needs_input_grad)
-        if learning:
-            grad_ME, grad_VE = torch.empty_like(vector_ME), torch.zeros_like(word_VE)
-            grad_V = torch.zeros_like(offset_V)
+        factor_ME, factor_VE = (x.to(dtype or x.dtype) for x in (vector_ME, word_VE))
+        sums = None if dtype is None else _Sums(vector_ME, factor_ME, factor_VE)
         rows = block_rows(len(word_VE), vector_ME.device.type)
         for start in range(0, len(vector_ME), rows):
-            block = slice(start, start + rows)
-            vector_RE, token_R1 = vector_ME[block], token_M[block, None]
-            logit_RV = torch.addmm(offset_V, vector_RE, word_VE.T)
+            block = slice(start, min(start + rows, len(vector_ME)))
+            token_R1 = token_M[block, None]
+            if factor_ME.dtype == vector_ME.dtype:
+                logit_RV = torch.addmm(offset_V, factor_ME[block], factor_VE.T)
+            else:
+                logit_RV = torch.mm(factor_ME[block], factor_VE.T).float().add_(offset_V)
             if count_correct:
                 correct += (logit_RV.argmax(-1) == token_R1[:, 0]).sum()
             log_RV = logit_RV.log_softmax(-1)
             loss -= log_RV.gather(1, token_R1).sum()
-            if learning:
+            if sums is not None:
                 error_RV = log_RV.exp_()
                 error_RV.scatter_add_(1, token_R1, error_RV.new_full(token_R1.shape, -1.0))
-                torch.mm(error_RV, word_VE, out=grad_ME[block])
-                grad_VE.addmm_(error_RV.T, vector_RE)
-                grad_V += error_RV.sum(0)
-        if learning:
-            ctx.save_for_backward(grad_ME, grad_VE, grad_V)
+                sums.add(block, error_RV)
+        if sums is not None:
+            ctx.save_for_backward(sums.grad_ME, sums.grad_VE, sums.grad_V)
         ctx.mark_non_differentiable(correct)
         return loss, correct
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         grads = (grad * upstream[0] for grad in ctx.saved_tensors)
-        return (*grads, None, None)
+        return (*grads, None, None, None)
 
 
 def word_loss(
@@ -72,6 +134,7 @@ def word_loss(
     offset_V: Tensor,
     token_M: Tensor,
     count_correct: bool = False,
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of words against the whole vocabulary, summed, in nats.
 
@@ -81,11 +144,15 @@ def word_loss(
         offset_V: what is added to each logit.
         token_M: what the words are.
         count_correct: also look which piece is likeliest, which takes time.
+        dtype: of the products where something is learned, fp32 or bf16; elsewhere they are fp32.
 
     Returns:
         the loss, and how often the likeliest piece is the right one (0 if not counted).
     """
+    learning = torch.is_grad_enabled() and any(
+        x.requires_grad for x in (vector_ME, word_VE, offset_V)
+    )
     found: tuple[Tensor, Tensor] = _WordLoss.apply(  # type: ignore[no-untyped-call]
-        vector_ME, word_VE, offset_V, token_M, count_correct
+        vector_ME, word_VE, offset_V, token_M, count_correct, dtype if learning else None
     )
     return found

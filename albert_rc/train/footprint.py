@@ -11,7 +11,7 @@ from albert_rc.data.corpus import Corpus
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
 from albert_rc.model.products import ROWS
-from albert_rc.model.word_loss import block_rows
+from albert_rc.model.word_loss import product_dtype, working_bytes
 from albert_rc.train.parallel import count_shards
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -131,8 +131,8 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
     working += (task.join - 1) * (at_work + tokens * 8 * hidden * size)
     working += 2 * at_once  # of one sequence: attention's weights, and their gradient
     # The head: logits over the vocabulary at hidden words, gradients of the word embeddings.
-    rows = block_rows(config.vocab_size, task.device)
-    head = 2 * 4 * config.vocab_size * min(int(task.masked_share * tokens), rows)
+    words = int(task.masked_share * tokens)
+    head = working_bytes(config.vocab_size, task.device, words, product_dtype(task.precision))
     head += 3 * 4 * config.vocab_size * config.embedding_size
     kept *= task.passes
     head += 3 * 4 * config.vocab_size * config.embedding_size * task.moved_words
