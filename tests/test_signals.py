@@ -17,8 +17,8 @@ from albert_rc.cli import app
 
 @app.app.command("wait")
 def wait():
-    print("at work", flush=True)
     try:
+        print("at work", flush=True)
         time.sleep(60)
     finally:
         time.sleep(float(os.environ["TIDYING"]))
