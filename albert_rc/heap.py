@@ -19,6 +19,8 @@ from typing import Any
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # M_* of <malloc.h>
 
+ROOM = 1.1
+"""Of what was planned: a plan that is a little low must not cost each step its faults anew."""
 SOON = 10
 """Steps after which handing back costs next to nothing: it takes about a fifth of a step."""
 MORE = 1.02
@@ -40,9 +42,10 @@ def keep_freed_memory(tight: bool = False, most: int | None = None) -> None:
     Args:
         tight: still hand back blocks of 32 MiB and more. What is kept falls into pieces that such
             blocks do not fit in, and the process grows by their size again and again.
-        most: bytes that the process may hold between two steps, see `hand_back`; None for any.
+        most: bytes that were planned; where the process holds `ROOM` times as much between two
+            steps, free memory goes back, see `hand_back`. None for any.
     """
-    _bound.most, _bound.steps = (float("inf") if most is None else most), 0
+    _bound.most, _bound.steps = (float("inf") if most is None else ROOM * most), 0
     libc = _glibc()
     if libc is None:
         return
