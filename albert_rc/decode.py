@@ -18,7 +18,7 @@ _MARKS = (
 COMMON = 0.98
 """Share of a Chinese text's two-byte characters that GB 2312, the oldest set, has at least."""
 ACCENTED, FEW = 0.02, 3
-"""Share of an English text's letters that have accents at most; so many are no reason to doubt."""
+"""Share of an English text's letters that may have accents before the encoding is doubted."""
 
 # What Windows-1252 never makes of English text, but of Latin text in another encoding: accented
 # capitals behind a small letter or a sign, or before a capital and a small letter (Mac OS Roman's
@@ -72,7 +72,7 @@ def decode(content: bytes) -> tuple[str, Encoding]:
     if 0 in content[:_HEAD]:
         wide = _wide(content)
         if wide is None:
-            raise ValueError("bytes that are no text; save it as text in UTF-8")
+            raise ValueError("not a text file; save it as plain text in UTF-8")
         return wide
     try:
         return content.decode("utf-8"), UTF_8

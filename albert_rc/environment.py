@@ -19,13 +19,13 @@ SETTINGS = {
 }
 """By name; see `prepare`."""
 DECIDED_BY = {"GOMP_SPINCOUNT": "OMP_WAIT_POLICY"}
-"""A setting is left alone as well where the user has set this other variable."""
+"""A setting is also left alone if the user has set this other variable."""
 
 _ours: set[str] = set()
 
 
 def prepare() -> None:
-    """Set them where the user has not; torch must not have been imported yet."""
+    """Set those that the user has not set; must run before torch is imported."""
     for name, value in SETTINGS.items():
         if name not in os.environ and DECIDED_BY.get(name, name) not in os.environ:
             os.environ[name] = value

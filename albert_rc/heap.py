@@ -1,10 +1,10 @@
-"""glibc's heap on a CPU: freed memory is kept for the next tensor, up to what was planned.
+"""Settings of glibc's allocator: freed memory is kept for later tensors, up to a bound.
 
 By default each large activation is mapped and unmapped anew, and its pages are zeroed and faulted
 in every time: a third of a training step. But a heap that keeps everything falls into pieces, as
-small blocks that live long settle between large ones, and the process grows for hours. So what is
-free is handed back as a whole whenever the process holds more than was planned; the next step
-faults in what it needs. On other systems nothing here does anything.
+small blocks that live long settle between large ones, and the process grows for hours. So all free
+memory is handed back whenever the process holds a tenth more than was planned; the next step
+faults in what it needs. On other systems the functions here do nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # M_* of <malloc.h>
 
 ROOM = 1.1
-"""Of what was planned: a plan that is a little low must not cost each step its faults anew."""
+"""Factor on the plan: a plan that is slightly low must not cost page faults at each step."""
 SOON = 10
-"""Steps after which handing back costs next to nothing: it takes about a fifth of a step."""
+"""Steps between two hand-backs that make their cost negligible: one takes a fifth of a step."""
 MORE = 1.02
-"""What the bound grows by where it is reached sooner: then the plan was too low."""
+"""Factor by which the bound grows if it is reached sooner: then the plan was too low."""
 
 
 @dataclass
@@ -42,8 +42,8 @@ def keep_freed_memory(tight: bool = False, most: int | None = None) -> None:
     Args:
         tight: still hand back blocks of 32 MiB and more. What is kept falls into pieces that such
             blocks do not fit in, and the process grows by their size again and again.
-        most: bytes that were planned; where the process holds `ROOM` times as much between two
-            steps, free memory goes back, see `hand_back`. None for any.
+        most: bytes that were planned; if the process holds `ROOM` times as much between two
+            steps, free memory is handed back, see `hand_back`. No bound if None.
     """
     _bound.most, _bound.steps = (float("inf") if most is None else ROOM * most), 0
     libc = _glibc()
@@ -59,7 +59,7 @@ def keep_freed_memory(tight: bool = False, most: int | None = None) -> None:
 
 
 def hand_back() -> bool:
-    """Between two steps: give free memory back to the system where too much is held.
+    """Give free memory back to the system if too much is held; called between steps.
 
     Returns:
         Whether it did.
@@ -78,12 +78,20 @@ def hand_back() -> bool:
 
 
 def resident() -> int:
-    """Bytes of memory that this process holds; 0 where the system does not tell."""
+    """Resident memory of this process in bytes; 0 if the system does not report it."""
+    return _pages(1) * _page_size()
+
+
+def mapped() -> int:
+    """Address space of this process in bytes; 0 if the system does not report it."""
+    return _pages(0) * _page_size()
+
+
+def _pages(column: int) -> int:
     try:
-        pages = Path("/proc/self/statm").read_text().split()[1]
+        return int(Path("/proc/self/statm").read_text().split()[column])
     except OSError:
         return 0
-    return int(pages) * _page_size()
 
 
 @cache

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from albert_rc.bench.busy import busy_processes
 from albert_rc.bench.jobs import Job, batches, check, workload
 from albert_rc.bench.machine import describe, instruction_sets, matrix_rate, memory_in_use
 from albert_rc.bench.made_up import drawn_lengths, made_up_store, made_up_vocabulary
 from albert_rc.bench.worker import doer, timed
+from albert_rc.busy import busy_processes
 from albert_rc.cli.bench import bench
 from albert_rc.cli.bench_report import show
 from albert_rc.data.soundness import what_is_wrong
@@ -214,7 +214,7 @@ def test_busy_processes_compute_and_go():
 @pytest.mark.skipif(not Path("/proc/self/stat").is_file(), reason="tells by Linux's /proc")
 def test_busy_processes_end_when_their_parent_is_killed():
     code = (
-        "import os, signal; from albert_rc.bench.busy import busy_processes\n"
+        "import os, signal; from albert_rc.busy import busy_processes\n"
         "with busy_processes(1) as pids:\n"
         "    print(pids[0], flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)"
@@ -256,7 +256,7 @@ def test_pretraining_beside_a_busy_process(cli, folder):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "ours" in done.stderr
-    assert "beside 1 busy process:" in done.stderr
+    assert "with 1 busy process:" in done.stderr
     result = json.loads(done.stdout)
     rates = result["machine"]["matrix_flops_per_second"]
     assert {"fp32", "bf16"} <= rates.keys()
@@ -309,7 +309,7 @@ def test_what_is_printed_fits_80_columns(capsys):
     show({"machine": machine, "results": rows})
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
-    for said in ("fp32 200, bf16 2,000", "beside 2 busy processes", "12.50 beside", " 1,000 "):
+    for said in ("fp32 200, bf16 2,000", "with 2 busy processes", "12.50 with", " 1,000 "):
         assert said in shown
     assert "memory ran out: 4 micro-batches" in shown
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from albert_rc.batch import Batch
+from albert_rc.busy import busy_processes
 from albert_rc.config import TrainConfig, size_config
 from albert_rc.devices import Processes
 from albert_rc.model.heads import ReadingModel
 from albert_rc.train.checkpoint import planned_before, states
 from albert_rc.train.planner import GIB, Levers, fit
-from albert_rc.train.verify import busy_processes
 
 
 @pytest.fixture

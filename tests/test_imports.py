@@ -11,7 +11,7 @@ PACKAGE = ROOT / "albert_rc"
 FLOOR = {
     "errors", "config", "files", "tensorfile", "tokenizer", "batch", "metrics", "seeds", "devices",
     "families", "atomic", "watch", "costs", "weightfile", "scores", "cleaning", "hub", "jsonkeys",
-    "wording", "hubconfig", "heap", "environment", "decode",
+    "wording", "hubconfig", "heap", "environment", "decode", "busy",
 }  # fmt: skip
 WORK = FLOOR | {"data", "model", "loading"}
 ALLOWED = {

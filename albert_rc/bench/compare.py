@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from albert_rc import environment
-from albert_rc.bench.busy import busy_processes
 from albert_rc.bench.jobs import Job
+from albert_rc.busy import busy_processes
 from albert_rc.devices import is_out_of_memory
 from albert_rc.errors import AlbertRcError, OutOfMemoryError
 from albert_rc.files import parse_json, to_json
@@ -32,7 +32,7 @@ def in_own_process(
         module: run as `python -m`.
         job: plain values.
         name: what is measured, for messages.
-        seconds: it is killed after so many.
+        seconds: time limit, after which it is killed.
         variables: its environment; ours by default.
 
     Raises:
@@ -62,7 +62,7 @@ def in_own_process(
 
 
 def run_job(job: Job) -> dict[str, Any]:
-    """One measurement of training or prediction in a new process, beside `job.busy` others.
+    """One measurement in a new process, while `job.busy` other processes keep cores busy.
 
     A peer has the environment that its users have, without our settings for threads and caches.
     """
@@ -86,14 +86,14 @@ def compare(
     Args:
         jobs: what is compared, of the same work; the first is ours.
         rounds: how often.
-        told: given each measurement as it comes.
-        busy: each job is also measured beside so many busy processes, right after it was without.
+        told: called with each measurement.
+        busy: if not 0, each job is measured again while this number of processes keep cores busy.
 
     Returns:
         Per job, its median round with `rounds` (items/s of each) and, from the second job on,
         `ratio`: the median over rounds of our speed by its, and `memory_ratio` of the peaks.
-        With `busy`, a row has the same of the measurements beside busy processes under `beside`,
-        and there `of_quiet`: the median over rounds of its speed there by its speed without them.
+        With `busy`, `beside` in a row holds the same for the measurements with busy processes, and
+        `of_quiet`: the median over rounds of the speed with them divided by the speed without.
     """
     quiet: list[list[dict[str, Any]]] = [[] for _ in jobs]
     beside: list[list[dict[str, Any]]] = [[] for _ in jobs]
@@ -105,7 +105,7 @@ def compare(
             if busy:
                 found = run_job(replace(job, seed=job.seed + turn, busy=busy))
                 told(found)
-                # Of the rate without them: it is what the machine could do.
+                # Relative to the rate without busy processes, which is what the machine can do.
                 found["matrix_share"] = found["flops_per_second"] / alone["matrix_flops_per_second"]
                 beside[place].append(found)
     speed = f"{jobs[0].unit}_per_second"

@@ -58,7 +58,7 @@ class Job:
     keep_freed: bool = True
     """Ours, on a CPU: `heap.keep_freed_memory`, as the commands do."""
     busy: int = 0
-    """Processes that keep a core busy each, beside which it is done."""
+    """Processes that keep one core busy each during the measurement."""
     seed: int = 0
 
     @property

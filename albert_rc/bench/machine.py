@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from albert_rc import __version__
 from albert_rc.devices import processes
 from albert_rc.files import parse_json, to_json
+from albert_rc.heap import resident
 from albert_rc.model.lowbit import has_int8
 from albert_rc.model.products import DTYPES, Prepared
 
@@ -89,14 +90,11 @@ def _seconds(way: Callable[[Tensor], Tensor], x_TI: Tensor, device: torch.device
 def memory_in_use(device: torch.device) -> int:
     """Memory of this process now, in bytes: of the GPU, or resident on a CPU.
 
-    Where the system does not tell what is resident (only Linux does), the highest so far.
+    On systems that do not report resident memory (all but Linux), the peak so far.
     """
     if device.type == "cuda":
         return torch.cuda.memory_reserved(device)
-    with suppress(OSError):
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    return peak_memory(device)
+    return resident() or peak_memory(device)
 
 
 def peak_memory(device: torch.device) -> int:
@@ -139,13 +137,13 @@ def processor_name() -> str:
 
 
 def instruction_sets() -> list[str]:
-    """Those of `INSTRUCTIONS` that the processor has; none where torch does not tell."""
+    """Those of `INSTRUCTIONS` that the processor has; empty if torch does not report them."""
     there = _capabilities()
     return [name for key, name in INSTRUCTIONS.items() if there.get(key)]
 
 
 def _capabilities() -> Mapping[str, Any]:
-    # Older versions of torch do not tell.
+    # Older versions of torch do not report them.
     there: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return there
 

@@ -51,7 +51,7 @@ def drawn_lengths(work: str, number: int, length: int | None, longest: int, seed
 
 
 def _drawn_ids(shape: int, vocab_size: int, generator: torch.Generator) -> Tensor:
-    """Random words' ids, in as many bytes as `preprocess` writes them in."""
+    """Random ids of words, in the integer type that `preprocess` uses."""
     dtype = torch.int16 if vocab_size <= 2**15 else torch.int32
     return torch.randint(SPECIAL, vocab_size, (shape,), generator=generator).to(dtype)
 
@@ -126,7 +126,7 @@ def made_up_corpus(folder: Path, length_N: Tensor, vocab_size: int, seed: int) -
 
 
 def made_up_backend(size: int) -> Backend:
-    """So many pieces, each a word of its own, for us and for transformers to read by."""
+    """A vocabulary of `size` pieces, each a whole word, for us and for transformers."""
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     words = [f"word{number}" for number in range(size - len(special))]
     pieces = {piece: index for index, piece in enumerate((*special, *words))}

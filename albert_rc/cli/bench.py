@@ -74,7 +74,7 @@ def bench(
     busy: Annotated[
         int | None,
         typer.Option(
-            min=1, max=64, help="Measure each once more beside so many processes that never rest."
+            min=1, max=64, help="Measure each system again while N other processes keep cores busy."
         ),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Turns that each takes.")] = 2,

@@ -28,7 +28,7 @@ def show(result: Row) -> None:
     if rows[0]["work"] != "predict":
         _memory(rows)
     for row in rows[1:]:
-        beside = f" ({row['beside']['ratio']:.2f} beside busy ones)" if "beside" in row else ""
+        beside = f" ({row['beside']['ratio']:.2f} with busy processes)" if "beside" in row else ""
         typer.echo(
             f"ours against {row['who']}: {row['ratio']:.2f} times as fast{beside},\n"
             f"  {row['memory_ratio']:.0%} of the peak memory"
@@ -40,7 +40,7 @@ def _machine(machine: Row) -> None:
     typer.echo(f"processor: {machine['processor']}")
     if machine["device"] != machine["processor"]:
         typer.echo(f"device: {machine['device']}")
-    known = ", ".join(machine["instruction_sets"]) or "not told by this version of torch"
+    known = ", ".join(machine["instruction_sets"]) or "not reported by this version of torch"
     typer.echo(f"instruction sets: {known}")
     cores = "unknown" if machine["cores"] is None else machine["cores"]
     typer.echo(
@@ -91,7 +91,7 @@ def _memory(rows: list[Row]) -> None:
         used = [f"{look['bytes'] / MIB:,.0f}" for look in row["memory"]]
         planned = "-" if row["plan"] is None else f"{row['plan']['total'] / MIB:,.0f}"
         shown.append([row["who"], *used, f"{row['peak_bytes'] / MIB:,.0f}", planned])
-    table("memory in use after so many steps, MiB", ("", *steps, "peak", "planned"), shown)
+    table("memory in use after N steps, MiB", ("", *steps, "peak", "planned"), shown)
     plan, cut = rows[0]["plan"], rows[0]["cut"]
     typer.echo(
         f"plan: {plan['micro_batches']} micro-batches, recompute {plan['recompute']}, "
@@ -117,4 +117,4 @@ def _name(row: Row) -> str:
 def _beside(busy: int) -> str:
     if not busy:
         return ""
-    return f" beside {busy} busy {'process' if busy == 1 else 'processes'}"
+    return f" with {busy} busy {'process' if busy == 1 else 'processes'}"

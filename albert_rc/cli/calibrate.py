@@ -30,16 +30,11 @@ def calibrate(
     figure: Annotated[
         Path | None, typer.Option(help="Draw reliability and coverage: PNG and SVG.")
     ] = None,
-    folds: Annotated[
-        int,
-        typer.Option(
-            min=2,
-            max=options.MOST_FOLDS,
-            help="Parts of the papers; each is measured by the others' fit.",
-        ),
-    ] = 5,
-    bins: Annotated[int, typer.Option(min=1, max=10000, help="Of the calibration error.")] = 15,
-    seed: Annotated[int, typer.Option(min=0, max=options.LAST_SEED, help="Of the folds.")] = 0,
+    folds: options.Folds = 5,
+    bins: Annotated[
+        int, typer.Option(min=1, max=10000, help="Bins of the calibration error.")
+    ] = 15,
+    seed: options.FoldSeed = 0,
     format_: Format = None,
     json: Annotated[bool, typer.Option("--json", help="Figures as JSON.")] = False,
 ) -> None:

@@ -57,11 +57,8 @@ def ensemble(
         float | None,
         typer.Option(help="List the answers less probable than this beside --out."),
     ] = None,
-    folds: Annotated[
-        int,
-        typer.Option(min=2, max=options.MOST_FOLDS, help="Parts that dev papers are divided into."),
-    ] = 5,
-    seed: Annotated[int, typer.Option(min=0, max=options.LAST_SEED, help="Of the folds.")] = 0,
+    folds: options.Folds = 5,
+    seed: options.FoldSeed = 0,
     format_: Format = None,
     json: Annotated[bool, typer.Option("--json", help="The figures of --gold as JSON.")] = False,
 ) -> None:

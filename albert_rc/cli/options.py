@@ -43,19 +43,18 @@ Accumulation = Annotated[
     typer.Option(
         min=1,
         max=LARGEST_BATCH,
-        help="Cut each batch into so many pieces; as memory asks for by default.",
+        help="Micro-batches per step (default: chosen to fit memory).",
     ),
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(help="What a step may use, such as 8GiB; what is free by default."),
+    typer.Option(help="Memory that a step may use, such as 8GiB (default: what is free)."),
 ]
 Recompute = Annotated[
     str | None,
     typer.Option(
-        help="Compute again in the backward pass instead of keeping it: nothing, activations "
-        "or layers; by default as memory asks for, and activations where that saves much for "
-        "little."
+        help="What is computed again in the backward pass to save memory: nothing, activations or "
+        "layers (default: chosen to fit memory; activations where that saves much)."
     ),
 ]
 FfnChunk = Annotated[
@@ -63,28 +62,48 @@ FfnChunk = Annotated[
     typer.Option(
         min=1,
         max=LONGEST,
-        help="Tokens whose feed-forward is computed at a time: less memory, the same result; "
-        "all at once by default.",
+        help="Tokens per feed-forward product: fewer need less memory, with the same result "
+        "(default: all).",
     ),
 ]
 OptimizerStates = Annotated[
-    str | None, typer.Option(help="fp32, 8bit or cpu; as memory asks for by default.")
+    str | None,
+    typer.Option(
+        help="Optimiser states in fp32, 8bit or on the cpu (default: chosen to fit memory)."
+    ),
 ]
-WeightDecay = Annotated[float, typer.Option(help="On matrices only.")]
+WeightDecay = Annotated[float, typer.Option(help="Weight decay of matrices; vectors have none.")]
+Seed = Annotated[
+    int,
+    typer.Option(min=0, max=LAST_SEED, help="Random seed of weights, data order and dropout."),
+]
+FoldSeed = Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Random seed of the folds.")]
+Folds = Annotated[
+    int,
+    typer.Option(
+        min=2,
+        max=MOST_FOLDS,
+        help="Parts that the papers are divided into; each is measured with what the others fit.",
+    ),
+]
+MaxSteps = Annotated[
+    int | None, typer.Option(min=1, max=MOST, help="Optimiser steps, in place of --epochs.")
+]
 Clip = Annotated[float, typer.Option(help="Largest gradient norm; 0 for none.")]
 EvalSteps = Annotated[
-    int | None, typer.Option(min=1, max=MOST, help="Evaluate every N steps; each epoch by default.")
+    int | None,
+    typer.Option(min=1, max=MOST, help="Evaluate every N steps (default: after each epoch)."),
 ]
 SaveSteps = Annotated[
     int | None,
-    typer.Option(min=1, max=MOST, help="Save the state every N steps; each epoch by default."),
+    typer.Option(min=1, max=MOST, help="Save the state every N steps (default: after each epoch)."),
 ]
 Keep = Annotated[
     int,
     typer.Option(
         min=1,
         max=1000,
-        help="States to keep: the newest, and older ones if that should be damaged.",
+        help="Number of states to keep, the newest ones.",
     ),
 ]
 OnCollapse = Annotated[
@@ -96,13 +115,17 @@ OnCollapse = Annotated[
     ),
 ]
 MaxRestarts = Annotated[
-    int, typer.Option(min=1, max=100, help="Of --on-collapse restart, at most.")
+    int, typer.Option(min=1, max=100, help="Most restarts with --on-collapse restart.")
 ]
 Minutes = Annotated[
-    float | None, typer.Option(help="Save and stop after so long; --resume goes on.")
+    float | None,
+    typer.Option(help="Save and stop after this many minutes; --resume goes on from there."),
 ]
 Precision = Annotated[
-    str | None, typer.Option(help="fp32, bf16 or fp16; bf16 where the hardware has it.")
+    str | None,
+    typer.Option(
+        help="Number format of products: fp32, bf16 or fp16 (default: bf16 if the hardware has it)."
+    ),
 ]
 Parallel = Annotated[
     str,
@@ -111,22 +134,25 @@ Parallel = Annotated[
         "its weights and moments (less memory, more messages)."
     ),
 ]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda.")]
+Device = Annotated[
+    str | None,
+    typer.Option(help="Device to compute on: cpu or cuda (default: cuda if there is one)."),
+]
 Workers = Annotated[
     int | None,
     typer.Option(
         min=0,
         max=MOST_WORKERS,
-        help="Processes that make batches ahead of time; none for a CPU by default.",
+        help="Processes that prepare batches ahead of time (default: none on a CPU).",
     ),
 ]
 Resume = Annotated[bool, typer.Option(help="Go on from the state in --out.")]
 Dropout = Annotated[
     float | None,
-    typer.Option(help="In the layers and of attention weights; the checkpoint's own by default."),
+    typer.Option(help="Dropout of layers and attention weights (default: the checkpoint's)."),
 ]
 LabelSmoothing = Annotated[
-    float, typer.Option(help="Share of the target that is spread over all options.")
+    float, typer.Option(help="Label smoothing: share of the target spread over all options.")
 ]
 RDrop = Annotated[
     float,

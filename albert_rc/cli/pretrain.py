@@ -79,25 +79,27 @@ def pretrain(
     optimizer: Annotated[
         str | None, typer.Option(help="lamb, lamb-albert, adamw or adafactor.")
     ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Its peak.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
-            min=1, max=options.LARGEST_BATCH, help="Sequences of a step, over all processes."
+            min=1,
+            max=options.LARGEST_BATCH,
+            help="Sequences per optimiser step, over all processes.",
         ),
     ] = None,
-    max_steps: Annotated[
-        int | None, typer.Option(min=1, max=options.MOST, help="Optimiser steps instead of epochs.")
-    ] = None,
+    max_steps: options.MaxSteps = None,
     epochs: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=options.MOST,
-            help="Times through the corpus, where --max-steps says nothing.",
+            help="Passes over the corpus, if --max-steps is not given.",
         ),
     ] = None,
-    warmup: Annotated[float | None, typer.Option(help="Share of the steps.")] = None,
+    warmup: Annotated[
+        float | None, typer.Option(help="Share of the steps in which the learning rate rises.")
+    ] = None,
     weight_decay: options.WeightDecay = 0.01,
     clip: options.Clip = 1.0,
     accumulation: options.Accumulation = None,
@@ -111,10 +113,7 @@ def pretrain(
     on_collapse: options.OnCollapse = "warn",
     max_restarts: options.MaxRestarts = 2,
     minutes: options.Minutes = None,
-    seed: Annotated[
-        int,
-        typer.Option(min=0, max=options.LAST_SEED, help="Of weights, order and what is hidden."),
-    ] = 0,
+    seed: options.Seed = 0,
     precision: options.Precision = None,
     parallel: options.Parallel = "ddp",
     device: options.Device = None,

@@ -26,33 +26,32 @@ def train(
     recipe: Annotated[
         str,
         typer.Option(
-            help="What is not given below. default: 4 epochs, batch 2, 1e-5, warm-up 0.1; "
-            "published: ALBERT's own for this task (RACE, SQuAD, GLUE)."
+            help="Settings that no other option gives. default: 4 epochs, batch 2, 1e-5, warm-up "
+            "0.1; published: ALBERT's own for this task (RACE, SQuAD, GLUE)."
         ),
     ] = "default",
     epochs: Annotated[
-        int | None, typer.Option(min=1, max=options.MOST, help="Times through the papers (4).")
+        int | None, typer.Option(min=1, max=options.MOST, help="Passes over the papers (4).")
     ] = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=options.LARGEST_BATCH,
-            help="Passages of an optimiser step, over all processes (2).",
+            help="Passages per optimiser step, over all processes (2).",
         ),
     ] = None,
     accumulation: options.Accumulation = None,
     memory: options.Memory = None,
     optimizer_states: options.OptimizerStates = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Its peak (1e-5).")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate (1e-5).")] = None,
     warmup: Annotated[
-        float | None, typer.Option(help="Share of the steps that it rises (0.1).")
+        float | None,
+        typer.Option(help="Share of the steps in which the learning rate rises (0.1)."),
     ] = None,
     weight_decay: options.WeightDecay = 0.01,
     clip: options.Clip = 1.0,
-    max_steps: Annotated[
-        int | None, typer.Option(min=1, max=options.MOST, help="Optimiser steps instead of epochs.")
-    ] = None,
+    max_steps: options.MaxSteps = None,
     eval_steps: options.EvalSteps = None,
     save_steps: options.SaveSteps = None,
     keep: options.Keep = 2,
@@ -64,13 +63,11 @@ def train(
         typer.Option(
             min=1,
             max=options.MOST,
-            help="Stop after N evaluations without a better one; --resume then trains on only with "
+            help="Stop after N evaluations without a better score; to train on, --resume with "
             "a larger N.",
         ),
     ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=options.LAST_SEED, help="Of weights, data order and dropout.")
-    ] = 0,
+    seed: options.Seed = 0,
     seeds: Annotated[
         int | None,
         typer.Option(

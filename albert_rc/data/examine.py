@@ -35,7 +35,7 @@ def examine(sources: Sequence[Source], on_error: str | None = None) -> Examined:
 
     Args:
         sources: what is to be read.
-        on_error: `stop` or `skip`; None where there is no such choice.
+        on_error: `stop` or `skip`; None for commands that have no such option.
 
     Raises:
         DataError: something cannot be read, all of which is named, and is not to be skipped; or

@@ -368,7 +368,7 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
 
     Args:
         papers: what was read.
-        on_error: `stop` or `skip`; None where there is no such choice.
+        on_error: `stop` or `skip`; None for commands that have no such option.
 
     Raises:
         DataError: there are errors and `on_error` is not `skip`, or a split has no good paper left.

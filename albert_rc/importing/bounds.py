@@ -11,17 +11,18 @@ from pathlib import Path
 from types import FrameType
 
 from albert_rc.errors import DataError
+from albert_rc.heap import mapped
 
 LEAST_SECONDS, MOST_SECONDS = 60.0, 600.0
-"""Of processor time, for one file."""
+"""Limits of processor time for one file, in seconds."""
 SECONDS_A_MEGABYTE = 200.0
 """As many as a thousand full pages of a PDF take, twice as many as a megabyte holds."""
 MOST_MEMORY = 2 * 2**30
-"""Bytes beyond what the process has."""
+"""Bytes that reading may add to the address space."""
 
 
 class _OutOfTime(BaseException):
-    """No Exception, which what reads a damaged file may catch and go on."""
+    """Not an Exception: parsers of damaged files catch those and go on."""
 
 
 @contextmanager
@@ -76,7 +77,7 @@ def _ceiling(memory: int) -> Iterator[None]:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    used = _address_space()
+    used = mapped()
     most = used + memory
     lower = used > 0 and (soft == resource.RLIM_INFINITY or most < soft)
     if lower:
@@ -86,14 +87,3 @@ def _ceiling(memory: int) -> Iterator[None]:
     finally:
         if lower:
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _address_space() -> int:
-    """Bytes that this process has mapped; 0 where the system does not say."""
-    import resource
-
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except (OSError, ValueError):
-        return 0
-    return pages * resource.getpagesize()

@@ -7,8 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from albert_rc.busy import busy_processes
 from albert_rc.errors import UsageError, error_of
 from albert_rc.files import read_json_lines
 from albert_rc.train.checkpoint import state_path, states
@@ -69,8 +69,8 @@ def kill_and_resume(
         kills: how often the last run is killed (SIGKILL) and resumed.
         seed: of the moments.
         runs: unbroken ones; each is compared with the first.
-        busy: processes that do nothing but keep a core busy meanwhile, as other programs would.
-        say: told what goes on.
+        busy: processes that each keep one core busy meanwhile, as other programs would.
+        say: called with each line of progress.
 
     Returns:
         The differences of weights, moments, random states, progress and metrics.
@@ -129,18 +129,6 @@ def _run_with_kills(
         resume = ["--resume"]
     _finish([*begin, "--out", str(folder), *resume])
     say("resumed to the end")
-
-
-@contextmanager
-def busy_processes(count: int) -> Iterator[None]:
-    """Keep so many cores busy with other processes, until the block ends."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
 
 
 def _finish(command: list[str]) -> None:

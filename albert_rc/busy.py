@@ -1,4 +1,4 @@
-"""Processes that keep the processor busy while something is measured: a browser, a neighbour."""
+"""Processes that keep cores busy while something else is measured or tried."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# It looks after its parent, so that none goes on for ever where the parent is killed.
+# It watches its parent, so that it does not run forever if the parent is killed.
 _LOOP = """
 import os, sys
 while os.getppid() == int(sys.argv[1]):
@@ -19,7 +19,7 @@ while os.getppid() == int(sys.argv[1]):
 
 @contextmanager
 def busy_processes(number: int) -> Iterator[list[int]]:
-    """Inside, so many processes compute without a pause, on one thread each; their ids."""
+    """Run `number` processes that each keep one core busy; yields their process ids."""
     started: list[subprocess.Popen[bytes]] = []
     try:
         for _ in range(number):
