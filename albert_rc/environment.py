@@ -10,8 +10,8 @@ import os
 SETTINGS = {
     # oneDNN compiles a product for each shape and keeps half a megabyte for it; by default, of the
     # last 1,024 shapes, in two caches.
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "512",
-    "LRU_CACHE_CAPACITY": "512",
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128",
+    "LRU_CACHE_CAPACITY": "128",
     # How often a thread that waits for others looks again before it sleeps. GNU's default, 300,000,
     # takes the core from the very thread that is waited for as soon as another process is busy.
     # docs/speed.md has what fewer cost on a quiet machine, and gain on a busy one.

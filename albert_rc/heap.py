@@ -3,14 +3,15 @@
 By default each large activation is mapped and unmapped anew, and its pages are zeroed and faulted
 in every time: a third of a training step. But a heap that keeps everything falls into pieces, as
 small blocks that live long settle between large ones, and the process grows for hours. So all free
-memory is handed back whenever the process holds a tenth more than was planned; the next step
-faults in what it needs. On other systems the functions here do nothing.
+memory is handed back whenever the process holds more than was planned; the next step faults in
+what it needs. On other systems the functions here do nothing.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -19,21 +20,18 @@ from typing import Any
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # M_* of <malloc.h>
 
-ROOM = 1.1
-"""Factor on the plan: a plan that is slightly low must not cost page faults at each step."""
-SOON = 10
-"""Steps between two hand-backs that make their cost negligible: one takes a fifth of a step."""
-MORE = 1.02
-"""Factor by which the bound grows if it is reached sooner: then the plan was too low."""
+_MADV_HUGEPAGE = 14  # of <linux/mman.h>
 
 
 @dataclass
-class _Bound:
+class _State:
     most: float = float("inf")
-    steps: int = 0
+    """Bytes that may be held between two steps."""
+    end: int = 0
+    """End of the heap when huge pages were last asked for."""
 
 
-_bound = _Bound()
+_state = _State()
 
 
 def keep_freed_memory(tight: bool = False, most: int | None = None) -> None:
@@ -42,10 +40,10 @@ def keep_freed_memory(tight: bool = False, most: int | None = None) -> None:
     Args:
         tight: still hand back blocks of 32 MiB and more. What is kept falls into pieces that such
             blocks do not fit in, and the process grows by their size again and again.
-        most: bytes that were planned; if the process holds `ROOM` times as much between two
-            steps, free memory is handed back, see `hand_back`. No bound if None.
+        most: bytes that were planned; if the process holds more between two steps, free memory is
+            handed back, see `hand_back`. No bound if None.
     """
-    _bound.most, _bound.steps = (float("inf") if most is None else ROOM * most), 0
+    _state.most = float("inf") if most is None else most
     libc = _glibc()
     if libc is None:
         return
@@ -59,22 +57,36 @@ def keep_freed_memory(tight: bool = False, most: int | None = None) -> None:
 
 
 def hand_back() -> bool:
-    """Give free memory back to the system if too much is held; called between steps.
+    """Give free memory back to the system if more is held than planned; called between steps.
+
+    The next step faults it in again. Pages of 2 MiB make that cheap, so they are asked for: with
+    pages of 4 KiB a step after a hand-back took a tenth longer (`docs/speed.md`).
 
     Returns:
         Whether it did.
     """
-    _bound.steps += 1
-    if resident() <= _bound.most:
-        return False
     libc = _glibc()
     if libc is None:
         return False
+    _ask_for_huge_pages(libc)
+    if resident() <= _state.most:
+        return False
     libc.malloc_trim(0)
-    if _bound.steps < SOON:
-        _bound.most *= MORE
-    _bound.steps = 0
     return True
+
+
+def _ask_for_huge_pages(libc: Any) -> None:
+    """For all of the heap, whenever it has grown. Kernels without them answer with an error."""
+    if libc.sbrk(0) == _state.end:
+        return
+    _state.end = libc.sbrk(0)
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return
+    for first, last in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) .*\[heap\]$", maps, re.MULTILINE):
+        start = int(first, 16)
+        libc.madvise(start, int(last, 16) - start, _MADV_HUGEPAGE)
 
 
 def resident() -> int:
@@ -107,6 +119,8 @@ def _glibc() -> Any:
     try:
         libc = ctypes.CDLL(None)
         _ = libc.mallopt, libc.malloc_trim
+        libc.sbrk.argtypes, libc.sbrk.restype = [ctypes.c_ssize_t], ctypes.c_size_t
+        libc.madvise.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
     except (AttributeError, OSError):  # musl has no such calls
         return None
     return libc

@@ -21,6 +21,7 @@ ALLOWED = {
     "model": FLOOR | {"model"},
     "loading": FLOOR | {"model", "shaping"},
     "shaping": FLOOR | {"model"},
+    "conversion": WORK,
     "predict": WORK | {"calibration", "recall"},
     "recall": FLOOR | {"data"},
     "several_pieces": WORK,

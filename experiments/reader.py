@@ -1,0 +1,149 @@
+"""The models that read, from a small pretrained BERT to `albert_rc/pretrained`.
+
+    python experiments/reader.py prepare SOURCES BERT WORK
+    python experiments/reader.py prove SOURCES WORK     # no dev or test paper is in the texts
+
+SOURCES holds what `NEAR`, `FAR` and `APART` name; BERT is the folder of a BERT with a WordPiece
+vocabulary. `prepare` leaves in WORK: `start`, an ALBERT that computes what the BERT computes, with
+the most frequent pieces of its vocabulary; `near` and `novels`, texts to learn hidden words from;
+`ele`, stores of the exam papers without those that overlap with dev or test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from command import command
+
+from albert_rc.conversion import as_albert, count_pieces, cut_tokenizer, most_used, with_vocabulary
+from albert_rc.data.corpus import Corpus
+from albert_rc.data.documents import find_sources, read_documents
+from albert_rc.data.examine import examine
+from albert_rc.data.overlap import OverlapIndex
+from albert_rc.data.readers import read_collection, read_split
+from albert_rc.errors import DataError
+from albert_rc.loading import load_pretraining, save_model
+from albert_rc.tokenizer import load_tokenizer
+
+NEAR = ("ele/train", "race-layout/train", "dream/train.json", "onestop", "squad/xquad.en.json")
+"""Texts that are near to exam papers."""
+FAR = ("novels",)
+APART = ("ele/dev", "ele/test", "race-layout/dev", "dream/dev.json")
+"""Papers that no text may overlap with."""
+WEIGHT = 20
+"""How often a piece of NEAR counts, as novels are long and a century old."""
+PIECES = 12288
+LENGTHS = {"near": 384, "novels": 256}
+
+
+def prepare(sources: Path, bert: Path, work: Path) -> None:
+    """Make the ALBERT, its vocabulary, and all that it is trained on."""
+    near = [_readable(sources / place, work / "text") for place in NEAR]
+    far = [sources / place for place in FAR]
+    if not (work / "start" / "model.safetensors").is_file():
+        _start(near, far, bert, work / "start")
+    exclude = [part for place in APART for part in ("--exclude", sources / place)]
+    for name, places in (("near", near), ("novels", far)):
+        if not (work / name).is_dir():
+            command(
+                "pretrain-data", *places, "--model", work / "start", "--out", work / name,
+                "--max-length", LENGTHS[name], "--on-error", "skip", *exclude,
+            )  # fmt: skip
+    papers = _papers_apart(sources, work / "text" / "ele")
+    command("preprocess", papers, "--model", work / "start", "--out", work / "ele")
+
+
+def _start(near: list[Path], far: list[Path], bert: Path, folder: Path) -> None:
+    loaded = load_pretraining(bert, with_pairs=False)
+    weighted = ((text, w) for places, w in ((near, WEIGHT), (far, 1)) for text in _texts(places))
+    counts = count_pieces(weighted, loaded.tokenizer)
+    kept = most_used(counts, loaded.tokenizer, PIECES)
+    covered = sum(counts[index] for index in kept) / counts.total()
+    print(f"{len(kept):,} of {loaded.tokenizer.size:,} pieces cover {covered:.3%} of the texts")
+    tokenizer = cut_tokenizer(loaded.tokenizer, kept, folder)
+    model = with_vocabulary(as_albert(loaded.model), kept)
+    # As ALBERT v2: hidden words are learned from too little text to be learned by heart.
+    model.config = replace(model.config, dropout=0.0, attention_dropout=0.0)
+    save_model(model, tokenizer, folder)
+
+
+def _texts(places: list[Path]) -> Iterator[str]:
+    for source in examine(find_sources(places)[0], "skip").sources:
+        yield from read_documents(source)
+
+
+def _readable(place: Path, folder: Path) -> Path:
+    """The place itself, or the passages of SQuAD's JSON as a text."""
+    if place.suffix != ".json" or "squad" not in place.parts:
+        return place
+    content = json.loads(place.read_text("utf-8"))
+    passages = [part["context"] for article in content["data"] for part in article["paragraphs"]]
+    target = folder / f"{place.stem}.txt"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text("\n\n".join(passages), "utf-8")
+    return target
+
+
+def _papers_apart(sources: Path, folder: Path) -> Path:
+    """ELE without the training papers that overlap with a dev or test paper."""
+    apart = _kept_apart(sources)
+    for split in ("train", "dev", "test"):
+        target = folder / split
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        left_out = 0
+        for passage in read_split(sources / "ele" / split).passages:
+            if split == "train" and apart.touches(passage.filled()):
+                left_out += 1
+            else:
+                shutil.copyfile(sources / "ele" / split / passage.id, target / passage.id)
+        print(f"ele/{split}: {left_out} papers left out")
+    return folder
+
+
+def _kept_apart(sources: Path) -> OverlapIndex:
+    papers = [split for place in APART for split in read_collection(sources / place)]
+    return OverlapIndex([passage for split in papers for passage in split.passages])
+
+
+def prove(sources: Path, work: Path) -> None:
+    """Look at everything that is trained on, as the model will read it.
+
+    Raises:
+        DataError: some of it overlaps with a dev or test paper.
+    """
+    apart = _kept_apart(sources)
+    tokenizer = load_tokenizer(work / "start")
+    papers = read_split(work / "text" / "ele" / "train").passages
+    found = [passage.id for passage in papers if apart.touches(passage.filled())]
+    print(f"{len(papers):,} training papers, {len(found)} overlap")
+    for name in LENGTHS:
+        corpus = Corpus(work / name / "train")
+        texts = (tokenizer.to_text(torch.cat(corpus.pair(i)).tolist()) for i in range(len(corpus)))
+        odd = [text[:80] for text in texts if apart.touches(text)]
+        print(f"{name}: {len(corpus):,} sequences, {len(odd)} overlap")
+        found += odd
+    if found:
+        raise DataError(f"{len(found)} overlap with dev or test papers; the first: {found[0]}")
+
+
+def main() -> None:
+    """Do a stage."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    stages = parser.add_subparsers(dest="stage", required=True)
+    for stage, places in (("prepare", ("sources", "bert", "work")), ("prove", ("sources", "work"))):
+        arguments = stages.add_parser(stage)
+        for place in places:
+            arguments.add_argument(place, type=Path)
+    given = vars(parser.parse_args())
+    {"prepare": prepare, "prove": prove}[given.pop("stage")](**given)
+
+
+if __name__ == "__main__":
+    main()
