@@ -104,6 +104,8 @@ class Batch(Tokens):
     masked_index_M: Tensor | None = None
     """Index into S of the words hidden for the auxiliary masked-LM loss."""
     masked_token_M: Tensor | None = None
+    chance_O: Tensor | None = None
+    """A teacher's probability of each option; NaN at those of questions that it was not asked."""
 
     @property
     def num_questions(self) -> int:

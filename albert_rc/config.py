@@ -353,6 +353,8 @@ class TrainConfig:
     """Weight of the disagreement between two passes with different dropout; 0 for one pass."""
     fgm: float = 0.0
     """How far word embeddings are moved for a second, adversarial pass; 0 for none."""
+    teacher_weight: float = 0.5
+    """Weight of a teacher's probabilities, if there is one; the right answers have the rest."""
     ema: float = 0.0
     """Decay of the average of the weights, which is then what is measured and kept; 0 for none."""
     on_collapse: str = "warn"
@@ -401,6 +403,10 @@ class TrainConfig:
             self._require_parts()
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"--seed {self.seed} must be from 0 to 2^63 - 1")
+        self._require_shares()
+
+    def _require_shares(self) -> None:
+        """Refuse numbers that are not a share of something."""
         shares = {
             "--warmup": self.warmup,
             "--mask-rate": self.mask_rate,
@@ -410,6 +416,9 @@ class TrainConfig:
         for flag, share in shares.items():
             if not 0 <= share < 1:
                 raise UsageError(f"{flag} {share} must be at least 0 and below 1")
+        weight = self.teacher_weight
+        if not 0 < weight <= 1:
+            raise UsageError(f"--teacher-weight {weight} must be above 0 and at most 1")
 
     def _require_parts(self) -> None:
         """Refuse what `--parallel fsdp` cannot divide."""

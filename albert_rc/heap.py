@@ -3,8 +3,8 @@
 By default each large activation is mapped and unmapped anew, and its pages are zeroed and faulted
 in every time: a third of a training step. But a heap that keeps everything falls into pieces, as
 small blocks that live long settle between large ones, and the process grows for hours. So all free
-memory is handed back whenever the process holds more than was planned; the next step faults in
-what it needs. On other systems the functions here do nothing.
+memory is handed back between steps if the process holds much of what was planned; the next step
+faults in what it needs. On other systems the functions here do nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ from typing import Any
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # M_* of <malloc.h>
 
 _MADV_HUGEPAGE = 14  # of <linux/mman.h>
+OVERRUN = 1.15
+"""How much more than planned a process may hold at its peak."""
+GROWTH = 0.5
+"""Share of a step's activations by which one step may grow what is held: its blocks are of other
+sizes than the freed ones. Measured, see `docs/speed.md`."""
 
 
 @dataclass
@@ -34,16 +39,17 @@ class _State:
 _state = _State()
 
 
-def keep_freed_memory(tight: bool = False, most: int | None = None) -> None:
+def keep_freed_memory(tight: bool = False, most: int | None = None, varying: int = 0) -> None:
     """Have glibc keep the memory that it was given, instead of handing it back after every tensor.
 
     Args:
         tight: still hand back blocks of 32 MiB and more. What is kept falls into pieces that such
             blocks do not fit in, and the process grows by their size again and again.
-        most: bytes that were planned; if the process holds more between two steps, free memory is
-            handed back, see `hand_back`. No bound if None.
+        most: bytes that were planned; free memory is handed back between steps if the next one
+            could take the process over `OVERRUN` times as much, see `hand_back`. Never if None.
+        varying: bytes of them that are allocated and freed within a step.
     """
-    _state.most = float("inf") if most is None else most
+    _state.most = float("inf") if most is None else OVERRUN * most - GROWTH * varying
     libc = _glibc()
     if libc is None:
         return
@@ -57,10 +63,9 @@ def keep_freed_memory(tight: bool = False, most: int | None = None) -> None:
 
 
 def hand_back() -> bool:
-    """Give free memory back to the system if more is held than planned; called between steps.
+    """Give free memory back to the system if much is held; called between steps.
 
-    The next step faults it in again. Pages of 2 MiB make that cheap, so they are asked for: with
-    pages of 4 KiB a step after a hand-back took a tenth longer (`docs/speed.md`).
+    The next step faults it in again. Pages of 2 MiB make that cheap, so they are asked for.
 
     Returns:
         Whether it did.

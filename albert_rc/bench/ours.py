@@ -133,7 +133,7 @@ def _plan(job: Job, work: Workload, settings: TrainConfig, processes: Processes)
     hidden = MASKING.rate if isinstance(work.source, Corpus) else 0.0
     plan = make_plan(task_of(work.config, work.source, settings, processes, hidden), budget, levers)
     if job.keep_freed and processes.device.type == "cpu":
-        keep_freed_memory(plan.is_tight(budget), plan.total)
+        keep_freed_memory(plan.is_tight(budget), plan.total, plan.varying)
     return plan
 
 

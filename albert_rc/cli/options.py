@@ -161,6 +161,17 @@ RDrop = Annotated[
         "work and memory."
     ),
 ]
+Teacher = Annotated[
+    str | None,
+    typer.Option(
+        help="Model whose probabilities are learned as well as the answers: a score file of the "
+        "training papers (predict --scores FILE.jsonl), or a model with the same vocabulary."
+    ),
+]
+TeacherWeight = Annotated[
+    float | None,
+    typer.Option(help="Share of the loss that the teacher's probabilities have (0.5)."),
+]
 Fgm = Annotated[
     float,
     typer.Option(
@@ -250,6 +261,21 @@ def lsh_settings(
     if landmarks is False:
         settings["landmarks"] = ()
     return settings
+
+
+def teacher_settings(teacher: str | None, weight: float | None) -> dict[str, Any]:
+    """What of `TrainConfig` the teacher's options set.
+
+    Raises:
+        UsageError: a weight without a teacher.
+    """
+    from albert_rc.errors import UsageError
+
+    if weight is None:
+        return {}
+    if teacher is None:
+        raise UsageError(f"--teacher-weight {weight:g} needs --teacher")
+    return {"teacher_weight": weight}
 
 
 def seconds_of(minutes: float | None) -> float | None:

@@ -113,6 +113,8 @@ def train(
     r_drop: options.RDrop = 0.0,
     fgm: options.Fgm = 0.0,
     ema: options.Ema = 0.0,
+    teacher: options.Teacher = None,
+    teacher_weight: options.TeacherWeight = None,
     parallel: options.Parallel = "ddp",
     device: options.Device = None,
     deterministic: options.Deterministic = False,
@@ -133,13 +135,14 @@ def train(
     from albert_rc.train.planner import Levers
     from albert_rc.train.recipes import choose, dropout_of
     from albert_rc.train.several import Part, over_folds, over_seeds
+    from albert_rc.train.teacher import Teacher
 
     if seeds is not None and folds is not None:
         raise UsageError("--seeds and --folds: choose one of them")
     if deterministic:
         be_deterministic()
     with processes(device) as group, options.alone_in(out, group):
-        train_store, dev_store = open_stores(data, with_dev)
+        train_store, dev_store = open_stores(data, with_dev, taught=teacher is not None)
         if group.is_main and (said := unlike(train_store, dev_store)):
             say(f"warning: {data}: {said}")
         given = {
@@ -166,6 +169,7 @@ def train(
             r_drop=r_drop,
             fgm=fgm,
             ema=ema,
+            **options.teacher_settings(teacher, teacher_weight),
             ffn_chunk=ffn_chunk,
             parallel=parallel,
             seed=seed,
@@ -191,6 +195,7 @@ def train(
             data=data,
             group=group,
             workers=options.batch_workers(workers, group),
+            teacher=None if teacher is None else Teacher(teacher),
         )
         seconds = options.seconds_of(minutes)
         parts = [Part("", seed, train_store, dev_store)]

@@ -1,9 +1,10 @@
-"""What answers lose beyond plain cross-entropy: smoothed targets, and passes that disagree."""
+"""Losses of answers beyond plain cross-entropy: smoothed targets, a teacher's, R-Drop's."""
 
 # Q questions, K options of one
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -13,13 +14,16 @@ def _log_shares(logits_QK: Tensor) -> tuple[Tensor, Tensor]:
     return logits_QK.log_softmax(-1).masked_fill(~present_QK, 0), present_QK
 
 
-def smoothed_loss(logits_QK: Tensor, answer_Q: Tensor, share: float) -> Tensor:
+def smoothed_loss(
+    logits_QK: Tensor, answer_Q: Tensor, share: float, weight_Q: Tensor | None = None
+) -> Tensor:
     """Cross-entropy with smoothed targets (Szegedy et al. 2016, section 7), summed, in nats.
 
     Args:
         logits_QK: -inf where a question has fewer than K options.
         answer_Q: indices of the right options; -1 where none is known, which costs nothing.
         share: of the target, spread evenly over all options of the question; 0 is plain.
+        weight_Q: of each question; 1 if None.
     """
     log_QK, present_QK = _log_shares(logits_QK)
     known_Q = answer_Q >= 0
@@ -28,7 +32,29 @@ def smoothed_loss(logits_QK: Tensor, answer_Q: Tensor, share: float) -> Tensor:
     if share:
         mean_Q = log_QK.sum(-1) / present_QK.sum(-1)
         loss_Q = -(1 - share) * right_Q - share * mean_Q
+    if weight_Q is not None:
+        loss_Q = loss_Q * weight_Q
     return (loss_Q * known_Q).sum()
+
+
+def taught_loss(
+    logits_QK: Tensor, answer_Q: Tensor, chance_QK: Tensor, weight: float, share: float
+) -> Tensor:
+    """Cross-entropy with a teacher's probabilities (Hinton et al. 2015), summed, in nats.
+
+    Args:
+        logits_QK: -inf where a question has fewer than K options.
+        answer_Q: indices of the right options; -1 where none is known: the teacher alone counts.
+        chance_QK: the teacher's probabilities; NaN where it was not asked: the answer alone counts.
+        weight: of the teacher's probabilities; the right answers have the rest.
+        share: of the answers' target that is spread over all options, see `smoothed_loss`.
+    """
+    log_QK, present_QK = _log_shares(logits_QK)
+    asked_Q = ~(chance_QK.isnan() & present_QK).any(-1)
+    soft_Q = -(torch.where(present_QK & asked_Q[:, None], chance_QK, 0.0) * log_QK).sum(-1)
+    weight_Q = torch.where(answer_Q >= 0, weight, 1.0) * asked_Q
+    answers = smoothed_loss(logits_QK, answer_Q, share, 1 - weight_Q)
+    return answers + (weight_Q * soft_Q).sum()
 
 
 def disagreement(first_QK: Tensor, second_QK: Tensor, answer_Q: Tensor) -> Tensor:

@@ -252,9 +252,11 @@ def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str
     known = [name for name in FIXED if name in content["settings"]]
     before: dict[str, Any] = {flag_of(name): content["settings"][name] for name in known}
     now: dict[str, Any] = {flag_of(name): getattr(settings, name) for name in FIXED}
-    for name, was in content["data"].items():
-        before[name], now[name] = was, data[name]
-        if isinstance(was, dict) and isinstance(data[name], dict):
+    # Only runs with a teacher name one.
+    for name in {**content["data"], "--teacher": None}:
+        was = content["data"].get(name)
+        before[name], now[name] = was, data.get(name)
+        if isinstance(was, dict) and isinstance(data.get(name), dict):
             # An older version knew less of them.
             now[name] = {key: value for key, value in data[name].items() if key in was}
     if what := difference(before, now):

@@ -19,6 +19,7 @@ from albert_rc.train.objective import Objective
 from albert_rc.train.planner import Levers, fit
 from albert_rc.train.reading import Reading
 from albert_rc.train.spans import Spans
+from albert_rc.train.teacher import Teacher
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,7 @@ class FineTuning:
     """Where the stores are from, for messages."""
     group: Processes
     workers: int
+    teacher: Teacher | None = None
 
     def prepare(
         self, train: Store, dev: Store | None, seed: int, resumed: Path | None = None
@@ -113,10 +115,16 @@ class FineTuning:
             attention=loaded.model.encoder.compute.attention,
             before=None if resumed is None else planned_before(resumed, self.group),
         )
-        kind: Any = Spans if train.kind == "span" else Reading
+        parts = (loaded.model, loaded.tokenizer, train, dev, settings)
+        objective: Objective[Any]
+        if self.teacher is not None:
+            chance_O = self.teacher.chances(train, self.group, settings.precision)
+            objective = Reading(*parts, chance_O)
+        else:
+            objective = Spans(*parts) if train.kind == "span" else Reading(*parts)
         return Prepared(
             loaded=loaded,
-            objective=kind(loaded.model, loaded.tokenizer, train, dev, settings),
+            objective=objective,
             settings=settings,
             plan=plan,
             group=self.group,
@@ -125,6 +133,7 @@ class FineTuning:
                 "model": self.model,
                 "scratch": self.how.get("scratch"),
                 "data": str(self.data),
+                "teacher": None if self.teacher is None else self.teacher.source,
             },
         )
 
@@ -156,12 +165,15 @@ def unlike(train: Store, dev: Store | None) -> str | None:
     )
 
 
-def open_stores(data: Path, with_dev: bool = False) -> tuple[Store, Store | None]:
+def open_stores(
+    data: Path, with_dev: bool = False, taught: bool = False
+) -> tuple[Store, Store | None]:
     """What is learned from, and what decides when it is enough, if anything.
 
     Args:
         data: holds train.pt and, perhaps, dev.pt.
         with_dev: learn from both.
+        taught: a teacher answers what has no answers.
 
     Raises:
         DataError: missing, unusable, without answers, or of two tasks.
@@ -172,7 +184,7 @@ def open_stores(data: Path, with_dev: bool = False) -> tuple[Store, Store | None
     if with_dev and dev is None:
         raise DataError(f"--with-dev: there is no {dev_path}")
     for store, name in ((train, "train.pt"), (dev if with_dev else None, "dev.pt")):
-        if store is not None and not store.has_answers:
+        if store is not None and not (store.has_answers or taught):
             raise DataError(f"{data / name}: its papers have no answers to learn from")
     if dev is not None and dev.kind != train.kind:
         raise DataError(f"{dev_path}: holds {dev.kind}, but train {train.kind}")

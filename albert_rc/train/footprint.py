@@ -22,7 +22,7 @@ RUNTIME = {"cpu": 500 * 2**20, "cuda": 600 * 2**20}
 # What stays of the compiler that torchao's step of 8-bit moments is made by, in the same process.
 COMPILER = 300 * 2**20
 # Freed blocks of other lengths that the allocator holds back: measured, see docs/experiments.md.
-SLACK = {"cpu": 1.15, "cuda": 1.08}
+SLACK = {"cpu": 1.4, "cuda": 1.08}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FIXED = (
     "epochs", "batch_size", "learning_rate", "warmup", "weight_decay", "clip", "max_steps",
     "precision", "mask_rate", "mask_weight", "optimizer", "optimizer_states", "seed",
-    "label_smoothing", "r_drop", "fgm", "ema",
+    "label_smoothing", "r_drop", "fgm", "ema", "teacher_weight",
 )  # fmt: skip
 """Settings that decide what comes out."""
 
@@ -37,6 +37,7 @@ def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, An
         "--max-length": how.get("max_length"),
         "setting of lsh": how.get("lsh", {}),
         "--option-score": tuning.option_score,
+        "--teacher": None if tuning.teacher is None else tuning.teacher.source,
         **{flag_of(name): getattr(settings, name) for name in FIXED},
         "--optimizer-states": tuning.levers.states or settings.optimizer_states,
     }

@@ -48,6 +48,11 @@ class Plan:
         """Predicted peak in bytes."""
         return sum(self.parts.values())
 
+    @property
+    def varying(self) -> int:
+        """Bytes that are allocated and freed within a step."""
+        return self.parts["activations"] + self.parts["working"]
+
     def is_tight(self, budget: int) -> bool:
         """Whether so many bytes leave no room for freed memory in pieces."""
         return self.total > COMFORT * budget
@@ -196,7 +201,7 @@ def fit(
     task = task_of(config, store, settings, processes, masked_share, attention)
     plan, said = _plan_as_before(task, budget, levers, before)
     if device.type == "cpu":
-        keep_freed_memory(plan.is_tight(budget), plan.total)
+        keep_freed_memory(plan.is_tight(budget), plan.total, plan.varying)
     fitted = replace(
         settings,
         accumulation=plan.micro_batches,

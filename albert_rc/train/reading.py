@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,16 +11,17 @@ from torch import Tensor
 
 from albert_rc.batch import Batch
 from albert_rc.config import TrainConfig
-from albert_rc.data.batches import BatchOrder, Collator
+from albert_rc.data.batches import BatchOrder, Collator, ragged
 from albert_rc.data.masking import WordHider
 from albert_rc.data.shards import Store
 from albert_rc.devices import Processes
 from albert_rc.errors import UsageError
+from albert_rc.files import sha256
 from albert_rc.model.heads import ClozeHead, Output, ReadingModel
 from albert_rc.predict import score
 from albert_rc.quality import quality
 from albert_rc.tokenizer import Tokenizer
-from albert_rc.train.answer_loss import disagreement, smoothed_loss
+from albert_rc.train.answer_loss import disagreement, smoothed_loss, taught_loss
 from albert_rc.train.objective import Evaluation, Objective, stores_identity
 from albert_rc.train.vitals import Vitals
 
@@ -81,13 +83,14 @@ class Reading(Objective[Batch]):
         train_store: what is learned from.
         dev_store: what decides which weights are best; without one the last are kept.
         settings: the recipe.
+        chance_O: a teacher's probabilities of all options of `train_store`, see `Teacher`.
 
     Raises:
         UsageError: the recipe asks for what these questions or this model cannot have.
     """
 
     num_sums = 3 + 2 + 2 * LETTERS
-    num_counts = 2
+    num_counts = 3
 
     def __init__(
         self,
@@ -96,6 +99,7 @@ class Reading(Objective[Batch]):
         train_store: Store,
         dev_store: Store | None,
         settings: TrainConfig,
+        chance_O: Tensor | None = None,
     ) -> None:
         self.model: ReadingModel = model
         self.tokenizer = tokenizer
@@ -104,6 +108,7 @@ class Reading(Objective[Batch]):
         self.score_name = " and ".join(train_store.metrics)
         self.mask_weight = settings.mask_weight
         self.smoothing, self.r_drop = settings.label_smoothing, settings.r_drop
+        self.chance_O, self.teacher_weight = chance_O, settings.teacher_weight
         _require_use(model, train_store, settings)
         self.hider = None
         if settings.mask_rate and train_store.kind == "cloze":
@@ -120,11 +125,20 @@ class Reading(Objective[Batch]):
             self.model.head.set_prior(count_V)
 
     def batch(self, items: Sequence[int], epoch: int) -> Batch:
-        return self.collate(items, epoch)
+        batch = self.collate(items, epoch)
+        if self.chance_O is None:
+            return batch
+        counts = self.train_store.num_options
+        first_Q = (counts.cumsum(0) - counts)[batch.question_Q]
+        option_O, _, _ = ragged(first_Q, counts[batch.question_Q])
+        return replace(batch, chance_O=self.chance_O[option_O])
 
     def counts(self, batch: Batch) -> list[int]:
         hidden = 0 if batch.masked_index_M is None else len(batch.masked_index_M)
-        return [int((batch.answer_Q >= 0).sum()), hidden]
+        learned_Q = known_Q = batch.answer_Q >= 0
+        if batch.chance_O is not None:
+            learned_Q = known_Q | batch.by_question(batch.chance_O)[:, 0].isfinite()
+        return [int(known_Q.sum()), hidden, int(learned_Q.sum())]
 
     def losses(self, batch: Batch, counts: Tensor) -> tuple[Tensor, Tensor]:
         output = self.model(batch)
@@ -144,9 +158,14 @@ class Reading(Objective[Batch]):
     def _loss(self, batch: Batch, output: Output, counts: Tensor) -> Tensor:
         """What one pass loses; what is shown and watched is the plain cross-entropy."""
         answers = output.loss_sum
-        if self.smoothing:
+        if batch.chance_O is not None:
+            chance_QK = batch.by_question(batch.chance_O)
+            answers = taught_loss(
+                output.logits_QK, batch.answer_Q, chance_QK, self.teacher_weight, self.smoothing
+            )
+        elif self.smoothing:
             answers = smoothed_loss(output.logits_QK, batch.answer_Q, self.smoothing)
-        loss = answers / counts[0]
+        loss = answers / counts[2]
         if output.masked_loss_sum is not None:
             loss = loss + self.mask_weight * output.masked_loss_sum / counts[1]
         return loss
@@ -189,4 +208,7 @@ class Reading(Objective[Batch]):
 
     def identity(self) -> dict[str, Any]:
         stores = stores_identity(self.train_store, self.dev_store)
-        return super().identity() | stores | {"--option-score": self.model.option_score}
+        found = super().identity() | stores | {"--option-score": self.model.option_score}
+        if self.chance_O is not None:
+            found["--teacher"] = sha256(self.chance_O.numpy().tobytes())[:16]
+        return found
