@@ -116,7 +116,7 @@ def test_the_masked_loss_is_adjusted_by_frequency(stores, tokenizer):
     counts = torch.bincount(store.tensors["token"].long(), minlength=1600)
     model.head.set_prior(counts)
     hidden_words = hidden[batch.masked_index_M]
-    found, _ = model.head.word_loss(hidden_words, batch.masked_token_M, word)
+    found, _, _ = model.head.word_loss(hidden_words, batch.masked_token_M, word)
     logits = model.head.transform(hidden_words) @ word.T + model.head.bias
     logits = logits + ((counts + 0.1) / (counts + 0.1).sum()).log()
     expected = torch.nn.functional.cross_entropy(logits, batch.masked_token_M, reduction="sum")

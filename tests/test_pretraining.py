@@ -54,6 +54,41 @@ def pretrainer(sample, corpora):
     return make
 
 
+def test_a_student_learns_what_its_teacher_thinks_of_hidden_words(
+    pretrainer, sample, corpora, tmp_path
+):
+    """With the answers left out it still comes to the teacher's probabilities and states."""
+    teacher = load_pretraining(
+        sample / "vocabulary", scratch="tiny", shape=SHAPE, with_pairs=False, seed=9
+    ).model
+    torch.nn.init.normal_(teacher.head.bias, std=2.0)  # pieces that the teacher prefers
+    trainer = pretrainer(
+        tmp_path, pair="none", max_steps=80, learning_rate=2e-2, teacher_weight=1.0
+    )
+    objective = trainer.objective
+    objective.teacher = teacher
+    batch = objective.batch([0, 1, 2, 3, 4, 5, 6, 7], 0)
+    lesson = teacher.teach(batch, 1.0)
+
+    def apart():
+        with torch.no_grad():
+            hidden = objective.model.hidden(batch)[batch.masked_index_M]
+            head = objective.model.head
+            logits = head.transform(hidden) @ objective.model.words.T + head.bias
+            chances = lesson.words.probabilities(slice(None), torch.float32)
+        divergence = torch.nn.functional.kl_div(
+            logits.log_softmax(-1), chances, reduction="batchmean"
+        )
+        return float(divergence), (hidden - lesson.hidden_MD).square().mean().item()
+
+    before = apart()
+    trainer.run()
+    after = apart()
+    assert after[0] < before[0] / 3
+    assert after[1] < before[1] / 2
+    assert "--teacher" in objective.identity()
+
+
 @pytest.mark.parametrize("family", ["albert", "bert"])
 def test_losses_are_hugging_faces(family, sample, corpora, tmp_path):
     transformers = pytest.importorskip("transformers")
@@ -209,6 +244,21 @@ def test_what_does_not_fit_together_is_refused(cli, sample, tmp_path):
     done = cli("vocabulary", sample / "cloze", "--size", 10**6, "--out", tmp_path / "v")
     assert done.returncode == 2
     assert "--size 1000000" in done.stderr
+
+
+def test_teachers_of_hidden_words_must_fit(cli, sample, corpora, tmp_path):
+    bare = load_model(sample / "vocabulary", "choice", scratch="tiny")
+    save_model(bare.model, bare.tokenizer, tmp_path / "choice")
+    options = ["--data", corpora[0].folder.parent, "--model", sample / "vocabulary"]
+    options += ["--scratch", "tiny", "--pair", "none", "--max-steps", 1, "--out", tmp_path / "run"]
+    for teacher, said in (
+        ("albert-rc-tiny", "must have the same"),
+        (tmp_path / "choice", "not trained to predict hidden words"),
+    ):
+        done = cli("pretrain", *options, "--teacher", teacher)
+        assert done.returncode == 2
+        assert said in done.stderr
+    assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
 def test_the_same_vocabulary_whenever_it_is_made(sample, tmp_path):

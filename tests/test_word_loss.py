@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from albert_rc.model import word_loss as module
-from albert_rc.model.word_loss import block_rows, word_loss
+from albert_rc.model.word_loss import Taught, block_rows, taught_word_loss, word_loss
 
 
 @pytest.fixture(params=[1, 7, 1000])
@@ -35,6 +35,29 @@ def test_it_is_cross_entropy_and_so_are_its_gradients(rows):
     assert correct == (logits.argmax(-1) == token).sum()
     for one, other in zip(found, others, strict=False):
         torch.testing.assert_close(one, other.grad, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0])
+def test_a_teachers_probabilities_have_their_share(rows, weight):
+    """The teacher's embeddings are wider; its numbers need no gradient."""
+    vector, word, offset, token = inputs()
+    draw = torch.Generator().manual_seed(1)
+    shapes = [(23, 12), (50, 12), (50,)]
+    wide, pieces, bias = (torch.randn(shape, generator=draw) for shape in shapes)
+    taught = Taught(vector_ME=wide, word_VE=pieces, offset_V=bias, weight=weight)
+    loss, plain, _ = taught_word_loss(vector, word, offset, token, taught)
+    (3 * loss).backward()
+    others = inputs()
+    logits = others[0] @ others[1].T + others[2]
+    target = (wide @ pieces.T + bias).softmax(-1)
+    right = functional.cross_entropy(logits, token, reduction="sum")
+    soft = functional.cross_entropy(logits, target, reduction="sum")
+    expected = (1 - weight) * right + weight * soft
+    (3 * expected).backward()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(plain, right.detach())
+    for one, other in zip((vector, word, offset), others, strict=False):
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-5, rtol=1e-5)
 
 
 def test_products_in_bf16_are_as_near_as_bf16_is(rows):

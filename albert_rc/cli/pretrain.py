@@ -115,6 +115,14 @@ def pretrain(
     minutes: options.Minutes = None,
     seed: options.Seed = 0,
     precision: options.Precision = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            help="Model with the same vocabulary whose probabilities of hidden words are learned "
+            "as well as the words, and its hidden states if they are as wide."
+        ),
+    ] = None,
+    teacher_weight: options.TeacherWeight = None,
     parallel: options.Parallel = "ddp",
     device: options.Device = None,
     deterministic: options.Deterministic = False,
@@ -136,7 +144,7 @@ def pretrain(
     from albert_rc.train.earlier import require_kept
     from albert_rc.train.loop import Trainer
     from albert_rc.train.planner import Levers, fit
-    from albert_rc.train.pretraining import RECIPES, Pretraining
+    from albert_rc.train.pretraining import RECIPES, Pretraining, open_teacher
 
     if recipe not in RECIPES:
         raise UsageError(f"--recipe {recipe}: choose from {', '.join(RECIPES)}")
@@ -177,6 +185,7 @@ def pretrain(
             on_collapse=on_collapse,
             max_restarts=max_restarts,
             precision=choose_precision(precision, group.device, learning=True),
+            **options.teacher_settings(teacher, teacher_weight),
             ffn_chunk=ffn_chunk,
             parallel=parallel,
             seed=seed,
@@ -194,10 +203,10 @@ def pretrain(
             with_pairs=pair != "none",
             seed=seed,
         )
-        longest = loaded.model.config.max_length
+        taught_by = None if teacher is None else open_teacher(teacher, loaded.tokenizer)
         for part in (corpus, dev):
             if part is not None:
-                check_corpus(part, loaded.tokenizer, longest)
+                check_corpus(part, loaded.tokenizer, loaded.model.config.max_length)
         settings, plan_lines = fit(
             settings,
             loaded.model.config,
@@ -218,9 +227,15 @@ def pretrain(
                 dev.count.line() if dev else None,
             )
         objective = Pretraining(
-            loaded.model, loaded.tokenizer, corpus, dev, settings, masking, pair
+            loaded.model, loaded.tokenizer, corpus, dev, settings, masking, pair, taught_by
         )
-        used = {"model": model, "scratch": scratch, "data": str(data), "pair": pair}
+        used = {
+            "model": model,
+            "scratch": scratch,
+            "data": str(data),
+            "pair": pair,
+            "teacher": teacher,
+        }
         shapes = {"masking": asdict(masking), "shape": asdict(loaded.model.config)}
         about = {"pretrain.json": used | shapes | asdict(settings)}
         workers = options.batch_workers(workers, group)

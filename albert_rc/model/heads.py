@@ -22,7 +22,7 @@ from albert_rc.config import EncoderConfig
 from albert_rc.model.encoder import Encoder, initialise
 from albert_rc.model.feed_forward import activation
 from albert_rc.model.rows import rows_at
-from albert_rc.model.word_loss import product_dtype, word_loss
+from albert_rc.model.word_loss import Taught, product_dtype, taught_word_loss
 
 NEAR = 0.5
 """A number this near to the right one counts as right, in the share that a run shows."""
@@ -127,7 +127,8 @@ class ClozeHead(nn.Module):
         word_VE: Tensor,
         count_correct: bool = False,
         precision: str = "fp32",
-    ) -> tuple[Tensor, Tensor]:
+        taught: Taught | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Masked-LM cross-entropy over the whole vocabulary at hidden words, summed, in nats.
 
         After `set_prior` the logits are adjusted by the pieces' log frequency (Menon et al. 2021,
@@ -140,14 +141,16 @@ class ClozeHead(nn.Module):
             word_VE: the embeddings.
             count_correct: also look which piece is likeliest, which takes time.
             precision: that the model computes in.
+            taught: what a teacher thinks of the words.
 
         Returns:
-            the loss, and how often the likeliest piece is the right one (0 if not counted).
+            the loss; without the teacher's part; how often the likeliest piece is the right one (0
+            if not counted).
         """
         offset_V = self.bias if self.log_prior_V is None else self.bias + self.log_prior_V
         vector_ME = self.transform(hidden_MD)
-        return word_loss(
-            vector_ME, word_VE, offset_V, token_M, count_correct, product_dtype(precision)
+        return taught_word_loss(
+            vector_ME, word_VE, offset_V, token_M, taught, count_correct, product_dtype(precision)
         )
 
 
@@ -268,7 +271,7 @@ class ReadingModel(HeadedModel):
         if isinstance(self.head, ClozeHead) and batch.masked_index_M is not None:
             assert batch.masked_token_M is not None
             hidden_MD = rows_at(hidden_SD, batch.masked_index_M)
-            masked, _ = self.head.word_loss(
+            masked, _, _ = self.head.word_loss(
                 hidden_MD,
                 batch.masked_token_M,
                 word_VE,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -46,6 +47,23 @@ def working_bytes(vocab_size: int, device_type: str, words: int, dtype: torch.dt
     return block + errors * (dtype == torch.bfloat16)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Taught:
+    """What a teacher with the same vocabulary thinks of hidden words (Hinton et al. 2015)."""
+
+    vector_ME: Tensor
+    """What its head makes of its hidden states, fp32; its E may be another."""
+    word_VE: Tensor
+    offset_V: Tensor
+    weight: float
+    """Of its probabilities in the target; the words themselves have the rest."""
+
+    def probabilities(self, block: slice, dtype: torch.dtype) -> Tensor:
+        """Of each piece, for some of the words, [R, V] in fp32."""
+        product_RV = torch.mm(self.vector_ME[block].to(dtype), self.word_VE.to(dtype).T)
+        return product_RV.float().add_(self.offset_V).softmax(-1)
+
+
 class _Sums:
     """The inputs' gradients, to which the errors of each block are added.
 
@@ -83,7 +101,7 @@ class _Sums:
 class _WordLoss(torch.autograd.Function):
     """The gradients are made with the loss, block by block, while the probabilities are there.
 
-    d loss / d logit = softmax - one-hot, so all that is kept for the backward pass has the shape
+    d loss / d logit = softmax - target, so all that is kept for the backward pass has the shape
     of the inputs; M x V numbers in fp32 never exist. Logits, softmax and sums are fp32 whatever the
     precision of the products.
     """
@@ -97,8 +115,10 @@ class _WordLoss(torch.autograd.Function):
         token_M: Tensor,
         count_correct: bool,
         dtype: torch.dtype | None,
-    ) -> tuple[Tensor, Tensor]:
-        loss, correct = vector_ME.new_zeros(()), vector_ME.new_zeros(())
+        taught: Taught | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        loss, plain, correct = vector_ME.new_zeros(3).unbind()
+        weight = 0.0 if taught is None else taught.weight
         factor_ME, factor_VE = (x.to(dtype or x.dtype) for x in (vector_ME, word_VE))
         sums = None if dtype is None else _Sums(vector_ME, factor_ME, factor_VE)
         rows = block_rows(len(word_VE), vector_ME.device.type)
@@ -112,20 +132,26 @@ class _WordLoss(torch.autograd.Function):
             if count_correct:
                 correct += (logit_RV.argmax(-1) == token_R1[:, 0]).sum()
             log_RV = logit_RV.log_softmax(-1)
-            loss -= log_RV.gather(1, token_R1).sum()
+            plain -= log_RV.gather(1, token_R1).sum()
+            if taught is not None:
+                chance_RV = taught.probabilities(block, factor_ME.dtype)
+                loss -= weight * torch.dot(chance_RV.flatten(), log_RV.flatten())
             if sums is not None:
                 error_RV = log_RV.exp_()
-                error_RV.scatter_add_(1, token_R1, error_RV.new_full(token_R1.shape, -1.0))
+                error_RV.scatter_add_(1, token_R1, error_RV.new_full(token_R1.shape, weight - 1))
+                if taught is not None:
+                    error_RV.sub_(chance_RV, alpha=weight)
                 sums.add(block, error_RV)
+        loss += (1 - weight) * plain
         if sums is not None:
             ctx.save_for_backward(sums.grad_ME, sums.grad_VE, sums.grad_V)
-        ctx.mark_non_differentiable(correct)
-        return loss, correct
+        ctx.mark_non_differentiable(plain, correct)
+        return loss, plain, correct
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         grads = (grad * upstream[0] for grad in ctx.saved_tensors)
-        return (*grads, None, None, None)
+        return (*grads, None, None, None, None)
 
 
 def word_loss(
@@ -138,21 +164,45 @@ def word_loss(
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of words against the whole vocabulary, summed, in nats.
 
+    See `taught_word_loss` for the arguments.
+
+    Returns:
+        the loss, and how often the likeliest piece is the right one (0 if not counted).
+    """
+    loss, _, correct = taught_word_loss(
+        vector_ME, word_VE, offset_V, token_M, None, count_correct, dtype
+    )
+    return loss, correct
+
+
+def taught_word_loss(
+    vector_ME: Tensor,
+    word_VE: Tensor,
+    offset_V: Tensor,
+    token_M: Tensor,
+    taught: Taught | None,
+    count_correct: bool = False,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Cross-entropy of words, and of a teacher's probabilities, summed, in nats.
+
     Args:
         vector_ME: what the head makes of the hidden states, fp32.
         word_VE: the embeddings of the vocabulary, fp32.
         offset_V: what is added to each logit.
         token_M: what the words are.
+        taught: what a teacher thinks of them, if there is one.
         count_correct: also look which piece is likeliest, which takes time.
         dtype: of the products where something is learned, fp32 or bf16; elsewhere they are fp32.
 
     Returns:
-        the loss, and how often the likeliest piece is the right one (0 if not counted).
+        the loss; the cross-entropy of the words alone; how often the likeliest piece is the right
+        one (0 if not counted).
     """
     learning = torch.is_grad_enabled() and any(
         x.requires_grad for x in (vector_ME, word_VE, offset_V)
     )
-    found: tuple[Tensor, Tensor] = _WordLoss.apply(  # type: ignore[no-untyped-call]
-        vector_ME, word_VE, offset_V, token_M, count_correct, dtype if learning else None
+    found: tuple[Tensor, Tensor, Tensor] = _WordLoss.apply(  # type: ignore[no-untyped-call]
+        vector_ME, word_VE, offset_V, token_M, count_correct, dtype if learning else None, taught
     )
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,8 @@ from albert_rc.data.corpus import Corpus
 from albert_rc.data.objectives import PAIRS, PretrainCollator
 from albert_rc.devices import Processes
 from albert_rc.errors import UsageError
+from albert_rc.files import sha256
+from albert_rc.loading import load_pretraining
 from albert_rc.model.pretraining import PretrainingModel
 from albert_rc.tokenizer import Tokenizer
 from albert_rc.train.objective import Evaluation, Objective
@@ -41,6 +43,26 @@ RECIPES: dict[str, dict[str, Any]] = {
 DEV_SEED = 0  # whatever the run's: figures of different runs are of the same questions
 
 
+def open_teacher(source: str, tokenizer: Tokenizer) -> PretrainingModel:
+    """A model to learn hidden words from.
+
+    Raises:
+        UsageError: no such model, or it has another vocabulary or no head for hidden words.
+        CheckpointError: unusable weights.
+    """
+    loaded = load_pretraining(source, with_pairs=False)
+    if loaded.tokenizer.fingerprint != tokenizer.fingerprint:
+        raise UsageError(
+            f"--teacher {source}: has another vocabulary; for hidden words teacher and student "
+            "must have the same"
+        )
+    if loaded.report.new:
+        raise UsageError(
+            f"--teacher {source}: it was not trained to predict hidden words; pretrain it first"
+        )
+    return loaded.model
+
+
 class Pretraining(Objective[PretrainBatch]):
     """Learns a corpus.
 
@@ -52,6 +74,8 @@ class Pretraining(Objective[PretrainBatch]):
         settings: the recipe.
         masking: how words are hidden.
         pair: a key of `PAIRS`.
+        teacher: a model with the same vocabulary whose probabilities of hidden words, and hidden
+            states if they are as wide, are learned as well.
 
     Raises:
         UsageError: no such pair objective, or the model has no head for it.
@@ -70,6 +94,7 @@ class Pretraining(Objective[PretrainBatch]):
         settings: TrainConfig,
         masking: MaskConfig,
         pair: str,
+        teacher: PretrainingModel | None = None,
     ) -> None:
         if pair not in PAIRS:
             raise UsageError(f"--pair {pair}: choose from {', '.join(PAIRS)}")
@@ -77,10 +102,19 @@ class Pretraining(Objective[PretrainBatch]):
         self.tokenizer = tokenizer
         self.corpus, self.dev = corpus, dev
         self.masking, self.pair = masking, pair
+        self.teacher, self.teacher_weight = teacher, settings.teacher_weight
         self.collate = PretrainCollator(corpus, tokenizer, masking, pair, settings.seed)
         self.order = BatchOrder(
             lengths=corpus.lengths, batch_size=settings.batch_size, seed=settings.seed
         )
+
+    def begin(self) -> None:
+        if self.teacher is not None:
+            self.teacher.to(self.model.words.device).eval()
+            self.teacher.encoder.compute = replace(
+                self.teacher.encoder.compute, precision=self.encoder.compute.precision
+            )
+            self.teacher.encoder.freeze()
 
     def batch(self, items: Sequence[int], epoch: int) -> PretrainBatch:
         return self.collate(items, epoch)
@@ -89,10 +123,13 @@ class Pretraining(Objective[PretrainBatch]):
         return [len(batch.masked_token_M), int((batch.pair_B >= 0).sum())]
 
     def losses(self, batch: PretrainBatch, counts: Tensor) -> tuple[Tensor, Tensor]:
-        output = self.model(batch)
+        lesson = None
+        if self.teacher is not None and self.model.training:
+            lesson = self.teacher.teach(batch, self.teacher_weight)
+        output = self.model(batch, lesson)
         loss = output.masked_loss_sum / counts[0] + output.pair_loss_sum / counts[1]
         sums = [
-            output.masked_loss_sum.detach(),
+            output.plain_loss_sum.detach(),
             output.masked_correct,
             output.pair_loss_sum.detach(),
             output.pair_correct.float(),
@@ -135,9 +172,12 @@ class Pretraining(Objective[PretrainBatch]):
         )
 
     def identity(self) -> dict[str, Any]:
-        return super().identity() | {
+        found = super().identity() | {
             "corpus": self.corpus.hash,
             "dev corpus": None if self.dev is None else self.dev.hash,
             "masking": asdict(self.masking),
             "--pair": self.pair,
         }
+        if self.teacher is not None:
+            found["--teacher"] = sha256(self.teacher.words.detach().cpu().numpy().tobytes())[:16]
+        return found
