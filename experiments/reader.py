@@ -2,11 +2,13 @@
 
     python experiments/reader.py prepare SOURCES BERT WORK
     python experiments/reader.py prove SOURCES WORK     # no dev or test paper is in the texts
+    python experiments/reader.py slice WORK --minutes 60    # again and again, until it says "done"
 
 SOURCES holds what `NEAR`, `FAR` and `APART` name; BERT is the folder of a BERT with a WordPiece
 vocabulary. `prepare` leaves in WORK: `start`, an ALBERT that computes what the BERT computes, with
 the most frequent pieces of its vocabulary; `near` and `novels`, texts to learn hidden words from;
-`ele`, stores of the exam papers without those that overlap with dev or test.
+`ele`, stores of the exam papers without those that overlap with dev or test. `slice` goes on with
+the runs in WORK/runs: hidden words first, then the exam papers' blanks.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pathlib import Path
 
 import torch
 from command import command
+from phases import Phase, go_on
 
 from albert_rc.conversion import as_albert, count_pieces, cut_tokenizer, most_used, with_vocabulary
 from albert_rc.data.corpus import Corpus
@@ -40,6 +43,19 @@ WEIGHT = 20
 """How often a piece of NEAR counts, as novels are long and a century old."""
 PIECES = 12288
 LENGTHS = {"near": 384, "novels": 256}
+PHASES = (
+    Phase(
+        "hidden", "pretrain", "near",
+        {"--pair": "none", "--max-ngram": 1, "--mask-rate": 0.2, "--optimizer": "adamw",
+         "--learning-rate": 5e-4, "--warmup": 0.05, "--batch-size": 32, "--max-steps": 1600,
+         "--eval-steps": 200, "--save-steps": 100},
+    ),
+    Phase(
+        "papers", "train", "ele",
+        {"--epochs": 2, "--learning-rate": 2e-4, "--batch-size": 16, "--warmup": 0.1,
+         "--eval-steps": 140},
+    ),
+)  # fmt: skip
 
 
 def prepare(sources: Path, bert: Path, work: Path) -> None:
@@ -133,16 +149,26 @@ def prove(sources: Path, work: Path) -> None:
         raise DataError(f"{len(found)} overlap with dev or test papers; the first: {found[0]}")
 
 
+def slice_(work: Path, minutes: float) -> None:
+    """Go on where the last slice ended."""
+    if go_on(PHASES, work / "start", work, work / "runs", minutes):
+        print("done")
+
+
 def main() -> None:
     """Do a stage."""
     parser = argparse.ArgumentParser(description=__doc__)
     stages = parser.add_subparsers(dest="stage", required=True)
-    for stage, places in (("prepare", ("sources", "bert", "work")), ("prove", ("sources", "work"))):
+    places = {
+        "prepare": ("sources", "bert", "work"), "prove": ("sources", "work"), "slice": ("work",),
+    }  # fmt: skip
+    for stage, names in places.items():
         arguments = stages.add_parser(stage)
-        for place in places:
-            arguments.add_argument(place, type=Path)
+        for name in names:
+            arguments.add_argument(name, type=Path)
+    arguments.add_argument("--minutes", type=float, default=60.0)
     given = vars(parser.parse_args())
-    {"prepare": prepare, "prove": prove}[given.pop("stage")](**given)
+    {"prepare": prepare, "prove": prove, "slice": slice_}[given.pop("stage")](**given)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,7 @@ import argparse
 import shutil
 import tarfile
 import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from string import Template
@@ -31,6 +29,7 @@ from typing import Any
 
 import torch
 from command import command
+from phases import Phase, go_on
 
 from albert_rc.atomic import atomic_path, write_bytes
 from albert_rc.data.corpus import Corpus
@@ -40,7 +39,6 @@ from albert_rc.errors import DataError
 from albert_rc.files import parse_json, write_json
 from albert_rc.loading import load_model, save_model
 from albert_rc.tokenizer import load_tokenizer
-from albert_rc.train.checkpoint import states
 
 TEXT = ("novels", "onestop", "ele/train", "ele/train", "dream/train.json")
 """What is read; the exam passages twice, for they are few and what it is all for."""
@@ -62,16 +60,6 @@ MODELS = (
     ("albert-rc-tiny", "papers", "It is fine-tuned on cloze exam papers.", 3),
 )
 """Names in the package; their runs, what they are for, and how many phases they had."""
-
-
-@dataclass(frozen=True)
-class Phase:
-    """One command that trains, from the weights of the phase before."""
-
-    name: str
-    command: str
-    data: str
-    options: dict[str, object]
 
 
 def phases(scale: float) -> list[Phase]:
@@ -227,30 +215,10 @@ def restore(work: Path, folder: Path) -> None:
 
 
 def slice_(work: Path, minutes: float, scale: float) -> None:
-    """Go on with the first phase that is not done, and with the next, while there is time."""
-    ends = time.monotonic() + 60 * minutes
-    start = work / "inputs" / "vocabulary"
-    for phase in phases(scale):
-        run, mark = work / "runs" / phase.name, work / "runs" / f"{phase.name}.done"
-        if not mark.is_file():
-            left = (ends - time.monotonic()) / 60
-            if left < 0.3 or "paused" in _go_on(
-                work / "inputs" / phase.data, phase, start, run, left
-            ):
-                return
-            with atomic_path(mark) as temporary:
-                temporary.write_text("done\n")
-        start = run
-    print("done")
-
-
-def _go_on(data: Path, phase: Phase, start: Path, run: Path, minutes: float) -> str:
-    resume = ["--resume"] if states(run) else []
-    options = [part for option in phase.options.items() for part in option]
-    return command(
-        phase.command, "--data", data, "--model", start, "--out", run, *options,
-        "--minutes", minutes, *resume,
-    )  # fmt: skip
+    """Go on where the last slice ended."""
+    inputs = work / "inputs"
+    if go_on(phases(scale), inputs / "vocabulary", inputs, work / "runs", minutes):
+        print("done")
 
 
 def publish(sources: Path, work: Path) -> None:
