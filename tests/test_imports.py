@@ -27,7 +27,7 @@ ALLOWED = {
     "several_pieces": WORK,
     "spans": WORK | {"predict", "spans"},
     "quality": WORK | {"spans"},
-    "train": WORK | {"predict", "spans", "quality", "train"},
+    "train": WORK | {"predict", "spans", "quality", "score_files", "train"},
     "gate": WORK | {"predict", "spans", "quality", "several_pieces"},
     "bench": WORK | {"predict", "spans", "quality", "train", "bench"},
     "parts_of_speech": FLOOR | {"data"},

@@ -10,7 +10,7 @@ import io
 import os
 import signal
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -55,30 +55,45 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for name, command in (
-    ("doctor", doctor.doctor),
-    ("import", import_.import_),
-    ("preprocess", preprocess.preprocess),
-    ("train", train.train),
-    ("search", search.search),
-    ("predict", predict.predict),
-    ("evaluate", evaluate.evaluate),
-    ("calibrate", calibrate.calibrate),
-    ("ensemble", ensemble.ensemble),
-    ("average", average.average),
-    ("report", report.report),
-    ("export", export.export),
-    ("serve", serve.serve),
-    ("vocabulary", vocabulary.vocabulary),
-    ("pretrain-data", pretrain_data.pretrain_data),
-    ("pretrain", pretrain.pretrain),
-    ("bench", bench.bench),
-):
-    app.command(name)(command)
-app.command(
-    "verify-resume", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)(verify_resume.verify_resume)
-app.add_typer(inspect.inspect, name="inspect")
+COMMANDS: dict[str, dict[str, Any]] = {
+    "Papers": {
+        "import": import_.import_,
+        "doctor": doctor.doctor,
+        "preprocess": preprocess.preprocess,
+    },
+    "Learning": {
+        "train": train.train,
+        "search": search.search,
+        "pretrain": pretrain.pretrain,
+        "pretrain-data": pretrain_data.pretrain_data,
+        "vocabulary": vocabulary.vocabulary,
+    },
+    "Answering": {
+        "predict": predict.predict,
+        "ensemble": ensemble.ensemble,
+        "serve": serve.serve,
+    },
+    "Judging": {
+        "evaluate": evaluate.evaluate,
+        "calibrate": calibrate.calibrate,
+        "report": report.report,
+    },
+    "Models": {
+        "export": export.export,
+        "average": average.average,
+        "bench": bench.bench,
+        "verify-resume": verify_resume.verify_resume,
+    },
+}
+"""By the heading that `--help` lists them under."""
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Of commands that hand options on to others."""
+
+for panel, commands in COMMANDS.items():
+    for name, command in commands.items():
+        settings = PASSED_ON if name == "verify-resume" else None
+        app.command(name, rich_help_panel=panel, context_settings=settings)(command)
+app.add_typer(inspect.inspect, name="inspect", rich_help_panel="Models")
 
 
 def _print_version(asked: bool) -> None:
@@ -90,7 +105,10 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     pass

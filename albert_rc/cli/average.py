@@ -16,7 +16,9 @@ def average(
     last: Annotated[
         int | None,
         typer.Option(
-            min=2, max=1000, help="Of one run: its newest N states, which `train --keep N` leaves."
+            min=2,
+            max=1000,
+            help="Average the newest N states of one run, as `train --keep N` leaves them.",
         ),
     ] = None,
 ) -> None:

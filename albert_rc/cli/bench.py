@@ -74,7 +74,9 @@ def bench(
     busy: Annotated[
         int | None,
         typer.Option(
-            min=1, max=64, help="Measure each system again while N other processes keep cores busy."
+            min=1,
+            max=64,
+            help="Measure each system again while N other processes keep cores busy.",
         ),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Turns that each takes.")] = 2,
@@ -92,7 +94,11 @@ def bench(
     ] = None,
     join: Annotated[
         int,
-        typer.Option(min=1, max=1000, help="Ours: layers whose weight gradients are one product."),
+        typer.Option(
+            min=1,
+            max=1000,
+            help="Ours: layers whose weight gradients are one product.",
+        ),
     ] = 1,
     lengths: Annotated[
         str | None,
@@ -106,13 +112,16 @@ def bench(
         int | None, typer.Option(min=1, max=1024, help="attention: how many (12).")
     ] = None,
     head_size: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="attention: of each head (64).")
+        int | None,
+        typer.Option(min=1, max=1024, help="attention: of each head (64)."),
     ] = None,
     lsh_chunk: Annotated[
-        int | None, typer.Option(min=1, max=2**20, help="attention: tokens of a chunk (64).")
+        int | None,
+        typer.Option(min=1, max=2**20, help="attention: tokens of a chunk (64)."),
     ] = None,
     lsh_rounds: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="attention: rounds of hashing (4).")
+        int | None,
+        typer.Option(min=1, max=1000, help="attention: rounds of hashing (4)."),
     ] = None,
     time_limit: Annotated[
         float | None,

@@ -25,7 +25,7 @@ def calibrate(
         typer.Option(help="The run's folder: keep the temperature there, for `predict` to use."),
     ] = None,
     out_file: Annotated[
-        Path | None, typer.Option("--out", help="Write the figures here too, as JSON.")
+        Path | None, typer.Option("--out", help="Also write the figures to this file, as JSON.")
     ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Draw reliability and coverage: PNG and SVG.")
@@ -36,7 +36,7 @@ def calibrate(
     ] = 15,
     seed: options.FoldSeed = 0,
     format_: Format = None,
-    json: Annotated[bool, typer.Option("--json", help="Figures as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Calibration error before and after a temperature fitted on dev, and accuracy by coverage."""
     from albert_rc import calibration

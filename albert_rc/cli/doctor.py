@@ -27,9 +27,12 @@ def doctor(
     ] = None,
     format_: Format = None,
     max_length: Annotated[
-        int, typer.Option(min=1, max=options.LONGEST, help="The model's window in tokens.")
+        int,
+        typer.Option(min=1, max=options.LONGEST, help="The model's window in tokens."),
     ] = 512,
-    json: Annotated[bool, typer.Option("--json", help="Everything found, as JSON.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print everything that was found as JSON.")
+    ] = False,
 ) -> None:
     """Check papers without writing anything: every problem, lengths, options, overlap of splits.
 

@@ -27,7 +27,8 @@ def ensemble(
         Path | None, typer.Option("--out", help="Where the answers go, such as answer.json.")
     ] = None,
     scores_out: Annotated[
-        Path | None, typer.Option("--scores", help="Also write the ensemble's probabilities here.")
+        Path | None,
+        typer.Option("--scores", help="Also write the ensemble's probabilities to this file."),
     ] = None,
     method: Annotated[
         str | None,
@@ -60,7 +61,9 @@ def ensemble(
     folds: options.Folds = 5,
     seed: options.FoldSeed = 0,
     format_: Format = None,
-    json: Annotated[bool, typer.Option("--json", help="The figures of --gold as JSON.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the figures of --gold as JSON.")
+    ] = False,
 ) -> None:
     """Answer by several models' scores; fit their weights on dev and say what they are worth."""
     from albert_rc import ensemble_files as kept

@@ -24,7 +24,7 @@ def evaluate(
     ] = None,
     train: TrainingPapers = None,
     format_: Format = None,
-    json: Annotated[bool, typer.Option("--json", help="Figures as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Accuracy with a 95% interval, by level, blank number, length and overlap with training."""
     from albert_rc import evaluation

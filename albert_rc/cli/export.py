@@ -21,20 +21,22 @@ def export(
     ] = False,
     precision: Annotated[
         str | None,
-        typer.Option(help="Of the weights: fp32, bf16 or fp16; as they are by default."),
+        typer.Option(help="Precision of the weights: fp32, bf16 or fp16 (default: unchanged)."),
     ] = None,
     licence: Annotated[
-        str | None, typer.Option(help="Of the weights, for the card: mit, say. Yours to know.")
+        str | None, typer.Option(help="Licence of the weights for the card, such as mit.")
     ] = None,
     title: Annotated[
-        str | None, typer.Option(help="Of the card; the folder's name by default.")
+        str | None, typer.Option(help="Title of the card (default: the folder's name).")
     ] = None,
     papers: Annotated[
         Path | None,
         typer.Option(help="Dev papers: compare on them too, and put figures into the card."),
     ] = None,
     format_: Format = None,
-    json: Annotated[bool, typer.Option("--json", help="What was written and compared.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print what was written and compared as JSON.")
+    ] = False,
 ) -> None:
     """Weights, vocabulary, config and a model card, ready to upload; transformers opens the folder.
 

@@ -25,7 +25,11 @@ def import_(
         Path | None, typer.Option(help="A file with the answers, if they are not in the papers.")
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="train, dev or test: a folder below OUT/cloze, OUT/race.")
+        str | None,
+        typer.Option(
+            help="Split that the papers belong to, train, dev or test: a folder below OUT/cloze "
+            "and OUT/race."
+        ),
     ] = None,
     on_error: Annotated[
         str,
@@ -33,7 +37,9 @@ def import_(
             help="`stop` if a number cannot be placed, or `skip` the passages that it concerns."
         ),
     ] = "stop",
-    json: Annotated[bool, typer.Option("--json", help="What was understood, as JSON.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print what was understood as JSON.")
+    ] = False,
 ) -> None:
     """Turn printed papers into JSON: passages with blanks, questions, answer keys.
 

@@ -27,16 +27,31 @@ LONGEST = LARGEST["max_positions"] // 2
 LAST_SEED = 2**63 - 1
 """What torch takes."""
 
+# Headings that `--help` lists options under; those that every run needs stand before them.
+SCHEDULE = "Schedule"
+RECIPE = "Recipe"
+SHAPE = "Shape (with --scratch)"
+MEMORY = "Memory and speed"
+ATTENTION = "Attention"
+RUNS = "Several runs"
+SAFETY = "When something goes wrong"
+
 Stores = Annotated[Path, typer.Option(help="Folder with train.pt and dev.pt.")]
 StartFrom = Annotated[
     str, typer.Option(help="Folder or hub id to start from: ALBERT, BERT or RoBERTa.")
 ]
 MaskRate = Annotated[
-    float, typer.Option(help="Also hide and ask for this share of the other words (cloze).")
+    float,
+    typer.Option(
+        help="Also hide and ask for this share of the other words (cloze).", rich_help_panel=RECIPE
+    ),
 ]
 OptionScore = Annotated[
     str | None,
-    typer.Option(help="Options of several pieces: mean, first or salience (learned weights)."),
+    typer.Option(
+        help="Options of several pieces: mean, first or salience (learned weights).",
+        rich_help_panel=RECIPE,
+    ),
 ]
 Accumulation = Annotated[
     int | None,
@@ -44,6 +59,7 @@ Accumulation = Annotated[
         min=1,
         max=LARGEST_BATCH,
         help="Micro-batches per step (default: chosen to fit memory).",
+        rich_help_panel=MEMORY,
     ),
 ]
 Memory = Annotated[
@@ -54,7 +70,8 @@ Recompute = Annotated[
     str | None,
     typer.Option(
         help="What is computed again in the backward pass to save memory: nothing, activations or "
-        "layers (default: chosen to fit memory; activations where that saves much)."
+        "layers (default: chosen to fit memory; activations where that saves much).",
+        rich_help_panel=MEMORY,
     ),
 ]
 FfnChunk = Annotated[
@@ -64,15 +81,20 @@ FfnChunk = Annotated[
         max=LONGEST,
         help="Tokens per feed-forward product: fewer need less memory, with the same result "
         "(default: all).",
+        rich_help_panel=MEMORY,
     ),
 ]
 OptimizerStates = Annotated[
     str | None,
     typer.Option(
-        help="Optimiser states in fp32, 8bit or on the cpu (default: chosen to fit memory)."
+        help="Optimiser states in fp32, 8bit or on the cpu (default: chosen to fit memory).",
+        rich_help_panel=MEMORY,
     ),
 ]
-WeightDecay = Annotated[float, typer.Option(help="Weight decay of matrices; vectors have none.")]
+WeightDecay = Annotated[
+    float,
+    typer.Option(help="Weight decay of matrices; vectors have none.", rich_help_panel=SCHEDULE),
+]
 Seed = Annotated[
     int,
     typer.Option(min=0, max=LAST_SEED, help="Random seed of weights, data order and dropout."),
@@ -87,16 +109,34 @@ Folds = Annotated[
     ),
 ]
 MaxSteps = Annotated[
-    int | None, typer.Option(min=1, max=MOST, help="Optimiser steps, in place of --epochs.")
+    int | None,
+    typer.Option(
+        min=1,
+        max=MOST,
+        help="Optimiser steps, in place of --epochs.",
+        rich_help_panel=SCHEDULE,
+    ),
 ]
-Clip = Annotated[float, typer.Option(help="Largest gradient norm; 0 for none.")]
+Clip = Annotated[
+    float, typer.Option(help="Largest gradient norm; 0 for none.", rich_help_panel=SCHEDULE)
+]
 EvalSteps = Annotated[
     int | None,
-    typer.Option(min=1, max=MOST, help="Evaluate every N steps (default: after each epoch)."),
+    typer.Option(
+        min=1,
+        max=MOST,
+        help="Evaluate every N steps (default: after each epoch).",
+        rich_help_panel=SCHEDULE,
+    ),
 ]
 SaveSteps = Annotated[
     int | None,
-    typer.Option(min=1, max=MOST, help="Save the state every N steps (default: after each epoch)."),
+    typer.Option(
+        min=1,
+        max=MOST,
+        help="Save the state every N steps (default: after each epoch).",
+        rich_help_panel=SCHEDULE,
+    ),
 ]
 Keep = Annotated[
     int,
@@ -104,6 +144,7 @@ Keep = Annotated[
         min=1,
         max=1000,
         help="Number of states to keep, the newest ones.",
+        rich_help_panel=SCHEDULE,
     ),
 ]
 OnCollapse = Annotated[
@@ -111,27 +152,39 @@ OnCollapse = Annotated[
     typer.Option(
         help="When the loss stays at chance, answers are constant, or loss or gradient spike: "
         "warn; stop; or restart from the last good state, or the start, with half the learning "
-        "rate and another data order."
+        "rate and another data order.",
+        rich_help_panel=SAFETY,
     ),
 ]
 MaxRestarts = Annotated[
-    int, typer.Option(min=1, max=100, help="Most restarts with --on-collapse restart.")
+    int,
+    typer.Option(
+        min=1,
+        max=100,
+        help="Most restarts with --on-collapse restart.",
+        rich_help_panel=SAFETY,
+    ),
 ]
 Minutes = Annotated[
     float | None,
-    typer.Option(help="Save and stop after this many minutes; --resume goes on from there."),
+    typer.Option(
+        help="Save and stop after this many minutes; --resume goes on from there.",
+        rich_help_panel=SCHEDULE,
+    ),
 ]
 Precision = Annotated[
     str | None,
     typer.Option(
-        help="Number format of products: fp32, bf16 or fp16 (default: bf16 if the hardware has it)."
+        help="Precision of products: fp32, bf16 or fp16 (default: bf16 if the hardware has it).",
+        rich_help_panel=MEMORY,
     ),
 ]
 Parallel = Annotated[
     str,
     typer.Option(
         help="What each of several processes holds: ddp, the whole model; fsdp, a part of "
-        "its weights and moments (less memory, more messages)."
+        "its weights and moments (less memory, more messages).",
+        rich_help_panel=MEMORY,
     ),
 ]
 Device = Annotated[
@@ -144,44 +197,60 @@ Workers = Annotated[
         min=0,
         max=MOST_WORKERS,
         help="Processes that prepare batches ahead of time (default: none on a CPU).",
+        rich_help_panel=MEMORY,
     ),
 ]
 Resume = Annotated[bool, typer.Option(help="Go on from the state in --out.")]
 Dropout = Annotated[
     float | None,
-    typer.Option(help="Dropout of layers and attention weights (default: the checkpoint's)."),
+    typer.Option(
+        help="Dropout of layers and attention weights (default: the checkpoint's).",
+        rich_help_panel=RECIPE,
+    ),
 ]
 LabelSmoothing = Annotated[
-    float, typer.Option(help="Label smoothing: share of the target spread over all options.")
+    float,
+    typer.Option(
+        help="Label smoothing: share of the target spread over all options.", rich_help_panel=RECIPE
+    ),
 ]
 RDrop = Annotated[
     float,
     typer.Option(
         help="R-Drop: weight of the disagreement of two passes with different dropout; twice the "
-        "work and memory."
+        "work and memory.",
+        rich_help_panel=RECIPE,
     ),
 ]
 Teacher = Annotated[
     str | None,
     typer.Option(
         help="Model whose probabilities are learned as well as the answers: a score file of the "
-        "training papers (predict --scores FILE.jsonl), or a model with the same vocabulary."
+        "training papers (predict --scores FILE.jsonl), or a model with the same vocabulary.",
+        rich_help_panel=RECIPE,
     ),
 ]
 TeacherWeight = Annotated[
     float | None,
-    typer.Option(help="Share of the loss that the teacher's probabilities have (0.5)."),
+    typer.Option(
+        help="Share of the loss that the teacher's probabilities have (0.5).",
+        rich_help_panel=RECIPE,
+    ),
 ]
 Fgm = Annotated[
     float,
     typer.Option(
         help="Adversarial training: how far word embeddings are moved for a second pass; twice "
-        "the work."
+        "the work.",
+        rich_help_panel=RECIPE,
     ),
 ]
 Ema = Annotated[
     float,
-    typer.Option(help="Measure and keep an average of the weights; its decay, such as 0.999."),
+    typer.Option(
+        help="Measure and keep an average of the weights; its decay, such as 0.999.",
+        rich_help_panel=RECIPE,
+    ),
 ]
 Deterministic = Annotated[
     bool,
@@ -189,6 +258,7 @@ Deterministic = Annotated[
         "--deterministic",
         help="Make a GPU add in the same order in every run (slower). On a CPU runs are the same "
         "anyway, with the same number of threads.",
+        rich_help_panel=SAFETY,
     ),
 ]
 Scratch = Annotated[
@@ -202,7 +272,8 @@ Residual = Annotated[
     str | None,
     typer.Option(
         help="With --scratch: post, as in BERT; or reversible, which keeps nothing of its layers, "
-        "however many (only we can load it). The checkpoint's own by default."
+        "however many (only we can load it). The checkpoint's own by default.",
+        rich_help_panel=ATTENTION,
     ),
 ]
 RunFolder = Annotated[Path, typer.Option(help="The run's folder.")]
@@ -210,30 +281,54 @@ RunFolder = Annotated[Path, typer.Option(help="The run's folder.")]
 
 Attention = Annotated[
     str | None,
-    typer.Option(help="dense or lsh (hashing); the checkpoint's own by default."),
+    typer.Option(
+        help="dense or lsh (hashing); the checkpoint's own by default.", rich_help_panel=ATTENTION
+    ),
 ]
 LshForm = Annotated[
     str | None,
     typer.Option(
-        help="With lsh: ours, which takes pretrained weights as they are, or faithful, Reformer's."
+        help="With lsh: ours, which takes pretrained weights as they are, or faithful, Reformer's.",
+        rich_help_panel=ATTENTION,
     ),
 ]
 LshChunk = Annotated[
-    int | None, typer.Option(min=1, max=2**20, help="With lsh: tokens of a chunk (64).")
+    int | None,
+    typer.Option(
+        min=1,
+        max=2**20,
+        help="With lsh: tokens of a chunk (64).",
+        rich_help_panel=ATTENTION,
+    ),
 ]
 LshRounds = Annotated[
-    int | None, typer.Option(min=1, max=1000, help="With lsh: rounds of hashing (4).")
+    int | None,
+    typer.Option(
+        min=1,
+        max=1000,
+        help="With lsh: rounds of hashing (4).",
+        rich_help_panel=ATTENTION,
+    ),
 ]
 LshProbes = Annotated[
     int | None,
     typer.Option(
-        min=1, max=1000, help="With lsh: buckets that a query looks into in each round (1)."
+        min=1,
+        max=1000,
+        help="With lsh: buckets that a query looks into in each round (1).",
+        rich_help_panel=ATTENTION,
     ),
 ]
-LshHash = Annotated[str | None, typer.Option(help="With lsh, our form: projections or rotations.")]
+LshHash = Annotated[
+    str | None,
+    typer.Option(help="With lsh, our form: projections or rotations.", rich_help_panel=ATTENTION),
+]
 LshLandmarks = Annotated[
     bool | None,
-    typer.Option(help="With lsh, our form: whether [CLS], [SEP] and [MASK] see all (yes)."),
+    typer.Option(
+        help="With lsh, our form: whether [CLS], [SEP] and [MASK] see all (yes).",
+        rich_help_panel=ATTENTION,
+    ),
 ]
 
 

@@ -17,13 +17,16 @@ Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="Of the papers: cloze, race, dream, squad, or a task of GLUE (cola, sst-2, mrpc, "
-        "sts-b, qqp, mnli, qnli, rte, wnli); seen by default.",
+        help="Format of the papers: cloze, race, dream, squad, or a task of GLUE (cola, sst-2, "
+        "mrpc, sts-b, qqp, mnli, qnli, rte, wnli) (default: recognised).",
     ),
 ]
 TrainingPapers = Annotated[
     Path | None,
-    typer.Option(help="Training papers, for the no-reading baseline; beside GOLD by default."),
+    typer.Option(
+        help="Training papers, for the baseline without reading (default: the train split next to "
+        "GOLD)."
+    ),
 ]
 
 

@@ -18,7 +18,7 @@ def predict(
         Path, typer.Option(help="A .pt store, or raw papers: a folder or a file.")
     ] = Path("data/test.pt"),
     model: Annotated[str, typer.Option(help="The run's folder, or a hub id.")] = "models",
-    out: Annotated[Path, typer.Option(help="Where the answers go.")] = Path(
+    out: Annotated[Path, typer.Option(help="File that the answers are written to.")] = Path(
         "predictions/answer.json"
     ),
     scores: Annotated[
@@ -28,28 +28,29 @@ def predict(
     abstain: Annotated[
         float | None,
         typer.Option(
-            help="List the answers less probable than this, for a teacher, beside --out; 0.6, say."
+            help="Also write a list of the answers that are less probable than this, such as 0.6, "
+            "for a teacher to check; its file is next to --out."
         ),
     ] = None,
     temperature: Annotated[
         float | None,
         typer.Option(
-            help="Divide the logits by this for probabilities (no answer that was read changes); "
-            "what `calibrate` kept in the run's folder by default, else 1."
+            help="Divide the logits by this before they become probabilities; no answer of the "
+            "model changes (default: what `calibrate` saved with the model, else 1)."
         ),
     ] = None,
     option_score: Annotated[
         str | None,
         typer.Option(
-            help="Cloze: read options of several pieces again, with a [MASK] for each: masks, or "
-            "pll (one hidden after the other, slower); as trained by default."
+            help="Cloze: read options of several pieces again, with a [MASK] for each piece: "
+            "masks, or pll (one piece hidden at a time, slower) (default: as trained)."
         ),
     ] = None,
     recall: Annotated[
         Path | None,
         typer.Option(
             help="Cloze: training papers with answers (a .pt store, or raw). Where they hold a "
-            "blank's surroundings word for word, what stands there is evidence."
+            "blank's surroundings word for word, the word that stands there counts."
         ),
     ] = None,
     format_: Format = None,
@@ -58,30 +59,39 @@ def predict(
         typer.Option(
             min=1,
             max=options.LONGEST,
-            help="Window for raw papers; the model's longest by default.",
+            help="Window in tokens for raw papers (default: the longest of the model).",
         ),
     ] = None,
     precision: Annotated[
         str | None,
-        typer.Option(help="fp32, bf16, fp16 or int8; bf16 where the hardware has it."),
+        typer.Option(
+            help="Precision of products: fp32, bf16, fp16 or int8 (default: bf16 if the hardware "
+            "has it)."
+        ),
     ] = None,
     gate: Annotated[
         Path | None,
-        typer.Option(help="With int8: the dev store to test it on; dev.pt beside DATA by default."),
+        typer.Option(
+            help="With int8: dev store that it is tested on (default: dev.pt next to DATA)."
+        ),
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(help="With int8: accuracy points that may be lost on that store.")
+        float,
+        typer.Option(
+            help="With int8: percentage points of accuracy that may be lost on that store."
+        ),
     ] = 0.5,
     token_budget: Annotated[
-        int, typer.Option(min=1, max=options.MOST, help="Tokens of a batch.")
+        int, typer.Option(min=1, max=options.MOST, help="Tokens per batch.")
     ] = 4096,
     null_threshold: Annotated[
         float | None,
         typer.Option(
-            help="SQuAD 2.0: no answer where that is better than the best one by more than this; "
-            "as tuned in training by default."
+            help="SQuAD 2.0: give no answer if that scores better than the best answer by more "
+            "than this (default: as tuned in training)."
         ),
     ] = None,
+    device: options.Device = None,
     ffn_chunk: options.FfnChunk = None,
     attention: options.Attention = None,
     lsh_form: options.LshForm = None,
@@ -90,7 +100,6 @@ def predict(
     lsh_probes: options.LshProbes = None,
     lsh_hash: options.LshHash = None,
     lsh_landmarks: options.LshLandmarks = None,
-    device: options.Device = None,
 ) -> None:
     """Answer every question, in the papers' natural order, or refuse: never a part of them."""
     from dataclasses import replace

@@ -38,7 +38,9 @@ def preprocess(
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, max=options.MOST_WORKERS, help="Processes to encode in; all cores by default."
+            min=1,
+            max=options.MOST_WORKERS,
+            help="Number of processes (default: all cores).",
         ),
     ] = None,
 ) -> None:

@@ -17,69 +17,21 @@ def pretrain(
         Path, typer.Option(help="Folder with train/ and dev/, of `pretrain-data`.")
     ] = Path("data/corpus"),
     model: Annotated[
-        str, typer.Option(help="Folder or hub id to go on from, or of the vocabulary.")
+        str, typer.Option(help="Folder or hub id to start from; with --scratch, of the vocabulary.")
     ] = DEFAULT_MODEL,
     scratch: options.Scratch = None,
     out: options.RunFolder = Path("models/pretrained"),
     recipe: Annotated[
         str,
         typer.Option(
-            help="Defaults of what follows. paper: as ALBERT was pretrained (LAMB, 0.00176, batch "
-            "4096, 125,000 steps, 3,125 of them warm-up); small: for a corpus of some megabytes."
+            help="Settings that no other option gives. paper: as ALBERT was pretrained (LAMB, "
+            "0.00176, batch 4096, 125,000 steps, 3,125 of them warm-up); small: for a corpus of "
+            "some megabytes."
         ),
     ] = "small",
-    sharing: Annotated[
-        str | None,
-        typer.Option(help="With --scratch: what the layers share: all, attention, ffn or none."),
-    ] = None,
-    num_groups: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=LARGEST["num_groups"],
-            help="With --scratch: groups of layers; each shares by itself.",
-        ),
-    ] = None,
-    num_layers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=LARGEST["num_layers"],
-            help="Layers; a checkpoint whose layers are all shared may be deepened.",
-        ),
-    ] = None,
-    hidden_size: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST["hidden_size"], help="With --scratch.")
-    ] = None,
-    embedding_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=LARGEST["embedding_size"],
-            help="With --scratch; as large as the hidden size in BERT.",
-        ),
-    ] = None,
-    num_heads: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST["num_heads"], help="With --scratch.")
-    ] = None,
-    ffn_size: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST["ffn_size"], help="With --scratch.")
-    ] = None,
-    dropout: Annotated[
-        float | None, typer.Option(help="With --scratch: in the layers; none in ALBERT v2.")
-    ] = None,
-    residual: options.Residual = None,
     pair: Annotated[
-        str, typer.Option(help="What is asked of two segments: sop, nsp or none.")
+        str, typer.Option(help="Question about two segments: sop (their order), nsp or none.")
     ] = "sop",
-    mask_rate: Annotated[float, typer.Option(help="Share of the tokens to predict.")] = 0.15,
-    max_ngram: Annotated[
-        int, typer.Option(min=1, max=100, help="Longest run of words hidden together.")
-    ] = 3,
-    optimizer: Annotated[
-        str | None, typer.Option(help="lamb, lamb-albert, adamw or adafactor.")
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
@@ -88,46 +40,144 @@ def pretrain(
             help="Sequences per optimiser step, over all processes.",
         ),
     ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
+    seed: options.Seed = 0,
+    memory: options.Memory = None,
+    device: options.Device = None,
+    resume: options.Resume = False,
     max_steps: options.MaxSteps = None,
+    weight_decay: options.WeightDecay = 0.01,
+    eval_steps: options.EvalSteps = None,
+    save_steps: options.SaveSteps = None,
+    minutes: options.Minutes = None,
     epochs: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=options.MOST,
             help="Passes over the corpus, if --max-steps is not given.",
+            rich_help_panel=options.SCHEDULE,
         ),
     ] = None,
     warmup: Annotated[
-        float | None, typer.Option(help="Share of the steps in which the learning rate rises.")
+        float | None,
+        typer.Option(
+            help="Share of the steps in which the learning rate rises.",
+            rich_help_panel=options.SCHEDULE,
+        ),
     ] = None,
-    weight_decay: options.WeightDecay = 0.01,
     clip: options.Clip = 1.0,
-    accumulation: options.Accumulation = None,
-    memory: options.Memory = None,
-    recompute: options.Recompute = None,
-    ffn_chunk: options.FfnChunk = None,
-    optimizer_states: options.OptimizerStates = None,
-    eval_steps: options.EvalSteps = None,
-    save_steps: options.SaveSteps = None,
     keep: options.Keep = 2,
-    on_collapse: options.OnCollapse = "warn",
-    max_restarts: options.MaxRestarts = 2,
-    minutes: options.Minutes = None,
-    seed: options.Seed = 0,
-    precision: options.Precision = None,
+    mask_rate: Annotated[
+        float,
+        typer.Option(
+            help="Share of the tokens that are hidden and predicted.",
+            rich_help_panel=options.RECIPE,
+        ),
+    ] = 0.15,
+    max_ngram: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=100,
+            help="Longest run of words that are hidden together.",
+            rich_help_panel=options.RECIPE,
+        ),
+    ] = 3,
+    optimizer: Annotated[
+        str | None,
+        typer.Option(
+            help="Optimiser: lamb, lamb-albert, adamw or adafactor.", rich_help_panel=options.RECIPE
+        ),
+    ] = None,
     teacher: Annotated[
         str | None,
         typer.Option(
             help="Model with the same vocabulary whose probabilities of hidden words are learned "
-            "as well as the words, and its hidden states if they are as wide."
+            "as well as the words, and its hidden states if they are as wide.",
+            rich_help_panel=options.RECIPE,
         ),
     ] = None,
     teacher_weight: options.TeacherWeight = None,
+    sharing: Annotated[
+        str | None,
+        typer.Option(
+            help="Weights that all layers share: all, attention, ffn or none.",
+            rich_help_panel=options.SHAPE,
+        ),
+    ] = None,
+    num_groups: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=LARGEST["num_groups"],
+            help="Groups of layers; each group shares its weights.",
+            rich_help_panel=options.SHAPE,
+        ),
+    ] = None,
+    num_layers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=LARGEST["num_layers"],
+            help="Layers; a checkpoint whose layers are all shared may be deepened.",
+            rich_help_panel=options.SHAPE,
+        ),
+    ] = None,
+    hidden_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=LARGEST["hidden_size"],
+            help="Hidden size.",
+            rich_help_panel=options.SHAPE,
+        ),
+    ] = None,
+    embedding_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=LARGEST["embedding_size"],
+            help="Embedding size; in BERT it is the hidden size.",
+            rich_help_panel=options.SHAPE,
+        ),
+    ] = None,
+    num_heads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=LARGEST["num_heads"],
+            help="Attention heads.",
+            rich_help_panel=options.SHAPE,
+        ),
+    ] = None,
+    ffn_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=LARGEST["ffn_size"],
+            help="Size of the feed-forward's inside.",
+            rich_help_panel=options.SHAPE,
+        ),
+    ] = None,
+    dropout: Annotated[
+        float | None,
+        typer.Option(
+            help="Dropout of layers and attention weights; none in ALBERT v2.",
+            rich_help_panel=options.SHAPE,
+        ),
+    ] = None,
+    accumulation: options.Accumulation = None,
+    recompute: options.Recompute = None,
+    ffn_chunk: options.FfnChunk = None,
+    optimizer_states: options.OptimizerStates = None,
+    precision: options.Precision = None,
     parallel: options.Parallel = "ddp",
-    device: options.Device = None,
-    deterministic: options.Deterministic = False,
     workers: options.Workers = None,
-    resume: options.Resume = False,
+    on_collapse: options.OnCollapse = "warn",
+    max_restarts: options.MaxRestarts = 2,
+    deterministic: options.Deterministic = False,
+    residual: options.Residual = None,
 ) -> None:
     """Pretrain on hidden n-grams and the order of segments; `train --model OUT` starts from it.
 

@@ -28,7 +28,7 @@ def pretrain_data(
     model: Annotated[str, typer.Option(help="Folder or hub id of the vocabulary.")] = DEFAULT_MODEL,
     out: Annotated[Path, typer.Option(help="Folder for train/ and dev/.")] = Path("data/corpus"),
     max_length: Annotated[
-        int, typer.Option(min=1, max=options.LONGEST, help="Tokens of a sequence.")
+        int, typer.Option(min=1, max=options.LONGEST, help="Longest sequence in tokens.")
     ] = 512,
     short: Annotated[float, typer.Option(help="Share of sequences cut shorter at random.")] = 0.1,
     dev: Annotated[float, typer.Option(help="Share of the documents kept apart in dev/.")] = 0.01,
@@ -55,7 +55,10 @@ def pretrain_data(
         typer.Option(min=1, max=options.MOST_WORKERS, help="Processes; all cores by default."),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=options.LAST_SEED, help="Of cuts and of what is kept apart.")
+        int,
+        typer.Option(
+            min=0, max=options.LAST_SEED, help="Random seed of the cuts and of the dev documents."
+        ),
     ] = 0,
 ) -> None:
     """Cut documents into pairs of consecutive segments, in shards that are memory-mapped later.

@@ -17,21 +17,30 @@ def search(
     scratch: options.Scratch = None,
     out: Annotated[Path, typer.Option(help="Where the trials are kept.")] = Path("models/search"),
     trials: Annotated[
-        int, typer.Option(min=1, max=100000, help="In all; the same command goes on.")
+        int,
+        typer.Option(min=1, max=100000, help="In all; the same command goes on."),
     ] = 12,
     low: Annotated[float, typer.Option(help="The smallest learning rate.")] = 5e-6,
     high: Annotated[float, typer.Option(help="The largest.")] = 5e-4,
     batch_sizes: Annotated[str, typer.Option(help="To choose from, such as 16,32.")] = "16",
-    epochs: Annotated[int, typer.Option(min=1, max=options.MOST, help="Of each trial.")] = 2,
+    epochs: Annotated[
+        int, typer.Option(min=1, max=options.MOST, help="Passes over the papers in each trial.")
+    ] = 2,
     max_steps: Annotated[
-        int | None, typer.Option(min=1, max=options.MOST, help="Of each trial, instead of epochs.")
+        int | None,
+        typer.Option(
+            min=1, max=options.MOST, help="Optimiser steps of each trial, in place of --epochs."
+        ),
     ] = None,
     eval_steps: options.EvalSteps = None,
     warmup: Annotated[float, typer.Option(help="Share of the steps that the rate rises.")] = 0.1,
     mask_rate: options.MaskRate = 0.0,
     option_score: options.OptionScore = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=options.LAST_SEED, help="Of the search, and of every trial.")
+        int,
+        typer.Option(
+            min=0, max=options.LAST_SEED, help="Random seed of the search and of every trial."
+        ),
     ] = 0,
     precision: options.Precision = None,
     memory: options.Memory = None,

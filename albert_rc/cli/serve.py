@@ -15,10 +15,15 @@ def serve(
         str, typer.Option(help="A run's folder, a hub id, or a model of the package.")
     ] = "albert-rc-tiny",
     host: Annotated[
-        str, typer.Option(help="Where to listen. Only this machine can reach the default.")
+        str,
+        typer.Option(
+            help="Address to listen on; the default can be reached from this machine only."
+        ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
-    max_megabytes: Annotated[float, typer.Option(help="Of one request.")] = 10,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any that is free.")
+    ] = 8000,
+    max_megabytes: Annotated[float, typer.Option(help="Largest request, in megabytes.")] = 10,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     device: options.Device = None,
 ) -> None:

@@ -21,7 +21,6 @@ def train(
     data: options.Stores = Path("data"),
     model: options.StartFrom = DEFAULT_MODEL,
     scratch: options.Scratch = None,
-    residual: options.Residual = None,
     out: options.RunFolder = Path("models"),
     recipe: Annotated[
         str,
@@ -31,7 +30,8 @@ def train(
         ),
     ] = "default",
     epochs: Annotated[
-        int | None, typer.Option(min=1, max=options.MOST, help="Passes over the papers (4).")
+        int | None,
+        typer.Option(min=1, max=options.MOST, help="Passes over the papers (4)."),
     ] = None,
     batch_size: Annotated[
         int | None,
@@ -41,23 +41,25 @@ def train(
             help="Passages per optimiser step, over all processes (2).",
         ),
     ] = None,
-    accumulation: options.Accumulation = None,
-    memory: options.Memory = None,
-    optimizer_states: options.OptimizerStates = None,
     learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate (1e-5).")] = None,
-    warmup: Annotated[
-        float | None,
-        typer.Option(help="Share of the steps in which the learning rate rises (0.1)."),
-    ] = None,
-    weight_decay: options.WeightDecay = 0.01,
-    clip: options.Clip = 1.0,
+    seed: options.Seed = 0,
+    memory: options.Memory = None,
+    device: options.Device = None,
+    resume: options.Resume = False,
     max_steps: options.MaxSteps = None,
+    weight_decay: options.WeightDecay = 0.01,
     eval_steps: options.EvalSteps = None,
     save_steps: options.SaveSteps = None,
-    keep: options.Keep = 2,
-    on_collapse: options.OnCollapse = "warn",
-    max_restarts: options.MaxRestarts = 2,
     minutes: options.Minutes = None,
+    warmup: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the steps in which the learning rate rises (0.1).",
+            rich_help_panel=options.SCHEDULE,
+        ),
+    ] = None,
+    clip: options.Clip = 1.0,
+    keep: options.Keep = 2,
     patience: Annotated[
         int | None,
         typer.Option(
@@ -65,13 +67,35 @@ def train(
             max=options.MOST,
             help="Stop after N evaluations without a better score; to train on, --resume with "
             "a larger N.",
+            rich_help_panel=options.SCHEDULE,
         ),
     ] = None,
-    seed: options.Seed = 0,
+    option_score: options.OptionScore = None,
+    mask_rate: options.MaskRate = 0.0,
+    dropout: options.Dropout = None,
+    label_smoothing: options.LabelSmoothing = 0.0,
+    teacher: options.Teacher = None,
+    teacher_weight: options.TeacherWeight = None,
+    mask_weight: Annotated[
+        float, typer.Option(help="Weight of their loss.", rich_help_panel=options.RECIPE)
+    ] = 1.0,
+    r_drop: options.RDrop = 0.0,
+    fgm: options.Fgm = 0.0,
+    ema: options.Ema = 0.0,
+    accumulation: options.Accumulation = None,
+    optimizer_states: options.OptimizerStates = None,
+    precision: options.Precision = None,
+    recompute: options.Recompute = None,
+    ffn_chunk: options.FfnChunk = None,
+    parallel: options.Parallel = "ddp",
+    workers: options.Workers = None,
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=2, max=1000, help="Train N times, with seeds from --seed on, into OUT/seed-*."
+            min=2,
+            max=1000,
+            help="Train N times, with seeds from --seed on, into OUT/seed-*.",
+            rich_help_panel=options.RUNS,
         ),
     ] = None,
     folds: Annotated[
@@ -81,12 +105,21 @@ def train(
             max=options.MOST_FOLDS,
             help="Train K times, into OUT/fold-*, each without another K-th of the papers, which "
             "it then answers: OUT/scores.jsonl.",
+            rich_help_panel=options.RUNS,
         ),
     ] = None,
     with_dev: Annotated[
-        bool, typer.Option("--with-dev", help="Also learn from dev.pt; the last weights stay.")
+        bool,
+        typer.Option(
+            "--with-dev",
+            help="Also learn from dev.pt; the last weights stay.",
+            rich_help_panel=options.RUNS,
+        ),
     ] = False,
-    precision: options.Precision = None,
+    on_collapse: options.OnCollapse = "warn",
+    max_restarts: options.MaxRestarts = 2,
+    deterministic: options.Deterministic = False,
+    residual: options.Residual = None,
     attention: options.Attention = None,
     lsh_form: options.LshForm = None,
     lsh_chunk: options.LshChunk = None,
@@ -101,25 +134,9 @@ def train(
             max=options.LONGEST,
             help="Tokens of a window at most: longer stores are refused, and a model that takes "
             "fewer gets more positions.",
+            rich_help_panel=options.ATTENTION,
         ),
     ] = None,
-    recompute: options.Recompute = None,
-    ffn_chunk: options.FfnChunk = None,
-    option_score: options.OptionScore = None,
-    mask_rate: options.MaskRate = 0.0,
-    mask_weight: Annotated[float, typer.Option(help="Weight of their loss.")] = 1.0,
-    dropout: options.Dropout = None,
-    label_smoothing: options.LabelSmoothing = 0.0,
-    r_drop: options.RDrop = 0.0,
-    fgm: options.Fgm = 0.0,
-    ema: options.Ema = 0.0,
-    teacher: options.Teacher = None,
-    teacher_weight: options.TeacherWeight = None,
-    parallel: options.Parallel = "ddp",
-    device: options.Device = None,
-    deterministic: options.Deterministic = False,
-    workers: options.Workers = None,
-    resume: options.Resume = False,
 ) -> None:
     """Fine-tune on DATA/train.pt; the weights that are best on DATA/dev.pt stay in OUT.
 

@@ -14,13 +14,16 @@ from albert_rc.cli.console import example, print_json, say, table
 def verify_resume(
     context: typer.Context,
     steps: Annotated[
-        int, typer.Option(help="Optimiser steps of each run.", min=2, max=options.MOST)
+        int,
+        typer.Option(help="Optimiser steps of each run.", min=2, max=options.MOST),
     ] = 12,
     kills: Annotated[
-        int, typer.Option(help="Times that the last run is killed and resumed.", min=1, max=1000)
+        int,
+        typer.Option(help="Times that the last run is killed and resumed.", min=1, max=1000),
     ] = 2,
     runs: Annotated[
-        int, typer.Option(help="Unbroken runs, to compare with each other too.", min=1, max=100)
+        int,
+        typer.Option(help="Unbroken runs, to compare with each other too.", min=1, max=100),
     ] = 1,
     busy: Annotated[
         int,
@@ -38,7 +41,9 @@ def verify_resume(
     moments: Annotated[
         int,
         typer.Option(
-            help="Random seed for the moments of the kills.", min=0, max=options.LAST_SEED
+            help="Random seed for the moments of the kills.",
+            min=0,
+            max=options.LAST_SEED,
         ),
     ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,

@@ -26,7 +26,9 @@ def vocabulary(
     size: Annotated[
         int,
         typer.Option(
-            min=1, max=LARGEST["vocab_size"], help="Pieces, the five special ones included."
+            min=1,
+            max=LARGEST["vocab_size"],
+            help="Pieces, the five special ones included.",
         ),
     ] = 30000,
     cased: Annotated[bool, typer.Option(help="Keep upper and lower case apart.")] = False,
