@@ -31,7 +31,10 @@ TRIED_ELSEWHERE = {
     "serve": "test_serve.py",
     "verify-resume": "faults/test_verify.py",
 }
-PAGES = ("README", "quickstart", "import", "confidence", "report", "export", "troubleshooting")
+PAGES = (
+    "README", "quickstart", "pretraining", "import", "confidence", "report", "export",
+    "troubleshooting",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
