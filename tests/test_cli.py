@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from commands import run_cli
@@ -185,7 +186,7 @@ def test_doctor_tells_all(cli, tmp_path):
         (
             ["preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--on-error", "x"],
             2,
-            "stop or skip",
+            "'x' is not one of",
         ),
         (
             ["preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--max-length", "3"],
@@ -255,3 +256,39 @@ def test_the_contracts_options_exist(cli):
     for command, options in contract.items():
         shown = cli(command, "--help", env={"COLUMNS": "200"}).stdout
         assert all(f"{option} " in shown for option in options.split()), command
+
+
+def test_the_choices_of_options_are_those_of_the_code():
+    """Each name that the parser lets through is one that the work knows, and the other way."""
+    from albert_rc.cli.app import COMMANDS
+    from albert_rc.config import COLLAPSE, HASHES, PARALLEL, RECOMPUTE, RESIDUALS, SHARING
+    from albert_rc.data.objectives import PAIRS
+    from albert_rc.model.attention import ATTENTION
+    from albert_rc.model.heads import OPTION_SCORES
+    from albert_rc.several_pieces import WAYS
+    from albert_rc.train.optim import OPTIMIZERS
+    from albert_rc.train.planner import STATES
+    from albert_rc.train.pretraining import RECIPES as PRETRAINING
+    from albert_rc.train.recipes import RECIPES as TRAINING
+
+    known = {
+        "on_collapse": COLLAPSE, "parallel": PARALLEL, "recompute": RECOMPUTE,
+        "residual": RESIDUALS, "sharing": SHARING, "pair": PAIRS, "attention": ATTENTION,
+        "lsh_hash": HASHES, "optimizer": OPTIMIZERS, "optimizer_states": STATES,
+        "train option_score": OPTION_SCORES, "predict option_score": WAYS,
+        "pretrain recipe": PRETRAINING, "train recipe": TRAINING,
+    }  # fmt: skip
+    tried = set()
+    for name, command in (pair for panel in COMMANDS.values() for pair in panel.items()):
+        for option, hint in get_type_hints(command).items():
+            key = option if option in known else f"{name} {option}"
+            choices = {
+                choice
+                for kind in (hint, *get_args(hint))
+                if get_origin(kind) is Literal
+                for choice in get_args(kind)
+            }
+            if key in known and choices:
+                assert choices == set(known[key]), (name, option)
+                tried.add(key)
+    assert tried == set(known)

@@ -35,7 +35,7 @@ def losses(folder):
 
     def watched(items, epoch):
         sums = step(items, epoch).tolist()
-        blanks, hidden = sums[objective.num_sums :]
+        blanks, hidden, _ = sums[objective.num_sums :]
         found.append([sums[0] / blanks, sums[2] / hidden])
         return torch.tensor(sums)
 

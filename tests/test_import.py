@@ -41,7 +41,7 @@ def test_the_command(tmp_path, cli):
     assert "none of 1 passage(s) is whole: 1 problem(s), listed above" in done.stderr
     done = cli("import", good, "--out", out, "--split", "../../x")
     assert done.returncode == 2
-    assert "choose from" in done.stderr
+    assert "is not one of 'train'" in done.stderr
 
 
 def test_papers_of_an_earlier_import_are_named(tmp_path, cli):

@@ -271,7 +271,7 @@ def test_files_that_cannot_be_read(tmp_path):
         ("exam.rtf", UsageError, "papers end in"),
         ("exam.docx", DataError, "no whole Word document"),
         ("exam.pdf", DataError, "no PDF that can be read"),
-        ("exam.txt", DataError, "bytes that are no text"),
+        ("exam.txt", DataError, "not a text file; save it"),
     ):
         path = tmp_path / name
         path.write_bytes(b"\0\1\2\0\0\xff")

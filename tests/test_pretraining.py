@@ -240,7 +240,7 @@ def test_what_does_not_fit_together_is_refused(cli, sample, tmp_path):
         assert said in done.stderr
     done = cli("pretrain", "--recipe", "secret", "--data", folder)
     assert done.returncode == 2
-    assert "--recipe secret: choose from paper, small" in done.stderr
+    assert "'secret' is not one of 'paper'" in done.stderr
     done = cli("vocabulary", sample / "cloze", "--size", 10**6, "--out", tmp_path / "v")
     assert done.returncode == 2
     assert "--size 1000000" in done.stderr

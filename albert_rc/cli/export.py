@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,7 +20,7 @@ def export(
         bool, typer.Option("--onnx", help='Also as ONNX; wants pip install "albert-rc[onnx]".')
     ] = False,
     precision: Annotated[
-        str | None,
+        Literal["fp32", "bf16", "fp16"] | None,
         typer.Option(help="Precision of the weights: fp32, bf16 or fp16 (default: unchanged)."),
     ] = None,
     licence: Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,16 +25,17 @@ def import_(
         Path | None, typer.Option(help="A file with the answers, if they are not in the papers.")
     ] = None,
     split: Annotated[
-        str | None,
+        Literal["train", "dev", "test"] | None,
         typer.Option(
             help="Split that the papers belong to, train, dev or test: a folder below OUT/cloze "
             "and OUT/race."
         ),
     ] = None,
     on_error: Annotated[
-        str,
+        Literal["stop", "skip"],
         typer.Option(
-            help="`stop` if a number cannot be placed, or `skip` the passages that it concerns."
+            help="What to do if a number cannot be placed: stop, or skip the passages that it "
+            "belongs to."
         ),
     ] = "stop",
     json: Annotated[
@@ -46,14 +47,10 @@ def import_(
     Says what it understood, and names each number that it could not place; nothing is guessed.
     Exits with 3 if there is one.
     """
-    from albert_rc.data.readers import SPLITS, require_good
-    from albert_rc.errors import DataError, UsageError
+    from albert_rc.errors import DataError
     from albert_rc.importing.run import import_papers
     from albert_rc.importing.write import earlier_papers, write_papers
 
-    require_good([], on_error)
-    if split is not None and split not in SPLITS:
-        raise UsageError(f"--split {split}: choose from {', '.join(SPLITS)}")
     imports = import_papers(files, key)
     papers = [paper for found in imports for paper in found.papers]
     whole = [paper for paper in papers if paper.whole]

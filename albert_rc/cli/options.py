@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -47,7 +47,7 @@ MaskRate = Annotated[
     ),
 ]
 OptionScore = Annotated[
-    str | None,
+    Literal["mean", "first", "salience"] | None,
     typer.Option(
         help="Options of several pieces: mean, first or salience (learned weights).",
         rich_help_panel=RECIPE,
@@ -67,7 +67,7 @@ Memory = Annotated[
     typer.Option(help="Memory that a step may use, such as 8GiB (default: what is free)."),
 ]
 Recompute = Annotated[
-    str | None,
+    Literal["nothing", "activations", "layers"] | None,
     typer.Option(
         help="What is computed again in the backward pass to save memory: nothing, activations or "
         "layers (default: chosen to fit memory; activations where that saves much).",
@@ -85,7 +85,7 @@ FfnChunk = Annotated[
     ),
 ]
 OptimizerStates = Annotated[
-    str | None,
+    Literal["fp32", "8bit", "cpu"] | None,
     typer.Option(
         help="Optimiser states in fp32, 8bit or on the cpu (default: chosen to fit memory).",
         rich_help_panel=MEMORY,
@@ -148,7 +148,7 @@ Keep = Annotated[
     ),
 ]
 OnCollapse = Annotated[
-    str,
+    Literal["warn", "stop", "restart"],
     typer.Option(
         help="When the loss stays at chance, answers are constant, or loss or gradient spike: "
         "warn; stop; or restart from the last good state, or the start, with half the learning "
@@ -173,14 +173,14 @@ Minutes = Annotated[
     ),
 ]
 Precision = Annotated[
-    str | None,
+    Literal["fp32", "bf16", "fp16"] | None,
     typer.Option(
         help="Precision of products: fp32, bf16 or fp16 (default: bf16 if the hardware has it).",
         rich_help_panel=MEMORY,
     ),
 ]
 Parallel = Annotated[
-    str,
+    Literal["ddp", "fsdp"],
     typer.Option(
         help="What each of several processes holds: ddp, the whole model; fsdp, a part of "
         "its weights and moments (less memory, more messages).",
@@ -269,7 +269,7 @@ Scratch = Annotated[
     ),
 ]
 Residual = Annotated[
-    str | None,
+    Literal["post", "reversible"] | None,
     typer.Option(
         help="With --scratch: post, as in BERT; or reversible, which keeps nothing of its layers, "
         "however many (only we can load it). The checkpoint's own by default.",
@@ -280,13 +280,13 @@ RunFolder = Annotated[Path, typer.Option(help="The run's folder.")]
 
 
 Attention = Annotated[
-    str | None,
+    Literal["dense", "lsh"] | None,
     typer.Option(
         help="dense or lsh (hashing); the checkpoint's own by default.", rich_help_panel=ATTENTION
     ),
 ]
 LshForm = Annotated[
-    str | None,
+    Literal["ours", "faithful"] | None,
     typer.Option(
         help="With lsh: ours, which takes pretrained weights as they are, or faithful, Reformer's.",
         rich_help_panel=ATTENTION,
@@ -320,7 +320,7 @@ LshProbes = Annotated[
     ),
 ]
 LshHash = Annotated[
-    str | None,
+    Literal["rotations", "projections"] | None,
     typer.Option(help="With lsh, our form: projections or rotations.", rich_help_panel=ATTENTION),
 ]
 LshLandmarks = Annotated[
@@ -340,15 +340,7 @@ def lsh_settings(
     hash_: str | None,
     landmarks: bool | None,
 ) -> dict[str, Any]:
-    """What of `LshConfig` the options set.
-
-    Raises:
-        UsageError: no such form.
-    """
-    from albert_rc.errors import UsageError
-
-    if form not in (None, "ours", "faithful"):
-        raise UsageError(f"--lsh-form {form}: choose ours or faithful")
+    """What of `LshConfig` the options set."""
     given = {"chunk": chunk, "rounds": rounds, "probes": probes, "hash": hash_}
     settings: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
     if form is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -40,7 +40,7 @@ def predict(
         ),
     ] = None,
     option_score: Annotated[
-        str | None,
+        Literal["masks", "pll"] | None,
         typer.Option(
             help="Cloze: read options of several pieces again, with a [MASK] for each piece: "
             "masks, or pll (one piece hidden at a time, slower) (default: as trained)."
@@ -63,7 +63,7 @@ def predict(
         ),
     ] = None,
     precision: Annotated[
-        str | None,
+        Literal["fp32", "bf16", "fp16", "int8"] | None,
         typer.Option(
             help="Precision of products: fp32, bf16, fp16 or int8 (default: bf16 if the hardware "
             "has it)."

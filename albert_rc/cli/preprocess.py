@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -33,7 +33,10 @@ def preprocess(
         ),
     ] = 512,
     on_error: Annotated[
-        str, typer.Option(help="`stop` at bad papers, or `skip` them into rejects.jsonl.")
+        Literal["stop", "skip"],
+        typer.Option(
+            help="What to do about bad papers: stop, or skip them and list them in rejects.jsonl."
+        ),
     ] = "stop",
     workers: Annotated[
         int | None,

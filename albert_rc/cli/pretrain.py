@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -22,7 +22,7 @@ def pretrain(
     scratch: options.Scratch = None,
     out: options.RunFolder = Path("models/pretrained"),
     recipe: Annotated[
-        str,
+        Literal["paper", "small"],
         typer.Option(
             help="Settings that no other option gives. paper: as ALBERT was pretrained (LAMB, "
             "0.00176, batch 4096, 125,000 steps, 3,125 of them warm-up); small: for a corpus of "
@@ -30,7 +30,8 @@ def pretrain(
         ),
     ] = "small",
     pair: Annotated[
-        str, typer.Option(help="Question about two segments: sop (their order), nsp or none.")
+        Literal["sop", "nsp", "none"],
+        typer.Option(help="Question about two segments: sop (their order), nsp or none."),
     ] = "sop",
     batch_size: Annotated[
         int | None,
@@ -85,7 +86,7 @@ def pretrain(
         ),
     ] = 3,
     optimizer: Annotated[
-        str | None,
+        Literal["adamw", "lamb", "lamb-albert", "adafactor"] | None,
         typer.Option(
             help="Optimiser: lamb, lamb-albert, adamw or adafactor.", rich_help_panel=options.RECIPE
         ),
@@ -100,7 +101,7 @@ def pretrain(
     ] = None,
     teacher_weight: options.TeacherWeight = None,
     sharing: Annotated[
-        str | None,
+        Literal["all", "attention", "ffn", "none"] | None,
         typer.Option(
             help="Weights that all layers share: all, attention, ffn or none.",
             rich_help_panel=options.SHAPE,
@@ -188,7 +189,6 @@ def pretrain(
     from albert_rc.config import MaskConfig, TrainConfig
     from albert_rc.data.corpus import Corpus, check_corpus
     from albert_rc.devices import be_deterministic, choose_precision, processes
-    from albert_rc.errors import UsageError
     from albert_rc.loading import load_pretraining
     from albert_rc.train.checkpoint import planned_before
     from albert_rc.train.earlier import require_kept
@@ -196,8 +196,6 @@ def pretrain(
     from albert_rc.train.planner import Levers, fit
     from albert_rc.train.pretraining import RECIPES, Pretraining, open_teacher
 
-    if recipe not in RECIPES:
-        raise UsageError(f"--recipe {recipe}: choose from {', '.join(RECIPES)}")
     given = {
         "optimizer": optimizer,
         "learning_rate": learning_rate,

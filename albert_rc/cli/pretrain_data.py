@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -33,7 +33,7 @@ def pretrain_data(
     short: Annotated[float, typer.Option(help="Share of sequences cut shorter at random.")] = 0.1,
     dev: Annotated[float, typer.Option(help="Share of the documents kept apart in dev/.")] = 0.01,
     documents: Annotated[
-        str,
+        Literal["files", "blank-lines"],
         typer.Option(
             help="files: a file of text is a document; blank-lines: blank lines part documents."
         ),
@@ -77,8 +77,6 @@ def pretrain_data(
 
     leave_cleanly("stopped; shards that are done are kept, and the same command goes on")
     workers = worker_count(workers)
-    if documents not in ("files", "blank-lines"):
-        raise UsageError(f"--documents {documents}: choose files or blank-lines")
     cut = Cut(
         max_length=max_length,
         short=short,

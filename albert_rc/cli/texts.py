@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from albert_rc.data.examine import Examined
 
 OnTextError = Annotated[
-    str,
+    Literal["stop", "skip"],
     typer.Option(
         "--on-error",
-        help="`stop` at files and papers that cannot be read, or `skip` them into "
-        "OUT/rejects.jsonl.",
+        help="What to do about files and papers that cannot be read: stop, or skip them and "
+        "list them in OUT/rejects.jsonl.",
     ),
 ]
 

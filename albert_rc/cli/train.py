@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,7 +23,7 @@ def train(
     scratch: options.Scratch = None,
     out: options.RunFolder = Path("models"),
     recipe: Annotated[
-        str,
+        Literal["default", "published"],
         typer.Option(
             help="Settings that no other option gives. default: 4 epochs, batch 2, 1e-5, warm-up "
             "0.1; published: ALBERT's own for this task (RACE, SQuAD, GLUE)."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -34,7 +34,9 @@ def verify_resume(
             max=64,
         ),
     ] = 0,
-    command: Annotated[str, typer.Option(help="What to try: train or pretrain.")] = "train",
+    command: Annotated[
+        Literal["train", "pretrain"], typer.Option(help="What to try: train or pretrain.")
+    ] = "train",
     folder: Annotated[
         Path | None, typer.Option(help="Keep all runs in this folder (default: they are deleted).")
     ] = None,
@@ -56,11 +58,8 @@ def verify_resume(
     import tempfile
     from dataclasses import asdict
 
-    from albert_rc.errors import UsageError
     from albert_rc.train.verify import kill_and_resume
 
-    if command not in ("train", "pretrain"):
-        raise UsageError(f"--command {command}: choose train or pretrain")
     with tempfile.TemporaryDirectory() as temporary:
         found = kill_and_resume(
             context.args,
