@@ -60,7 +60,7 @@ PHASES = (
 
 def prepare(sources: Path, bert: Path, work: Path) -> None:
     """Make the ALBERT, its vocabulary, and all that it is trained on."""
-    near = [_readable(sources / place, work / "text") for place in NEAR]
+    near = [readable(sources / place, work / "text") for place in NEAR]
     far = [sources / place for place in FAR]
     if not (work / "start" / "model.safetensors").is_file():
         _start(near, far, bert, work / "start")
@@ -77,7 +77,7 @@ def prepare(sources: Path, bert: Path, work: Path) -> None:
 
 def _start(near: list[Path], far: list[Path], bert: Path, folder: Path) -> None:
     loaded = load_pretraining(bert, with_pairs=False)
-    weighted = ((text, w) for places, w in ((near, WEIGHT), (far, 1)) for text in _texts(places))
+    weighted = ((text, w) for places, w in ((near, WEIGHT), (far, 1)) for text in texts(places))
     counts = count_pieces(weighted, loaded.tokenizer)
     kept = most_used(counts, loaded.tokenizer, PIECES)
     covered = sum(counts[index] for index in kept) / counts.total()
@@ -89,12 +89,13 @@ def _start(near: list[Path], far: list[Path], bert: Path, folder: Path) -> None:
     save_model(model, tokenizer, folder)
 
 
-def _texts(places: list[Path]) -> Iterator[str]:
+def texts(places: list[Path]) -> Iterator[str]:
+    """The documents of all that can be read there."""
     for source in examine(find_sources(places)[0], "skip").sources:
         yield from read_documents(source)
 
 
-def _readable(place: Path, folder: Path) -> Path:
+def readable(place: Path, folder: Path) -> Path:
     """The place itself, or the passages of SQuAD's JSON as a text."""
     if place.suffix != ".json" or "squad" not in place.parts:
         return place
@@ -108,7 +109,7 @@ def _readable(place: Path, folder: Path) -> Path:
 
 def _papers_apart(sources: Path, folder: Path) -> Path:
     """ELE without the training papers that overlap with a dev or test paper."""
-    apart = _kept_apart(sources)
+    apart = kept_apart(sources)
     for split in ("train", "dev", "test"):
         target = folder / split
         shutil.rmtree(target, ignore_errors=True)
@@ -123,7 +124,8 @@ def _papers_apart(sources: Path, folder: Path) -> Path:
     return folder
 
 
-def _kept_apart(sources: Path) -> OverlapIndex:
+def kept_apart(sources: Path) -> OverlapIndex:
+    """All dev and test papers, to find what overlaps with them."""
     papers = [split for place in APART for split in read_collection(sources / place)]
     return OverlapIndex([passage for split in papers for passage in split.passages])
 
@@ -134,7 +136,7 @@ def prove(sources: Path, work: Path) -> None:
     Raises:
         DataError: some of it overlaps with a dev or test paper.
     """
-    apart = _kept_apart(sources)
+    apart = kept_apart(sources)
     tokenizer = load_tokenizer(work / "start")
     papers = read_split(work / "text" / "ele" / "train").passages
     found = [passage.id for passage in papers if apart.touches(passage.filled())]
