@@ -73,6 +73,11 @@ def prepare(sources: Path, bert: Path, work: Path) -> None:
             )  # fmt: skip
     papers = _papers_apart(sources, work / "text" / "ele")
     command("preprocess", papers, "--model", work / "start", "--out", work / "ele")
+    questions = _questions(sources, work / "text" / "choice")
+    command(
+        "preprocess", questions, "--model", work / "start", "--out", work / "choice",
+        "--format", "race",
+    )  # fmt: skip
 
 
 def _start(near: list[Path], far: list[Path], bert: Path, folder: Path) -> None:
@@ -121,6 +126,28 @@ def _papers_apart(sources: Path, folder: Path) -> Path:
             else:
                 shutil.copyfile(sources / "ele" / split / passage.id, target / passage.id)
         print(f"ele/{split}: {left_out} papers left out")
+    return folder
+
+
+def _questions(sources: Path, folder: Path) -> Path:
+    """DREAM's dialogues and MCTest's stories as one collection; dev is DREAM's alone."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for split in ("train", "dev"):
+        (folder / split).mkdir(parents=True)
+        for lines, asked, name in json.loads((sources / f"dream/{split}.json").read_text("utf-8")):
+            options = [question["choice"] for question in asked]
+            paper = {
+                "article": "\n".join(lines),
+                "questions": [question["question"] for question in asked],
+                "options": options,
+                "answers": [
+                    "ABC"[choice.index(question["answer"])]
+                    for choice, question in zip(options, asked, strict=True)
+                ],
+            }
+            (folder / split / f"{name}.json").write_text(json.dumps(paper), "utf-8")
+    for path in sorted((sources / "race-layout" / "train").rglob("*.txt")):
+        shutil.copyfile(path, folder / "train" / f"mc-{path.parent.name}-{path.stem}.json")
     return folder
 
 
