@@ -3,6 +3,7 @@
     python experiments/reader.py prepare SOURCES BERT WORK
     python experiments/reader.py prove SOURCES WORK     # no dev or test paper is in the texts
     python experiments/reader.py slice WORK --minutes 60    # again and again, until it says "done"
+    python experiments/reader.py smaller WORK FROM TO --embedding-size 128 --groups 3
 
 SOURCES holds what `NEAR`, `FAR` and `APART` name; BERT is the folder of a BERT with a WordPiece
 vocabulary. `prepare` leaves in WORK: `start`, an ALBERT that computes what the BERT computes, with
@@ -24,7 +25,17 @@ import torch
 from command import command
 from phases import Phase, go_on
 
-from albert_rc.conversion import as_albert, count_pieces, cut_tokenizer, most_used, with_vocabulary
+from albert_rc.conversion import (
+    MERGES,
+    as_albert,
+    count_pieces,
+    cut_tokenizer,
+    fit_embeddings,
+    most_used,
+    with_embedding_size,
+    with_groups,
+    with_vocabulary,
+)
 from albert_rc.data.corpus import Corpus
 from albert_rc.data.documents import find_sources, read_documents
 from albert_rc.data.examine import examine
@@ -184,20 +195,45 @@ def slice_(work: Path, minutes: float) -> None:
         print("done")
 
 
+def smaller(
+    work: Path, source: Path, target: Path, embedding_size: int | None, groups: int | None,
+    merge: str,
+) -> None:  # fmt: skip
+    """Factorise a model's embeddings, or let its layers share weights; nothing is trained but E."""
+    loaded = load_pretraining(source, with_pairs=False)
+    model = loaded.model
+    if embedding_size:
+        corpus = Corpus(work / "near" / "train")
+        token_T = torch.cat([torch.cat(corpus.pair(i)) for i in range(len(corpus))]).long()
+        count_V = torch.bincount(token_T, minlength=loaded.tokenizer.size).float() + 1
+        model = with_embedding_size(model, embedding_size, count_V)
+        errors = fit_embeddings(model, loaded.model, token_T)
+        print("what the first layer reads, relative squared error:", *(f"{e:.4f}" for e in errors))
+    if groups:
+        model = with_groups(model, groups, merge)
+    save_model(model, loaded.tokenizer, target)
+    print(f"{target}: {sum(p.numel() for p in model.parameters()):,} parameters")
+
+
 def main() -> None:
     """Do a stage."""
     parser = argparse.ArgumentParser(description=__doc__)
     stages = parser.add_subparsers(dest="stage", required=True)
+    does = {"prepare": prepare, "prove": prove, "slice": slice_, "smaller": smaller}
     places = {
         "prepare": ("sources", "bert", "work"), "prove": ("sources", "work"), "slice": ("work",),
+        "smaller": ("work", "source", "target"),
     }  # fmt: skip
+    arguments = {stage: stages.add_parser(stage) for stage in does}
     for stage, names in places.items():
-        arguments = stages.add_parser(stage)
         for name in names:
-            arguments.add_argument(name, type=Path)
-    arguments.add_argument("--minutes", type=float, default=60.0)
+            arguments[stage].add_argument(name, type=Path)
+    arguments["slice"].add_argument("--minutes", type=float, default=60.0)
+    arguments["smaller"].add_argument("--embedding-size", type=int)
+    arguments["smaller"].add_argument("--groups", type=int)
+    arguments["smaller"].add_argument("--merge", choices=MERGES, default="mean")
     given = vars(parser.parse_args())
-    {"prepare": prepare, "prove": prove, "slice": slice_}[given.pop("stage")](**given)
+    does[given.pop("stage")](**given)
 
 
 if __name__ == "__main__":
