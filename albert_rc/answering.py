@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from albert_rc.calibration import HIGHEST, LOWEST, kept_temperature
 from albert_rc.data.readers import READERS, check_chunk, read_split, require_good
 from albert_rc.data.register import Register
 from albert_rc.data.schema import PaperSet, letter
@@ -22,6 +21,7 @@ from albert_rc.files import parse_json, to_json
 from albert_rc.loading import Loaded
 from albert_rc.model.heads import ReadingModel
 from albert_rc.predict import TOKEN_BUDGET, reading_of, score, score_lines
+from albert_rc.temperature import HIGHEST, LOWEST, kept_temperature
 from albert_rc.wording import kind_of, shortened
 
 Papers = str | bytes | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from albert_rc.abstain import Unsure, find_unsure, unsure_path
 from albert_rc.atomic import write_files
-from albert_rc.calibration import Unsure, find_unsure, unsure_path
 from albert_rc.data.schema import letter, question_keys
 from albert_rc.ensemble import MIX, Fit, make_pool
 from albert_rc.ensemble_report import Report

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from albert_rc.abstain import Unsure, find_unsure, unsure_path
 from albert_rc.atomic import write_files
-from albert_rc.calibration import Unsure, find_unsure, unsure_path
 from albert_rc.data.batches import Collator, batches_by_length
 from albert_rc.data.schema import letter
 from albert_rc.data.shards import Store

@@ -7,13 +7,13 @@ starts a word, or is *glued* to what stands before it (as the full stop is in `[
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from albert_rc.cleaning import Span, clean_aligned, clean_text, fold_aligned, with_marks
+from albert_rc.data.pool import cores
 from albert_rc.errors import AlbertRcError, CheckpointError
 from albert_rc.files import parse_json, sha256, to_json
 
@@ -327,10 +327,3 @@ def _is_theirs(error: BaseException) -> bool:
 
 def _reason(error: BaseException) -> str:
     return str(error).partition("\n")[0][:160]
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

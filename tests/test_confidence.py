@@ -11,7 +11,8 @@ from conftest import SHAPE
 from test_ensemble import drawn, softmax
 from typer.testing import CliRunner
 
-from albert_rc.calibration import calibrate, find_unsure, keep, kept_temperature, why_unused
+from albert_rc.abstain import find_unsure
+from albert_rc.calibration import calibrate
 from albert_rc.confidence import (
     calibration_error,
     fit_temperature,
@@ -27,6 +28,7 @@ from albert_rc.errors import CheckpointError, DataError
 from albert_rc.loading import load_model, save_model
 from albert_rc.predict import answers_of, score_lines
 from albert_rc.score_files import read_scores
+from albert_rc.temperature import keep, kept_temperature, why_unused
 
 
 @pytest.fixture

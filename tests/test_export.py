@@ -11,7 +11,6 @@ import torch
 from conftest import SAMPLE
 
 from albert_rc.atomic import atomic_folder
-from albert_rc.calibration import kept_temperature
 from albert_rc.config import EncoderConfig
 from albert_rc.data.readers import read_split
 from albert_rc.errors import CheckpointError, UsageError
@@ -25,6 +24,7 @@ from albert_rc.loading import load_model, save_model
 from albert_rc.model.heads import ReadingModel
 from albert_rc.model.pretraining import PretrainingModel
 from albert_rc.model.spans import SpanModel
+from albert_rc.temperature import kept_temperature
 from albert_rc.tokenizer import load_tokenizer
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -16,13 +16,14 @@ FLOOR = {
 WORK = FLOOR | {"data", "model", "loading"}
 ALLOWED = {
     **dict.fromkeys(FLOOR, FLOOR),
+    "tokenizer": FLOOR | {"data"},
     "errors": set(),
     "data": FLOOR | {"data"},
     "model": FLOOR | {"model"},
     "loading": FLOOR | {"model", "shaping"},
     "shaping": FLOOR | {"model"},
     "conversion": WORK,
-    "predict": WORK | {"calibration", "recall"},
+    "predict": WORK | {"abstain", "recall"},
     "recall": FLOOR | {"data"},
     "several_pieces": WORK,
     "spans": WORK | {"predict", "spans"},
@@ -37,21 +38,23 @@ ALLOWED = {
     "score_files": FLOOR | {"data"},
     "score_sets": FLOOR | {"data", "score_files"},
     "confidence": FLOOR,
+    "abstain": FLOOR | {"data"},
+    "temperature": FLOOR | {"calibration", "confidence", "score_files"},
     "calibration": FLOOR | {"data", "score_files", "score_sets", "confidence"},
     "ensemble": FLOOR | {"data", "score_files", "score_sets", "confidence"},
     "ensemble_report": FLOOR | {"confidence", "ensemble"},
-    "ensemble_files": FLOOR | {"data", "score_files", "calibration", "ensemble", "ensemble_report"},
+    "ensemble_files": FLOOR | {"data", "score_files", "abstain", "ensemble", "ensemble_report"},
     "report": FLOOR
     | {"data", "slices", "evaluation", "score_files", "score_sets", "confidence", "report"},
-    "export": WORK | {"predict", "spans", "quality", "calibration", "export"},
-    "answering": WORK | {"predict", "calibration"},
+    "export": WORK | {"predict", "spans", "quality", "temperature", "export"},
+    "answering": WORK | {"predict", "temperature"},
     "vocabulary": FLOOR,
     "analysis": WORK,
     "plots": FLOOR,
     "curves": FLOOR | {"plots"},
     "checkup": FLOOR | {"data"},
     "importing": FLOOR | {"data", "importing"},
-    "serve": WORK | {"predict", "calibration", "importing", "report", "serve"},
+    "serve": WORK | {"predict", "temperature", "importing", "report", "serve"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -39,7 +39,7 @@ def calibrate(
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Calibration error before and after a temperature fitted on dev, and accuracy by coverage."""
-    from albert_rc import calibration
+    from albert_rc import calibration, temperature
     from albert_rc.data.readers import read_good
     from albert_rc.files import write_json
     from albert_rc.plots import figure_paths
@@ -49,13 +49,13 @@ def calibrate(
     written = {"--out": out_file} | {f"--figure's {path.suffix}": path for path in drawn}
     check_outputs(written, [scores, gold])
     if model is not None:
-        calibration.require_own(model)
+        temperature.require_own(model)
     papers = read_good(gold, format_)
     if model is not None:
         _require_task(model, papers)
     file = read_scores(scores)
     if model is not None:
-        calibration.require_made_by(file, model)
+        temperature.require_made_by(file, model)
     found = calibration.calibrate(file, papers, folds, seed, bins)
     recalled = sum(reading is not None for reading in file.read)
     if recalled:
@@ -67,7 +67,7 @@ def calibrate(
     else:
         _show(scores, found)
     if model is not None:
-        say(f"{calibration.keep(found, model)}: `predict --scores` and `--abstain` use it")
+        say(f"{temperature.keep(found, model)}: `predict --scores` and `--abstain` use it")
     if figure is not None:
         _draw(found, figure)
 

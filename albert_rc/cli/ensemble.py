@@ -67,7 +67,6 @@ def ensemble(
 ) -> None:
     """Answer by several models' scores; fit their weights on dev and say what they are worth."""
     from albert_rc import ensemble_files as kept
-    from albert_rc.calibration import unsure_path
     from albert_rc.data.readers import read_good
     from albert_rc.ensemble import WEIGH, Fit, fitted_methods, make_pool
     from albert_rc.ensemble_report import assess
@@ -135,7 +134,7 @@ def ensemble(
     (say if json else typer.echo)(said)
     if unsure is not None and abstain is not None:
         calibrated = gold is not None or use is not None
-        (say if json else typer.echo)(unsure.line(abstain, unsure_path(out_file), calibrated))
+        (say if json else typer.echo)(unsure.line(abstain, out_file, calibrated))
 
 
 def _refuse_recalled(files: Sequence[ScoreFile]) -> None:

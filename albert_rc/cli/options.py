@@ -387,8 +387,8 @@ def alone_in(out: Path, group: Processes) -> AbstractContextManager[None]:
 
 def batch_workers(workers: int | None, group: Processes) -> int:
     """What `--workers` comes to: by default, a GPU is fed by up to 8 of its share of the cores."""
+    from albert_rc.data.pool import cores
     from albert_rc.errors import UsageError
-    from albert_rc.tokenizer import cores
 
     if workers is None:
         of_rank = cores() // group.world

@@ -62,7 +62,7 @@ def answer_files(
     out: Path | None, scores: Path | None, abstain: float | None
 ) -> dict[str, Path | None]:
     """What `predict` and `ensemble` write, by option."""
-    from albert_rc.calibration import unsure_path
+    from albert_rc.abstain import unsure_path
 
     listed = None if abstain is None or out is None else unsure_path(out)
     return {"--out": out, "--scores": scores, "--abstain's list": listed}

@@ -104,12 +104,12 @@ def predict(
     """Answer every question, in the papers' natural order, or refuse: never a part of them."""
     from dataclasses import replace
 
-    from albert_rc.calibration import unsure_path, weights_id
     from albert_rc.devices import choose_precision, processes
     from albert_rc.heap import keep_freed_memory
     from albert_rc.predict import describe, reading_of, score, write_predictions
     from albert_rc.several_pieces import require_way
     from albert_rc.spans import find_spans, write_spans
+    from albert_rc.temperature import weights_id
 
     predict_parts.check_ranges(token_budget, abstain, temperature)
     check_outputs(answer_files(out, scores, abstain), (data, recall, gate))
@@ -190,7 +190,7 @@ def predict(
             if recalled is not None:
                 typer.echo(describe(recalled, found, divisor))
             if abstain is not None and unsure is not None:
-                typer.echo(unsure.line(abstain, unsure_path(out), calibrated))
+                typer.echo(unsure.line(abstain, out, calibrated))
 
 
 predict.__doc__ = f"{predict.__doc__}\n\n" + example(

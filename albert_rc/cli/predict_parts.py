@@ -23,8 +23,8 @@ def check_ranges(token_budget: int, abstain: float | None, temperature: float | 
     Raises:
         UsageError: names the option.
     """
-    from albert_rc.calibration import HIGHEST, LOWEST
     from albert_rc.errors import UsageError
+    from albert_rc.temperature import HIGHEST, LOWEST
 
     if token_budget < 1:
         raise UsageError(f"--token-budget {token_budget} must be at least 1")
@@ -77,8 +77,8 @@ def divisor_of(
         reading: how the model reads otherwise.
         group: the processes; the first one says what it found.
     """
-    from albert_rc.calibration import kept_temperature, record_path, why_unused
     from albert_rc.errors import CheckpointError
+    from albert_rc.temperature import kept_temperature, record_path, why_unused
 
     folder = loaded.tokenizer.folder
     if given is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import signal
 import threading
 import traceback
@@ -19,11 +20,17 @@ from multiprocessing.process import BaseProcess
 from typing import Generic, NoReturn, TypeVar
 
 from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
-from albert_rc.tokenizer import cores
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Work = Callable[[Task], Result]
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def worker_count(workers: int | None) -> int:

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from albert_rc.calibration import kept_record, record_path
 from albert_rc.data.shards import load_store
 from albert_rc.errors import AlbertRcError
 from albert_rc.files import read_json, read_json_lines
 from albert_rc.hub import shipped_models
+from albert_rc.temperature import kept_record, record_path
 from albert_rc.wording import one_line
 
 Row = tuple[str, str]

@@ -12,7 +12,6 @@ from safetensors import safe_open
 from torch import Tensor
 
 from albert_rc.atomic import atomic_folder, write_bytes
-from albert_rc.calibration import RECORDS, kept_record
 from albert_rc.config import Compute
 from albert_rc.data.schema import Kind, PaperSet, Passage, Question
 from albert_rc.data.shards import Store, make_store
@@ -39,6 +38,7 @@ from albert_rc.hubconfig import read_config
 from albert_rc.loading import Loaded, load_model, load_pretraining, load_spans, save_model
 from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.predict import score
+from albert_rc.temperature import RECORDS, kept_record
 from albert_rc.tokenizer import load_tokenizer
 
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

@@ -10,7 +10,6 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from albert_rc.calibration import kept_temperature
 from albert_rc.data.schema import PaperSet, gold_letters
 from albert_rc.data.shards import make_store
 from albert_rc.devices import Processes, choose_precision, is_out_of_memory
@@ -30,6 +29,7 @@ from albert_rc.serve.reading import (
     require_within,
 )
 from albert_rc.serve.uploads import Upload
+from albert_rc.temperature import kept_temperature
 
 CPU_TOKENS = 1024
 """Of a batch: after each it is said how far the answers have come, and looked whether they are
