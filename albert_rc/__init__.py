@@ -7,17 +7,17 @@ looked up only when they are asked for.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from albert_rc.answering import Answer, AnsweredPaper, answer
-    from albert_rc.loading import load_model
+    from albert_rc.answering.api import Answer, AnsweredPaper, answer
+    from albert_rc.checkpoints.load import load_model
 
 __version__ = "0.1.0"
 __all__ = ["Answer", "AnsweredPaper", "__version__", "answer", "load_model"]
 
 _HOMES = {
-    "Answer": "albert_rc.answering",
-    "AnsweredPaper": "albert_rc.answering",
-    "answer": "albert_rc.answering",
-    "load_model": "albert_rc.loading",
+    "Answer": "albert_rc.answering.api",
+    "AnsweredPaper": "albert_rc.answering.api",
+    "answer": "albert_rc.answering.api",
+    "load_model": "albert_rc.checkpoints.load",
 }
 
 

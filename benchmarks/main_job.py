@@ -20,9 +20,9 @@ import sentencepiece
 import torch
 
 from albert_rc import __version__
-from albert_rc.data.readers import read_collection
-from albert_rc.files import write_json
-from albert_rc.tokenizer import load_tokenizer
+from albert_rc.io.files import write_json
+from albert_rc.papers.formats import read_collection
+from albert_rc.text.tokenizer import load_tokenizer
 
 RUNS = 5
 

@@ -23,10 +23,10 @@ from pathlib import Path
 import torch
 
 from albert_rc.bench.machine import describe
-from albert_rc.config import size_config
-from albert_rc.costs import encoder_parameters
-from albert_rc.data.shards import load_store
-from albert_rc.files import write_json
+from albert_rc.io.files import write_json
+from albert_rc.model.config import size_config
+from albert_rc.model.cost import encoder_parameters
+from albert_rc.stores.store import load_store
 
 
 def run(world: int, *arguments: object) -> tuple[float, str]:

@@ -20,16 +20,18 @@ from typing import Any
 
 import torch
 
-from albert_rc.config import SHARING, MaskConfig, TrainConfig
-from albert_rc.data.corpus import Corpus
-from albert_rc.data.shards import load_store
-from albert_rc.devices import Processes, processes
-from albert_rc.files import parse_json, write_json
-from albert_rc.heap import keep_freed_memory
-from albert_rc.loading import load_model, load_pretraining, save_model
-from albert_rc.train.loop import Trainer
-from albert_rc.train.pretraining import Pretraining
-from albert_rc.train.reading import Reading
+from albert_rc.checkpoints.load import load_model, load_pretraining, save_model
+from albert_rc.corpus.mask_config import MaskConfig
+from albert_rc.corpus.shards import Corpus
+from albert_rc.io.files import parse_json, write_json
+from albert_rc.model.config import SHARING
+from albert_rc.runtime.devices import Processes, processes
+from albert_rc.runtime.heap import keep_freed_memory
+from albert_rc.stores.store import load_store
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.loop import Trainer
+from albert_rc.training.objectives.pretraining import Pretraining
+from albert_rc.training.objectives.reading import Reading
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,14 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
-from albert_rc.analysis import distances_of, made_of
-from albert_rc.config import SHARING, LshConfig, MaskConfig, sharing_shape, size_config
-from albert_rc.data.objectives import NGramMasker
-from albert_rc.data.readers import read_split
-from albert_rc.files import write_json
-from albert_rc.loading import load_model
-from albert_rc.plots import COLOURS, lines
+from albert_rc.checkpoints.inspect import distances_of, made_of
+from albert_rc.checkpoints.load import load_model
+from albert_rc.corpus.batches import NGramMasker
+from albert_rc.corpus.mask_config import MaskConfig
+from albert_rc.io.files import write_json
+from albert_rc.model.config import SHARING, LshConfig, sharing_shape, size_config
+from albert_rc.papers.formats import read_split
+from albert_rc.report.plots import COLOURS, lines
 
 MODEL = "albert-rc-tiny"
 SAMPLE = Path(__file__).parents[1] / "data/sample/cloze"

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from albert_rc.environment import prepare
+from albert_rc.runtime.environment import prepare
 
 prepare()
 
@@ -25,11 +25,11 @@ import torch.nn.functional as F  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from albert_rc.bench.machine import describe  # noqa: E402
-from albert_rc.files import write_json  # noqa: E402
-from albert_rc.heap import keep_freed_memory  # noqa: E402
+from albert_rc.io.files import write_json  # noqa: E402
 from albert_rc.model.attention import dense_attention  # noqa: E402
 from albert_rc.model.dropout import NOTHING, Dropout  # noqa: E402
 from albert_rc.model.layout import Layout  # noqa: E402
+from albert_rc.runtime.heap import keep_freed_memory  # noqa: E402
 
 SEQUENCES, HEADS = 8, 12
 

@@ -19,16 +19,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from albert_rc.config import TrainConfig
-from albert_rc.data.shards import load_store
-from albert_rc.devices import Processes, choose_precision, processes
-from albert_rc.files import parse_json, write_json
-from albert_rc.heap import keep_freed_memory
-from albert_rc.loading import load_model
-from albert_rc.plots import lines, save
-from albert_rc.train.loop import Trainer
-from albert_rc.train.reading import Reading
-from albert_rc.train.tally import StepReport
+from albert_rc.checkpoints.load import load_model
+from albert_rc.io.files import parse_json, write_json
+from albert_rc.report.plots import lines, save
+from albert_rc.runtime.devices import Processes, choose_precision, processes
+from albert_rc.runtime.heap import keep_freed_memory
+from albert_rc.stores.store import load_store
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.loop import Trainer
+from albert_rc.training.objectives.reading import Reading
+from albert_rc.training.tally import StepReport
 
 SMOOTHED = 10  # steps that a point of the figure stands for
 

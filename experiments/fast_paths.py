@@ -24,19 +24,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albert_rc.config import Compute, TrainConfig
-from albert_rc.data.shards import Store, load_store
-from albert_rc.devices import processes
-from albert_rc.files import write_json
-from albert_rc.heap import keep_freed_memory
-from albert_rc.loading import load_model
-from albert_rc.model import attention, feed_forward, products
+from albert_rc.answering.score import score
+from albert_rc.checkpoints.load import load_model
+from albert_rc.io.files import write_json
+from albert_rc.model import attention, feed_forward
+from albert_rc.model import linear as products
+from albert_rc.model.config import Compute
 from albert_rc.model.dropout import Dropout
 from albert_rc.model.encoder import Encoder
 from albert_rc.model.layout import Layout
-from albert_rc.predict import score
-from albert_rc.train.loop import Trainer
-from albert_rc.train.reading import Reading
+from albert_rc.runtime.devices import processes
+from albert_rc.runtime.heap import keep_freed_memory
+from albert_rc.stores.store import Store, load_store
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.loop import Trainer
+from albert_rc.training.objectives.reading import Reading
 
 
 def torchs_attention(

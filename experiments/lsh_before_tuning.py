@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 
-from albert_rc.config import Compute, LshConfig, MaskConfig
-from albert_rc.data.corpus import Corpus
-from albert_rc.data.objectives import PretrainCollator
-from albert_rc.files import write_json
-from albert_rc.loading import load_pretraining
+from albert_rc.checkpoints.load import load_pretraining
+from albert_rc.corpus.batches import PretrainCollator
+from albert_rc.corpus.mask_config import MaskConfig
+from albert_rc.corpus.shards import Corpus
+from albert_rc.io.files import write_json
+from albert_rc.model.config import Compute, LshConfig
 
 ROWS: dict[str, dict[str, Any]] = {
     "dense": {},

@@ -17,13 +17,13 @@ import torch
 from caught import attention_inputs
 from torch import Tensor
 
-from albert_rc.config import LshConfig
-from albert_rc.data.batches import Collator
-from albert_rc.data.shards import load_store
-from albert_rc.files import write_json
-from albert_rc.loading import load_model
+from albert_rc.checkpoints.load import load_model
+from albert_rc.io.files import write_json
+from albert_rc.model.config import LshConfig
 from albert_rc.model.hashing import make_plan
-from albert_rc.plots import lines, save
+from albert_rc.report.plots import lines, save
+from albert_rc.stores.batches import Collator
+from albert_rc.stores.store import load_store
 
 FORMS: dict[str, dict[str, Any]] = {
     "projections, one round local": {},

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from reader import FAR, NEAR, kept_apart, readable, texts
 
-from albert_rc.data.readers import read_split
+from albert_rc.papers.formats import read_split
 
 WORD = re.compile(r"[A-Za-z]+(?:['’][a-z]+)?")
 SENTENCE = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)]))\s+")

@@ -9,8 +9,8 @@ nothing, to be trained on by the same command as the whole ones.
 import sys
 from pathlib import Path
 
-from albert_rc.atomic import write_together
-from albert_rc.data.shards import load_store
+from albert_rc.io.atomic import write_together
+from albert_rc.stores.store import load_store
 
 if __name__ == "__main__":
     source, target = map(Path, sys.argv[1:3])

@@ -21,20 +21,22 @@ from pathlib import Path
 
 import torch
 
-from albert_rc.config import Compute, TrainConfig
-from albert_rc.data import encode, shards
-from albert_rc.data.readers import find_splits, read_split
-from albert_rc.data.schema import PaperSet
-from albert_rc.data.shards import Store, make_store
-from albert_rc.devices import processes
-from albert_rc.files import write_json
-from albert_rc.heap import keep_freed_memory
-from albert_rc.loading import load_model
-from albert_rc.metrics import accuracy, compare
-from albert_rc.predict import score
-from albert_rc.tokenizer import Tokenizer
-from albert_rc.train.loop import Trainer
-from albert_rc.train.reading import Reading
+from albert_rc.answering.score import score
+from albert_rc.checkpoints.load import load_model
+from albert_rc.io.files import write_json
+from albert_rc.model.config import Compute
+from albert_rc.papers.formats import find_splits, read_split
+from albert_rc.papers.schema import PaperSet
+from albert_rc.runtime.devices import processes
+from albert_rc.runtime.heap import keep_freed_memory
+from albert_rc.scoring.accuracy import accuracy, compare
+from albert_rc.stores import encode
+from albert_rc.stores import store as shards
+from albert_rc.stores.store import Store, make_store
+from albert_rc.text.tokenizer import Tokenizer
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.loop import Trainer
+from albert_rc.training.objectives.reading import Reading
 
 WINDOW = 470  # leaves room for a stray piece before each of 25 or so blanks
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from command import command
 
-from albert_rc.atomic import atomic_path
-from albert_rc.train.checkpoint import states
+from albert_rc.io.atomic import atomic_path
+from albert_rc.training.checkpoint import states
 
 
 @dataclass(frozen=True)

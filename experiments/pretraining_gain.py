@@ -18,8 +18,8 @@ from typing import Any
 
 from command import command
 
-from albert_rc.files import parse_json, write_json
-from albert_rc.loading import load_pretraining, read_config, save_model
+from albert_rc.checkpoints.load import load_pretraining, read_config, save_model
+from albert_rc.io.files import parse_json, write_json
 
 TASKS: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
     "ele": (

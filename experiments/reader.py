@@ -25,7 +25,7 @@ import torch
 from command import command
 from phases import Phase, go_on
 
-from albert_rc.conversion import (
+from albert_rc.checkpoints.convert import (
     MERGES,
     as_albert,
     count_pieces,
@@ -36,14 +36,14 @@ from albert_rc.conversion import (
     with_groups,
     with_vocabulary,
 )
-from albert_rc.data.corpus import Corpus
-from albert_rc.data.documents import find_sources, read_documents
-from albert_rc.data.examine import examine
-from albert_rc.data.overlap import OverlapIndex
-from albert_rc.data.readers import read_collection, read_split
+from albert_rc.checkpoints.load import load_pretraining, save_model
+from albert_rc.corpus.documents import find_sources, read_documents
+from albert_rc.corpus.examine import examine
+from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import DataError
-from albert_rc.loading import load_pretraining, save_model
-from albert_rc.tokenizer import load_tokenizer
+from albert_rc.papers.formats import read_collection, read_split
+from albert_rc.papers.overlap import OverlapIndex
+from albert_rc.text.tokenizer import load_tokenizer
 
 NEAR = ("ele/train", "race-layout/train", "dream/train.json", "onestop", "squad/xquad.en.json")
 """Texts that are near to exam papers."""

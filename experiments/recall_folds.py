@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from albert_rc.data.parts import chosen_papers
-from albert_rc.data.shards import load_store
-from albert_rc.files import write_json
-from albert_rc.metrics import accuracy
-from albert_rc.recall import Memory
+from albert_rc.answering.lookup import Memory
+from albert_rc.io.files import write_json
+from albert_rc.scoring.accuracy import accuracy
+from albert_rc.stores.store import load_store
+from albert_rc.stores.subset import chosen_papers
 
 
 def main() -> None:

@@ -21,11 +21,11 @@ from typing import Any
 
 from command import command
 
-from albert_rc.data.readers import read_split
-from albert_rc.data.schema import PaperSet, gold_letters
-from albert_rc.evaluation import read_answers
-from albert_rc.files import parse_json, write_json
-from albert_rc.metrics import gain
+from albert_rc.io.files import parse_json, write_json
+from albert_rc.papers.formats import read_split
+from albert_rc.papers.schema import PaperSet, gold_letters
+from albert_rc.scoring.accuracy import gain
+from albert_rc.scoring.evaluate import read_answers
 
 COMMON: tuple[object, ...] = ("--batch-size", 16, "--learning-rate", 5e-4, "--warmup", 0.05)
 

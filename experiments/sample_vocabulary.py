@@ -8,8 +8,8 @@ The result is deterministic; it is committed, so nobody needs to run this.
 from collections.abc import Iterator
 from pathlib import Path
 
-from albert_rc.data.readers import read_collection
-from albert_rc.vocabulary import make_vocabulary
+from albert_rc.papers.formats import read_collection
+from albert_rc.text.make_vocabulary import make_vocabulary
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"
 SIZE = 1600

@@ -31,14 +31,14 @@ import torch
 from command import command
 from phases import Phase, go_on
 
-from albert_rc.atomic import atomic_path, write_bytes
-from albert_rc.data.corpus import Corpus
-from albert_rc.data.overlap import OverlapIndex
-from albert_rc.data.readers import read_collection, read_split
+from albert_rc.checkpoints.load import load_model, save_model
+from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import DataError
-from albert_rc.files import parse_json, write_json
-from albert_rc.loading import load_model, save_model
-from albert_rc.tokenizer import load_tokenizer
+from albert_rc.io.atomic import atomic_path, write_bytes
+from albert_rc.io.files import parse_json, write_json
+from albert_rc.papers.formats import read_collection, read_split
+from albert_rc.papers.overlap import OverlapIndex
+from albert_rc.text.tokenizer import load_tokenizer
 
 TEXT = ("novels", "onestop", "ele/train", "ele/train", "dream/train.json")
 """What is read; the exam passages twice, for they are few and what it is all for."""

@@ -15,11 +15,11 @@ from statistics import median
 
 import torch
 
-from albert_rc.files import write_json
-from albert_rc.heap import keep_freed_memory
+from albert_rc.io.files import write_json
 from albert_rc.model import attention
 from albert_rc.model.attention import dense_attention
 from albert_rc.model.layout import Layout
+from albert_rc.runtime.heap import keep_freed_memory
 
 BATCHES = {
     "32 sentences of 28 tokens": (28,) * 32,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import run_cli
 
-from albert_rc.environment import prepare
+from albert_rc.runtime.environment import prepare
 
 # As every command does it, before torch is imported.
 prepare()
@@ -36,7 +36,7 @@ def real_data() -> Path:
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    from albert_rc.tokenizer import load_tokenizer
+    from albert_rc.text.tokenizer import load_tokenizer
 
     return load_tokenizer(SAMPLE / "vocabulary")
 
@@ -44,8 +44,8 @@ def tokenizer():
 @pytest.fixture(scope="session")
 def stores(tokenizer):
     """Stores of the sample by (format, split)."""
-    from albert_rc.data.readers import read_collection
-    from albert_rc.data.shards import make_store
+    from albert_rc.papers.formats import read_collection
+    from albert_rc.stores.store import make_store
 
     return {
         (name, split.name): make_store(split, tokenizer, 512)
@@ -129,11 +129,11 @@ def trainer(sample, tokenizer, stores):
     """Makes trainers of encoders too small to take time."""
     import torch
 
-    from albert_rc.config import TrainConfig
-    from albert_rc.devices import Processes
-    from albert_rc.loading import load_model
-    from albert_rc.train.loop import Trainer
-    from albert_rc.train.reading import Reading
+    from albert_rc.checkpoints.load import load_model
+    from albert_rc.runtime.devices import Processes
+    from albert_rc.training.config import TrainConfig
+    from albert_rc.training.loop import Trainer
+    from albert_rc.training.objectives.reading import Reading
 
     def make(folder, shape=None, name="cloze", dev=True, **settings):
         loaded = load_model(

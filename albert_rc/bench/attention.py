@@ -19,14 +19,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_rc.bench.machine import describe, forget_peak, peak_memory, synchronise
-from albert_rc.config import LshConfig
-from albert_rc.devices import processes
-from albert_rc.files import parse_json, to_json
-from albert_rc.heap import keep_freed_memory
+from albert_rc.io.files import parse_json, to_json
 from albert_rc.model.attention import dense_attention
+from albert_rc.model.config import LshConfig
 from albert_rc.model.layout import Layout
+from albert_rc.model.linear import DTYPES
 from albert_rc.model.lsh import lsh_attention
-from albert_rc.model.products import DTYPES
+from albert_rc.runtime.devices import processes
+from albert_rc.runtime.heap import keep_freed_memory
 
 WARM_UP = 128  # tokens
 PASSES = 5

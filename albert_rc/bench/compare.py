@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from albert_rc import environment
 from albert_rc.bench.jobs import Job
-from albert_rc.busy import busy_processes
-from albert_rc.devices import is_out_of_memory
 from albert_rc.errors import AlbertRcError, OutOfMemoryError
-from albert_rc.files import parse_json, to_json
+from albert_rc.io.files import parse_json, to_json
+from albert_rc.runtime import environment
+from albert_rc.runtime.busy import busy_processes
+from albert_rc.runtime.devices import is_out_of_memory
 
 PEERS = ("transformers", "transformers-best")
 

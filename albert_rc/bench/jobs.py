@@ -12,14 +12,15 @@ from typing import Any
 from torch import Tensor
 
 from albert_rc.bench.made_up import SPECIAL, drawn_lengths, made_up_corpus, made_up_store
-from albert_rc.config import EncoderConfig, parse_size, size_config
-from albert_rc.data.batches import BatchOrder, batches_by_length
-from albert_rc.data.corpus import Corpus
-from albert_rc.data.shards import Store, load_store
+from albert_rc.checkpoints.hf_config import read_config
+from albert_rc.checkpoints.hub import resolve_source
+from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import UsageError
-from albert_rc.hub import resolve_source
-from albert_rc.hubconfig import read_config
-from albert_rc.train.planner import Levers
+from albert_rc.io.sizes import parse_size
+from albert_rc.model.config import EncoderConfig, size_config
+from albert_rc.stores.batches import BatchOrder, batches_by_length
+from albert_rc.stores.store import Store, load_store
+from albert_rc.training.memory.planner import Levers
 
 WORKS = ("train", "predict", "pretrain")
 PASSAGE, SEQUENCE = 512, 256

@@ -13,7 +13,7 @@ import torch
 from albert_rc.bench.attention import HASHED, VARIANTS, AttentionJob
 from albert_rc.bench.compare import in_own_process
 from albert_rc.errors import OutOfMemoryError
-from albert_rc.model.products import DTYPES
+from albert_rc.model.linear import DTYPES
 
 SHORTEST, LONGEST = 256, 16_384
 SCORES = {"math": 4, "dense": 4}

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from albert_rc import __version__
-from albert_rc.devices import processes
-from albert_rc.files import parse_json, to_json
-from albert_rc.heap import resident
-from albert_rc.model.lowbit import has_int8
-from albert_rc.model.products import DTYPES, Prepared
+from albert_rc.io.files import parse_json, to_json
+from albert_rc.model.int8 import has_int8
+from albert_rc.model.linear import DTYPES, Prepared
+from albert_rc.runtime.devices import processes
+from albert_rc.runtime.heap import resident
 
 ROWS, INPUTS, OUTPUTS = 704, 4096, 16384  # two ELE passages through xxlarge's feed-forward
 GPU_ROWS = 8192

@@ -12,12 +12,12 @@ from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordLevel
 from torch import Tensor
 
-from albert_rc.data.corpus import Corpus
-from albert_rc.data.cutting import LEAST, Count, Cut, shard_name
-from albert_rc.data.shards import Store
-from albert_rc.files import save_tensors
-from albert_rc.seeds import mix
-from albert_rc.tokenizer import HuggingFaceTokenizer, Tokenizer
+from albert_rc.corpus.cut import LEAST, Count, Cut, shard_name
+from albert_rc.corpus.shards import Corpus
+from albert_rc.io.files import save_tensors
+from albert_rc.runtime.seeds import mix
+from albert_rc.stores.store import Store
+from albert_rc.text.tokenizer import HuggingFaceTokenizer, Tokenizer
 
 BLANKS = 20  # of a passage
 OPTIONS = 4  # of a blank

@@ -10,23 +10,26 @@ import torch
 
 from albert_rc.bench.jobs import Job, Workload
 from albert_rc.bench.made_up import made_up_vocabulary
-from albert_rc.config import Compute, EncoderConfig, MaskConfig, TrainConfig, parse_size
-from albert_rc.costs import forward_flops, word_flops
-from albert_rc.data.batches import Collator
-from albert_rc.data.corpus import Corpus
-from albert_rc.data.shards import Store
-from albert_rc.devices import Processes, limit_memory
-from albert_rc.heap import keep_freed_memory
-from albert_rc.loading import loaded_dtype, put_weight
+from albert_rc.checkpoints.load import loaded_dtype, put_weight
+from albert_rc.corpus.mask_config import MaskConfig
+from albert_rc.corpus.shards import Corpus
+from albert_rc.io.sizes import parse_size
+from albert_rc.model.config import Compute, EncoderConfig
+from albert_rc.model.cost import forward_flops, word_flops
 from albert_rc.model.encoder import initialise
 from albert_rc.model.heads import ReadingModel
-from albert_rc.model.pretraining import PretrainingModel
-from albert_rc.train.footprint import task_of
-from albert_rc.train.loop import Trainer
-from albert_rc.train.objective import Objective
-from albert_rc.train.planner import Levers, Plan, make_plan
-from albert_rc.train.pretraining import Pretraining
-from albert_rc.train.reading import Reading
+from albert_rc.model.pretraining_head import PretrainingModel
+from albert_rc.runtime.devices import Processes, limit_memory
+from albert_rc.runtime.heap import keep_freed_memory
+from albert_rc.stores.batches import Collator
+from albert_rc.stores.store import Store
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.loop import Trainer
+from albert_rc.training.memory.footprint import task_of
+from albert_rc.training.memory.planner import Levers, Plan, make_plan
+from albert_rc.training.objective import Objective
+from albert_rc.training.objectives.pretraining import Pretraining
+from albert_rc.training.objectives.reading import Reading
 
 NO_LIMIT = 2**60
 RATE = 1e-5

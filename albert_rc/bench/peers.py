@@ -23,12 +23,12 @@ from transformers import (
 from albert_rc.bench.jobs import Job, Workload
 from albert_rc.bench.made_up import made_up_backend
 from albert_rc.bench.ours import MASKING
-from albert_rc.costs import forward_flops, word_flops
-from albert_rc.data.batches import Collator
-from albert_rc.data.corpus import Corpus
-from albert_rc.data.shards import Store
-from albert_rc.families import hub_config
-from albert_rc.train.planner import Plan
+from albert_rc.checkpoints.hf_names import hub_config
+from albert_rc.corpus.shards import Corpus
+from albert_rc.model.cost import forward_flops, word_flops
+from albert_rc.stores.batches import Collator
+from albert_rc.stores.store import Store
+from albert_rc.training.memory.planner import Plan
 
 Inputs = Callable[[list[int]], tuple[Tensor, Tensor, Tensor]]
 """Ids, attention mask and labels of a batch, [B, L]."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from albert_rc.answering.score import TOKEN_BUDGET
 from albert_rc.bench.jobs import Job, Workload, batches, workload
 from albert_rc.bench.machine import (
     describe,
@@ -25,9 +26,8 @@ from albert_rc.bench.machine import (
     synchronise,
 )
 from albert_rc.bench.ours import Predicting, Training
-from albert_rc.devices import processes
-from albert_rc.files import parse_json, to_json
-from albert_rc.predict import TOKEN_BUDGET
+from albert_rc.io.files import parse_json, to_json
+from albert_rc.runtime.devices import processes
 
 WARM_UP = 4  # batches
 WARM_UP_SECONDS = 20

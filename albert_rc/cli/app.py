@@ -37,7 +37,6 @@ from albert_rc.cli import (
     vocabulary,
 )
 from albert_rc.cli.console import leave_cleanly
-from albert_rc.environment import prepare
 from albert_rc.errors import (
     READER_LEFT,
     AlbertRcError,
@@ -45,7 +44,8 @@ from albert_rc.errors import (
     OutOfMemoryError,
     UsageError,
 )
-from albert_rc.wording import visible
+from albert_rc.io.messages import visible
+from albert_rc.runtime.environment import prepare
 
 app = typer.Typer(
     name="albert-rc",
@@ -192,7 +192,7 @@ def _run() -> None:
             raise
         _fail(_NO_MEMORY, OutOfMemoryError())
     except RuntimeError as error:
-        from albert_rc.devices import is_out_of_memory
+        from albert_rc.runtime.devices import is_out_of_memory
 
         if "use_deterministic_algorithms" in str(error):
             _fail(f"--deterministic: {str(error).partition('.')[0]}", UsageError())

@@ -26,9 +26,9 @@ def average(
 
     Runs of different seeds have no useful mean; put their answers together with `ensemble`.
     """
+    from albert_rc.checkpoints.hub import resolve_source
     from albert_rc.errors import UsageError
-    from albert_rc.hub import resolve_source
-    from albert_rc.train.mean_weights import of_folders, of_states, write_mean
+    from albert_rc.training.runs.mean_weights import of_folders, of_states, write_mean
 
     like = resolve_source(models[0])
     if last is None:

@@ -146,10 +146,10 @@ def bench(
 
     from albert_rc.bench.compare import PEERS, compare, measured_machine
     from albert_rc.bench.jobs import Job, check
-    from albert_rc.devices import choose_precision, processes
     from albert_rc.errors import UsageError
-    from albert_rc.files import to_json, write_json
-    from albert_rc.plots import figure_paths
+    from albert_rc.io.files import to_json, write_json
+    from albert_rc.report.plots import figure_paths
+    from albert_rc.runtime.devices import choose_precision, processes
 
     of_attention = {
         "--lengths": lengths, "--longest": longest, "--heads": heads, "--head-size": head_size,

@@ -10,7 +10,7 @@ import typer
 
 from albert_rc.cli.console import say, table
 from albert_rc.cli.options import LONGEST
-from albert_rc.wording import shortened
+from albert_rc.io.messages import shortened
 
 if TYPE_CHECKING:
     from albert_rc.bench.attention import AttentionJob
@@ -66,9 +66,9 @@ def attention_job(
         UsageError: a size below 1, or no such precision here.
     """
     from albert_rc.bench.attention import AttentionJob
-    from albert_rc.config import LshConfig
-    from albert_rc.devices import choose_precision, processes
     from albert_rc.errors import UsageError
+    from albert_rc.model.config import LshConfig
+    from albert_rc.runtime.devices import choose_precision, processes
 
     for flag, size in (("--heads", heads), ("--head-size", head_size)):
         if size is not None and size < 1:
@@ -102,10 +102,10 @@ def bench_attention(
         json: the result as JSON on stdout instead of tables.
     """
     from albert_rc.bench.lengths import crossings, exponents, sweep
-    from albert_rc.config import parse_size
-    from albert_rc.devices import free_memory, processes
     from albert_rc.errors import UsageError
-    from albert_rc.files import to_json, write_json
+    from albert_rc.io.files import to_json, write_json
+    from albert_rc.io.sizes import parse_size
+    from albert_rc.runtime.devices import free_memory, processes
 
     if not limit > 0:
         raise UsageError(f"--time-limit {limit} must be above 0")
@@ -179,7 +179,7 @@ def _from(length: int | None) -> str:
 
 def _draw(measured: Sequence[dict[str, Any]], job: AttentionJob, out: Path) -> None:
     from albert_rc.bench.lengths import by_length
-    from albert_rc.plots import lines, save
+    from albert_rc.report.plots import lines, save
 
     panels: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     for label, value, unit in (("memory, MiB", "peak_bytes", MIB), ("time, ms", "seconds", 1e-3)):

@@ -13,8 +13,8 @@ from albert_rc.cli.outputs import check_outputs
 from albert_rc.cli.papers import Format
 
 if TYPE_CHECKING:
-    from albert_rc.calibration import Calibration
-    from albert_rc.data.schema import PaperSet
+    from albert_rc.papers.schema import PaperSet
+    from albert_rc.scoring.calibration import Calibration
 
 
 def calibrate(
@@ -39,11 +39,12 @@ def calibrate(
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Calibration error before and after a temperature fitted on dev, and accuracy by coverage."""
-    from albert_rc import calibration, temperature
-    from albert_rc.data.readers import read_good
-    from albert_rc.files import write_json
-    from albert_rc.plots import figure_paths
-    from albert_rc.score_files import read_scores
+    from albert_rc.answering import temperature
+    from albert_rc.io.files import write_json
+    from albert_rc.papers.formats import read_good
+    from albert_rc.report.plots import figure_paths
+    from albert_rc.scoring import calibration
+    from albert_rc.scoring.score_file import read_scores
 
     drawn = [] if figure is None else figure_paths(figure)
     written = {"--out": out_file} | {f"--figure's {path.suffix}": path for path in drawn}
@@ -74,10 +75,10 @@ def calibrate(
 
 def _require_task(model: Path, papers: PaperSet) -> None:
     """Refuse to keep the temperature of other papers than the model answers."""
+    from albert_rc.checkpoints.hf_config import read_config
+    from albert_rc.checkpoints.hf_names import FAMILIES
+    from albert_rc.checkpoints.load import labels_in
     from albert_rc.errors import UsageError
-    from albert_rc.families import FAMILIES
-    from albert_rc.hubconfig import read_config
-    from albert_rc.loading import labels_in
 
     config, raw = read_config(model)
     classes = FAMILIES[config.family].architectures
@@ -93,7 +94,7 @@ def _require_task(model: Path, papers: PaperSet) -> None:
 
 
 def _show(scores: Path, found: Calibration) -> None:
-    from albert_rc.confidence import COLDEST, FIGURES, HOTTEST
+    from albert_rc.scoring.confidence import COLDEST, FIGURES, HOTTEST
 
     names = {"accuracy": "accuracy", "ece": "ECE", "brier": "Brier", "nll": "NLL", "aurc": "AURC"}
     rows = [
@@ -130,7 +131,7 @@ def _show(scores: Path, found: Calibration) -> None:
 
 
 def _draw(found: Calibration, path: Path) -> None:
-    from albert_rc.plots import lines, save
+    from albert_rc.report.plots import lines, save
 
     sides = {"before": found.before, "after": found.after}
     reliable = {

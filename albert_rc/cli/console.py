@@ -25,10 +25,10 @@ from rich.table import Table
 from rich.text import Text
 
 from albert_rc.errors import Interrupted
-from albert_rc.wording import visible
+from albert_rc.io.messages import visible
 
 if TYPE_CHECKING:
-    from albert_rc.train.tally import StepReport
+    from albert_rc.training.tally import StepReport
 
 SAME_WISH = 1.0
 """Seconds after a signal in which others add nothing to it."""
@@ -75,7 +75,7 @@ def leave_cleanly(said: str) -> None:
 
 def print_json(value: Any) -> None:
     """A result as JSON on stdout."""
-    from albert_rc.files import to_json
+    from albert_rc.io.files import to_json
 
     sys.stdout.write(to_json(value).decode())
 

@@ -10,10 +10,10 @@ import typer
 from albert_rc.cli import options
 from albert_rc.cli.console import example, out, print_json, table
 from albert_rc.cli.papers import Format, say_unread
-from albert_rc.wording import first_of, shortened
+from albert_rc.io.messages import first_of, shortened
 
 if TYPE_CHECKING:
-    from albert_rc.checkup import SplitCheck
+    from albert_rc.stores.doctor import SplitCheck
 
 SHOWN = 10
 
@@ -38,11 +38,11 @@ def doctor(
 
     Exits with 3 if any paper cannot be used.
     """
-    from albert_rc.checkup import check_collection
-    from albert_rc.data.readers import read_collection
+    from albert_rc.checkpoints.hub import resolve_source
     from albert_rc.errors import DataError
-    from albert_rc.hub import resolve_source
-    from albert_rc.tokenizer import load_tokenizer
+    from albert_rc.papers.formats import read_collection
+    from albert_rc.stores.doctor import check_collection
+    from albert_rc.text.tokenizer import load_tokenizer
 
     splits = read_collection(raw, format_)
     say_unread(raw)

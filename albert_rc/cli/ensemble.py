@@ -14,9 +14,9 @@ from albert_rc.cli.outputs import answer_files, check_outputs
 from albert_rc.cli.papers import Format
 
 if TYPE_CHECKING:
-    from albert_rc.ensemble import Fit
-    from albert_rc.ensemble_report import Report
-    from albert_rc.score_files import ScoreFile
+    from albert_rc.scoring.ensemble.assess import Report
+    from albert_rc.scoring.ensemble.mix import Fit
+    from albert_rc.scoring.score_file import ScoreFile
 
 
 def ensemble(
@@ -66,13 +66,13 @@ def ensemble(
     ] = False,
 ) -> None:
     """Answer by several models' scores; fit their weights on dev and say what they are worth."""
-    from albert_rc import ensemble_files as kept
-    from albert_rc.data.readers import read_good
-    from albert_rc.ensemble import WEIGH, Fit, fitted_methods, make_pool
-    from albert_rc.ensemble_report import assess
     from albert_rc.errors import UsageError
-    from albert_rc.score_files import read_scores
-    from albert_rc.score_sets import in_order_of, put_together
+    from albert_rc.papers.formats import read_good
+    from albert_rc.scoring.align import in_order_of, put_together
+    from albert_rc.scoring.ensemble import files as kept
+    from albert_rc.scoring.ensemble.assess import assess
+    from albert_rc.scoring.ensemble.mix import WEIGH, Fit, fitted_methods, make_pool
+    from albert_rc.scoring.score_file import read_scores
 
     needs_gold = {"--dev-scores": dev_scores, "--fit": fit_out}
     needs_out = {"--scores": scores_out, "--abstain": abstain}

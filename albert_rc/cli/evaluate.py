@@ -11,8 +11,8 @@ from albert_rc.cli.console import example, out, print_json, table
 from albert_rc.cli.papers import Format, TrainingPapers, training_passages
 
 if TYPE_CHECKING:
-    from albert_rc.data.schema import PaperSet
-    from albert_rc.measured import Measured
+    from albert_rc.papers.schema import PaperSet
+    from albert_rc.scoring.tasks import Measured
 
 
 def evaluate(
@@ -27,12 +27,12 @@ def evaluate(
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Accuracy with a 95% interval, by level, blank number, length and overlap with training."""
-    from albert_rc import evaluation
-    from albert_rc.data.readers import read_good
-    from albert_rc.data.schema import gold_letters
     from albert_rc.errors import UsageError
-    from albert_rc.metrics import compare
-    from albert_rc.slices import slices_of
+    from albert_rc.papers.formats import read_good
+    from albert_rc.papers.schema import gold_letters
+    from albert_rc.scoring import evaluate as evaluation
+    from albert_rc.scoring.accuracy import compare
+    from albert_rc.scoring.slices import slices_of
 
     papers = read_good(gold, format_)
     if papers.kind in ("label", "span"):
@@ -88,7 +88,7 @@ def evaluate(
 
 def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, json: bool) -> None:
     """Metrics of SQuAD's and GLUE's kinds of papers."""
-    from albert_rc.measured import compared, measured
+    from albert_rc.scoring.tasks import compared, measured
 
     ours = measured(answers, papers)
     other = None if against is None else measured(against, papers)

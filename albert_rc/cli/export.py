@@ -42,8 +42,8 @@ def export(
 
     It is there only after transformers' answers on it, and ONNX's, were compared with ours.
     """
-    from albert_rc.data.readers import read_good
     from albert_rc.export.run import export as write
+    from albert_rc.papers.formats import read_good
 
     given = None
     if papers is not None:

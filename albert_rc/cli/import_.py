@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from albert_rc.cli.console import example, out, print_json, say
-from albert_rc.wording import first_of
+from albert_rc.io.messages import first_of
 
 if TYPE_CHECKING:
-    from albert_rc.importing.papers import Import, Paper
+    from albert_rc.printed.build.papers import Import, Paper
 
 SHOWN = 12
 
@@ -48,8 +48,8 @@ def import_(
     Exits with 3 if there is one.
     """
     from albert_rc.errors import DataError
-    from albert_rc.importing.run import import_papers
-    from albert_rc.importing.write import earlier_papers, write_papers
+    from albert_rc.printed.build.write import earlier_papers, write_papers
+    from albert_rc.printed.run import import_papers
 
     imports = import_papers(files, key)
     papers = [paper for found in imports for paper in found.papers]
@@ -104,7 +104,7 @@ def _show(found: Import) -> None:
 
 
 def _show_paper(paper: Paper) -> None:
-    from albert_rc.importing.papers import spans
+    from albert_rc.printed.build.papers import spans
 
     kind = "blanks" if paper.kind == "cloze" else "questions"
     sizes = sorted({len(options) for options in paper.options})
@@ -123,7 +123,7 @@ def _show_paper(paper: Paper) -> None:
 
 
 def _short(text: str) -> str:
-    from albert_rc.importing.lines import shortened
+    from albert_rc.printed.lines import shortened
 
     return shortened(text, 60)
 

@@ -24,7 +24,7 @@ def parameters(
     json: Annotated[bool, typer.Option("--json", help="As JSON on stdout.")] = False,
 ) -> None:
     """Parameters and cost of BERT's and ALBERT's published sizes, and of any checkpoint."""
-    from albert_rc.analysis import parameter_table
+    from albert_rc.checkpoints.inspect import parameter_table
 
     rows = parameter_table(model or [])
     if json:
@@ -60,10 +60,10 @@ def layers(
     json: Annotated[bool, typer.Option("--json", help="The figures as JSON on stdout.")] = False,
 ) -> None:
     """How far each layer moves the tokens: L2 distance and angle of its input and output."""
-    from albert_rc.analysis import distances_of
-    from albert_rc.data.documents import read_documents
-    from albert_rc.files import write_json
-    from albert_rc.plots import figure_paths, lines, save
+    from albert_rc.checkpoints.inspect import distances_of
+    from albert_rc.corpus.documents import read_documents
+    from albert_rc.io.files import write_json
+    from albert_rc.report.plots import figure_paths, lines, save
 
     figures = out.with_suffix(".json")
     outputs = {f"--out's {path.suffix}": path for path in (*figure_paths(out), figures)}

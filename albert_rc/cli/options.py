@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from albert_rc.cli.console import say
-from albert_rc.config import LARGEST
+from albert_rc.model.config import LARGEST
 
 if TYPE_CHECKING:
-    from albert_rc.config import TrainConfig
-    from albert_rc.devices import Processes
-    from albert_rc.loading import Loaded
-    from albert_rc.train.tally import TrainResult
+    from albert_rc.checkpoints.load import Loaded
+    from albert_rc.runtime.devices import Processes
+    from albert_rc.training.config import TrainConfig
+    from albert_rc.training.tally import TrainResult
 
 MOST = 10_000_000
 """Of steps, epochs, tokens and the like: beyond what any run comes to."""
@@ -380,15 +380,15 @@ def seconds_of(minutes: float | None) -> float | None:
 
 def alone_in(out: Path, group: Processes) -> AbstractContextManager[None]:
     """Have the run's folder for this run alone, until the block ends."""
-    from albert_rc.atomic import only_run
+    from albert_rc.io.atomic import only_run
 
     return only_run(out) if group.is_main else nullcontext()
 
 
 def batch_workers(workers: int | None, group: Processes) -> int:
     """What `--workers` comes to: by default, a GPU is fed by up to 8 of its share of the cores."""
-    from albert_rc.data.pool import cores
     from albert_rc.errors import UsageError
+    from albert_rc.runtime.pool import cores
 
     if workers is None:
         of_rank = cores() // group.world
@@ -429,7 +429,7 @@ def announce(
 
 def conclude(out: Path, result: TrainResult, best: str) -> None:
     """Say what came out: a run's folder, how far it got, and how good it is; draw its course."""
-    from albert_rc.curves import draw_curves, read_curves, spark_lines
+    from albert_rc.report.curves import draw_curves, read_curves, spark_lines
 
     of_all = f" of {result.total_steps:,}" if result.paused else ""
     typer.echo(f"{out}: {result.steps:,}{of_all} steps in {result.seconds:.0f} s{best}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from albert_rc.atomic import require_writable
 from albert_rc.errors import UsageError
-from albert_rc.tokenizer import VOCABULARY_FILES
+from albert_rc.io.atomic import require_writable
+from albert_rc.text.tokenizer import VOCABULARY_FILES
 
 OF_A_MODEL = ("config.json", *VOCABULARY_FILES)
 WEIGHTS = (".safetensors", ".pt", ".bin")
@@ -62,7 +62,7 @@ def answer_files(
     out: Path | None, scores: Path | None, abstain: float | None
 ) -> dict[str, Path | None]:
     """What `predict` and `ensemble` write, by option."""
-    from albert_rc.abstain import unsure_path
+    from albert_rc.scoring.abstain import unsure_path
 
     listed = None if abstain is None or out is None else unsure_path(out)
     return {"--out": out, "--scores": scores, "--abstain's list": listed}

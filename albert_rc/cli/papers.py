@@ -11,7 +11,7 @@ import typer
 from albert_rc.cli.console import say
 
 if TYPE_CHECKING:
-    from albert_rc.data.schema import PaperSet, Passage
+    from albert_rc.papers.schema import PaperSet, Passage
 
 Format = Annotated[
     str | None,
@@ -32,7 +32,7 @@ TrainingPapers = Annotated[
 
 def say_unread(raw: Path) -> None:
     """Name what lies beside the splits of a collection and looks like another."""
-    from albert_rc.data.readers import collections_in
+    from albert_rc.papers.formats import collections_in
 
     for place in collections_in(raw):
         say(f"{place}: holds splits of its own, and was not read; give it by itself")
@@ -40,7 +40,7 @@ def say_unread(raw: Path) -> None:
 
 def training_passages(train: Path | None, gold: Path, papers: PaperSet) -> Sequence[Passage] | None:
     """The training papers of `--train`, or those that stand beside the gold ones, if any."""
-    from albert_rc.data.readers import read_split, training_beside
+    from albert_rc.papers.formats import read_split, training_beside
 
     train = train or training_beside(gold)
     if train is None:

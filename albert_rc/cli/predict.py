@@ -104,12 +104,12 @@ def predict(
     """Answer every question, in the papers' natural order, or refuse: never a part of them."""
     from dataclasses import replace
 
-    from albert_rc.devices import choose_precision, processes
-    from albert_rc.heap import keep_freed_memory
-    from albert_rc.predict import describe, reading_of, score, write_predictions
-    from albert_rc.several_pieces import require_way
-    from albert_rc.spans import find_spans, write_spans
-    from albert_rc.temperature import weights_id
+    from albert_rc.answering.pieces import require_way
+    from albert_rc.answering.score import describe, reading_of, score, write_predictions
+    from albert_rc.answering.spans import find_spans, write_spans
+    from albert_rc.answering.temperature import weights_id
+    from albert_rc.runtime.devices import choose_precision, processes
+    from albert_rc.runtime.heap import keep_freed_memory
 
     predict_parts.check_ranges(token_budget, abstain, temperature)
     check_outputs(answer_files(out, scores, abstain), (data, recall, gate))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from albert_rc.cli.console import bar, say
 
 if TYPE_CHECKING:
-    from albert_rc.data.schema import PaperSet
-    from albert_rc.data.shards import Store
-    from albert_rc.devices import Processes
-    from albert_rc.loading import Loaded
-    from albert_rc.recall import Recalled
+    from albert_rc.answering.lookup import Recalled
+    from albert_rc.checkpoints.load import Loaded
+    from albert_rc.papers.schema import PaperSet
+    from albert_rc.runtime.devices import Processes
+    from albert_rc.stores.store import Store
 
 
 def check_ranges(token_budget: int, abstain: float | None, temperature: float | None) -> None:
@@ -23,8 +23,8 @@ def check_ranges(token_budget: int, abstain: float | None, temperature: float | 
     Raises:
         UsageError: names the option.
     """
+    from albert_rc.answering.temperature import HIGHEST, LOWEST
     from albert_rc.errors import UsageError
-    from albert_rc.temperature import HIGHEST, LOWEST
 
     if token_budget < 1:
         raise UsageError(f"--token-budget {token_budget} must be at least 1")
@@ -43,7 +43,7 @@ def open_model(
         UsageError: no such model.
         CheckpointError: unusable weights.
     """
-    from albert_rc.loading import load_model, load_spans
+    from albert_rc.checkpoints.load import load_model, load_spans
 
     loaded: Loaded[Any]
     if source.kind == "span":
@@ -77,8 +77,8 @@ def divisor_of(
         reading: how the model reads otherwise.
         group: the processes; the first one says what it found.
     """
+    from albert_rc.answering.temperature import kept_temperature, record_path, why_unused
     from albert_rc.errors import CheckpointError
-    from albert_rc.temperature import kept_temperature, record_path, why_unused
 
     folder = loaded.tokenizer.folder
     if given is not None:
@@ -109,11 +109,17 @@ def pass_gate(
     token_budget: int,
 ) -> None:
     """Go on in int8 only if it costs little on dev papers, answered as the others will be."""
-    from albert_rc.data.shards import check_store, load_store
-    from albert_rc.devices import choose_precision
+    from albert_rc.answering.int8_check import (
+        Trial,
+        identity,
+        measure_cost,
+        remember_cost,
+        remembered_cost,
+    )
     from albert_rc.errors import UsageError
-    from albert_rc.gate import Trial, identity, measure_cost, remember_cost, remembered_cost
-    from albert_rc.heap import keep_freed_memory
+    from albert_rc.runtime.devices import choose_precision
+    from albert_rc.runtime.heap import keep_freed_memory
+    from albert_rc.stores.store import check_store, load_store
 
     if not tolerance >= 0:
         raise UsageError(f"--tolerance {tolerance} must be a number from 0 on")
@@ -175,7 +181,7 @@ def open_papers(data: Path, format_name: str | None, model: str) -> Store | Pape
         DataError: the store is damaged, or papers have errors.
         UsageError: no such format or model, or a table that may be of several tasks.
     """
-    from albert_rc.data.shards import load_store
+    from albert_rc.stores.store import load_store
 
     if data.suffix == ".pt":
         return load_store(data)
@@ -187,11 +193,11 @@ def _format_for(data: Path, model: str) -> str | None:
 
     Test tables of several tasks have the same columns.
     """
-    from albert_rc.data.glue import GLUE
-    from albert_rc.data.readers import possible_formats
-    from albert_rc.hub import resolve_source
-    from albert_rc.hubconfig import read_config
-    from albert_rc.loading import labels_in
+    from albert_rc.checkpoints.hf_config import read_config
+    from albert_rc.checkpoints.hub import resolve_source
+    from albert_rc.checkpoints.load import labels_in
+    from albert_rc.papers.formats import possible_formats
+    from albert_rc.papers.glue import GLUE
 
     found = possible_formats(data)
     if len(found) < 2:
@@ -208,7 +214,7 @@ def read_papers(data: Path, format_name: str | None) -> PaperSet:
     Raises:
         DataError: some are not.
     """
-    from albert_rc.data.readers import read_good
+    from albert_rc.papers.formats import read_good
 
     papers = read_good(data, format_name)
     for problem in papers.problems:
@@ -220,9 +226,9 @@ def recalled_for(
     path: Path, store: Store, loaded: Loaded[Any], format_name: str | None, group: Processes
 ) -> Recalled:
     """What training papers say about the store's blanks."""
-    from albert_rc.data.shards import load_store, make_store
+    from albert_rc.answering.lookup import Memory
     from albert_rc.errors import DataError
-    from albert_rc.recall import Memory
+    from albert_rc.stores.store import load_store, make_store
 
     if path.suffix == ".pt":
         known = load_store(path)
@@ -246,9 +252,9 @@ def ready_store(
     data: Path, source: Store | PaperSet, loaded: Loaded[Any], max_length: int | None
 ) -> Store:
     """The store to answer: as it was made, or made now of raw papers."""
-    from albert_rc.data.schema import PaperSet
-    from albert_rc.data.shards import check_store, make_store
     from albert_rc.errors import DataError, UsageError
+    from albert_rc.papers.schema import PaperSet
+    from albert_rc.stores.store import check_store, make_store
 
     longest = loaded.model.config.max_length
     if source.kind == "label":
@@ -280,8 +286,8 @@ def read_again(
     loaded: Loaded[Any], store: Store, found: Any, way: str, group: Processes, token_budget: int
 ) -> Any:
     """The scores, with options of several pieces read with room for each piece."""
-    from albert_rc.several_pieces import readings, rescored, too_long
-    from albert_rc.wording import listed
+    from albert_rc.answering.pieces import readings, rescored, too_long
+    from albert_rc.io.messages import listed
 
     longest = loaded.model.config.max_length
     if (left := too_long(store, longest)) and group.is_main:

@@ -48,13 +48,13 @@ def preprocess(
     ] = None,
 ) -> None:
     """Turn raw papers into tensors: OUT/train.pt, OUT/dev.pt, OUT/test.pt."""
-    from albert_rc.atomic import write_together
-    from albert_rc.data.prepare import prepare_collection
-    from albert_rc.data.readers import find_splits, rejects, require_good
-    from albert_rc.data.sources import REJECTS
-    from albert_rc.files import existing_folder
-    from albert_rc.hub import resolve_source
-    from albert_rc.tokenizer import load_tokenizer
+    from albert_rc.checkpoints.hub import resolve_source
+    from albert_rc.io.atomic import write_together
+    from albert_rc.io.files import existing_folder
+    from albert_rc.papers.files import REJECTS
+    from albert_rc.papers.formats import find_splits, rejects, require_good
+    from albert_rc.stores.preprocess import prepare_collection
+    from albert_rc.text.tokenizer import load_tokenizer
 
     # Millions of small strings and lists are made and none dies: looking for garbage among them
     # takes a fifth of the time.

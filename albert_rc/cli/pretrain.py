@@ -9,7 +9,7 @@ import typer
 
 from albert_rc.cli import options
 from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
-from albert_rc.config import LARGEST
+from albert_rc.model.config import LARGEST
 
 
 def pretrain(
@@ -186,15 +186,16 @@ def pretrain(
     """
     from dataclasses import asdict
 
-    from albert_rc.config import MaskConfig, TrainConfig
-    from albert_rc.data.corpus import Corpus, check_corpus
-    from albert_rc.devices import be_deterministic, choose_precision, processes
-    from albert_rc.loading import load_pretraining
-    from albert_rc.train.checkpoint import planned_before
-    from albert_rc.train.earlier import require_kept
-    from albert_rc.train.loop import Trainer
-    from albert_rc.train.planner import Levers, fit
-    from albert_rc.train.pretraining import RECIPES, Pretraining, open_teacher
+    from albert_rc.checkpoints.load import load_pretraining
+    from albert_rc.corpus.mask_config import MaskConfig
+    from albert_rc.corpus.shards import Corpus, check_corpus
+    from albert_rc.runtime.devices import be_deterministic, choose_precision, processes
+    from albert_rc.training.checkpoint import planned_before
+    from albert_rc.training.config import TrainConfig
+    from albert_rc.training.loop import Trainer
+    from albert_rc.training.memory.planner import Levers, fit
+    from albert_rc.training.objectives.pretraining import RECIPES, Pretraining, open_teacher
+    from albert_rc.training.runs.earlier import require_kept
 
     given = {
         "optimizer": optimizer,

@@ -13,11 +13,11 @@ from albert_rc.cli import options
 from albert_rc.cli.console import DEFAULT_MODEL, bar, example, leave_cleanly, say
 from albert_rc.cli.texts import OnTextError, list_rejects, open_text
 from albert_rc.errors import DataError, UsageError
-from albert_rc.wording import counted
+from albert_rc.io.messages import counted
 
 if TYPE_CHECKING:
-    from albert_rc.data.cutting import Count
-    from albert_rc.data.documents import Source
+    from albert_rc.corpus.cut import Count
+    from albert_rc.corpus.documents import Source
 
 
 def pretrain_data(
@@ -68,12 +68,12 @@ def pretrain_data(
     """
     from functools import partial
 
-    from albert_rc.config import parse_size
-    from albert_rc.data.corpus import require_same_plan
-    from albert_rc.data.cutting import Count, Cut, ShardMaker, plan_shards
-    from albert_rc.data.pool import map_in_order, worker_count
-    from albert_rc.hub import resolve_source
-    from albert_rc.tokenizer import load_tokenizer
+    from albert_rc.checkpoints.hub import resolve_source
+    from albert_rc.corpus.cut import Count, Cut, ShardMaker, plan_shards
+    from albert_rc.corpus.shards import require_same_plan
+    from albert_rc.io.sizes import parse_size
+    from albert_rc.runtime.pool import map_in_order, worker_count
+    from albert_rc.text.tokenizer import load_tokenizer
 
     leave_cleanly("stopped; shards that are done are kept, and the same command goes on")
     workers = worker_count(workers)
@@ -126,8 +126,8 @@ def pretrain_data(
 
 def _empty(sources: list[Source], train: Count, held_out: Count) -> DataError:
     """Why there is nothing to learn from."""
-    from albert_rc.data.cutting import LEAST
-    from albert_rc.data.documents import named, no_text
+    from albert_rc.corpus.cut import LEAST
+    from albert_rc.corpus.documents import named, no_text
 
     if held_out.sequences:
         return DataError(

@@ -28,8 +28,8 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Also print the figures as JSON.")] = False,
 ) -> None:
     """One HTML file to read the answers in, without a network: what is right, wrong or unsure."""
-    from albert_rc.atomic import write_bytes
-    from albert_rc.data.readers import read_good
+    from albert_rc.io.atomic import write_bytes
+    from albert_rc.papers.formats import read_good
     from albert_rc.report.figures import figures_of, require_options
     from albert_rc.report.page import render
     from albert_rc.report.runs import read_run, run_names

@@ -52,13 +52,13 @@ def search(
     A trial that is worse than the others were at that point is given up. The best dev score of
     many is a lucky one: train the winner again with other seeds (`train --seeds 3`).
     """
-    from albert_rc.config import TrainConfig
-    from albert_rc.devices import choose_precision, processes
     from albert_rc.errors import UsageError
-    from albert_rc.train.finetune import FineTuning, open_stores
-    from albert_rc.train.planner import Levers
-    from albert_rc.train.search import BEST, RESULT, Space
-    from albert_rc.train.search import search as search_
+    from albert_rc.runtime.devices import choose_precision, processes
+    from albert_rc.training.config import TrainConfig
+    from albert_rc.training.memory.planner import Levers
+    from albert_rc.training.runs.finetune import FineTuning, open_stores
+    from albert_rc.training.runs.search import BEST, RESULT, Space
+    from albert_rc.training.runs.search import search as search_
 
     try:
         sizes = tuple(int(size) for size in batch_sizes.split(","))

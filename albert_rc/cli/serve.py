@@ -50,8 +50,8 @@ def serve(
         from albert_rc.serve.web import make_app
     except ImportError as error:
         raise UsageError(f'serve needs {error.name}; pip install "albert-rc[serve]"') from None
-    from albert_rc.devices import processes
-    from albert_rc.heap import keep_freed_memory
+    from albert_rc.runtime.devices import processes
+    from albert_rc.runtime.heap import keep_freed_memory
     from albert_rc.serve.engine import Engine
     from albert_rc.serve.limits import MEGABYTE, Limits
 

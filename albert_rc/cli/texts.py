@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from albert_rc.cli.console import say
-from albert_rc.wording import counted
+from albert_rc.io.messages import counted
 
 if TYPE_CHECKING:
-    from albert_rc.data.examine import Examined
+    from albert_rc.corpus.examine import Examined
 
 OnTextError = Annotated[
     Literal["stop", "skip"],
@@ -29,8 +29,8 @@ def open_text(places: list[Path], on_error: str | None = None) -> Examined:
     Raises:
         DataError: nothing there, or what cannot be read, all of which is named.
     """
-    from albert_rc.data.documents import find_sources
-    from albert_rc.data.examine import examine
+    from albert_rc.corpus.documents import find_sources
+    from albert_rc.corpus.examine import examine
 
     sources, copies = find_sources(places)
     for copy in copies:
@@ -43,8 +43,8 @@ def open_text(places: list[Path], on_error: str | None = None) -> Examined:
 
 def list_rejects(out: Path, examined: Examined) -> None:
     """Leave the list of what was left out in the folder; an earlier one goes."""
-    from albert_rc.atomic import write_bytes
-    from albert_rc.data.sources import REJECTS
+    from albert_rc.io.atomic import write_bytes
+    from albert_rc.papers.files import REJECTS
 
     if not examined.problems:
         (out / REJECTS).unlink(missing_ok=True)

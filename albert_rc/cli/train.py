@@ -12,9 +12,9 @@ from albert_rc.cli import options
 from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
 
 if TYPE_CHECKING:
-    from albert_rc.train.finetune import FineTuning
-    from albert_rc.train.several import Part
-    from albert_rc.train.tally import TrainResult
+    from albert_rc.training.runs.finetune import FineTuning
+    from albert_rc.training.runs.several import Part
+    from albert_rc.training.tally import TrainResult
 
 
 def train(
@@ -143,16 +143,16 @@ def train(
     Beside them: log.txt, metrics.jsonl, TensorBoard's events, train.json (all settings). Several
     GPUs: `torchrun --nproc-per-node 2 -m albert_rc train ...`.
     """
-    from albert_rc.config import TrainConfig
-    from albert_rc.devices import be_deterministic, choose_precision, processes
     from albert_rc.errors import UsageError
-    from albert_rc.train.earlier import require_kept
-    from albert_rc.train.finetune import FineTuning, open_stores, unlike
-    from albert_rc.train.identity import made_of
-    from albert_rc.train.planner import Levers
-    from albert_rc.train.recipes import choose, dropout_of
-    from albert_rc.train.several import Part, over_folds, over_seeds
-    from albert_rc.train.teacher import Teacher
+    from albert_rc.runtime.devices import be_deterministic, choose_precision, processes
+    from albert_rc.training.config import TrainConfig
+    from albert_rc.training.memory.planner import Levers
+    from albert_rc.training.objectives.teacher import Teacher
+    from albert_rc.training.runs.earlier import require_kept
+    from albert_rc.training.runs.finetune import FineTuning, open_stores, unlike
+    from albert_rc.training.runs.identity import made_of
+    from albert_rc.training.runs.recipes import choose, dropout_of
+    from albert_rc.training.runs.several import Part, over_folds, over_seeds
 
     if seeds is not None and folds is not None:
         raise UsageError("--seeds and --folds: choose one of them")
@@ -267,7 +267,7 @@ def _run_several(
     seconds: float | None,
 ) -> None:
     """Runs one after the other, and what they come to together."""
-    from albert_rc.train.several import RUNS, SCORES, run_all, spread_line
+    from albert_rc.training.runs.several import RUNS, SCORES, run_all, spread_line
 
     begun = time.perf_counter()
 

@@ -58,7 +58,7 @@ def verify_resume(
     import tempfile
     from dataclasses import asdict
 
-    from albert_rc.train.verify import kill_and_resume
+    from albert_rc.training.runs.verify import kill_and_resume
 
     with tempfile.TemporaryDirectory() as temporary:
         found = kill_and_resume(

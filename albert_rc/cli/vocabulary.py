@@ -11,10 +11,10 @@ import typer
 from albert_rc.cli.console import example
 from albert_rc.cli.outputs import require_no_model
 from albert_rc.cli.texts import OnTextError, list_rejects, open_text
-from albert_rc.config import LARGEST
+from albert_rc.model.config import LARGEST
 
 if TYPE_CHECKING:
-    from albert_rc.data.documents import Source
+    from albert_rc.corpus.documents import Source
 
 
 def vocabulary(
@@ -44,7 +44,7 @@ def vocabulary(
     Pieces are chosen by a unigram language model. Text is lower-cased and stripped of accents
     first, as ALBERT's.
     """
-    from albert_rc.vocabulary import make_vocabulary
+    from albert_rc.text.make_vocabulary import make_vocabulary
 
     require_no_model("--out", out / "spiece.model")
     examined = open_text(text, on_error)
@@ -57,7 +57,7 @@ def vocabulary(
 
 
 def _sentences(sources: list[Source]) -> Iterator[str]:
-    from albert_rc.data.documents import no_text, read_paragraphs, sentences
+    from albert_rc.corpus.documents import no_text, read_paragraphs, sentences
 
     some = False
     for source in sources:

@@ -8,8 +8,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from albert_rc import __version__
-from albert_rc.config import EncoderConfig
 from albert_rc.export.records import Records, Row
+from albert_rc.model.config import EncoderConfig
 
 PIPELINES = {
     "cloze": "fill-mask",

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from albert_rc.batch import Batch, Tokens
-from albert_rc.data.batches import Collator
-from albert_rc.data.shards import Store
-from albert_rc.data.span_batches import SpanCollator
 from albert_rc.errors import CheckpointError
 from albert_rc.model.heads import ClozeHead, HeadedModel, ReadingModel
-from albert_rc.model.pretraining import PretrainingModel
-from albert_rc.model.spans import SpanModel
-from albert_rc.tokenizer import Tokenizer
+from albert_rc.model.pretraining_head import PretrainingModel
+from albert_rc.model.span_head import SpanModel
+from albert_rc.stores.batches import Collator
+from albert_rc.stores.span_batches import SpanCollator
+from albert_rc.stores.store import Store
+from albert_rc.text.tokenizer import Tokenizer
 
 TOLERANCE = 1e-4
 """What a logit may differ by, as a share of the largest one (or of 1, if that is more)."""

@@ -6,16 +6,16 @@ from typing import Any
 
 import torch
 
-from albert_rc.data.schema import PaperSet
-from albert_rc.data.shards import make_store
-from albert_rc.devices import Processes
+from albert_rc.answering.quality import quality, span_quality
+from albert_rc.answering.score import score
+from albert_rc.answering.spans import find_spans
+from albert_rc.checkpoints.load import Loaded
 from albert_rc.export.records import Row
-from albert_rc.loading import Loaded
-from albert_rc.metrics import accuracy
 from albert_rc.model.heads import ReadingModel
-from albert_rc.predict import score
-from albert_rc.quality import quality, span_quality
-from albert_rc.spans import find_spans
+from albert_rc.papers.schema import PaperSet
+from albert_rc.runtime.devices import Processes
+from albert_rc.scoring.accuracy import accuracy
+from albert_rc.stores.store import make_store
 
 
 def measure(loaded: Loaded[Any], papers: PaperSet | None) -> tuple[list[Row], str]:

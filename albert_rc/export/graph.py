@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from albert_rc import __version__
-from albert_rc.config import EncoderConfig
+from albert_rc.checkpoints.hf_names import hub_key
 from albert_rc.errors import UsageError
-from albert_rc.families import hub_key
+from albert_rc.model.config import EncoderConfig
 from albert_rc.model.heads import ChoiceHead, ClozeHead, HeadedModel, LabelHead
 from albert_rc.model.layer import Layer
 from albert_rc.model.sharing import schedule
-from albert_rc.model.spans import SpanModel
+from albert_rc.model.span_head import SpanModel
 
 OPSET = 17  # the first with LayerNormalization; every runtime since 2022 has it
 LARGEST = 2**31 - 2**20

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from albert_rc.data.encode import encode_segments, question_with_option, split_at_blanks
-from albert_rc.data.schema import Passage
 from albert_rc.errors import CheckpointError
 from albert_rc.export.compare import Runner
-from albert_rc.tokenizer import Tokenizer
+from albert_rc.papers.schema import Passage
+from albert_rc.stores.encode import encode_segments, question_with_option, split_at_blanks
+from albert_rc.text.tokenizer import Tokenizer
 
 CLASSES = {
     "cloze": "AutoModelForMaskedLM",

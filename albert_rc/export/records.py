@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from albert_rc.data.shards import load_store
+from albert_rc.answering.temperature import kept_record, record_path
+from albert_rc.checkpoints.hub import shipped_models
 from albert_rc.errors import AlbertRcError
-from albert_rc.files import read_json, read_json_lines
-from albert_rc.hub import shipped_models
-from albert_rc.temperature import kept_record, record_path
-from albert_rc.wording import one_line
+from albert_rc.io.files import read_json, read_json_lines
+from albert_rc.io.messages import one_line
+from albert_rc.stores.store import load_store
 
 Row = tuple[str, str]
 SETTINGS = {

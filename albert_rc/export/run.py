@@ -11,11 +11,12 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from albert_rc.atomic import atomic_folder, write_bytes
-from albert_rc.config import Compute
-from albert_rc.data.schema import Kind, PaperSet, Passage, Question
-from albert_rc.data.shards import Store, make_store
-from albert_rc.devices import Processes
+from albert_rc.answering.score import score
+from albert_rc.answering.temperature import RECORDS, kept_record
+from albert_rc.checkpoints.hf_config import read_config
+from albert_rc.checkpoints.hf_names import FAMILIES
+from albert_rc.checkpoints.hub import resolve_source
+from albert_rc.checkpoints.load import Loaded, load_model, load_pretraining, load_spans, save_model
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.export.card import Card, render
 from albert_rc.export.compare import Agreement, require_alike
@@ -31,15 +32,14 @@ from albert_rc.export.others import (
 from albert_rc.export.records import Row, read_records
 from albert_rc.export.samples import sample_papers, sample_stores
 from albert_rc.export.vocabulary import write_vocabulary
-from albert_rc.families import FAMILIES
-from albert_rc.files import file_sha256, read_json, write_json
-from albert_rc.hub import resolve_source
-from albert_rc.hubconfig import read_config
-from albert_rc.loading import Loaded, load_model, load_pretraining, load_spans, save_model
+from albert_rc.io.atomic import atomic_folder, write_bytes
+from albert_rc.io.files import file_sha256, read_json, write_json
+from albert_rc.model.config import Compute
 from albert_rc.model.heads import ClozeHead, ReadingModel
-from albert_rc.predict import score
-from albert_rc.temperature import RECORDS, kept_record
-from albert_rc.tokenizer import load_tokenizer
+from albert_rc.papers.schema import Kind, PaperSet, Passage, Question
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.store import Store, make_store
+from albert_rc.text.tokenizer import load_tokenizer
 
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """In which weights may be written, and what Hugging Face calls them."""

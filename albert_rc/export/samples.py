@@ -11,11 +11,11 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from albert_rc.data.encode import question_with_option
-from albert_rc.data.readers import read_split
-from albert_rc.data.schema import Kind, PaperSet, Passage, Question
-from albert_rc.data.shards import Store, make_store
-from albert_rc.tokenizer import Tokenizer
+from albert_rc.papers.formats import read_split
+from albert_rc.papers.schema import Kind, PaperSet, Passage, Question
+from albert_rc.stores.encode import question_with_option
+from albert_rc.stores.store import Store, make_store
+from albert_rc.text.tokenizer import Tokenizer
 
 PAPERS = Path(__file__).parent / "papers"
 WINDOWS = (64, 512)

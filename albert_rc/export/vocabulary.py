@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.errors import CheckpointError
-from albert_rc.files import parse_json, write_json
-from albert_rc.tokenizer import HuggingFaceTokenizer, SentencePieceTokenizer, Tokenizer
+from albert_rc.io.files import parse_json, write_json
+from albert_rc.text.tokenizer import HuggingFaceTokenizer, SentencePieceTokenizer, Tokenizer
 
 _NORMAL, _UNKNOWN, _USER_DEFINED = 1, 2, 4  # SentencePiece's types of pieces
 # What Python's str.split takes for white space; the regular expressions' \s lacks four of them.

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albert_rc.config import LshConfig
+from albert_rc.model.config import LshConfig
 from albert_rc.model.dropout import NOTHING, Dropout, masked
 from albert_rc.model.layout import Layout, Run
 from albert_rc.model.lsh import lsh_attention

@@ -18,12 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from albert_rc.config import RESIDUALS, Compute, EncoderConfig
 from albert_rc.errors import UsageError
+from albert_rc.model.config import RESIDUALS, Compute, EncoderConfig
 from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.layer import Applied, Layer, Pass, PostNormLayer
 from albert_rc.model.layout import READS, Layout, round_rows
-from albert_rc.model.products import DTYPES, Gradients, Prepared
+from albert_rc.model.linear import DTYPES, Gradients, Prepared
 from albert_rc.model.reversible import ReversibleLayer, reversible
 from albert_rc.model.sharing import schedule, tie
 

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albert_rc.config import Compute
 from albert_rc.errors import CheckpointError
-from albert_rc.model.products import Activation, Gradients, Prepared, linear
+from albert_rc.model.config import Compute
+from albert_rc.model.linear import Activation, Gradients, Prepared, linear
 
 # gelu_new is Hugging Face's name for the tanh form written out; torch has it fused.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

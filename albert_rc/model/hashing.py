@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albert_rc.config import LshConfig
-from albert_rc.seeds import mix
+from albert_rc.model.config import LshConfig
+from albert_rc.runtime.seeds import mix
 
 BLOCK = {"cpu": 2**21, "cuda": 2**26}
 """Logits, or distances to buckets, that stand in memory at a time."""

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from albert_rc.batch import Batch, Tokens
-from albert_rc.config import EncoderConfig
+from albert_rc.model.config import EncoderConfig
 from albert_rc.model.encoder import Encoder, initialise
 from albert_rc.model.feed_forward import activation
 from albert_rc.model.rows import rows_at

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from albert_rc.config import Compute, EncoderConfig
 from albert_rc.model.attention import ASKED_ANYWHERE, ATTENTION, Terms
+from albert_rc.model.config import Compute, EncoderConfig
 from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.feed_forward import activation, feed_forward
 from albert_rc.model.layout import Layout
-from albert_rc.model.products import Gradients, Prepared, linear
+from albert_rc.model.linear import Gradients, Prepared, linear
 from albert_rc.model.rows import rows_at
 from albert_rc.model.sharing import PARTS
 

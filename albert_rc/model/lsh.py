@@ -22,10 +22,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albert_rc.config import LshConfig
+from albert_rc.model.config import LshConfig
 from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.hashing import BLOCK, Plan, Sorting, make_plan, wide
-from albert_rc.seeds import mix
+from albert_rc.runtime.seeds import mix
 
 HIDDEN = -1e9
 """Logit of a pair that must not be seen."""

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from albert_rc.model.layer import Applied, Layer, Pass, normed
-from albert_rc.model.products import DTYPES
+from albert_rc.model.linear import DTYPES
 from albert_rc.model.sharing import PARTS
-from albert_rc.seeds import mix
+from albert_rc.runtime.seeds import mix
 
 STREAM = torch.float64
 """What the streams are kept in. A layer computes in fp32 at most, so taking away what it added

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from albert_rc.config import EncoderConfig
+from albert_rc.model.config import EncoderConfig
 
 PARTS = {
     "attention": ("query", "key", "value", "output", "attention_norm"),

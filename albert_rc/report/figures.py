@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from albert_rc.data.schema import Kind, Passage, gold_letters
 from albert_rc.errors import UsageError
-from albert_rc.evaluation import Evaluation, evaluate, gains
-from albert_rc.metrics import Comparison, Gain, compare
+from albert_rc.papers.schema import Kind, Passage, gold_letters
 from albert_rc.report.reliability import Reliability, loss_of, reliability_of
 from albert_rc.report.runs import Run
-from albert_rc.slices import Slices, slices_of
+from albert_rc.scoring.accuracy import Comparison, Gain, compare
+from albert_rc.scoring.evaluate import Evaluation, evaluate, gains
+from albert_rc.scoring.slices import Slices, slices_of
 
 SURE = 0.9
 ENOUGH = 30  # questions that a slice needs to be pointed at

@@ -11,11 +11,11 @@ from typing import Any
 from markupsafe import Markup
 
 from albert_rc import __version__
-from albert_rc.data.schema import Passage
-from albert_rc.metrics import Accuracy, Gain
+from albert_rc.papers.schema import Passage
 from albert_rc.report.content import embedded, page_data, slice_names
 from albert_rc.report.figures import ENOUGH, SURE, Figures
 from albert_rc.report.parts import REPORT, environment, read_part, script_of, source_hash
+from albert_rc.scoring.accuracy import Accuracy, Gain
 
 WIDE = 0.25
 """An interval that tells too little to set the charts' scale."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from albert_rc.confidence import LEAST, bin_places, calibration_error, reliability
-from albert_rc.metrics import Accuracy, accuracy, interval_over_papers
+from albert_rc.scoring.accuracy import Accuracy, accuracy, interval_over_papers
+from albert_rc.scoring.confidence import LEAST, bin_places, calibration_error, reliability
 
 NUM_BINS = 10  # fewer than `calibrate` has: a chart must show their intervals
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from albert_rc.data.schema import Passage, letter_index
 from albert_rc.errors import DataError, UsageError
-from albert_rc.evaluation import read_answers
-from albert_rc.score_files import read_scores
-from albert_rc.score_sets import rows_of
+from albert_rc.papers.schema import Passage, letter_index
+from albert_rc.scoring.align import rows_of
+from albert_rc.scoring.evaluate import read_answers
+from albert_rc.scoring.score_file import read_scores
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from albert_rc.data.schema import PaperSet, gold_letters
-from albert_rc.data.shards import make_store
-from albert_rc.devices import Processes, choose_precision, is_out_of_memory
+from albert_rc.answering.score import TOKEN_BUDGET, answers_of, reading_of, score, score_lines
+from albert_rc.answering.temperature import kept_temperature
+from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError
-from albert_rc.files import to_json
-from albert_rc.loading import Loaded, load_model
+from albert_rc.io.files import to_json
 from albert_rc.model.heads import ReadingModel
-from albert_rc.predict import TOKEN_BUDGET, answers_of, reading_of, score, score_lines
+from albert_rc.papers.schema import PaperSet, gold_letters
+from albert_rc.runtime.devices import Processes, choose_precision, is_out_of_memory
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.line import Line, Place
 from albert_rc.serve.messages import Message
@@ -29,7 +29,7 @@ from albert_rc.serve.reading import (
     require_within,
 )
 from albert_rc.serve.uploads import Upload
-from albert_rc.temperature import kept_temperature
+from albert_rc.stores.store import make_store
 
 CPU_TOKENS = 1024
 """Of a batch: after each it is said how far the answers have come, and looked whether they are

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from albert_rc.wording import LONGEST, counted, shortened
+from albert_rc.io.messages import LONGEST, counted, shortened
 
 MOST = 100
 """Messages of one level that are told."""

@@ -19,16 +19,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from albert_rc.data.sources import Raw
 from albert_rc.errors import AlbertRcError, DataError, UsageError
-from albert_rc.files import parse_json, to_json
-from albert_rc.importing.papers import FOLDERS, Import
+from albert_rc.io.files import parse_json, to_json
+from albert_rc.io.messages import LONGEST, first_of, shortened
+from albert_rc.papers.files import Raw
+from albert_rc.printed.build.papers import FOLDERS, Import
 from albert_rc.serve.confine import confine, small_environment
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.messages import Messages
 from albert_rc.serve.reading import Reading, read_raws
 from albert_rc.serve.uploads import Upload
-from albert_rc.wording import LONGEST, first_of, shortened
 
 PAPER, KEY, RESULT = "paper", "key", "result.json"
 SHOWN_LINES = 20
@@ -163,7 +163,7 @@ def main() -> None:
 
 
 def _found(paths: list[Path]) -> dict[str, Any]:
-    from albert_rc.importing.run import import_papers
+    from albert_rc.printed.run import import_papers
 
     imports = import_papers(paths[:1], paths[1] if len(paths) > 1 else None)
     messages = Messages()

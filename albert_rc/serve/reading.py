@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from albert_rc.data.readers import READERS, check_chunk
-from albert_rc.data.register import Register
-from albert_rc.data.schema import PaperSet, Passage, letter
-from albert_rc.data.sources import Raw, paper_place
 from albert_rc.errors import DataError
-from albert_rc.files import parse_json
+from albert_rc.io.files import parse_json
+from albert_rc.io.messages import first_of
+from albert_rc.papers.files import Raw, paper_place
+from albert_rc.papers.formats import READERS, check_chunk
+from albert_rc.papers.ids import Register
+from albert_rc.papers.schema import PaperSet, Passage, letter
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.messages import Message, Messages
 from albert_rc.serve.uploads import Upload
-from albert_rc.wording import first_of
 
 FORMATS = ("cloze", "race", "dream")
 LEVELS = {"error": "refused", "warning": "warning"}

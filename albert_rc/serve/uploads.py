@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from albert_rc.wording import shortened
+from albert_rc.io.messages import shortened
 
 Kind = Literal["json", "lines", "text", "docx", "pdf", "doc"]
 JSON = "application/json"

@@ -25,10 +25,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads do not survive a fork
 
 import torch
 
+from albert_rc.checkpoints.weights import checksum
 from albert_rc.cli.app import main as albert_rc
-from albert_rc.files import check_archive, load_tensors, parse_json
-from albert_rc.train.checkpoint import states
-from albert_rc.weightfile import checksum
+from albert_rc.io.files import check_archive, load_tensors, parse_json
+from albert_rc.training.checkpoint import states
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 VOCABULARY = SAMPLE / "vocabulary"
@@ -37,10 +37,10 @@ STEPS = 30
 
 def preload() -> None:
     """Import what commands import when they run."""
-    import albert_rc.data.prepare
-    import albert_rc.loading
-    import albert_rc.predict
-    import albert_rc.train.loop  # noqa: F401
+    import albert_rc.answering.score
+    import albert_rc.checkpoints.load
+    import albert_rc.stores.preprocess
+    import albert_rc.training.loop  # noqa: F401
 
 
 def _child(arguments: list[str], log: Path) -> None:

@@ -13,18 +13,18 @@ import pytest
 import torch
 from conftest import SAMPLE, SHAPE, run_until_power_cut
 
-from albert_rc.atomic import only_run, write_together
-from albert_rc.config import TrainConfig
-from albert_rc.data.readers import read_split
-from albert_rc.data.shards import load_store, make_store
-from albert_rc.devices import Processes, is_out_of_memory
+from albert_rc.answering.score import score, write_predictions
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import CheckpointError, DataError, UsageError
-from albert_rc.files import check_archive
-from albert_rc.loading import load_model, save_model
-from albert_rc.predict import score, write_predictions
-from albert_rc.train.checkpoint import states
-from albert_rc.train.loop import Trainer
-from albert_rc.train.reading import Reading
+from albert_rc.io.atomic import only_run, write_together
+from albert_rc.io.files import check_archive
+from albert_rc.papers.formats import read_split
+from albert_rc.runtime.devices import Processes, is_out_of_memory
+from albert_rc.stores.store import load_store, make_store
+from albert_rc.training.checkpoint import states
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.loop import Trainer
+from albert_rc.training.objectives.reading import Reading
 
 VOCABULARY = SAMPLE / "vocabulary"
 

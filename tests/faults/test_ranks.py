@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import SAMPLE
 
-from albert_rc.files import check_archive
-from albert_rc.train.checkpoint import states
+from albert_rc.io.files import check_archive
+from albert_rc.training.checkpoint import states
 
 pytestmark = pytest.mark.slow
 SILENCE = 8

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.train.checkpoint import state_path
-from albert_rc.train.verify import _differences, _of_metrics, kill_and_resume
+from albert_rc.training.checkpoint import state_path
+from albert_rc.training.runs.verify import _differences, _of_metrics, kill_and_resume
 
 STATE = {
     "model": {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([3])},

@@ -6,9 +6,9 @@ import pytest
 import torch
 from conftest import run_until_power_cut
 
-from albert_rc.config import RECOMPUTE, Compute, size_config
-from albert_rc.data.batches import Collator
+from albert_rc.model.config import RECOMPUTE, Compute, size_config
 from albert_rc.model.heads import ReadingModel
+from albert_rc.stores.batches import Collator
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is at hand")
 CUDA = torch.device("cuda")

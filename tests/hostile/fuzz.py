@@ -40,13 +40,13 @@ from damage import lay_out, mangle
 from hostile_papers import put_junk, write
 from printed_damage import damaged
 
+from albert_rc.checkpoints.load import load_model, load_spans, save_model
 from albert_rc.cli.app import app
-from albert_rc.data.readers import READERS, check_chunk
-from albert_rc.data.sources import Raw
 from albert_rc.errors import AlbertRcError
-from albert_rc.importing import bounds
-from albert_rc.loading import load_model, load_spans, save_model
-from albert_rc.tokenizer import load_tokenizer
+from albert_rc.papers.files import Raw
+from albert_rc.papers.formats import READERS, check_chunk
+from albert_rc.printed import bounds
+from albert_rc.text.tokenizer import load_tokenizer
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 VOCABULARY = SAMPLE / "vocabulary"
@@ -202,7 +202,7 @@ class Fuzz:
                 }  # fmt: skip
 
     def _predict(self, store: Path, answers: Path, kind: str) -> None:
-        from albert_rc.data.shards import load_store
+        from albert_rc.stores.store import load_store
 
         found = load_store(store)
         ask = ("--data", store, "--model", self.models[kind], "--out", answers)

@@ -7,13 +7,13 @@ import time
 import pytest
 from oracle import check_cloze, check_problems, check_read
 
-from albert_rc.data import sources
-from albert_rc.data.packing import pack
-from albert_rc.data.parse import MAX_PROBLEMS
-from albert_rc.data.readers import read_split, require_good
-from albert_rc.data.schema import letter, letter_index
-from albert_rc.data.shards import make_store
 from albert_rc.errors import DataError
+from albert_rc.papers import files as sources
+from albert_rc.papers.formats import read_split, require_good
+from albert_rc.papers.parse import MAX_PROBLEMS
+from albert_rc.papers.schema import letter, letter_index
+from albert_rc.stores.pack import pack
+from albert_rc.stores.store import make_store
 
 SECONDS = 10  # of this process; each of these takes two at most, on a slow core
 

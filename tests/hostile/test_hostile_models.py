@@ -15,12 +15,12 @@ from conftest import SAMPLE, SHAPE
 from evil import Evil
 from safetensors.torch import save_file
 
-from albert_rc import weightfile
+from albert_rc.checkpoints import weights as weightfile
+from albert_rc.checkpoints.hf_names import FAMILIES
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import CheckpointError, UsageError
-from albert_rc.families import FAMILIES
-from albert_rc.loading import load_model, save_model
-from albert_rc.tokenizer import load_tokenizer
-from albert_rc.train.checkpoint import state_path
+from albert_rc.text.tokenizer import load_tokenizer
+from albert_rc.training.checkpoint import state_path
 
 VOCABULARY = SAMPLE / "vocabulary"
 
@@ -275,7 +275,7 @@ def test_a_link_that_leads_to_itself_is_refused(folder):
 
 
 def tensors_of(made):
-    from albert_rc.loading import hub_weights
+    from albert_rc.checkpoints.load import hub_weights
 
     return hub_weights(made.model)
 

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import check_choice, check_cloze, check_problems, check_read
 
-from albert_rc.data.encode import encode_labels
-from albert_rc.data.encode_spans import encode_spans
-from albert_rc.data.readers import read_split
+from albert_rc.papers.formats import read_split
+from albert_rc.stores.encode import encode_labels
+from albert_rc.stores.encode_spans import encode_spans
 
 EXAMPLES = 50
 PAPERS = 100

@@ -14,9 +14,9 @@ from pdfs import objects_of, page_of, pdf_of
 from printed_damage import damaged, word_with
 
 from albert_rc.errors import DataError
-from albert_rc.importing import bounds
-from albert_rc.importing.prose import join_lines
-from albert_rc.importing.run import import_papers
+from albert_rc.printed import bounds
+from albert_rc.printed.recognise.prose import join_lines
+from albert_rc.printed.run import import_papers
 
 DOCUMENT, NUMBERS = "word/document.xml", "word/numbering.xml"
 TYPES = "[Content_Types].xml"

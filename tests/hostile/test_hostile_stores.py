@@ -6,9 +6,9 @@ import pytest
 import torch
 from evil import Evil
 
-from albert_rc.data.shards import load_store
 from albert_rc.errors import DataError
-from albert_rc.files import save_tensors
+from albert_rc.io.files import save_tensors
+from albert_rc.stores.store import load_store
 
 
 def test_an_evil_store_is_not_run(tmp_path):

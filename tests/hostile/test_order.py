@@ -13,14 +13,14 @@ from commands import start_cli
 from conftest import SAMPLE, SHAPE, torchrun
 from hostile_papers import Author
 
+from albert_rc.answering.score import answers_of, score
+from albert_rc.answering.spans import find_spans
+from albert_rc.checkpoints.load import load_model, load_spans, save_model
 from albert_rc.cli.app import app
-from albert_rc.data.readers import read_split
-from albert_rc.data.shards import make_store
-from albert_rc.devices import Processes
-from albert_rc.files import to_json
-from albert_rc.loading import load_model, load_spans, save_model
-from albert_rc.predict import answers_of, score
-from albert_rc.spans import find_spans
+from albert_rc.io.files import to_json
+from albert_rc.papers.formats import read_split
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.store import make_store
 
 VOCABULARY = SAMPLE / "vocabulary"
 PROCESSES = Processes(torch.device("cpu"))

@@ -8,10 +8,10 @@ from conftest import SAMPLE
 from safetensors.torch import load_file, save_file
 
 from albert_rc.batch import Batch
-from albert_rc.config import size_config
+from albert_rc.checkpoints.hf_names import hub_config, hub_key
+from albert_rc.checkpoints.load import hub_weights, load_model, save_model
 from albert_rc.errors import CheckpointError
-from albert_rc.families import hub_config, hub_key
-from albert_rc.loading import hub_weights, load_model, save_model
+from albert_rc.model.config import size_config
 from albert_rc.model.heads import ReadingModel
 
 transformers = pytest.importorskip("transformers")

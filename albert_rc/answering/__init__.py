@@ -1,0 +1,1 @@
+"""Answers of a model to a store or to papers."""

@@ -1,0 +1,187 @@
+"""Answers from Python: papers in, letters, options and probabilities out."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from albert_rc.answering.score import TOKEN_BUDGET, reading_of, score, score_lines
+from albert_rc.answering.temperature import HIGHEST, LOWEST, kept_temperature
+from albert_rc.checkpoints.load import Loaded
+from albert_rc.errors import DataError, UsageError
+from albert_rc.io.files import parse_json, to_json
+from albert_rc.io.messages import kind_of, shortened
+from albert_rc.model.heads import ReadingModel
+from albert_rc.papers.files import Raw
+from albert_rc.papers.formats import READERS, check_chunk, read_split, require_good
+from albert_rc.papers.ids import Register
+from albert_rc.papers.schema import PaperSet, letter
+from albert_rc.runtime.devices import Processes, choose_precision
+from albert_rc.stores.store import make_store
+
+Papers = str | bytes | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one blank or question."""
+
+    number: int
+    """Of the blank in its paper, from 1."""
+    letter: str
+    option: str
+    """The text of the option."""
+    probability: float
+    """Of this option."""
+    probabilities: dict[str, float]
+    """Of each option, by its letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredPaper:
+    """The answers to one paper."""
+
+    id: str
+    """Its file's name, or the id that it gives itself."""
+    answers: tuple[Answer, ...]
+
+    @property
+    def letters(self) -> list[str]:
+        """The letters alone, as answer.json has them."""
+        return [answer.letter for answer in self.answers]
+
+
+def answer(
+    papers: Papers,
+    model: Loaded[ReadingModel],
+    *,
+    precision: str | None = None,
+    temperature: float | None = None,
+    token_budget: int = TOKEN_BUDGET,
+) -> list[AnsweredPaper]:
+    """Answer every blank, or every question, of some papers: what `albert-rc predict` answers.
+
+    Args:
+        papers: a paper as a dict (`{"article": "It _ .", "options": [["is", "are"]]}`, or with
+            `questions` as in RACE); a list of such; their JSON as text or bytes; or the place of a
+            file or folder in any format that `predict` reads.
+        model: what `load_model(source, "cloze")` gives, or with `"choice"`.
+        precision: fp32, bf16 or fp16; bf16 where the hardware has it.
+        temperature: what logits are divided by for probabilities; by default what `calibrate`
+            kept beside the weights, else 1. It changes no answer.
+        token_budget: tokens that are computed at a time.
+
+    Returns:
+        Papers of a list in its order, those of a place in the natural order of their names.
+
+    Raises:
+        DataError: papers have errors, all of which are named; or the model answers another kind
+            of question.
+        UsageError: an option cannot work, or the model is of a task that `predict` alone answers.
+        CheckpointError: the model, or the calibration that lies with it, is damaged.
+    """
+    if not isinstance(model, Loaded):
+        raise UsageError(f"the model is {model!r}; give what load_model(source, task) gives")
+    given = _read(papers)
+    reading, tokenizer = model.model, model.tokenizer
+    if reading.task not in ("cloze", "choice"):
+        raise UsageError(f"the model answers {reading.task}; use `albert-rc predict` for that")
+    if given.kind != reading.task:
+        raise DataError(
+            f"the papers are {given.kind}, but the model answers {reading.task}; "
+            f'load_model(source, "{given.kind}") loads one for them'
+        )
+    if precision == "int8":
+        raise UsageError('precision "int8" is for `albert-rc predict`, which tests it first')
+    if temperature is not None and not LOWEST <= temperature <= HIGHEST:
+        raise UsageError(f"temperature {temperature} must be between {LOWEST:g} and {HIGHEST:g}")
+    if token_budget < 1:
+        raise UsageError(f"token_budget {token_budget} must be above 0")
+    store = make_store(given, tokenizer, reading.config.max_length)
+    device = reading.words.device
+    before = reading.encoder.compute
+    chosen = choose_precision(precision, device)
+    reading.encoder.compute = replace(before, precision=chosen)
+    try:
+        if temperature is None:
+            how = reading_of(reading, reading.config.max_length)
+            temperature, _ = kept_temperature(tokenizer.folder, reading=how)
+        scored_QK = score(
+            reading, tokenizer, store, Processes(torch.device(device)), token_budget=token_budget
+        )
+    finally:
+        reading.encoder.compute = before
+    lines = iter(score_lines(store, scored_QK, temperature))
+    return [
+        AnsweredPaper(
+            passage.id,
+            tuple(_answer(next(lines), question.options) for question in passage.questions),
+        )
+        for passage in given.passages
+    ]
+
+
+def _answer(line: Mapping[str, Any], options: Sequence[str]) -> Answer:
+    chances = {letter(i): chance for i, chance in enumerate(line["probabilities"])}
+    chosen = str(line["answer"])
+    place = list(chances).index(chosen)
+    return Answer(line["number"], chosen, options[place], chances[chosen], chances)
+
+
+def _read(papers: Papers) -> PaperSet:
+    """Papers from wherever they are; refused if any has an error."""
+    if isinstance(papers, bytes) or (isinstance(papers, str) and papers.lstrip()[:1] in ("{", "[")):
+        try:
+            papers = parse_json(papers if isinstance(papers, bytes) else papers.encode())
+        except ValueError as error:
+            raise DataError(f"the papers' text: {error}") from None
+        if not isinstance(papers, (dict, list)):
+            raise DataError(f"the papers' text is {kind_of(papers)}; it must be a dict or a list")
+    if isinstance(papers, (str, Path)):
+        found = read_split(Path(papers))
+    elif isinstance(papers, Mapping):
+        found = _checked([papers])
+    elif isinstance(papers, Iterable):
+        found = _checked(list(papers))
+    else:
+        raise DataError(
+            f"the papers are {shortened(repr(papers))}; give a dict, a list of dicts, or a place"
+        )
+    require_good([found])
+    return found
+
+
+def _checked(values: Sequence[Any]) -> PaperSet:
+    """Papers that are at hand as JSON values, as `read_split` checks those of files."""
+    values = [dict(value) if isinstance(value, Mapping) else value for value in values]
+    if not values:
+        raise DataError("there is no paper in the list")
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            raise DataError(f"papers[{number}] is {kind_of(value)}; it must be a dict")
+    name = next(
+        (name for name in ("cloze", "race") if READERS[name].recognises(values[0])), "cloze"
+    )
+    try:
+        content = marshal.dumps(parse_json(to_json(values)))  # tuples become lists
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DataError(
+            f"the papers hold more than JSON does ({error}): give text, numbers, lists and dicts"
+        ) from None
+    raws, register, passages = [Raw("papers", content, "items")], Register(), []
+    for record, passage in check_chunk(raws, name):
+        if register.add(raws, record) and passage is not None:
+            passages.append(passage)
+    return PaperSet(
+        name="papers",
+        kind=READERS[name].kind,
+        format=name,
+        passages=passages,
+        problems=register.problems,
+        num_rejected=register.num_rejected,
+    )

@@ -1,0 +1,194 @@
+"""The gate before int8: what quantising a model costs, measured before it is relied upon."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from albert_rc import __version__
+from albert_rc.answering.pieces import readings, rescored
+from albert_rc.answering.quality import quality, span_quality
+from albert_rc.answering.score import TOKEN_BUDGET, score
+from albert_rc.answering.spans import find_spans
+from albert_rc.errors import CheckpointError
+from albert_rc.io.files import file_sha256, parse_json, remembered_sha256, to_json, write_json
+from albert_rc.model.heads import ReadingModel
+from albert_rc.model.span_head import SpanModel
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.store import Store
+from albert_rc.text.tokenizer import Tokenizer
+
+RECORD = "int8.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """How the dev papers are answered: as the papers will be that are to be predicted."""
+
+    precision: str
+    """What int8 is compared with."""
+    way: str | None = None
+    """How options of several pieces are read again."""
+    null_threshold: float | None = None
+    """Of spans; as tuned in training where it is None."""
+    token_budget: int = TOKEN_BUDGET
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What int8 changes on a store."""
+
+    questions: int
+    changed: int
+    """Answers that differ from those without quantisation."""
+    before: float | None
+    """Accuracy without; None where no answer is known."""
+    after: float | None
+
+    @property
+    def points(self) -> float:
+        """Percentage points lost: of accuracy, or of unchanged answers where none is known."""
+        if self.before is None or self.after is None:
+            return 100 * self.changed / max(1, self.questions)
+        return 100 * (self.before - self.after)
+
+    def line(self) -> str:
+        """What was found, as a sentence."""
+        share = self.changed / max(1, self.questions)
+        found = f"int8 changes {self.changed:,} of {self.questions:,} dev answers ({share:.2%})"
+        if self.before is None or self.after is None:
+            return found
+        gain = 100 * (self.after - self.before)
+        return f"{found}; accuracy {self.before:.2%} -> {self.after:.2%} ({gain:+.2f} points)"
+
+    def require(self, tolerance: float) -> None:
+        """Refuse what is lost beyond the tolerance.
+
+        Raises:
+            CheckpointError: says what was lost.
+        """
+        if self.points > tolerance:
+            raise CheckpointError(
+                f"{self.line()}, which is beyond --tolerance {tolerance}; "
+                "nothing was predicted. Use --precision bf16"
+            )
+
+
+def measure_cost(
+    model: ReadingModel | SpanModel,
+    tokenizer: Tokenizer,
+    store: Store,
+    processes: Processes,
+    trial: Trial,
+) -> Cost:
+    """Answer a store with and without int8.
+
+    Args:
+        model: on the processes' device; its `compute` is int8 afterwards.
+        tokenizer: its vocabulary.
+        store: preferably with answers.
+        processes: who works along.
+        trial: how it is answered.
+    """
+    found = []
+    for name in (trial.precision, "int8"):
+        model.encoder.compute = replace(model.encoder.compute, precision=name)
+        found.append(_answered(model, tokenizer, store, processes, trial))
+    (exact, before), (quick, after) = found
+    return Cost(
+        questions=len(exact),
+        changed=sum(one != other for one, other in zip(exact, quick, strict=True)),
+        before=before,
+        after=after,
+    )
+
+
+def _answered(
+    model: ReadingModel | SpanModel,
+    tokenizer: Tokenizer,
+    store: Store,
+    processes: Processes,
+    trial: Trial,
+) -> tuple[Sequence[int | str], float | None]:
+    """An answer to each question, and how good they are where that is known."""
+    budget = trial.token_budget
+    if isinstance(model, SpanModel):
+        found = find_spans(model, tokenizer, store, processes, token_budget=budget)
+        tuned = model.null_threshold is not None
+        good = span_quality(store, found, tuned).f1 if store.has_answers else None
+        threshold = _threshold(model, trial)
+        return [question.answer(threshold) for question in found], good
+    scored_QK = score(model, tokenizer, store, processes, token_budget=budget)
+    if trial.way is not None:
+        again = readings(model, tokenizer, store, trial.way)
+        scored_QK = rescored(model, again, scored_QK, processes, token_budget=budget)
+    good = quality(store, scored_QK).score if store.has_answers else None
+    return scored_QK.argmax(-1).tolist(), good
+
+
+def _threshold(model: ReadingModel | SpanModel, trial: Trial) -> float | None:
+    """From which on spans give no answer."""
+    if not isinstance(model, SpanModel) or trial.null_threshold is not None:
+        return trial.null_threshold
+    return model.null_threshold
+
+
+def identity(
+    model: ReadingModel | SpanModel, folder: Path, store_path: Path, trial: Trial
+) -> dict[str, Any]:
+    """All that a measurement depends on, as JSON has it; empty if the weights are unreadable.
+
+    Args:
+        model: on the device that it is measured on.
+        folder: of its weights.
+        store_path: what is answered.
+        trial: how it is answered.
+    """
+    compute = model.encoder.compute
+    try:
+        hashes = {
+            "weights": remembered_sha256(folder / "model.safetensors"),
+            "store": file_sha256(store_path),
+        }
+    except OSError:
+        return {}  # weights in another form: they are measured each time
+    found = hashes | {
+        "config": asdict(model.config),
+        "task": model.task,
+        "attention": compute.attention,
+        "lsh": asdict(compute.lsh) if compute.attention == "lsh" else None,
+        "option_score": model.option_score,
+        "read_again": trial.way,
+        "null_threshold": _threshold(model, trial),
+        "compared_with": trial.precision,
+        "device": next(model.parameters()).device.type,
+        # Another version may compute otherwise, and torch has other kernels on other processors.
+        "made_with": f"albert-rc {__version__}, torch {torch.__version__}",
+    }
+    as_read: dict[str, Any] = parse_json(to_json(found))
+    return as_read
+
+
+def remembered_cost(folder: Path, of: dict[str, Any]) -> Cost | None:
+    """What was measured before, and kept in this model's folder, of the same `identity`."""
+    try:
+        record = parse_json((folder / RECORD).read_bytes())
+        if of and record["of"] == of:
+            return Cost(**record["cost"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # no record, or not ours: it is measured anew
+    return None
+
+
+def remember_cost(folder: Path, of: dict[str, Any], cost: Cost) -> None:
+    """Keep a measurement beside the weights it is about, if they may be written to."""
+    if not of:
+        return
+    try:
+        write_json(folder / RECORD, {"of": of, "cost": asdict(cost)})
+    except OSError:
+        return  # somebody else's model, read-only: it is measured again next time

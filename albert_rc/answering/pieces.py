@@ -1,0 +1,237 @@
+"""Options of several pieces, scored with a [MASK] for each piece instead of one for all.
+
+A blank is read at one [MASK], and an option of several pieces gets the mean of their logits
+there. That costs nothing, but asks the model for all pieces at one place. Here the window is read
+again with room for each piece: `masks` hides all of them at once, as one reading for each length
+that the blank's options have; `pll` fills the option in and hides one piece after the other, the
+pseudo-log-likelihood of Salazar et al. (2020, section 2), as one reading for each piece.
+"""
+
+# S tokens that are read, Q questions, K options of one, V vocabulary
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from albert_rc.batch import Tokens
+from albert_rc.errors import UsageError
+from albert_rc.model.heads import ClozeHead, ReadingModel
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.batches import batches_by_length
+from albert_rc.stores.store import Store
+from albert_rc.text.tokenizer import Tokenizer
+
+WAYS = ("masks", "pll")
+EDGES = 2
+"""Tokens of a window beside its text: [CLS] and [SEP]."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A window with the blank made wider, and what is asked for there."""
+
+    tokens: list[int]
+    places: list[int]
+    """Of the [MASK]s that are read."""
+    wanted: list[tuple[int, int, list[int]]]
+    """Question, option, and its piece for each place."""
+
+
+def readings(model: ReadingModel, tokenizer: Tokenizer, store: Store, way: str) -> list[Reading]:
+    """The windows that are to be read again: those of blanks with an option of several pieces.
+
+    A blank with an option that no window has room for is left out whole: its options could not be
+    compared with each other; see `too_long`.
+
+    Raises:
+        UsageError: no such way, or another kind of questions.
+    """
+    require_way(model, store, way)
+    return list(_readings(store, tokenizer, way, model.config.max_length))
+
+
+def too_long(store: Store, longest: int) -> list[str]:
+    """The blanks with an option that no window has room for, which are not read again; as messages.
+
+    Args:
+        store: of cloze papers.
+        longest: tokens of the model's window.
+    """
+    tensors = store.tensors
+    length_O = tensors["piece_offset"].diff()
+    found, number, last = [], 0, -1
+    edges = tensors["option_offset"].tolist()
+    for question, passage in enumerate(store.passage_of_question.tolist()):
+        number, last = (number + 1 if passage == last else 1), passage
+        pieces = int(length_O[edges[question] : edges[question + 1]].max())
+        if pieces + EDGES > longest:
+            paper = store.meta["ids"][passage]
+            found.append(f"{paper}, blank {number}: an option of {pieces:,} pieces")
+    return found
+
+
+def rescored(
+    model: ReadingModel,
+    again: Sequence[Reading],
+    scored_QK: Tensor,
+    processes: Processes,
+    *,
+    token_budget: int,
+    progress: Callable[[int], None] | None = None,
+) -> Tensor:
+    """Scores with the questions that have an option of several pieces read again.
+
+    An option's score is the mean log-probability of its pieces over the vocabulary; the other
+    questions keep what they have.
+
+    Args:
+        model: of cloze papers, on the processes' device.
+        again: what `readings` gave for the store that is answered.
+        scored_QK: what `predict.score` gave for it.
+        processes: who works along.
+        token_budget: tokens of a batch.
+        progress: told the number of readings done, batch by batch.
+
+    Returns:
+        [Q, K] log-probabilities of the options, the same on every rank.
+    """
+    head = model.head
+    assert isinstance(head, ClozeHead)
+    total_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
+    pieces_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
+    lengths = torch.tensor([len(reading.tokens) for reading in again], dtype=torch.int64)
+    batches = list(batches_by_length(lengths, token_budget, 64)) if again else []
+    was_training = model.training
+    model.eval()
+    with torch.inference_mode(), model.encoder.unchanged():
+        for items in batches[processes.rank :: processes.world]:
+            some = [again[i] for i in items]
+            _add(model, head, some, processes.device, total_QK, pieces_QK)
+            if progress is not None:
+                progress(len(items))
+    model.train(was_training)
+    sums = [total_QK.to(processes.device), pieces_QK.to(processes.device)]
+    processes.sum(*sums)
+    total_QK, pieces_QK = (tensor.cpu() for tensor in sums)
+    again_Q = (pieces_QK > 0).any(-1)
+    mean_QK = torch.where(pieces_QK > 0, total_QK / pieces_QK, float("-inf"))
+    result = scored_QK.clone()
+    result[again_Q] = mean_QK[again_Q].log_softmax(-1).to(result.dtype)
+    return result
+
+
+def require_way(model: ReadingModel, store: Store, way: str) -> None:
+    """Refuse what cannot be read so.
+
+    Raises:
+        UsageError: no such way, or another kind of questions.
+    """
+    if way not in WAYS:
+        raise UsageError(f"--option-score {way}: choose from {', '.join(WAYS)}")
+    if store.kind != "cloze" or not isinstance(model.head, ClozeHead):
+        raise UsageError(f"--option-score {way} is for cloze papers")
+
+
+def _add(
+    model: ReadingModel,
+    head: ClozeHead,
+    readings: list[Reading],
+    device: torch.device,
+    total_QK: Tensor,
+    pieces_QK: Tensor,
+) -> None:
+    """Read some windows, and add the log-probabilities of what is asked for."""
+    hidden_SD = model.hidden(_tokens(readings).to(device))
+    logits_SV = head.transform(hidden_SD).float() @ model.words.float().T + head.bias
+    log_SV = logits_SV.log_softmax(-1).cpu()
+    row = 0
+    for reading in readings:
+        for question, option, pieces in reading.wanted:
+            places = torch.arange(row, row + len(pieces))
+            total_QK[question, option] += log_SV[places, torch.tensor(pieces)].double().sum()
+            pieces_QK[question, option] += len(pieces)
+        row += len(reading.places)
+
+
+def _tokens(readings: list[Reading]) -> Tokens:
+    """Windows in a row, as the encoder reads them."""
+    lengths = tuple(len(reading.tokens) for reading in readings)
+    first = 0
+    read: list[int] = []
+    for reading in readings:
+        read += [first + place for place in reading.places]
+        first += len(reading.tokens)
+    return Tokens(
+        token_T=torch.tensor([token for reading in readings for token in reading.tokens]),
+        place_T=torch.cat([torch.arange(length) for length in lengths]),
+        lengths=lengths,
+        read_S=torch.tensor(read),
+        reads=tuple(len(reading.places) for reading in readings),
+    )
+
+
+def _readings(store: Store, tokenizer: Tokenizer, way: str, longest: int) -> Iterator[Reading]:
+    tensors = store.tensors
+    token, edge = tensors["token"].tolist(), tensors["token_offset"].tolist()
+    blank, blank_edge = tensors["blank_position"].tolist(), tensors["blank_offset"].tolist()
+    piece, piece_edge = tensors["piece"].tolist(), tensors["piece_offset"].tolist()
+    option_edge = tensors["option_offset"].tolist()
+    for window in range(len(edge) - 1):
+        text = token[edge[window] : edge[window + 1]]
+        for question in range(blank_edge[window], blank_edge[window + 1]):
+            options = [
+                piece[piece_edge[option] : piece_edge[option + 1]]
+                for option in range(option_edge[question], option_edge[question + 1])
+            ]
+            if 1 < max(map(len, options)) <= longest - EDGES:
+                yield from _of_blank(
+                    text, blank[question], question, options, tokenizer.mask_id, way, longest
+                )
+
+
+def _of_blank(
+    text: list[int],
+    place: int,
+    question: int,
+    options: list[list[int]],
+    mask: int,
+    way: str,
+    longest: int,
+) -> Iterator[Reading]:
+    """The readings that a blank with options of several pieces needs."""
+    if way == "masks":
+        for length in sorted(set(map(len, options))):
+            tokens, first = _widened(text, place, [mask] * length, longest)
+            wanted = [
+                (question, number, option)
+                for number, option in enumerate(options)
+                if len(option) == length
+            ]
+            yield Reading(tokens, list(range(first, first + length)), wanted)
+        return
+    for number, option in enumerate(options):
+        for hidden, target in enumerate(option):
+            filled = [*option[:hidden], mask, *option[hidden + 1 :]]
+            tokens, first = _widened(text, place, filled, longest)
+            yield Reading(tokens, [first + hidden], [(question, number, [target])])
+
+
+def _widened(
+    text: list[int], place: int, filling: list[int], longest: int
+) -> tuple[list[int], int]:
+    """A window with something in place of a blank, and where that begins.
+
+    What is too long then goes at the end that is farther from the blank, inside of [CLS] and
+    [SEP], and at the other end where that is not enough.
+    """
+    before, after = text[:place], text[place + 1 :]
+    over = max(0, len(before) + len(filling) + len(after) - longest)
+    start = min(over, len(before) - 1) if len(before) > len(after) else 0
+    end = min(over - start, len(after) - 1)
+    start = max(start, over - end)
+    before, after = [before[0], *before[1 + start :]], [*after[: len(after) - 1 - end], after[-1]]
+    return [*before, *filling, *after], len(before)

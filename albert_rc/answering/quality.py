@@ -1,0 +1,95 @@
+"""How good answers are on a store whose right ones are known: what decides over weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from albert_rc.answering.spans import Found, golds
+from albert_rc.scoring import glue_squad as scores
+from albert_rc.stores.encode import VALUE_STEPS
+from albert_rc.stores.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """Figures of a store's questions whose answer is known."""
+
+    score: float
+    """The mean of the task's metrics; higher is better."""
+    metrics: dict[str, float]
+    loss: float
+    """Cross-entropy in nats; of numbers, the squared error."""
+    questions: int
+
+
+def quality(store: Store, scored_QK: Tensor) -> Quality:
+    """Measure what `predict.score` gives by the store's own metrics.
+
+    Args:
+        store: with some known answers.
+        scored_QK: log-probabilities of the options, or the numbers.
+    """
+    answer_Q = store.tensors["answer"].long()
+    known_Q = answer_Q >= 0
+    scored_QK, answer_Q = scored_QK[known_Q].double(), answer_Q[known_Q]
+    if store.is_numeric:
+        gold_Q, given_Q = answer_Q / VALUE_STEPS, scored_QK[:, 0]
+        loss = float((given_Q - gold_Q).square().mean())
+    else:
+        gold_Q, given_Q = answer_Q, scored_QK.argmax(-1)
+        loss = float(-scored_QK.gather(1, answer_Q[:, None]).mean())
+    found = {name: float(scores.METRICS[name](gold_Q, given_Q)) for name in store.metrics}
+    return Quality(
+        # A correlation of equal numbers is none; it is no reason to keep weights either.
+        score=float(np.nan_to_num(list(found.values())).mean()),
+        metrics=found,
+        loss=loss,
+        questions=int(known_Q.sum()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanQuality:
+    """SQuAD's figures, as shares."""
+
+    exact: float
+    f1: float
+    questions: int
+    null_threshold: float | None = None
+    """The best one for F1, where some questions have no answer; the figures are with it."""
+
+    def figures(self) -> dict[str, float]:
+        """For metrics.jsonl."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def span_quality(store: Store, found: list[Found], tuned: bool) -> SpanQuality:
+    """Exact matches and F1 as the official scripts count them.
+
+    Args:
+        store: the questions.
+        found: what `find_spans` gives for it.
+        tuned: some questions have no answer (SQuAD 2.0): look for the best threshold.
+    """
+    right = {
+        question.key: texts
+        for question, texts in zip(found, golds(store), strict=True)
+        if texts is not None
+    }
+    answers = {question.key: question.answer(None) for question in found}
+    if not tuned:
+        of_1 = scores.squad1_totals(answers, right)
+        exact, f1 = of_1["exact_match"], of_1["f1"]
+        return SpanQuality(exact=exact / 100, f1=f1 / 100, questions=len(right))
+    odds = {question.key: question.null_odds for question in found}
+    threshold = scores.squad2_totals(answers, right, odds)["best_f1_thresh"]
+    of_2 = scores.squad2_totals(answers, right, odds, threshold)
+    return SpanQuality(
+        exact=of_2["exact"] / 100,
+        f1=of_2["f1"] / 100,
+        questions=len(right),
+        null_threshold=threshold,
+    )

@@ -1,0 +1,259 @@
+"""From a model and a store to a probability per option and the competition's answer file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albert_rc.answering.lookup import Recalled, with_recall
+from albert_rc.errors import CheckpointError
+from albert_rc.io.atomic import write_files
+from albert_rc.io.files import json_lines, parse_json, six_digits, to_json
+from albert_rc.model.heads import ReadingModel
+from albert_rc.papers.schema import letter
+from albert_rc.runtime.devices import Processes
+from albert_rc.scoring.abstain import Unsure, find_unsure, unsure_path
+from albert_rc.stores.batches import Collator, batches_by_length
+from albert_rc.stores.store import Store
+from albert_rc.text.tokenizer import Tokenizer
+
+TOKEN_BUDGET = 4096
+ITEMS_BUDGET = 64
+
+Answers = dict[str, list[str] | str | float]
+
+
+def score(
+    model: ReadingModel,
+    tokenizer: Tokenizer,
+    store: Store,
+    processes: Processes,
+    *,
+    token_budget: int = TOKEN_BUDGET,
+    progress: Callable[[int], None] | None = None,
+) -> Tensor:
+    """Log-probabilities of every option of every question of a store; or the numbers asked for.
+
+    Args:
+        model: on the processes' device; `model.encoder.compute` says in which precision.
+        tokenizer: its vocabulary.
+        store: what to answer; each rank takes its share of the batches.
+        processes: who works along.
+        token_budget: tokens of a batch.
+        progress: told the number of questions answered, batch by batch.
+
+    Returns:
+        [Q, K] in nats, on the CPU, in the store's order, the same on every rank; -inf where a
+        question has fewer than K options.
+
+    Raises:
+        CheckpointError: the scores are not numbers.
+        RuntimeError: some question was not scored exactly once (a bug, never to be passed over).
+    """
+    num_options = store.num_options
+    rows = num_options if store.kind == "choice" else 1
+    batches = list(batches_by_length(store.lengths * rows, token_budget, ITEMS_BUDGET))
+    width = int(num_options.max())
+    scored_QK = torch.zeros(store.num_questions, width)
+    times_Q = torch.zeros(store.num_questions)
+    collate = Collator(store, tokenizer)
+    was_training = model.training
+    model.eval()
+    with torch.inference_mode(), model.encoder.unchanged():
+        for items in batches[processes.rank :: processes.world]:
+            batch = collate(items)
+            output = model(batch.to(processes.device))
+            logits_QK = output.logits_QK.float().cpu()
+            if not store.is_numeric:
+                logits_QK = logits_QK.log_softmax(-1)
+            scored_QK[batch.question_Q, : batch.num_options] = logits_QK
+            times_Q[batch.question_Q] += 1
+            if progress is not None:
+                progress(batch.num_questions)
+    model.train(was_training)
+    absent_QK = torch.arange(width) >= num_options[:, None]
+    scored_QK.masked_fill_(absent_QK, 0.0)  # -inf does not survive a sum over ranks
+    on_device = [scored_QK.to(processes.device), times_Q.to(processes.device)]
+    processes.sum(*on_device)
+    scored_QK, times_Q = (tensor.cpu() for tensor in on_device)
+    if not bool((times_Q == 1).all()):
+        raise RuntimeError(f"{int((times_Q != 1).sum())} questions were not scored exactly once")
+    if bool(scored_QK.isnan().any()):
+        raise CheckpointError("the model's scores are not numbers; its weights are damaged")
+    return scored_QK.masked_fill_(absent_QK, float("-inf"))
+
+
+def reading_of(model: ReadingModel, max_length: int) -> dict[str, Any]:
+    """How a model reads, as far as its probabilities depend on it, as JSON has it.
+
+    fp32, bf16 and fp16 differ by rounding, which no temperature notices: it is fitted to thousands
+    of answers. int8 is another matter.
+
+    Args:
+        model: with the precision and attention that it reads with.
+        max_length: the window in tokens.
+    """
+    compute = model.encoder.compute
+    found: dict[str, Any] = {
+        "task": model.task,
+        "attention": compute.attention,
+        "option_score": model.option_score,
+        "int8": compute.precision == "int8",
+        "max_length": max_length,
+    }
+    if compute.attention == "lsh":
+        found["lsh"] = asdict(compute.lsh)
+    as_read: dict[str, Any] = parse_json(to_json(found))
+    return as_read
+
+
+def answers_of(store: Store, scored_QK: Tensor) -> Answers:
+    """The answers in the competition's form.
+
+    Cloze: paper id to a list of letters. Multiple choice: question id to a letter. A table: row to
+    a label or a number.
+    """
+    if store.is_numeric:
+        values = [round(value, 4) for value in scored_QK[:, 0].tolist()]
+        return dict(zip(store.meta["ids"], values, strict=True))
+    # numpy's argmax takes the first of equals, whatever the machine.
+    best = [int(i) for i in scored_QK.numpy().argmax(-1)]
+    if store.kind == "label":
+        return dict(zip(store.meta["ids"], (store.labels[i] for i in best), strict=True))
+    letters = [letter(i) for i in best]
+    if store.kind == "choice":
+        return dict(zip(store.meta["question_keys"], letters, strict=True))
+    answers: Answers = {paper_id: [] for paper_id in store.meta["ids"]}
+    for passage, chosen in zip(store.passage_of_question.tolist(), letters, strict=True):
+        paper = answers[store.meta["ids"][passage]]
+        assert isinstance(paper, list)
+        paper.append(chosen)
+    return answers
+
+
+def final_scores(
+    scored_QK: Tensor, temperature: float = 1.0, recalled: Recalled | None = None
+) -> Tensor:
+    """Log-probabilities after temperature and recall, [Q, K] in nats.
+
+    Args:
+        scored_QK: as `score` gives it.
+        temperature: what the logits are divided by.
+        recalled: what is known of the blanks from other papers.
+    """
+    if temperature != 1:
+        scored_QK = (scored_QK.double() / temperature).log_softmax(-1)
+    return scored_QK if recalled is None else with_recall(scored_QK, recalled)
+
+
+def describe(recalled: Recalled, scored_QK: Tensor, temperature: float = 1.0) -> str:
+    """How much was recalled, and what it changed, as a sentence."""
+    answer_Q = final_scores(scored_QK, temperature, recalled).argmax(-1)
+    total, changed = len(scored_QK), int((scored_QK.argmax(-1) != answer_Q).sum())
+    return (
+        f"recalled from training papers: {recalled.known:,} of {total:,} blanks "
+        f"({recalled.known / max(1, total):.1%}); {changed:,} answers are other than what was read"
+    )
+
+
+def score_lines(
+    store: Store,
+    scored_QK: Tensor,
+    temperature: float = 1.0,
+    recalled: Recalled | None = None,
+    way: str | None = None,
+) -> list[dict[str, Any]]:
+    """One record per question: paper, number of the question (from 1), letter, probabilities.
+
+    Args:
+        store: what was answered.
+        scored_QK: as `score` gives it.
+        temperature: what the logits are divided by; it changes probabilities, and an answer only
+            where something was recalled.
+        recalled: what is known of the blanks from other papers; `read` is then what the model
+            alone would have answered.
+        way: how options of several pieces were read again, if they were.
+    """
+    lines = []
+    numbers: dict[int, int] = {}
+    options = store.num_options.tolist()
+    # Of the scores as they are: dividing could make equals of two that all but tie.
+    read = scored_QK.numpy().argmax(-1)
+    shown_QK = scored_QK if store.is_numeric else final_scores(scored_QK, temperature, recalled)
+    best = read if recalled is None else shown_QK.numpy().argmax(-1)
+    keys = store.meta["question_keys"] if store.kind == "choice" else None
+    for question, passage in enumerate(store.passage_of_question.tolist()):
+        numbers[passage] = numbers.get(passage, 0) + 1
+        line = {"paper": store.meta["ids"][passage], "number": numbers[passage]}
+        if keys is not None:
+            line["id"] = keys[question]
+        chances = shown_QK[question, : options[question]].exp().tolist()
+        if store.is_numeric:
+            line["answer"] = round(float(shown_QK[question, 0]), 6)
+        else:
+            chosen = int(best[question])
+            line["answer"] = store.labels[chosen] if store.labels else letter(chosen)
+            line["probabilities"] = [six_digits(chance) for chance in chances]
+            if temperature != 1:
+                line["temperature"] = round(temperature, 6)
+            if way is not None:
+                line["option_score"] = way
+        if recalled is not None and recalled.option_Q[question] >= 0:
+            line["read"] = letter(int(read[question]))
+        lines.append(line)
+    return lines
+
+
+def write_predictions(
+    store: Store,
+    scored_QK: Tensor,
+    path: Path,
+    scores: Path | None,
+    *,
+    temperature: float = 1.0,
+    abstain: float | None = None,
+    recalled: Recalled | None = None,
+    way: str | None = None,
+    weights: str | None = None,
+    reading: Mapping[str, Any] | None = None,
+) -> Unsure | None:
+    """Write answer.json and what is asked for beside it: all of it whole, or nothing.
+
+    Args:
+        store: what was answered.
+        scored_QK: as `score` gives it.
+        path: of answer.json.
+        scores: where a JSON line per question goes.
+        temperature: what the logits are divided by for probabilities.
+        abstain: list the answers whose probability is below this, beside answer.json.
+        recalled: what is known of the blanks from other papers.
+        way: how options of several pieces were read again, if they were.
+        weights: what the first line names as the weights that made them.
+        reading: what it says of how they were made; see `reading_of`.
+
+    Returns:
+        these answers.
+    """
+    final_QK = scored_QK
+    if recalled is not None:
+        final_QK = final_scores(scored_QK, temperature, recalled)
+    contents = {path: to_json(answers_of(store, final_QK))}
+    unsure = None
+    if scores is not None or abstain is not None:
+        lines = score_lines(store, scored_QK, temperature, recalled, way)
+        if weights is not None:
+            lines[0]["weights"] = weights
+        if reading is not None:
+            lines[0]["reading"] = reading
+        if scores is not None:
+            contents[scores] = json_lines(lines)
+        if abstain is not None:
+            unsure = find_unsure(lines, abstain, store.labels)
+            contents[unsure_path(path)] = json_lines(unsure.lines)
+    write_files(contents)
+    return unsure

@@ -1,0 +1,221 @@
+"""From a model and a span store to answers: the best spans of all windows of a question."""
+
+# B windows of a batch, L read tokens of the window that has most, K spans that are kept
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albert_rc.answering.score import ITEMS_BUDGET, TOKEN_BUDGET
+from albert_rc.errors import CheckpointError
+from albert_rc.io.atomic import write_together
+from albert_rc.io.files import to_json
+from albert_rc.model.span_head import SpanModel
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.batches import batches_by_length
+from albert_rc.stores.span_batches import SpanCollator
+from albert_rc.stores.store import Store
+from albert_rc.text.tokenizer import Tokenizer
+
+BEST = 20
+"""Beginnings, ends and spans that are looked at in each window."""
+LONGEST = 30
+"""Tokens of an answer."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a model makes of a question."""
+
+    key: str
+    null_score: float
+    """Of no answer: the lowest of all windows."""
+    spans: list[tuple[float, int, int]]
+    """Score, first character and the one after the last; the best first."""
+    texts: list[str]
+
+    @property
+    def null_odds(self) -> float:
+        """How much better no answer is than the best one."""
+        return self.null_score - self.spans[0][0] if self.spans else float("inf")
+
+    def answer(self, null_threshold: float | None) -> str:
+        """The answer; empty where none is likelier by more than the threshold."""
+        if not self.texts or (null_threshold is not None and self.null_odds > null_threshold):
+            return ""
+        return self.texts[0]
+
+
+def find_spans(
+    model: SpanModel,
+    tokenizer: Tokenizer,
+    store: Store,
+    processes: Processes,
+    *,
+    token_budget: int = TOKEN_BUDGET,
+    progress: Callable[[int], None] | None = None,
+) -> list[Found]:
+    """The best spans of every question.
+
+    Args:
+        model: on the processes' device.
+        tokenizer: its vocabulary.
+        store: what to answer; each rank takes its share of the windows.
+        processes: who works along.
+        token_budget: tokens of a batch.
+        progress: told the number of windows read, batch by batch.
+
+    Returns:
+        in the store's order, the same on every rank.
+
+    Raises:
+        CheckpointError: the scores are not numbers.
+    """
+    collate = SpanCollator(store, tokenizer)
+    batches = list(batches_by_length(store.lengths, token_budget, ITEMS_BUDGET))
+    central = _central(store)
+    mine: list[tuple[int, float, list[tuple[float, int, int]]]] = []
+    was_training = model.training
+    model.eval()
+    with torch.inference_mode(), model.encoder.unchanged():
+        for items in batches[processes.rank :: processes.world]:
+            batch = collate(items)
+            logits_BL2 = model(batch.to(processes.device)).logits_BL2.float().cpu()
+            if bool(logits_BL2.isnan().any()):
+                raise CheckpointError("the model's scores are not numbers; its weights are damaged")
+            mine += zip(items, *_best(logits_BL2, central[items]), strict=True)
+            if progress is not None:
+                progress(len(items))
+    model.train(was_training)
+    return _merged(store, collate.question_W, processes.gather(mine))
+
+
+def _central(store: Store) -> Tensor:
+    """[W, 2] places of a window's passage tokens (from 1, past the last) that it alone answers.
+
+    Where windows overlap a token belongs to the one in which it has most context on its shorter
+    side (Devlin et al. 2019, in their code).
+    """
+    tensors = store.tensors
+    start_W, length_W = tensors["window_start"].long(), tensors["window_length"].long()
+    low_W, high_W = torch.ones_like(start_W), length_W + 1
+    follows_W = store.question_of_window[1:] == store.question_of_window[:-1]
+    # Of two neighbours the middle of what they have in common parts the tokens.
+    seam_W = (start_W[1:] + (start_W + length_W)[:-1]) // 2
+    low_W[1:] = torch.where(follows_W, seam_W - start_W[1:] + 1, low_W[1:])
+    high_W[:-1] = torch.where(follows_W, seam_W - start_W[:-1] + 1, high_W[:-1])
+    return torch.stack([low_W, high_W], 1)
+
+
+def _best(
+    logits_BL2: Tensor, central_B2: Tensor
+) -> tuple[list[float], list[list[tuple[float, int, int]]]]:
+    """Per window the score of no answer, and the best spans as places among its tokens."""
+    count = logits_BL2.shape[1]
+    place_L = torch.arange(count)
+    mine_BL = (place_L >= central_B2[:, :1]) & (place_L < central_B2[:, 1:])
+    begin_BL = logits_BL2[..., 0].masked_fill(~mine_BL, -torch.inf)
+    end_BL = logits_BL2[..., 1].masked_fill(place_L == 0, -torch.inf)
+    kept = min(BEST, count)
+    begin_BK, first_BK = begin_BL.topk(kept)
+    end_BK, last_BK = end_BL.topk(kept)
+    score_BKK = begin_BK[:, :, None] + end_BK[:, None, :]
+    length_BKK = last_BK[:, None, :] - first_BK[:, :, None] + 1
+    score_BKK = score_BKK.masked_fill((length_BKK < 1) | (length_BKK > LONGEST), -torch.inf)
+    best_BK, index_BK = score_BKK.flatten(1).topk(min(BEST, kept * kept))
+    first_BK = first_BK.gather(1, index_BK // kept)
+    last_BK = last_BK.gather(1, index_BK % kept)
+    spans = [
+        [span for span in zip(*row, strict=True) if span[0] > -torch.inf]
+        for row in zip(best_BK.tolist(), first_BK.tolist(), last_BK.tolist(), strict=True)
+    ]
+    return logits_BL2[:, 0].sum(-1).tolist(), spans
+
+
+def _merged(
+    store: Store, question_W: Tensor, parts: list[tuple[int, float, list[tuple[float, int, int]]]]
+) -> list[Found]:
+    tensors = store.tensors
+    null = [float("inf")] * store.num_questions
+    spans: list[list[tuple[float, int, int]]] = [[] for _ in null]
+    starts, questions = tensors["window_start"].tolist(), question_W.tolist()
+    for window, null_score, found in parts:
+        question = questions[window]
+        null[question] = min(null[question], null_score)
+        # Places count from 1 behind [CLS].
+        spans[question] += [
+            (score, starts[window] + first - 1, starts[window] + last - 1)
+            for score, first, last in found
+        ]
+    texts = _strings(tensors["text"], tensors["text_offset"])
+    keys = _strings(tensors["key"], tensors["key_offset"])
+    passages = tensors["question_passage"].tolist()
+    offsets = tensors["token_offset"].tolist()
+    results = []
+    for question, key in enumerate(keys):
+        passage = passages[question]
+        offset = offsets[passage]
+        best: dict[str, tuple[float, int, int]] = {}
+        for score, first, last in sorted(spans[question], reverse=True):
+            begin, end = int(tensors["begin"][offset + first]), int(tensors["end"][offset + last])
+            best.setdefault(texts[passage][begin:end], (score, begin, end))
+            if len(best) == BEST:
+                break
+        results.append(Found(key, null[question], list(best.values()), list(best)))
+    return results
+
+
+def _strings(byte_X: Tensor, offset_Y: Tensor) -> list[str]:
+    content, edges = byte_X.numpy().tobytes(), offset_Y.tolist()
+    return [content[a:b].decode(errors="replace") for a, b in pairwise(edges)]
+
+
+def golds(store: Store) -> list[list[str] | None]:
+    """The right answers of each question: none where there is none, None where not known."""
+    tensors = store.tensors
+    texts = _strings(tensors["text"], tensors["text_offset"])
+    edges, passages = tensors["gold_offset"].tolist(), tensors["question_passage"].tolist()
+    spans = list(zip(tensors["gold_begin"].tolist(), tensors["gold_end"].tolist(), strict=True))
+    return [
+        None if answer < 0 else [texts[passage][a:b] for a, b in spans[edges[q] : edges[q + 1]]]
+        for q, (answer, passage) in enumerate(
+            zip(tensors["answer"].tolist(), passages, strict=True)
+        )
+    ]
+
+
+def write_spans(
+    found: list[Found], null_threshold: float | None, path: Path, scores: Path | None
+) -> None:
+    """Write answer.json (id to text) and, if asked for, a JSON line per question: both or none."""
+    answers = to_json({question.key: question.answer(null_threshold) for question in found})
+    writers = {path: lambda p: p.write_bytes(answers)}
+    if scores is not None:
+        lines = b"".join(to_json(_line(each, null_threshold), indent=False) for each in found)
+        writers[scores] = lambda p: p.write_bytes(lines)
+    write_together(writers)
+
+
+def _line(question: Found, null_threshold: float | None) -> dict[str, Any]:
+    scores = torch.tensor([question.null_score, *(score for score, _, _ in question.spans)])
+    chances = scores.softmax(0).tolist()
+    best = [
+        {"text": text, "begin": begin, "end": end, "probability": round(chance, 6)}
+        for text, (_, begin, end), chance in zip(
+            question.texts, question.spans, chances[1:], strict=True
+        )
+    ]
+    return {
+        "id": question.key,
+        "answer": question.answer(null_threshold),
+        "null_odds": round(question.null_odds, 6),
+        "no_answer": round(chances[0], 6),
+        "best": best,
+    }

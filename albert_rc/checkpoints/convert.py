@@ -1,0 +1,320 @@
+"""ALBERTs made of BERTs: the same function, or with ALBERT's savings applied to its weights.
+
+An ALBERT with as many groups as layers, E = H and the identity between them computes what a BERT
+computes. From there embeddings can be factorised, layers made to share weights, and the vocabulary
+cut to the pieces that are used; what that costs is for fine-tuning to recover.
+"""
+
+# V vocabulary, K pieces that are kept, E embedding, H hidden, T tokens
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from albert_rc.errors import UsageError
+from albert_rc.io.atomic import write_bytes
+from albert_rc.io.files import parse_json, to_json
+from albert_rc.model.config import EncoderConfig
+from albert_rc.model.pretraining_head import PretrainingModel
+from albert_rc.text.tokenizer import HuggingFaceTokenizer, Tokenizer, load_tokenizer
+
+MERGES = ("mean", "first", "last")
+"""How the layers of a group become one: their weights' mean, the first of them, the last."""
+PROJECTION = "encoder.projection"
+WORDS = "encoder.embeddings.word.weight"
+TABLES = (WORDS, "encoder.embeddings.position.weight", "encoder.embeddings.segment.weight")
+
+
+def as_albert(model: PretrainingModel) -> PretrainingModel:
+    """The ALBERT that computes what a BERT computes, to the last rounding.
+
+    Args:
+        model: of the family `bert`.
+
+    Raises:
+        UsageError: it is of another family.
+    """
+    config = model.config
+    if config.family != "bert":
+        raise UsageError(f"a model of the family {config.family} cannot be made an ALBERT")
+    weights = model.state_dict()
+    weights[f"{PROJECTION}.weight"] = torch.eye(config.hidden_size)
+    weights[f"{PROJECTION}.bias"] = torch.zeros(config.hidden_size)
+    return _filled(replace(config, family="albert"), weights, model)
+
+
+def with_groups(model: PretrainingModel, groups: int, merge: str = "mean") -> PretrainingModel:
+    """An ALBERT whose layers share weights in fewer groups.
+
+    Args:
+        model: an ALBERT with as many groups as layers, or a multiple of `groups`.
+        groups: how many sets of layer weights are left.
+        merge: a key of `MERGES`.
+
+    Raises:
+        UsageError: the layers cannot be divided among so many groups.
+    """
+    config = model.config
+    if merge not in MERGES:
+        raise UsageError(f"merge {merge}: choose from {', '.join(MERGES)}")
+    if config.inner_layers != 1 or config.num_groups % groups:
+        raise UsageError(f"{config.num_groups} groups cannot be merged into {groups}")
+    together = config.num_groups // groups
+    weights = {n: w for n, w in model.state_dict().items() if not n.startswith("encoder.layers.")}
+    for group in range(groups):
+        layers = model.encoder.layers[group * together : (group + 1) * together]
+        states = [layer.state_dict() for layer in layers]
+        for name in states[0]:
+            values = torch.stack([state[name] for state in states])
+            merged = {"mean": values.mean(0), "first": values[0], "last": values[-1]}[merge]
+            weights[f"encoder.layers.{group}.{name}"] = merged
+    return _filled(replace(config, num_groups=groups), weights, model)
+
+
+def with_embedding_size(
+    model: PretrainingModel, size: int, count_V: Tensor | None = None, seed: int = 0
+) -> PretrainingModel:
+    """An ALBERT whose embeddings are factorised: the nearest ones of `size` dimensions.
+
+    Words, positions and segments are projected on the directions in which the words vary most
+    (truncated singular value decomposition, words weighted by their counts). The norm before the
+    projection divides by the deviation of E numbers instead of H, which the projection makes up
+    for. What is lost, `fit_embeddings` partly wins back.
+
+    Args:
+        model: an ALBERT with E = H, as `as_albert` makes it.
+        size: E of the result.
+        count_V: how often each piece occurs; all alike if None.
+        seed: of the rotation that spreads the directions evenly over the E numbers, so that the
+            norm's mean takes nothing away.
+
+    Raises:
+        UsageError: E is not smaller, or the model is factorised already.
+    """
+    config = model.config
+    old = model.state_dict()
+    hidden = config.hidden_size
+    if config.embedding_size != hidden or not 0 < size < hidden:
+        raise UsageError(f"embeddings of {config.embedding_size} numbers cannot be cut to {size}")
+    weight_V = torch.ones(config.vocab_size) if count_V is None else count_V.float() + 0.1
+    word_VH = old[WORDS]
+    # A norm follows, which takes each vector's mean away: it needs no direction.
+    centred_VH = word_VH - word_VH.mean(1, keepdim=True)
+    _, _, direction_HH = torch.linalg.svd(
+        centred_VH * weight_V.sqrt()[:, None], full_matrices=False
+    )
+    turn_EE = _rotation(size, seed)
+    base_EH = turn_EE @ direction_HH[:size]
+    new = dict(old)
+    for name in TABLES:
+        table_XH = old[name] - old[name].mean(1, keepdim=True)
+        new[name] = table_XH @ base_EH.T
+    gain_H, shift_H = old["encoder.embeddings.norm.weight"], old["encoder.embeddings.norm.bias"]
+    mapping_HH, bias_H = old[f"{PROJECTION}.weight"], old[f"{PROJECTION}.bias"]
+    scale = (hidden / size) ** 0.5
+    new[f"{PROJECTION}.weight"] = mapping_HH @ (gain_H[:, None] * base_EH.T) * scale
+    new[f"{PROJECTION}.bias"] = bias_H + mapping_HH @ shift_H
+    new["encoder.embeddings.norm.weight"] = torch.ones(size)
+    new["encoder.embeddings.norm.bias"] = torch.zeros(size)
+    # The head's vectors are compared with the words', so they go the same way.
+    new["head.dense.weight"] = base_EH @ old["head.dense.weight"]
+    new["head.dense.bias"] = base_EH @ old["head.dense.bias"]
+    new["head.norm.weight"] = torch.ones(size) * old["head.norm.weight"].mean()
+    new["head.norm.bias"] = base_EH @ old["head.norm.bias"]
+    return _filled(replace(config, embedding_size=size), new, model)
+
+
+def fit_embeddings(
+    model: PretrainingModel,
+    teacher: PretrainingModel,
+    token_T: Tensor,
+    *,
+    steps: int = 2000,
+    batch: int = 4096,
+    rate: float = 1e-3,
+    seed: int = 0,
+) -> list[float]:
+    """Train a model's embeddings and projection to give the first layer what another's give.
+
+    Args:
+        model: is changed.
+        teacher: of the same vocabulary, hidden size and positions.
+        token_T: running text.
+        steps: of Adam, with a rate that falls to 0.
+        batch: tokens of a step, each at a random position.
+        rate: at the beginning.
+        seed: of the choice of tokens and positions.
+
+    Returns:
+        The relative squared error at each tenth of the steps.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    trained = [*model.encoder.embeddings.parameters(), *_projection(model).parameters()]
+    optimizer = torch.optim.Adam(trained, lr=rate)
+    errors = []
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = rate * (1 - step / steps)
+        chosen_T = token_T[torch.randint(len(token_T), (batch,), generator=generator)].long()
+        places = model.config.max_positions - model.config.position_offset
+        position_T = torch.randint(places, (batch,), generator=generator)
+        with torch.no_grad():
+            wanted_TH = _first_states(teacher, chosen_T, position_T)
+        loss = F.mse_loss(_first_states(model, chosen_T, position_T), wanted_TH)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % max(1, steps // 10) == 0 or step == steps - 1:
+            errors.append(float(loss.detach() / wanted_TH.var()))
+    return errors
+
+
+def _projection(model: PretrainingModel) -> torch.nn.Linear:
+    projection = model.encoder.projection
+    assert projection is not None
+    return projection
+
+
+def _first_states(model: PretrainingModel, token_T: Tensor, position_T: Tensor) -> Tensor:
+    """What the first layer reads, [T, H]; segment 0, no dropout."""
+    embeddings = model.encoder.embeddings
+    sum_TE = (
+        embeddings.word(token_T)
+        + embeddings.position(position_T + model.config.position_offset)
+        + embeddings.segment.weight[0]
+    )
+    states_TH: Tensor = _projection(model)(embeddings.norm(sum_TE))
+    return states_TH
+
+
+def _rotation(size: int, seed: int) -> Tensor:
+    """A random orthogonal matrix, [E, E]."""
+    normal_EE = torch.randn(size, size, generator=torch.Generator().manual_seed(seed))
+    turn_EE: Tensor = torch.linalg.qr(normal_EE)[0]
+    return turn_EE
+
+
+def _filled(
+    config: EncoderConfig, weights: dict[str, Tensor], like: PretrainingModel
+) -> PretrainingModel:
+    model = PretrainingModel(config, with_pairs=like.head.pair is not None)
+    model.load_state_dict({name: weight.clone() for name, weight in weights.items()})
+    return model
+
+
+def most_used(counts: Counter[int], tokenizer: Tokenizer, size: int) -> list[int]:
+    """The ids of a vocabulary's most frequent pieces, in its own order.
+
+    Special pieces are always among them, and so is every single character that occurs, or is
+    plain ASCII, at the beginning of a word and inside, so that all words can still be written.
+
+    Args:
+        counts: how often each id occurs.
+        tokenizer: a WordPiece vocabulary.
+        size: number of pieces.
+
+    Raises:
+        UsageError: the special pieces and characters alone are more than `size`.
+    """
+    special = {
+        tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id,
+    }  # fmt: skip
+    pieces = tokenizer.pieces(range(tokenizer.size))
+    seen = {character for index in counts for character in pieces[index].removeprefix("##")}
+    kept = set(special)
+    for index, piece in enumerate(pieces):
+        character = piece.removeprefix("##")
+        if len(character) == 1 and (character.isascii() or character in seen):
+            kept.add(index)
+    if len(kept) > size:
+        raise UsageError(f"--vocabulary {size}: {len(kept)} pieces are needed at least")
+    for index, _ in counts.most_common():
+        if len(kept) == size:
+            break
+        kept.add(index)
+    return sorted(kept)
+
+
+def count_pieces(texts: Iterable[tuple[str, int]], tokenizer: Tokenizer) -> Counter[int]:
+    """How often each id occurs in texts, each with the number of times that it counts."""
+    counts: Counter[int] = Counter()
+    for text, weight in texts:
+        for index in tokenizer.encode([text])[0]:
+            counts[index] += weight
+    return counts
+
+
+def with_vocabulary(model: PretrainingModel, kept: list[int]) -> PretrainingModel:
+    """A model with some of its pieces; ids are their places in `kept`."""
+    weights = model.state_dict()
+    kept_K = torch.tensor(kept)
+    for name in (WORDS, "head.bias"):
+        weights[name] = weights[name][kept_K]
+    pad = kept.index(model.config.pad_id)
+    return _filled(replace(model.config, vocab_size=len(kept), pad_id=pad), weights, model)
+
+
+def cut_tokenizer(tokenizer: Tokenizer, kept: list[int], out: Path) -> Tokenizer:
+    """Write a WordPiece vocabulary with some of its pieces into `out`.
+
+    Texts whose pieces are all kept are split as before: the longest match stays the longest.
+
+    Args:
+        tokenizer: that is cut.
+        kept: the ids of the pieces, in order; special ones are among them.
+        out: made if it is not there; tokenizer.json and tokenizer_config.json are written.
+
+    Raises:
+        UsageError: it is not a WordPiece vocabulary.
+    """
+    content = {}
+    if isinstance(tokenizer, HuggingFaceTokenizer):
+        content = parse_json(tokenizer.as_json())
+    # Files of older versions of the tokenizers library do not name the type.
+    if content.get("model", {}).get("continuing_subword_prefix") != "##":
+        raise UsageError(f"{tokenizer.folder}: only WordPiece vocabularies can be cut")
+    new_id = {old: new for new, old in enumerate(kept)}
+    vocabulary = content["model"]["vocab"]
+    content["model"]["vocab"] = {
+        piece: new_id[index] for piece, index in vocabulary.items() if index in new_id
+    }
+    content["added_tokens"] = [
+        token | {"id": new_id[token["id"]]}
+        for token in content["added_tokens"]
+        if token["id"] in new_id
+    ]
+    content["post_processor"] = _framing(tokenizer.pieces([tokenizer.cls_id, tokenizer.sep_id]), [
+        new_id[tokenizer.cls_id], new_id[tokenizer.sep_id],
+    ])  # fmt: skip
+    write_bytes(out / "tokenizer.json", to_json(content))
+    # transformers would take ALBERT's tokenizer by the model's type.
+    how = {"tokenizer_class": "BertTokenizer", "model_max_length": 512}
+    lower = (content.get("normalizer") or {}).get("lowercase", True)
+    write_bytes(out / "tokenizer_config.json", to_json(how | {"do_lower_case": lower}))
+    return load_tokenizer(out)
+
+
+def _framing(names: list[str], ids: list[int]) -> dict[str, Any]:
+    """[CLS] a [SEP] b [SEP] in the tokenizers library's words."""
+    first, last = ({"SpecialToken": {"id": name, "type_id": 0}} for name in names)
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    other = [
+        {"Sequence": {"id": "B", "type_id": 1}},
+        {"SpecialToken": {"id": names[1], "type_id": 1}},
+    ]
+    return {
+        "type": "TemplateProcessing",
+        "single": [first, text, last],
+        "pair": [first, text, last, *other],
+        "special_tokens": {
+            name: {"id": name, "ids": [index], "tokens": [name]}
+            for name, index in zip(names, ids, strict=True)
+        },
+    }

@@ -1,0 +1,94 @@
+"""What a model's name leads to: a folder, a model of the package, or a download of the hub's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from albert_rc.errors import UsageError
+from albert_rc.text.tokenizer import VOCABULARY_FILES
+
+SHIPPED = Path(__file__).parents[1] / "pretrained"
+
+
+def shipped_models() -> dict[str, Path]:
+    """The models that come with the package, by name."""
+    folders = sorted(SHIPPED.iterdir()) if SHIPPED.is_dir() else []
+    return {folder.name: folder for folder in folders if (folder / "config.json").is_file()}
+
+
+def resolve_source(source: str | Path) -> Path:
+    """The folder behind `--model`: itself, a model of the package, or a download of the hub's.
+
+    Raises:
+        UsageError: none of these.
+    """
+    path = Path(source)
+    if path.is_dir():
+        return path
+    shipped = shipped_models()
+    if str(source) in shipped:
+        return shipped[str(source)]
+    looked = f"--model {source}: no such folder"
+    if shipped:
+        looked += f", nor a model of the package ({' or '.join(shipped)})"
+    advice = "check the name, or put the model's files into a folder and name that"
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)):
+        raise UsageError(f"{looked}, nor a hub id, which has one slash; {advice}")
+    try:
+        return _download(str(source))
+    except Exception as error:  # the hub's client raises many types
+        raise UsageError(f"{looked}, and {_why(error)}; {advice}") from None
+
+
+def _download(source: str) -> Path:
+    """The folder of the cache that holds a model of the hub's, fetched if need be."""
+    from huggingface_hub import snapshot_download
+
+    patterns = ["config.json", "*.safetensors", *VOCABULARY_FILES]
+    try:
+        folder = Path(snapshot_download(source, allow_patterns=patterns))
+    except OSError as first:
+        # No network is no obstacle where an earlier download lies in the cache.
+        try:
+            folder = Path(snapshot_download(source, allow_patterns=patterns, local_files_only=True))
+        except OSError:
+            raise first from first.__cause__
+    if not any(folder.glob("*.safetensors")):
+        snapshot_download(source, allow_patterns=["pytorch_model.bin"])
+    return folder
+
+
+def _why(error: Exception) -> str:
+    """Why the hub did not give a model, as the end of a sentence."""
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+    )
+
+    # What the hub answers is raised as it is; that nobody answered is the cause of another error.
+    cause = error if isinstance(error, HfHubHTTPError) else error.__cause__ or error
+    said = str(cause).strip().partition("\n")[0][:160] or type(cause).__name__
+    if HF_HUB_OFFLINE:
+        return (
+            "as a hub id it was not looked up, for HF_HUB_OFFLINE is set, and no earlier download "
+            "of it lies in the cache"
+        )
+    if isinstance(cause, GatedRepoError):
+        return (
+            "the hub gives it only to those who have accepted its terms there; do so, and log in "
+            "with `hf auth login`"
+        )
+    if isinstance(cause, HfHubHTTPError):
+        # It does not tell strangers what is not there from what they may not see.
+        if cause.response.status_code in (401, 404):
+            return "the hub has no model of that name that everybody may read"
+        return f"the hub did not give it ({said})"
+    if isinstance(error, LocalEntryNotFoundError):
+        return (
+            f"the hub could not be reached ({said}), and no earlier download of it lies in the "
+            "cache"
+        )
+    return f"the hub did not give it ({said})"

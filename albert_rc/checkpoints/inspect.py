@@ -1,0 +1,162 @@
+"""What a model is made of, and what its layers do to the text."""
+
+# T tokens of all sequences in a row, D hidden
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from albert_rc.checkpoints.hf_config import read_config
+from albert_rc.checkpoints.hub import resolve_source
+from albert_rc.checkpoints.load import load_model
+from albert_rc.errors import DataError
+from albert_rc.model.config import EncoderConfig, size_config
+from albert_rc.model.cost import encoder_parameters, forward_flops, layer_parameters
+from albert_rc.model.encoder import Encoder
+from albert_rc.text.tokenizer import Tokenizer
+
+PUBLISHED = {
+    "bert-base": 108,
+    "bert-large": 334,
+    "bert-xlarge": 1270,
+    "base": 12,
+    "large": 18,
+    "xlarge": 60,
+    "xxlarge": 235,
+}
+"""Millions of parameters in Lan et al. 2020, Tables 1 and 2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What an encoder with its pooler is made of."""
+
+    name: str
+    embeddings: int
+    """Parameters: words, places, segments, their norm, the projection."""
+    layers: int
+    pooler: int
+    flops_per_token: float
+    """Of a forward pass over 512 tokens; a multiply-add is two."""
+    published: int | None = None
+    """Millions, where a paper says."""
+
+    @property
+    def total(self) -> int:
+        """All parameters, as Hugging Face's model class of the family counts them."""
+        return self.embeddings + self.layers + self.pooler
+
+
+def made_of(name: str, config: EncoderConfig, published: int | None = None) -> Made:
+    """Parameters and cost of an encoder, from its shape alone."""
+    layers = layer_parameters(config)
+    length = min(512, config.max_length)
+    return Made(
+        name=name,
+        embeddings=encoder_parameters(config) - layers,
+        layers=layers,
+        pooler=config.hidden_size * (config.hidden_size + 1),
+        flops_per_token=forward_flops(config, [length]) / length,
+        published=published,
+    )
+
+
+def parameter_table(sources: Sequence[str] = ()) -> list[Made]:
+    """The published sizes of BERT and ALBERT, then any checkpoints.
+
+    Raises:
+        UsageError: no such checkpoint.
+        CheckpointError: it has no usable config.json.
+    """
+    rows = [made_of(_full_name(size), size_config(size), n) for size, n in PUBLISHED.items()]
+    return rows + [made_of(str(s), read_config(resolve_source(s))[0]) for s in sources]
+
+
+def _full_name(size: str) -> str:
+    return size if size.startswith("bert-") else f"albert-{size}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerDistance:
+    """How far a layer moves the tokens, on average over them."""
+
+    layer: int
+    """From 1."""
+    distance: float
+    """L2 distance of its input and its output."""
+    degrees: float
+    """Angle between them."""
+
+
+@torch.inference_mode()
+def layer_distances(
+    encoder: Encoder, tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int = 20_000
+) -> list[LayerDistance]:
+    """Input against output of each layer (Lan et al. 2020, section 3.1, Figure 1).
+
+    Args:
+        encoder: on the CPU.
+        tokenizer: its vocabulary.
+        texts: passages, each cut to the encoder's longest sequence.
+        max_tokens: no more passages are read after so many.
+
+    Raises:
+        DataError: no text.
+    """
+    longest = encoder.config.max_length
+    # Layers may be one module, called several times: only their order tells them apart.
+    order = cycle(range(encoder.config.num_layers))
+    totals = [[0.0, 0.0] for _ in range(encoder.config.num_layers)]
+
+    def note(
+        module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor | tuple[Tensor, Tensor]
+    ) -> None:
+        if isinstance(output, tuple):  # a reversible layer's two streams; what counts is their mean
+            before_TD, after_TD = (inputs[0] + inputs[1]) / 2, (output[0] + output[1]) / 2
+        else:
+            before_TD, after_TD = inputs[0], output
+        # Rows behind the text fill a batch up.
+        count = len(token_T)
+        before_TD, after_TD = before_TD[:count].float(), after_TD[:count].float()
+        index = next(order)
+        cosine_T = nn.functional.cosine_similarity(before_TD, after_TD, dim=-1)
+        totals[index][0] += float((after_TD - before_TD).norm(dim=-1).sum())
+        totals[index][1] += float(cosine_T.clamp(-1, 1).acos().rad2deg().sum())
+
+    hooks = [layer.register_forward_hook(note) for layer in encoder.layers]
+    seen = 0
+    was_training = encoder.training
+    encoder.eval()
+    try:
+        with encoder.unchanged():
+            for text in texts:
+                ids = tokenizer.encode([text])[0][: longest - 2]
+                if not ids:
+                    continue
+                token_T = torch.tensor([tokenizer.cls_id, *ids, tokenizer.sep_id])
+                encoder(token_T, torch.arange(len(token_T)), (len(token_T),))
+                seen += len(token_T)
+                if seen >= max_tokens:
+                    break
+    finally:
+        encoder.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    if not seen:
+        raise DataError("no text to look at; name a file with some")
+    return [
+        LayerDistance(layer=number, distance=far / seen, degrees=turned / seen)
+        for number, (far, turned) in enumerate(totals, 1)
+    ]
+
+
+def distances_of(source: str | Path, texts: Sequence[str]) -> list[LayerDistance]:
+    """`layer_distances` of a checkpoint."""
+    loaded = load_model(source, "cloze")
+    return layer_distances(loaded.model.encoder, loaded.tokenizer, texts)

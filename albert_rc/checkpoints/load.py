@@ -1,0 +1,423 @@
+"""The door: load and save models with their vocabulary. No other module knows checkpoints.
+
+Our encoder reads and writes Hugging Face folders of ALBERT, BERT and RoBERTa; `families` says
+which of their keys is which of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from albert_rc import __version__
+from albert_rc.checkpoints.hf_config import read_config
+from albert_rc.checkpoints.hf_names import FAMILIES, hub_config, hub_key
+from albert_rc.checkpoints.hub import resolve_source
+from albert_rc.checkpoints.shape import (
+    attending,
+    deepened,
+    require_memory,
+    require_shape,
+    scratch_config,
+    with_dropout,
+    with_places,
+)
+from albert_rc.checkpoints.weights import (
+    Weights,
+    open_weights,
+    read_weight,
+    require_sizes,
+    write_weights,
+)
+from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.io.atomic import atomic_path, write_bytes
+from albert_rc.io.files import write_json
+from albert_rc.io.messages import quoted
+from albert_rc.model.config import EncoderConfig
+from albert_rc.model.heads import OPTION_SCORES, HeadedModel, ReadingModel
+from albert_rc.model.init import start_with_neighbours
+from albert_rc.model.linear import DTYPES
+from albert_rc.model.pretraining_head import PretrainingModel
+from albert_rc.model.span_head import SpanModel
+from albert_rc.text.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
+
+Model = TypeVar("Model", bound=HeadedModel)
+
+TASKS = ("cloze", "choice", "label")
+POSITIONS = "encoder.embeddings.position.weight"
+
+
+@dataclass
+class LoadReport:
+    """What a checkpoint did not hold, and what of it was not used. Said aloud, never swallowed."""
+
+    source: str
+    new: list[str] = field(default_factory=list)
+    """Our parameters of the head that start fresh."""
+    unused: list[str] = field(default_factory=list)
+    """Keys of the checkpoint that this task has no use for."""
+    scratch: bool = False
+    notes: list[str] = field(default_factory=list)
+    """What else was done to the weights."""
+
+    def lines(self) -> list[str]:
+        """Sentences for the user."""
+        if self.scratch:
+            return [f"random weights, vocabulary of {self.source}", *self.notes]
+        said = [f"weights of {self.source}"]
+        if self.new:
+            said.append(f"new and untrained, to be learned: {', '.join(self.new)}")
+        if self.unused:
+            said.append(f"not used for this task: {', '.join(self.unused)}")
+        return said + self.notes
+
+
+def _tied_names(model: HeadedModel) -> set[str]:
+    """Other names of parameters: layers may have parts in common.
+
+    Hugging Face's classes want those once per layer; here they are one parameter.
+    """
+    alone = {name for name, _ in model.named_parameters()}
+    return {name for name, _ in model.named_parameters(remove_duplicate=False)} - alone
+
+
+def _repeated(table_PE: Tensor, rows: int, first: int) -> Tensor:
+    """A longer table of positions: the places that were learned, again and again.
+
+    So neighbours stay neighbours everywhere but at the seams, as in Longformer (Beltagy et al.
+    2020, section 5), and what was learned about them holds.
+    """
+    places = torch.arange(rows - first) % (len(table_PE) - first)
+    return torch.cat([table_PE[:first], table_PE[first:][places]])
+
+
+def _more_places(before: int, now: int, config: EncoderConfig) -> str:
+    learned = before - config.position_offset
+    return (
+        f"{now - before:,} more positions begin as repetitions of the {learned:,} that were learned"
+    )
+
+
+def loaded_dtype(name: str, weight: Tensor, precision: str) -> torch.dtype:
+    """What a weight is loaded in: the layers' matrices in `precision`, all else in fp32."""
+    matrix = name.startswith("encoder.layers.") and weight.ndim > 1
+    return DTYPES[precision] if matrix else torch.float32
+
+
+def put_weight(model: nn.Module, name: str, value: Tensor) -> None:
+    """Give a model one of its weights, in the place of the one that is there."""
+    owner, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(owner), leaf, nn.Parameter(value.contiguous()))
+
+
+def load_weights(
+    model: HeadedModel, weights: Weights, precision: str = "fp32", vocabulary: str | None = None
+) -> LoadReport:
+    """Fill a model from a folder's weights.
+
+    Args:
+        model: its encoder may be on the meta device.
+        weights: an open file of them.
+        precision: of the layers' matrices; all else is fp32.
+        vocabulary: fingerprint of the one that they are used with.
+
+    Raises:
+        CheckpointError: encoder weights are missing, damaged or of another shape, a file is torn,
+            or they were trained with another vocabulary.
+    """
+    folder = weights.path.parent
+    if vocabulary is not None and weights.vocabulary not in (None, vocabulary):
+        raise CheckpointError(
+            f"{folder}: its vocabulary is not the one that the weights were trained with, or is "
+            "damaged; put the right one there"
+        )
+    report = LoadReport(str(folder))
+    missing: list[str] = []
+    wrong: list[str] = []
+    unused = dict(weights.keys)
+    tied = _tied_names(model)
+    for name, target in list(model.named_parameters(remove_duplicate=False)):
+        key = hub_key(name, model.config)
+        there = unused.pop(key, None)
+        if there is None:
+            (report.new if name.startswith("head.") else missing).append(key)
+            continue
+        shape, first = weights.shapes[key], model.config.position_offset
+        extended = (
+            name == POSITIONS
+            and shape[1:] == target.shape[1:]
+            and first < shape[0] < target.shape[0]
+        )
+        if shape != target.shape and not extended:
+            wrong.append(f"{key} is {list(shape)}, expected {list(target.shape)}")
+            continue
+        value = read_weight(weights, there, loaded_dtype(name, target, precision))
+        if extended:
+            report.notes.append(_more_places(len(value), len(target), model.config))
+            value = _repeated(value, len(target), first)
+        if name in tied and not torch.equal(value, model.get_parameter(name)):
+            wrong.append(f"{key} differs from the first layer's, which it should share")
+            continue
+        put_weight(model, name, value)
+    if missing:
+        raise CheckpointError(
+            f"{weights.path}: {len(missing)} weights are missing: {', '.join(missing)}"
+        )
+    if wrong:
+        raise CheckpointError(f"{weights.path}: does not fit its config.json: {'; '.join(wrong)}")
+    # Copies of tied weights and position counters carry nothing of their own.
+    carried = re.compile(r"decoder\.(weight|bias)$|position_ids$")
+    report.unused = sorted(key for key in unused if not carried.search(key))
+    return report
+
+
+@dataclass
+class Loaded(Generic[Model]):
+    """A model, its vocabulary, and what there is to say about them."""
+
+    model: Model
+    tokenizer: Tokenizer
+    report: LoadReport
+
+
+def load_model(
+    source: str | Path,
+    task: str,
+    *,
+    scratch: str | None = None,
+    scratch_shape: Mapping[str, Any] | None = None,
+    option_score: str | None = None,
+    labels: Sequence[str] | None = None,
+    format_name: str | None = None,
+    attention: str | None = None,
+    lsh: Mapping[str, Any] | None = None,
+    max_length: int | None = None,
+    precision: str = "fp32",
+    dropout: float | None = None,
+    seed: int = 0,
+) -> Loaded[ReadingModel]:
+    """Load a model with its vocabulary, on the CPU.
+
+    Args:
+        source: a folder, a hub id, or the name of a model of the package.
+        task: `cloze`, `choice` or `label`.
+        scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
+        scratch_shape: settings that differ from that size's; a checkpoint must have them.
+        option_score: a key of `OPTION_SCORES`; by default the checkpoint's own, else `mean`.
+        labels: of `label`, what a row may be (none: a number); by default the checkpoint's own.
+        format_name: of `label`, the task that these labels are of, as the reader of its papers is
+            called; with the checkpoint's own labels, what its config.json says.
+        attention: a key of `ATTENTION`; by default the checkpoint's own, else `dense`.
+        lsh: settings of `LshConfig` that differ from the checkpoint's, or from the defaults.
+        max_length: tokens of a sequence, where the model is to take more than it does.
+        precision: of the layers' matrices. Training wants fp32; prediction, what it computes in.
+        dropout: of the layers, in training; by default the checkpoint's own.
+        seed: of the random weights.
+
+    Raises:
+        UsageError: no such source, size or task, or a shape that the checkpoint does not have.
+        CheckpointError: unusable weights or vocabulary.
+    """
+    if task not in TASKS:
+        raise UsageError(f"task {task}: choose from {', '.join(TASKS)}")
+    if option_score is not None and option_score not in OPTION_SCORES:
+        raise UsageError(f"--option-score {option_score}: choose from {', '.join(OPTION_SCORES)}")
+
+    def make(config: EncoderConfig, raw: Mapping[str, Any] | None) -> ReadingModel:
+        if raw is not None:
+            require_shape(config, scratch_shape or {})
+        score = option_score
+        if score is None:
+            ours = (raw or {}).get("albert_rc", {})
+            score = ours.get("option_score", "mean") if task == "cloze" else "mean"
+        if score not in OPTION_SCORES:
+            raise CheckpointError(f"{source}/config.json: option_score {quoted(score)} is unknown")
+        if task != "label":
+            return ReadingModel(config, task, score, labels or (), raw is not None)
+        known, of = (labels, format_name) if labels is not None else labels_in(raw or {})
+        return ReadingModel(config, task, score, known, raw is not None, of)
+
+    return _load(
+        source,
+        make,
+        scratch=scratch,
+        shape=scratch_shape,
+        attention=attention,
+        lsh=lsh,
+        max_length=max_length,
+        precision=precision,
+        dropout=dropout,
+        seed=seed,
+    )
+
+
+def load_spans(source: str | Path, **how: Any) -> Loaded[SpanModel]:
+    """Load a model that marks answers in passages, with its vocabulary, on the CPU.
+
+    Args:
+        source: a folder, a hub id, or the name of a model of the package.
+        how: what else `load_model` takes, but for what only other tasks have.
+
+    Raises:
+        UsageError: no such source or size.
+        CheckpointError: unusable weights or vocabulary.
+    """
+
+    def make(config: EncoderConfig, raw: Mapping[str, Any] | None) -> SpanModel:
+        threshold = (raw or {}).get("albert_rc", {}).get("null_threshold")
+        return SpanModel(config, threshold, empty=raw is not None)
+
+    shape, seed = how.pop("scratch_shape", None), how.pop("seed", 0)
+    return _load(source, make, scratch=how.pop("scratch", None), shape=shape, seed=seed, **how)
+
+
+def labels_in(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
+    """The labels that a config.json names (none: numbers), and the format of papers, if known."""
+    names, of = raw.get("id2label", {}), raw.get("albert_rc", {}).get("format")
+    if raw.get("problem_type") == "regression" or not isinstance(names, Mapping):
+        return (), of
+    return tuple(str(names[key]) for key in sorted(names, key=int)), of
+
+
+def load_pretraining(
+    source: str | Path,
+    *,
+    scratch: str | None = None,
+    shape: Mapping[str, Any] | None = None,
+    with_pairs: bool = True,
+    seed: int = 0,
+) -> Loaded[PretrainingModel]:
+    """A model to pretrain, with its vocabulary, on the CPU.
+
+    Args:
+        source: a folder, a hub id, or the name of a model of the package.
+        scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
+        shape: settings that differ from that size's. With a checkpoint only `num_layers` may, and
+            only if all its layers share their weights, which are then gone through more often.
+        with_pairs: also tell the order of segments.
+        seed: of the random weights.
+
+    Raises:
+        UsageError: no such source or size, or a shape that the checkpoint does not have.
+        CheckpointError: unusable weights or vocabulary.
+    """
+
+    def make(config: EncoderConfig, raw: Mapping[str, Any] | None) -> PretrainingModel:
+        if raw is not None:
+            config = deepened(config, dict(shape or {}))
+        return PretrainingModel(config, with_pairs, empty=raw is not None)
+
+    return _load(source, make, scratch=scratch, shape=shape, seed=seed)
+
+
+def _load(
+    source: str | Path,
+    make: Callable[[EncoderConfig, Mapping[str, Any] | None], Model],
+    *,
+    scratch: str | None,
+    shape: Mapping[str, Any] | None,
+    attention: str | None = None,
+    lsh: Mapping[str, Any] | None = None,
+    max_length: int | None = None,
+    precision: str = "fp32",
+    dropout: float | None = None,
+    seed: int,
+) -> Loaded[Model]:
+    """What loading has in common; `make` takes the shape, and config.json unless from scratch."""
+    folder = resolve_source(source)
+    tokenizer = load_tokenizer(folder)
+    raw: dict[str, Any] = {}
+    # A generator of our own would not reach nn.init; the global one is put back afterwards.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if scratch is not None:
+            config = with_places(scratch_config(scratch, tokenizer, shape), max_length)
+            config = with_dropout(config, dropout)
+            require_memory(config)
+            model = make(config, None)
+            start_with_neighbours(model.encoder)
+            report = LoadReport(str(source), scratch=True)
+        else:
+            config, raw = _checked_config(folder, tokenizer)
+            weights = open_weights(folder, FAMILIES[config.family])
+            require_sizes(weights, config)
+            config = with_dropout(with_places(config, max_length), dropout)
+            require_memory(config)
+            model = make(config, raw)
+            report = load_weights(model, weights, precision, tokenizer.fingerprint)
+    saved = raw.get("albert_rc", {})
+    model.encoder.compute = attending(saved, attention, lsh or {}, tokenizer, seed, folder)
+    return Loaded(model, tokenizer, report)
+
+
+def _checked_config(folder: Path, tokenizer: Tokenizer) -> tuple[EncoderConfig, dict[str, Any]]:
+    config, raw = read_config(folder)
+    if tokenizer.size > config.vocab_size:
+        raise CheckpointError(
+            f"{folder}: the vocabulary has {tokenizer.size} pieces but the model "
+            f"{config.vocab_size}; they do not belong together"
+        )
+    return config, raw
+
+
+def hub_weights(model: HeadedModel, precision: str = "fp32") -> dict[str, Tensor]:
+    """The model's weights on the CPU under Hugging Face's names."""
+    tied = _tied_names(model)
+    weights = {}
+    for name, value in model.named_parameters(remove_duplicate=False):
+        tensor = value.detach().cpu().to(DTYPES[precision]).contiguous()
+        weights[hub_key(name, model.config)] = tensor.clone() if name in tied else tensor
+    return weights
+
+
+def save_model(
+    model: HeadedModel,
+    tokenizer: Tokenizer,
+    folder: Path,
+    precision: str = "fp32",
+) -> None:
+    """Write weights (safetensors), config.json and the vocabulary's files into `folder`.
+
+    Hugging Face's class that config.json names opens the folder; so does `load_model`. What only
+    the latter understands stands under `albert_rc`; a reversible encoder computes as it should
+    with us alone.
+
+    Args:
+        model: what is saved.
+        tokenizer: its vocabulary.
+        folder: made if it is not there.
+        precision: in which the weights are written: fp32, or half as large, bf16 or fp16.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in VOCABULARY_FILES:
+        source, target = tokenizer.folder / name, folder / name
+        if not source.is_file():
+            target.unlink(missing_ok=True)  # of an earlier run with another vocabulary
+        elif source.resolve() != target.resolve():
+            write_bytes(target, source.read_bytes())
+    raw = hub_config(model.config, model.task)
+    raw["albert_rc"] = {"option_score": model.option_score, "version": __version__}
+    if isinstance(model, ReadingModel) and model.task == "label":
+        names = model.labels or ("value",)
+        raw["id2label"] = {str(number): name for number, name in enumerate(names)}
+        raw["label2id"] = {name: number for number, name in enumerate(names)}
+        raw["problem_type"] = "single_label_classification" if model.labels else "regression"
+        if model.format_name is not None:
+            raw["albert_rc"]["format"] = model.format_name
+    if isinstance(model, SpanModel):
+        raw["albert_rc"]["null_threshold"] = model.null_threshold
+    compute = model.encoder.compute
+    if compute.attention != "dense":
+        raw["albert_rc"] |= {"attention": compute.attention, "lsh": asdict(compute.lsh)}
+    for name, usual in (("common", "nothing"), ("residual", "post")):
+        if (value := getattr(model.config, name)) != usual:
+            raw["albert_rc"][name] = value
+    write_json(folder / "config.json", raw)
+    with atomic_path(folder / "model.safetensors") as temporary:
+        write_weights(temporary, hub_weights(model, precision), tokenizer.fingerprint)

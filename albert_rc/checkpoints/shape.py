@@ -1,0 +1,190 @@
+"""The encoder's shape and its attention: as asked for, or as the checkpoint says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.io.messages import quoted
+from albert_rc.model.attention import ATTENTION
+from albert_rc.model.config import (
+    LARGEST,
+    Compute,
+    EncoderConfig,
+    LshConfig,
+    sharing_shape,
+    size_config,
+)
+from albert_rc.model.cost import encoder_parameters
+from albert_rc.runtime.devices import free_memory
+from albert_rc.text.tokenizer import Tokenizer
+
+
+def with_places(config: EncoderConfig, max_length: int | None) -> EncoderConfig:
+    """With a table of positions for sequences of `max_length`, if that is more."""
+    if max_length is None or max_length <= config.max_length:
+        return config
+    if max_length > LARGEST["max_positions"] // 2:
+        raise UsageError(f"--max-length {max_length}: no model takes that many tokens")
+    return replace(config, max_positions=max_length + config.position_offset)
+
+
+def with_dropout(config: EncoderConfig, dropout: float | None) -> EncoderConfig:
+    """With another dropout in the layers and of attention weights, if one is given.
+
+    Raises:
+        UsageError: it is no share.
+    """
+    if dropout is None:
+        return config
+    return replace(config, dropout=dropout, attention_dropout=dropout)
+
+
+def require_memory(config: EncoderConfig) -> None:
+    """Refuse a model that cannot be held, before the system is asked for the memory.
+
+    Raises:
+        UsageError: says how much it is.
+    """
+    needed, free = 4 * encoder_parameters(config), free_memory(torch.device("cpu"))
+    if needed > free:
+        raise UsageError(
+            f"an encoder of this shape has {needed / 4:,.0f} parameters, which take "
+            f"{needed / 2**30:,.1f} GiB; {free / 2**30:,.1f} are free. Choose a smaller shape"
+        )
+
+
+def attending(
+    saved: Mapping[str, Any],
+    attention: str | None,
+    lsh: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    seed: int,
+    folder: Path,
+) -> Compute:
+    """How the model attends: as asked for, else as the checkpoint says.
+
+    Args:
+        saved: what config.json says of ours.
+        attention: a key of `ATTENTION`, if one is asked for.
+        lsh: settings of `LshConfig` that are asked for.
+        tokenizer: whose special tokens are landmarks.
+        seed: of the hashes.
+        folder: the checkpoint's, for messages.
+
+    Raises:
+        UsageError: what is asked for cannot be.
+        CheckpointError: what the checkpoint says cannot be.
+    """
+    name = attention or saved.get("attention", "dense")
+    if name not in ATTENTION:
+        choose = f"choose from {', '.join(ATTENTION)}"
+        if attention is None:
+            raise CheckpointError(f"{folder}/config.json: attention {quoted(name)}: {choose}")
+        raise UsageError(f"--attention {name}: {choose}")
+    if name == "dense":
+        if lsh:
+            raise UsageError(
+                "--lsh-form, --lsh-chunk and the like are for --attention lsh; the model attends "
+                "densely"
+            )
+        return Compute()
+    special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+    given = {"landmarks": special, "seed": seed}
+    try:
+        LshConfig(**_lsh_settings(given | saved.get("lsh", {})))
+    except (TypeError, UsageError) as error:
+        raise CheckpointError(
+            f"{folder}/config.json: unknown settings of attention ({error})"
+        ) from None
+    settings = LshConfig(**_lsh_settings(given | saved.get("lsh", {}) | dict(lsh)))
+    if settings.shared and not {"hash", "landmarks"}.isdisjoint(lsh):
+        raise UsageError(
+            "--lsh-hash and --lsh-landmarks are for our form of hashing; Reformer's (--lsh-form "
+            "faithful) has one hash and no landmarks"
+        )
+    return Compute(attention=name, lsh=settings)
+
+
+def _lsh_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """With the landmarks as `LshConfig` has them.
+
+    Raises:
+        TypeError: a setting is of another type than it should be.
+    """
+    settings = {**given, "landmarks": tuple(given["landmarks"])}
+    for name, value in settings.items():
+        usual = getattr(LshConfig(), name, None)
+        wanted = (int, type(None)) if name == "buckets" else type(usual)
+        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+            raise TypeError(f"{name} is {quoted(value)}")
+    if not all(type(token) is int and token >= 0 for token in settings["landmarks"]):
+        raise TypeError("landmarks are no ids")
+    return settings
+
+
+def require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
+    """Refuse settings that a checkpoint does not have.
+
+    Raises:
+        UsageError: names the flag.
+    """
+    wanted = dict(shape)
+    if "sharing" in wanted:
+        sharing, groups = wanted.pop("sharing"), wanted.get("num_groups")
+        asked = sharing_shape(sharing, config.num_layers, groups)
+        if any(value != getattr(config, name) for name, value in asked.items()):
+            raise UsageError(
+                f"--sharing {sharing}: the checkpoint shares otherwise ({config.num_groups} "
+                f"groups for {config.num_layers} layers, in common: {config.common}); to have "
+                "another, start from nothing with --scratch SIZE"
+            )
+    flags = {"num_groups": "--num-groups", "common": "--sharing"}
+    for name, value in wanted.items():
+        if value != getattr(config, name):
+            flag = flags.get(name, "--" + name.replace("_", "-"))
+            raise UsageError(
+                f"{flag} {value}: the checkpoint has {getattr(config, name)}; to have another, "
+                "start from nothing with --scratch SIZE"
+            )
+
+
+def deepened(config: EncoderConfig, shape: dict[str, Any]) -> EncoderConfig:
+    """A checkpoint's shape with as many layers as asked for, where they are all the same one.
+
+    Raises:
+        UsageError: they are not, or another setting differs.
+    """
+    layers = shape.pop("num_layers", config.num_layers)
+    require_shape(config, shape)
+    if layers == config.num_layers:
+        return config
+    if config.num_groups == 1:
+        return replace(config, num_layers=layers)
+    raise UsageError(
+        f"--num-layers {layers}: the checkpoint's {config.num_groups} groups of layers do not "
+        "share their weights; only a checkpoint whose layers are all shared can be deepened"
+    )
+
+
+def scratch_config(
+    size: str, tokenizer: Tokenizer, shape: Mapping[str, Any] | None
+) -> EncoderConfig:
+    """A published size with the settings that differ from it.
+
+    Raises:
+        UsageError: no such size, or settings that cannot be.
+    """
+    config = size_config(size, vocab_size=tokenizer.size)
+    given = dict(shape or {})
+    layers = given.get("num_layers", config.num_layers)
+    if "sharing" in given:
+        given |= sharing_shape(given.pop("sharing"), layers, given.get("num_groups"))
+    if "hidden_size" in given and "ffn_size" not in given:
+        given["ffn_size"] = 4 * given["hidden_size"]  # as in every ALBERT and BERT
+    return replace(config, pad_id=tokenizer.pad_id, **given)

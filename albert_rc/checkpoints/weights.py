@@ -1,0 +1,299 @@
+"""Files of weights, read one tensor at a time and compared with their checksums.
+
+Pickled code is never run. safetensors has no checksums of its own; ours stand in its metadata,
+which others pass over.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from albert_rc.checkpoints.hf_names import FAMILIES, Family, hub_key
+from albert_rc.errors import CheckpointError
+from albert_rc.model.config import EncoderConfig
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The tensors of a file, read one at a time: a file may be larger than the memory at hand."""
+
+    path: Path
+    read: Callable[[str, torch.dtype | None], Tensor]
+    """A tensor by its name in the file; in another precision, if one is given."""
+    keys: dict[str, str]
+    """Names as we call them to names in the file."""
+    shapes: dict[str, tuple[int, ...]]
+    """Of each tensor, by our names: told by the file's header, nothing is read for it."""
+    vocabulary: str | None = None
+    """Fingerprint of the vocabulary that they were trained with, if the file says so."""
+
+
+def write_weights(path: Path, weights: Mapping[str, Tensor], vocabulary: str) -> None:
+    """Write tensors as safetensors, with their checksums (not atomic by itself).
+
+    Args:
+        path: the file.
+        weights: contiguous tensors on the CPU.
+        vocabulary: fingerprint of the vocabulary that they belong to.
+    """
+    sums = {key: checksum(tensor) for key, tensor in weights.items()}
+    metadata = {"format": "pt", _SUMS: orjson.dumps(sums).decode(), _VOCABULARY: vocabulary}
+    save_file(dict(weights), path, metadata=metadata)
+    _put_in_order(path)
+
+
+def _put_in_order(path: Path) -> None:
+    """Sort the metadata: safetensors writes them in another order each time."""
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = orjson.loads(file.read(length))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        file.seek(8)
+        file.write(orjson.dumps(header).ljust(length))
+
+
+_SUMS, _VOCABULARY = "albert_rc.crc32", "albert_rc.text.make_vocabulary"
+
+
+PIECE = 32 * 2**20
+"""Bytes of a tensor that are read at a time."""
+
+
+def checksum(tensor: Tensor, before: int = 0) -> int:
+    """CRC-32 of the bytes of a tensor on the CPU, or of what came `before` it and the tensor."""
+    values = tensor.contiguous()
+    if not values.nbytes:
+        return before
+    # Not by way of numpy: a storage that it has seen can be resized no more, as FSDP has to.
+    return zlib.crc32((ctypes.c_char * values.nbytes).from_address(values.data_ptr()), before)
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    """Changes when a file is replaced or written to."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _pieces(
+    path: Path, key: str, shape: tuple[int, ...]
+) -> Iterator[tuple[slice | tuple[()], Tensor]]:
+    """A tensor some rows at a time, so that it stands in memory once, in its own precision never.
+
+    The file is opened anew for each: pages of a mapped file count as ours as long as it is open.
+    """
+    if not math.prod(shape) or not shape:  # a header may claim any number of rows of nothing
+        with safe_open(path, "pt") as file:
+            yield (), file.get_tensor(key)
+        return
+    rows = max(1, PIECE // (4 * max(1, math.prod(shape[1:]))))
+    for start in range(0, shape[0], rows):
+        part = slice(start, start + rows)
+        with safe_open(path, "pt") as file:
+            yield part, file.get_slice(key)[part]
+
+
+def _safetensors(path: Path) -> Weights:
+    opened = _identity(path)
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata() or {}
+        names = list(file.keys())
+        # The library refuses headers that claim what the file does not hold.
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+    sums = orjson.loads(metadata.get(_SUMS, "{}"))
+    if not isinstance(sums, dict):
+        raise ValueError("its checksums are no table")
+
+    def read(key: str, dtype: torch.dtype | None) -> Tensor:
+        found, total, finite = None, 0, True
+        for rows, piece in _pieces(path, key, shapes[key]):
+            if found is None:
+                kept = piece.dtype if dtype is None or not piece.is_floating_point() else dtype
+                found = torch.empty(shapes[key], dtype=kept)
+            found[rows] = piece
+            finite &= _is_finite(piece)
+            total = checksum(piece, total)
+        assert found is not None
+        if _identity(path) != opened:
+            raise CheckpointError(f"{path}: was replaced while it was read; try again")
+        if key in sums and sums[key] != total:
+            raise CheckpointError(
+                f"{path}: {key} is damaged (its checksum is another); take a copy, or train again"
+            )
+        _require_numbers(path, key, finite)
+        return found
+
+    return Weights(path, read, {name: name for name in names}, shapes, metadata.get(_VOCABULARY))
+
+
+def _is_finite(values: Tensor) -> bool:
+    # Numbers of 8 bits cannot be asked.
+    small = values.is_floating_point() and values.element_size() == 1
+    return bool((values.float() if small else values).isfinite().all())
+
+
+def _require_numbers(path: Path, key: str, finite: bool) -> None:
+    """A row of NaN would make answers of nothing, and only where its word stands."""
+    if not finite:
+        raise CheckpointError(
+            f"{path}: {key} holds values that are no numbers (NaN or infinite); take a copy, or "
+            "train again"
+        )
+
+
+def _pickled(path: Path) -> Weights:
+    _refuse_bombs(path)
+    tensors = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(tensors, dict) or not all(map(_is_plain, tensors.values())):
+        raise CheckpointError(f"{path}: not a table of tensors; convert it to safetensors")
+    names = {key: key for key in tensors if isinstance(key, str)}
+    shapes = {name: tuple(tensors[name].shape) for name in names}
+
+    def read(key: str, dtype: torch.dtype | None) -> Tensor:
+        tensor: Tensor = tensors[key]
+        _require_numbers(path, key, _is_finite(tensor))
+        return tensor if dtype is None or not tensor.is_floating_point() else tensor.to(dtype)
+
+    return Weights(path, read, names, shapes)
+
+
+def _refuse_bombs(path: Path) -> None:
+    """Refuse an archive that would unfold to more than it is; torch writes none."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+    packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
+    if packed or sum(entry.file_size for entry in entries) > path.stat().st_size:
+        raise CheckpointError(f"{path}: a compressed archive; convert it to safetensors")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a tensor that holds every one of its numbers.
+
+    A few bytes can pose as a matrix of any size, by repeating themselves or by lying nowhere.
+    """
+    if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_quantized:
+        return False
+    held = value.untyped_storage().nbytes()
+    return value.device.type == "cpu" and value.numel() * value.element_size() <= held
+
+
+def open_weights(folder: Path, family: Family) -> Weights:
+    """The tensors of a folder; pickled code is never run."""
+    for name, open_ in {"model.safetensors": _safetensors, "pytorch_model.bin": _pickled}.items():
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            found = open_(path)
+        except CheckpointError:
+            raise
+        except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
+            reason = str(error).partition("\n")[0]
+            raise CheckpointError(f"{path}: torn or no weights ({reason[:120]})") from None
+        except Exception as error:  # the unpickler refuses classes with a type of its own
+            raise CheckpointError(
+                f"{path}: holds more than tensors and is not opened "
+                f"({type(error).__name__}); convert it to safetensors"
+            ) from None
+        names = _todays_names(found.keys, family)
+        return replace(
+            found, keys=names, shapes={name: found.shapes[key] for name, key in names.items()}
+        )
+    if (folder / "model.safetensors.index.json").is_file():
+        raise CheckpointError(f"{folder}: weights in several files; join them into one safetensors")
+    raise CheckpointError(
+        f"{folder}: no model.safetensors (nor pytorch_model.bin); "
+        f"to start from random weights with this vocabulary give --scratch SIZE"
+    )
+
+
+def read_weight(weights: Weights, key: str, dtype: torch.dtype | None = None) -> Tensor:
+    """A tensor of the file, by its name there; in another precision, if one is given.
+
+    Raises:
+        CheckpointError: its numbers cannot be read, or are no weights.
+    """
+    try:
+        value = weights.read(key, dtype)
+    except (SafetensorError, OSError, RuntimeError, ValueError, AttributeError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise CheckpointError(f"{weights.path}: {key} cannot be read ({reason[:120]})") from None
+    if not value.is_floating_point():
+        raise CheckpointError(f"{weights.path}: {key} holds {value.dtype}, which are no weights")
+    return value
+
+
+def require_sizes(weights: Weights, config: EncoderConfig) -> None:
+    """Refuse a config.json whose sizes are not those of the weights, before a model is made.
+
+    A number in a text file must not decide how much memory is taken.
+
+    Raises:
+        CheckpointError: names what differs.
+    """
+    wide, small = config.hidden_size, config.embedding_size
+    expected = {
+        "encoder.embeddings.word.weight": (config.vocab_size, small),
+        "encoder.embeddings.position.weight": (config.max_positions, small),
+        "encoder.embeddings.segment.weight": (config.num_segments, small),
+    }
+    if config.family == "albert":
+        expected["encoder.projection.weight"] = (wide, small)
+    layers = config.num_groups * config.inner_layers
+    if layers > len(weights.shapes):
+        raise CheckpointError(
+            f"{weights.path}: {len(weights.shapes)} tensors are too few for the {layers:,} layers "
+            "that its config.json names"
+        )
+    needed = ["encoder.embeddings.norm.weight", *expected]
+    for layer in range(layers):
+        expected[f"encoder.layers.{layer}.query.weight"] = (wide, wide)
+        expected[f"encoder.layers.{layer}.up.weight"] = (config.ffn_size, wide)
+        needed += [
+            f"encoder.layers.{layer}.{part}.{kind}"
+            for part in FAMILIES[config.family].parts
+            for kind in ("weight", "bias")
+        ]
+    keys = {hub_key(name, config): shape for name, shape in expected.items()}
+    missing = [key for name in needed if (key := hub_key(name, config)) not in weights.shapes]
+    if missing:
+        raise CheckpointError(
+            f"{weights.path}: {len(missing)} weights are missing: {', '.join(missing[:20])}"
+        )
+    wrong = [
+        f"{key} is {list(weights.shapes[key])}, expected {list(shape)}"
+        for key, shape in keys.items()
+        if weights.shapes[key] != shape
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{weights.path}: does not fit its config.json: {'; '.join(wrong[:20])}"
+        )
+
+
+def _todays_names(keys: Iterable[str], family: Family) -> dict[str, str]:
+    """Keys as today's: old BERTs say gamma and beta, bare encoders leave out the prefix."""
+    renamed = {}
+    bare = not any(key.startswith(f"{family.prefix}.") for key in keys)
+    for key in keys:
+        name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", key)
+        name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+        if bare and re.match(r"(embeddings|encoder|pooler)\.", name):
+            name = f"{family.prefix}.{name}"
+        renamed[name] = key
+    return renamed

@@ -1,0 +1,1 @@
+"""Running text for pretraining: read, cut into sequences, with words hidden."""

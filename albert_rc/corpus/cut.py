@@ -1,0 +1,387 @@
+"""Documents to sequences for pretraining, written in shards of flat tensors.
+
+A sequence is a pair of consecutive segments of one document, as BERT and ALBERT are pretrained on:
+whole sentences, as many as fit, cut in two at the end of one of them. Sequences do not overlap,
+and a document's text is all in them. What is hidden, and which pairs are swapped, is decided when
+a batch is made (`objectives`).
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from zlib import crc32
+
+from albert_rc import __version__
+from albert_rc.corpus.documents import Source, grouped, read_paragraphs, require_whole, sentences
+from albert_rc.errors import DataError, UsageError
+from albert_rc.io.atomic import nameless_file, write_together
+from albert_rc.io.files import file_sha256, load_tensors, save_tensors, sha256, to_json
+from albert_rc.io.messages import counted
+from albert_rc.io.pt import TensorStream
+from albert_rc.papers.formats import read_collection
+from albert_rc.papers.overlap import OverlapIndex
+from albert_rc.runtime.seeds import mix
+from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
+
+LEAST = 16
+"""Tokens of a sequence; what is left of a document and shorter is dropped."""
+_AT_ONCE = 2000  # sentences that are split into pieces together
+_STRETCH = 2000  # sentences that are put together, from either end
+_RULE = 2  # raised when the same text is cut in another way: what was cut before is made anew
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """How sequences are cut. Decides, with the text and the vocabulary, what is in a shard."""
+
+    max_length: int = 512
+    """Tokens of a sequence, its three special ones included."""
+    short: float = 0.1
+    """Share of the sequences that are cut shorter, to a length drawn evenly."""
+    dev: float = 0.01
+    """Share of the documents that are kept apart."""
+    blank_lines: bool = False
+    """Blank lines part documents, not paragraphs."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_length < 2 * LEAST:
+            raise UsageError(f"--max-length {self.max_length}: at least {2 * LEAST} are needed")
+        for flag, share in (("--short", self.short), ("--dev", self.dev)):
+            if not 0 <= share <= 1:
+                raise UsageError(f"{flag} {share} must be from 0 to 1")
+
+
+@dataclass
+class Count:
+    """What went into a shard, and what did not."""
+
+    documents: int = 0
+    sequences: int = 0
+    tokens: int = 0
+    overlapping: int = 0
+    """Sequences left out because they overlap with papers that are to be kept apart."""
+    overlapping_papers: int = 0
+    """Papers left out as a whole for the same reason."""
+    dropped: int = 0
+    """Tokens of rests that are shorter than a sequence may be."""
+
+    def __add__(self, other: Count) -> Count:
+        mine, theirs = vars(self), vars(other)
+        return Count(**{name: mine[name] + theirs[name] for name in mine})
+
+    def line(self) -> str:
+        """The numbers as a sentence."""
+        said = ", ".join(
+            (
+                counted(self.documents, "document"),
+                counted(self.sequences, "sequence"),
+                counted(self.tokens, "token"),
+            )
+        )
+        if self.overlapping or self.overlapping_papers:
+            said += (
+                "; left out for overlapping with --exclude: "
+                f"{counted(self.overlapping_papers, 'paper')} "
+                f"and {counted(self.overlapping, 'sequence')}"
+            )
+        return said
+
+
+class _Columns:
+    """The tensors of a shard, on disk while they grow."""
+
+    def __init__(self, vocab_size: int, folder: Path) -> None:
+        self._wide = vocab_size > 2**15
+        self._token = nameless_file(folder)
+        self.length, self._middle, self._document = array("i"), array("i"), array("i")
+        self.count = Count()
+        self.close = self._token.close
+
+    def add(self, ids: list[int], middle: int) -> None:
+        self._token.write(array("i" if self._wide else "h", ids).tobytes())
+        self.length.append(len(ids))
+        self._middle.append(middle)
+        self._document.append(self.count.documents)
+
+    def streams(self) -> dict[str, TensorStream]:
+        def blocks() -> Iterator[bytes]:
+            self._token.seek(0)
+            while block := self._token.read(2**20):
+                yield block
+
+        def column(values: array[int]) -> TensorStream:
+            return TensorStream("int32", len(values), lambda: [memoryview(values).cast("B")])
+
+        dtype = "int32" if self._wide else "int16"
+        return {
+            "token": TensorStream(dtype, sum(self.length), blocks),
+            "length": column(self.length),
+            "middle": column(self._middle),
+            "document": column(self._document),
+        }
+
+
+Sentence = tuple[str, list[int]]
+
+
+def cut_document(sentences: Iterable[Sentence], cut: Cut, seed: int) -> Iterator[Sequence]:
+    """Consecutive sequences of whole sentences; those shorter than `LEAST` are rests.
+
+    The sentence that does not fit any more is longer than most, and begins the next sequence:
+    first segments would be longer than second ones, and tell the order of a pair. So stretches of
+    the text are filled in from their end and from their beginning in turn; a coin says which is
+    first.
+
+    Args:
+        sentences: texts and ids.
+        cut: how long they may be.
+        seed: of the shorter lengths, of the coins and of where pairs are parted.
+    """
+    draw = random.Random(seed)
+    most = cut.max_length - 3  # [CLS], [SEP] and [SEP]
+    sentences = iter(sentences)
+    backwards = draw.random() < 0.5
+    while stretch := list(islice(sentences, _STRETCH)):
+        pieces = [p for text, ids in stretch for p in _pieces(text, ids, most, backwards)]
+        if backwards:
+            filled = list(_filled(pieces[::-1], most, cut.short, draw))[::-1]
+            filled = [parts[::-1] for parts in filled]
+        else:
+            filled = list(_filled(pieces, most, cut.short, draw))
+        backwards = not backwards
+        for parts in filled:
+            yield _sequence(parts, draw)
+
+
+def _pieces(text: str, ids: list[int], most: int, backwards: bool) -> Iterator[Sentence]:
+    """A sentence; one that is too long is cut, and its text goes with the first piece."""
+    end = len(ids) % most if backwards else most
+    for start in range(end - most if end else 0, len(ids), most):
+        yield text if start <= 0 else "", ids[max(0, start) : start + most]
+
+
+def _filled(
+    pieces: list[Sentence], most: int, short: float, draw: random.Random
+) -> Iterator[list[Sentence]]:
+    """Pieces put together, as many as fit."""
+    waiting: list[Sentence] = []
+    held, room = 0, _room(draw, most, short)
+    for text, piece in pieces:
+        if held + len(piece) > room and held >= LEAST:
+            yield waiting
+            waiting, held, room = [], 0, _room(draw, most, short)
+        if held + len(piece) > most:  # of a sentence or two, shorter than a sequence may be
+            yield waiting
+            waiting, held = [], 0
+        waiting.append((text, piece))
+        held += len(piece)
+    if waiting:
+        yield waiting
+
+
+def _room(draw: random.Random, most: int, short: float) -> int:
+    return draw.randint(LEAST, most) if draw.random() < short else most
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Two segments that follow each other."""
+
+    text: str
+    ids: list[int]
+    middle: int
+    """Tokens of the first segment."""
+
+
+def _sequence(parts: list[Sentence], draw: random.Random) -> Sequence:
+    ids = list(chain.from_iterable(ids for _, ids in parts))
+    if len(ids) < LEAST:
+        middle = len(ids)  # a rest, which nobody learns from
+    elif len(parts) == 1:
+        middle = draw.randint(1, max(1, len(ids) - 1))
+    else:
+        middle = sum(len(ids) for _, ids in parts[: draw.randint(1, len(parts) - 1)])
+    return Sequence(" ".join(text for text, _ in parts), ids, middle)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Sources whose sequences share a file in train/ and one in dev/."""
+
+    name: str
+    sources: list[Source]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What there is to say of a shard."""
+
+    train: Count
+    dev: Count
+    kept: bool
+    """It was there already, made of the same."""
+
+
+class ShardMaker:
+    """Makes shards, in whichever process.
+
+    Args:
+        out: folder for train/ and dev/.
+        vocabulary: folder of the vocabulary.
+        cut: how sequences are cut.
+        exclude: collections of exam papers that no sequence may overlap with.
+
+    Raises:
+        DataError: a collection that cannot be read, every paper of it.
+    """
+
+    def __init__(self, out: Path, vocabulary: Path, cut: Cut, exclude: list[Path]) -> None:
+        self.out = out
+        self.tokenizer = load_tokenizer(vocabulary, num_threads=1)
+        self.cut = cut
+        papers = []
+        for place in exclude:
+            for split in read_collection(place):
+                require_whole(split, place)  # what cannot be read cannot be kept apart
+                papers.append(split)
+        self._papers = sorted(split.source_hash for split in papers)
+        passages = [passage for split in papers for passage in split.passages]
+        self.exclude = OverlapIndex(passages) if passages else None
+
+    def __call__(self, shard: Shard) -> Made:
+        """Cut a shard's documents into sequences; both files are written whole or not at all.
+
+        Raises:
+            DataError: a source that cannot be read.
+        """
+        made_of = self._fingerprint(shard)
+        parts = ["train", "dev"] if self.cut.dev else ["train"]
+        paths = {part: self.out / part / shard.name for part in parts}
+        there = {part: _count_of(path, made_of) for part, path in paths.items()}
+        if all(count is not None for count in there.values()):
+            return Made(there["train"] or Count(), there.get("dev") or Count(), kept=True)
+        with ExitStack() as stack:
+            columns = {}
+            for part, path in paths.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                columns[part] = stack.enter_context(
+                    closing(_Columns(self.tokenizer.size, path.parent))
+                )
+            for source in shard.sources:
+                self._add(source, columns)
+            for column in columns.values():
+                column.count.sequences = len(column.length)
+                column.count.tokens = sum(column.length)
+            write_together(
+                {path: partial(self._save, columns[part], made_of) for part, path in paths.items()}
+            )
+            counts = {part: column.count for part, column in columns.items()}
+        return Made(counts["train"], counts.get("dev", Count()), kept=False)
+
+    def _add(self, source: Source, columns: dict[str, _Columns]) -> None:
+        name = crc32(source.path.name.encode())
+        paragraphs = read_paragraphs(source, self.cut.blank_lines)
+        if not source.is_text and self.exclude is not None:
+            # Papers are short: one that overlaps is left out as a whole, not only where it does.
+            paragraphs = _apart(paragraphs, self.exclude, columns["train"].count)
+        for number, document in enumerate(_documents(paragraphs)):
+            seed = mix(self.cut.seed, name, number)
+            chosen = columns["dev" if random.Random(seed).random() < self.cut.dev else "train"]
+            chosen.count.documents += 1
+            for sequence in cut_document(_sentences(document, self.tokenizer), self.cut, seed + 1):
+                if len(sequence.ids) < LEAST:
+                    chosen.count.dropped += len(sequence.ids)
+                elif self.exclude is not None and self.exclude.touches(sequence.text):
+                    chosen.count.overlapping += 1
+                else:
+                    chosen.add(sequence.ids, sequence.middle)
+
+    def _save(self, columns: _Columns, made_of: str, path: Path) -> None:
+        meta = {
+            "kind": "corpus",
+            "made_of": made_of,
+            "made_with": f"albert-rc {__version__}",
+            "vocabulary": self.tokenizer.fingerprint,
+            "vocab_size": self.tokenizer.size,
+            "max_length": self.cut.max_length,
+            "count": asdict(columns.count),
+        }
+        save_tensors(path, columns.streams(), meta)
+
+    def _fingerprint(self, shard: Shard) -> str:
+        """Tells whether a shard is what would be made again."""
+        # The name, too, decides how a source is cut.
+        read = [(s.path.name, [file_sha256(p) for p in s.files()]) for s in shard.sources]
+        how = [_RULE, self.tokenizer.fingerprint, asdict(self.cut)]
+        return sha256(to_json([*how, read, self._papers]))
+
+
+def _count_of(path: Path, made_of: str) -> Count | None:
+    """What is in a shard that is there already and is made of just that; else None."""
+    if not path.is_file():
+        return None
+    try:
+        _, meta = load_tensors(path)
+    except DataError:
+        return None
+    return Count(**meta["count"]) if meta.get("made_of") == made_of else None
+
+
+def _documents(paragraphs: Iterable[str | None]) -> Iterator[Iterator[str]]:
+    """The paragraphs of each document; the one before must have been read to its end."""
+    paragraphs = iter(paragraphs)
+    for first in paragraphs:
+        if first is not None:  # an empty file is no document
+            yield _until_none(chain([first], paragraphs))
+
+
+def _until_none(paragraphs: Iterable[str | None]) -> Iterator[str]:
+    for paragraph in paragraphs:
+        if paragraph is None:
+            return
+        yield paragraph
+
+
+def _sentences(paragraphs: Iterable[str], tokenizer: Tokenizer) -> Iterator[Sentence]:
+    """The sentences of a document with their ids; many are split into pieces together."""
+    texts = chain.from_iterable(map(sentences, paragraphs))
+    while some := list(islice(texts, _AT_ONCE)):
+        yield from zip(some, tokenizer.encode(some), strict=True)
+
+
+def _apart(
+    paragraphs: Iterable[str | None], exclude: OverlapIndex, count: Count
+) -> Iterator[str | None]:
+    """The documents that do not overlap with any of the papers."""
+    for document in grouped(paragraphs):
+        if exclude.touches("\n".join(document)):
+            count.overlapping_papers += 1
+        else:
+            yield from document
+            yield None
+
+
+def plan_shards(sources: list[Source], shard_bytes: int) -> list[Shard]:
+    """Sources put together, in order, until a shard has about so many bytes of text."""
+    shards: list[list[Source]] = [[]]
+    held = 0
+    for source in sources:
+        if shards[-1] and held + source.size > shard_bytes:
+            shards.append([])
+            held = 0
+        shards[-1].append(source)
+        held += source.size
+    return [Shard(shard_name(index, len(shards)), members) for index, members in enumerate(shards)]
+
+
+def shard_name(index: int, count: int) -> str:
+    """The file of a shard, counted from 1."""
+    return f"shard-{index + 1:05}-of-{count:05}.pt"

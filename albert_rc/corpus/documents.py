@@ -1,0 +1,246 @@
+"""Running text to learn from: files of text, and exam papers with their blanks filled."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from albert_rc.corpus.textfiles import TEXT, is_paper, text_lines
+from albert_rc.errors import DataError
+from albert_rc.io.decode import UTF_8
+from albert_rc.io.files import file_sha256, natural_key
+from albert_rc.papers.files import REJECTS
+from albert_rc.papers.formats import READERS, find_splits, open_sources, read_split
+from albert_rc.papers.schema import PaperSet
+
+PAPERS = (".json", ".jsonl")
+WRAPPED = 120  # characters; shorter lines, on average, were broken to fit a page
+
+# A sentence ends at a full stop, exclamation or question mark, with closing signs behind it, if a
+# capital, a digit or an opening sign follows. Where it is wrong, a segment is cut a little oddly.
+_END = re.compile(r"""(?<=[.!?])([)\]"'’”]*)\s+(?=[("'‘“\[]*[A-Z0-9])""")
+_SHORT = re.compile(
+    r"\b(?:Mr|Mrs|Ms|Dr|St|Prof|Rev|Hon|Capt|Col|Gen|Lt|Sgt|Messrs|Mme|No|vs|etc|[A-Z])\.$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where documents are: a file of text, or exam papers."""
+
+    path: Path
+    is_text: bool
+    size: int
+    """Bytes."""
+    problem: str = ""
+    """Why it cannot be read, where that is seen from its beginning."""
+    codec: str = UTF_8.codec
+    """How a file of text is written down."""
+    skips: bool = False
+    """Papers with an error are passed over, not refused."""
+
+    def files(self) -> list[Path]:
+        """The files it is read from."""
+        return [self.path] if self.is_text else _papers(self.path)
+
+
+def _papers(place: Path) -> list[Path]:
+    if place.is_file():
+        return [place]
+    inside = (path for path in place.rglob("*") if path.is_file() and path.name != REJECTS)
+    return sorted(p for p in inside if p.suffix.lower() in PAPERS or _begins_as(p)[0])
+
+
+def _begins_as(path: Path) -> tuple[bool, str]:
+    """Whether a file begins as a paper; what is wrong with it if it is neither that nor text."""
+    try:
+        return is_paper(path), ""
+    except DataError as error:
+        return False, str(error).removeprefix(f"{path}: ")
+
+
+def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
+    """The files of text in folders, in natural order, and collections of exam papers.
+
+    Args:
+        places: files, or folders that are searched through. A folder of JSON is one collection,
+            also where the files' names end in .txt, as RACE's do.
+
+    Returns:
+        the sources, and the files of text that are left out because one like them is there.
+
+    Raises:
+        DataError: nothing there, nothing that can be read, or text among RACE's papers. What is
+            wrong with single files is kept with them, for `examine` to say all of it at once.
+    """
+    found: list[Source] = []
+    for place in places:
+        if not place.exists():
+            raise DataError(f"{place}: no such file or folder; give the place of the text")
+        files = [place]
+        if place.is_dir():
+            inside = (path for path in place.rglob("*") if path.is_file())
+            files = sorted(inside, key=lambda path: natural_key(str(path.relative_to(place))))
+            files = [path for path in files if path.name != REJECTS]
+        begins = {path: _begins_as(path) for path in files if path.suffix.lower() in TEXT}
+        in_txt = {path for path, (paper, _) in begins.items() if paper}
+        texts = [path for path in begins if path not in in_txt]
+        found += [Source(path, True, path.stat().st_size, begins[path][1]) for path in texts]
+        papers = [path for path in files if path.suffix.lower() in PAPERS] + sorted(in_txt)
+        for path in find_splits(place).values() if papers else []:
+            if in_txt:
+                _require_alike(path, in_txt, texts)
+            size = sum(file.stat().st_size for file in _papers(path))
+            found.append(Source(path, False, size))
+        if not texts and not papers:
+            kinds = ", ".join((*TEXT, *PAPERS))
+            raise DataError(f"{place}: no text there; files end in {kinds}")
+    copies = _copies(found)
+    return [source for source in found if source.path not in copies], sorted(copies)
+
+
+def _require_alike(split: Path, papers: set[Path], texts: list[Path]) -> None:
+    """Refuse a split of papers in .txt files that another reader, or other files, would spoil."""
+    paper = next((path for path in sorted(papers) if path.is_relative_to(split)), None)
+    if paper is None:
+        return
+    apart = "keep them in folders of their own, and give each"
+    for path in texts:
+        if path.suffix == ".txt" and path.is_relative_to(split):
+            raise DataError(f"{path}: text among exam papers such as {paper}; {apart}")
+    _, form = open_sources(split)
+    if paper.suffix not in READERS[form].suffixes:
+        raise DataError(f"{paper}: an exam paper among others of another form ({form}); {apart}")
+
+
+def _copies(sources: list[Source]) -> set[Path]:
+    """Files of text whose every byte an earlier one has."""
+    alike = defaultdict(list)
+    for source in sources:
+        if source.is_text and not source.problem:
+            alike[source.size].append(source.path)
+    copies = set()
+    for paths in alike.values():
+        seen = set()
+        for path in paths if len(paths) > 1 else []:
+            digest = file_sha256(path)
+            if digest in seen:
+                copies.add(path)
+            seen.add(digest)
+    return copies
+
+
+def read_paragraphs(source: Source, blank_lines: bool = False) -> Iterator[str | None]:
+    """The paragraphs of a source, one after the other; None ends a document.
+
+    Exam papers have their blanks filled; those with a blank whose answer is unknown are left out.
+
+    Args:
+        source: where.
+        blank_lines: a file holds many documents with blank lines between them, and each line is a
+            paragraph; otherwise a file is one document and blank lines part its paragraphs.
+
+    Raises:
+        DataError: a file that is not what `examine` found it to be, or papers that cannot be read.
+    """
+    if not source.is_text:
+        yield from _paper_paragraphs(source)
+        return
+    block: list[str] = []
+    for line in chain(text_lines(source.path, source.codec), [""]):
+        if line.strip():
+            block.append(line)
+        elif block:
+            # Without blank lines every long line is a paragraph; short ones are lines of one.
+            wrapped = sum(map(len, block)) < WRAPPED * len(block)
+            yield from [" ".join(block)] if wrapped and not blank_lines else block
+            block.clear()
+            if blank_lines:
+                yield None
+    if not blank_lines:
+        yield None
+
+
+def _paper_paragraphs(source: Source) -> Iterator[str | None]:
+    papers = read_split(source.path)
+    if not source.skips:
+        require_whole(papers, source.path)
+    for passage in papers.passages:
+        if any(question.answer is None for question in passage.questions if passage.blanks):
+            continue  # a blank that nobody can fill is no text to learn from
+        yield from (line for line in passage.filled().splitlines() if line.strip())
+        yield None
+
+
+def named(sources: list[Source]) -> str:
+    """Where sources are; the first ones, if there are many."""
+    names = ", ".join(str(source.path) for source in sources[:3])
+    return f"{names} and {len(sources) - 3:,} more" if len(sources) > 3 else names
+
+
+def no_text(sources: list[Source]) -> DataError:
+    """What to raise where nothing could be read from any of the sources: names them and says why.
+
+    Args:
+        sources: one or more.
+    """
+    kinds = {source.is_text for source in sources}
+    why = []
+    if True in kinds:
+        why.append("there is no text in it" if len(sources) == 1 else "there is no text")
+    if False in kinds:
+        why.append("no paper has an answer to each of its blanks")
+    return DataError(f"{named(sources)}: {', and '.join(why)}; give other files")
+
+
+def require_whole(papers: PaperSet, place: Path) -> None:
+    """Go on only if every paper could be read.
+
+    Raises:
+        DataError: names the first that could not.
+    """
+    if papers.errors:
+        raise DataError(
+            f"{papers.errors[0]} ({len(papers.errors)} errors in all; "
+            f"`albert-rc doctor {place}` lists them)"
+        )
+
+
+def grouped(paragraphs: Iterable[str | None]) -> Iterator[list[str]]:
+    """The paragraphs of each document together, where None ends a document."""
+    held: list[str] = []
+    for paragraph in paragraphs:
+        if paragraph is not None:
+            held.append(paragraph)
+        elif held:
+            yield held
+            held = []
+
+
+def read_documents(source: Source) -> Iterator[str]:
+    """The documents of a source, each as one text."""
+    return map("\n".join, grouped(read_paragraphs(source)))
+
+
+def sentences(paragraph: str) -> list[str]:
+    """The sentences of a paragraph, their signs included."""
+    parts: list[str] = []
+    for part in _split(" ".join(paragraph.split())):
+        if parts and _SHORT.search(parts[-1]):
+            parts[-1] += f" {part}"
+        else:
+            parts.append(part)
+    return parts
+
+
+def _split(text: str) -> Iterator[str]:
+    start = 0
+    for end in _END.finditer(text):
+        yield text[start : end.end(1)]
+        start = end.end()
+    if start < len(text):
+        yield text[start:]

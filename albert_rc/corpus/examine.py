@@ -1,0 +1,94 @@
+"""A look at all text before the work begins: what cannot be read is said at once, and all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from albert_rc.corpus.documents import Source
+from albert_rc.errors import AlbertRcError, DataError, UsageError
+from albert_rc.io.decode import UTF_8, encoding_of
+from albert_rc.io.files import json_lines
+from albert_rc.io.messages import counted
+from albert_rc.papers.formats import read_split
+from albert_rc.papers.schema import Problem
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What was found of some sources."""
+
+    sources: list[Source]
+    """Those that can be read, each with its encoding."""
+    notes: list[str]
+    """Which are read as something else than UTF-8."""
+    problems: list[Problem]
+    """What is left out, and why."""
+
+    def rejects(self) -> bytes:
+        """The problems, one JSON object a line, as `preprocess` writes them."""
+        return json_lines({"file": p.file, "problem": p.message} for p in self.problems)
+
+
+def examine(sources: Sequence[Source], on_error: str | None = None) -> Examined:
+    """Look at every byte of text, and at every paper.
+
+    Args:
+        sources: what is to be read.
+        on_error: `stop` or `skip`; None for commands that have no such option.
+
+    Raises:
+        DataError: something cannot be read, all of which is named, and is not to be skipped; or
+            nothing is left.
+        UsageError: no such choice.
+    """
+    if on_error not in (None, "stop", "skip"):
+        raise UsageError(f"--on-error {on_error}: choose stop or skip")
+    good: list[Source] = []
+    notes: list[str] = []
+    problems: list[Problem] = []
+    for source in sources:
+        try:
+            found, title, said = _looked_at(source)
+        except (AlbertRcError, OSError, ValueError) as error:
+            problems.append(_problem(source, error))
+            continue
+        problems += said
+        if title != UTF_8.title:
+            notes.append(f"{found.path} is read as {title}")
+        good.append(replace(found, skips=on_error == "skip"))
+    if problems and on_error != "skip":
+        raise DataError(_all_of(problems, on_error))
+    if not good:
+        raise DataError(f"nothing is left to read:\n{_lines(problems)}")
+    return Examined(good, notes, problems)
+
+
+def _looked_at(source: Source) -> tuple[Source, str, list[Problem]]:
+    """A source with its encoding, what that is called, and what is wrong with papers in it."""
+    if source.problem:
+        raise ValueError(source.problem)
+    if not source.is_text:
+        return source, UTF_8.title, read_split(source.path).errors
+    encoding = encoding_of(source.path)
+    return replace(source, codec=encoding.codec), encoding.title, []
+
+
+def _problem(source: Source, error: Exception) -> Problem:
+    said = str(error).removeprefix(f"{source.path}: ")
+    if isinstance(error, OSError):
+        said = f"cannot be read ({error.strerror}); check the file"
+    return Problem(str(source.path), said)
+
+
+def _all_of(problems: Sequence[Problem], on_error: str | None) -> str:
+    way_out = "" if on_error is None else ", or leave it out with --on-error skip"
+    if len(problems) == 1:
+        return f"{problems[0]}{way_out}"
+    way_out = "" if on_error is None else ", or leave them out with --on-error skip"
+    said = f"{counted(len(problems), 'problem')} in the text:\n{_lines(problems)}"
+    return f"{said}\nNothing was written. Mend these{way_out}"
+
+
+def _lines(problems: Sequence[Problem]) -> str:
+    return "\n".join(f"  {problem}" for problem in problems)

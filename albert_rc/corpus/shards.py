@@ -1,0 +1,143 @@
+"""The sequences that `pretrain-data` made, mapped from their shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from albert_rc.corpus.cut import Count, shard_name
+from albert_rc.errors import DataError, UsageError
+from albert_rc.io.files import load_tensors, sha256
+from albert_rc.io.messages import counted
+from albert_rc.text.tokenizer import Tokenizer
+
+_SHARDS = "shard-*-of-*.pt"
+
+
+class Corpus:
+    """The shards of a folder as one sequence of sequences; item i is a pair of segments.
+
+    Args:
+        folder: what `pretrain-data` wrote.
+
+    Attributes:
+        lengths: tokens of each sequence, special ones not included.
+
+    Raises:
+        DataError: no shards, not all of them, or shards that do not go together.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        paths = sorted(folder.glob(_SHARDS))
+        remake = "make them with `albert-rc pretrain-data`"
+        if not paths:
+            raise DataError(f"{folder}: no shards there; {remake}")
+        totals = sorted({_total(path) for path in paths})
+        if len(totals) > 1:
+            raise DataError(
+                f"{folder}: shards of {len(totals)} corpora (one has {totals[0]}, another "
+                f"{totals[1]}); remove the folder, and {remake}"
+            )
+        total = totals[0]
+        wanted = {shard_name(index, total) for index in range(total)}
+        names = {path.name for path in paths}
+        if names != wanted:
+            odd = sorted(wanted ^ names)[0]
+            raise DataError(
+                f"{folder}: {len(names & wanted)} of {total} shards ({odd} is the first that is "
+                f"missing or of another corpus); {remake}"
+            )
+        self.folder = folder
+        loaded = [load_tensors(path) for path in paths]
+        self.meta = loaded[0][1]
+        for path, (_, meta) in zip(paths, loaded, strict=True):
+            for key in ("kind", "vocabulary", "max_length"):
+                if meta.get(key) != self.meta[key] or meta.get("kind") != "corpus":
+                    raise DataError(f"{path}: made with another {key} than {paths[0]}; {remake}")
+        self._tokens = [tensors["token"] for tensors, _ in loaded]
+        self.count = sum((Count(**meta["count"]) for _, meta in loaded), Count())
+        self.lengths = torch.cat([tensors["length"] for tensors, _ in loaded])
+        self.middles = torch.cat([tensors["middle"] for tensors, _ in loaded])
+        sizes = torch.tensor([len(tensors["length"]) for tensors, _ in loaded])
+        self.shard = torch.arange(len(sizes)).repeat_interleave(sizes)
+        self.documents = torch.cat([tensors["document"] for tensors, _ in loaded])
+        starts = [tensors["length"].long().cumsum(0) - tensors["length"] for tensors, _ in loaded]
+        self._starts = torch.cat(starts)
+        self.hash = sha256("".join(meta["made_of"] for _, meta in loaded).encode())
+
+    @property
+    def tokens(self) -> Tensor:
+        """Tokens of each sequence, special ones included."""
+        return self.lengths + 3
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def pair(self, item: int) -> tuple[Tensor, Tensor]:
+        """The ids of both segments of a sequence."""
+        start, length = int(self._starts[item]), int(self.lengths[item])
+        middle = int(self.middles[item])
+        ids = self._tokens[int(self.shard[item])][start : start + length].long()
+        return ids[:middle], ids[middle:]
+
+    def same_document(self, one: int, other: int) -> bool:
+        """Whether two sequences are of one document."""
+        shards = int(self.shard[one]), int(self.shard[other])
+        return shards[0] == shards[1] and bool(self.documents[one] == self.documents[other])
+
+
+def _total(path: Path) -> int:
+    """How many shards there are, as a shard's name says."""
+    return int(path.stem.rpartition("-")[2])
+
+
+def require_same_plan(out: Path, total: int, dev: bool) -> None:
+    """Refuse to put shards beside those of another corpus, which would make both unreadable.
+
+    They are not cleared away: another process may be at work on them.
+
+    Args:
+        out: folder of train/ and dev/.
+        total: shards that are to be made.
+        dev: whether documents are kept apart.
+
+    Raises:
+        UsageError: says what to remove.
+    """
+    parts = [out / "train", out / "dev"]
+    for part in parts:
+        for path in sorted(part.glob(_SHARDS)):
+            if _total(path) != total:
+                raise UsageError(
+                    f"--out {out}: {path} is there already, of another corpus (this one has "
+                    f"{counted(total, 'shard')}); remove {' and '.join(map(str, parts))}, or give "
+                    "another --out"
+                )
+            if part.name == "dev" and not dev:
+                raise UsageError(
+                    f"--dev 0: {path} is there already, and its documents would be learned from; "
+                    f"remove {part}, or give another --out"
+                )
+
+
+def check_corpus(corpus: Corpus, tokenizer: Tokenizer, max_length: int) -> None:
+    """Refuse a corpus of no sequences, of another vocabulary, or of longer ones than are taken.
+
+    Raises:
+        DataError: says how to remake it.
+    """
+    remake = f"make it again: albert-rc pretrain-data TEXT --model {tokenizer.folder}"
+    if not len(corpus):
+        raise DataError(
+            f"{corpus.folder}: holds no sequence to learn from; with more text, {remake}"
+        )
+    if corpus.meta["vocabulary"] != tokenizer.fingerprint:
+        raise DataError(f"{corpus.folder}: made with another vocabulary than the model's; {remake}")
+    longest = corpus.meta["max_length"]
+    if longest > max_length:
+        raise DataError(
+            f"{corpus.folder}: sequences of {longest} tokens, but the model takes {max_length}; "
+            f"{remake} --max-length {max_length}"
+        )

@@ -1,0 +1,78 @@
+"""Files of text: what one that ends in .txt holds, and its lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from albert_rc.errors import DataError
+from albert_rc.papers.files import header_of
+
+TEXT = (".txt", ".text", ".md")
+_HEAD = 2**14  # bytes that tell what a file holds: some dozens of lines
+_ROWS = 20  # lines that are looked at; fewer than _LEAST_ROWS say nothing
+_LEAST_ROWS = 3
+
+# RACE's papers end in .txt. A text may begin with a bracket, as "[Illustration]", but not so.
+_PAPER = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*"|\[\s*\{)')
+
+
+def is_paper(path: Path) -> bool:
+    """Whether a file that ends in .txt holds an exam paper, as RACE's do; only its head is read.
+
+    Raises:
+        DataError: it is a table, such as MRPC's, or cannot be read.
+    """
+    if path.suffix.lower() != ".txt":
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if _PAPER.match(head):
+        return True
+    if _is_table(head):
+        raise DataError(
+            f"{path}: a table with tabs between its columns, not running text; take it out, or "
+            f"name it {path.stem}.tsv, and it is passed over"
+        )
+    return False
+
+
+def _is_table(head: bytes) -> bool:
+    lines = head.splitlines()
+    if len(head) == _HEAD:
+        lines.pop()  # it may go on
+    if not lines:
+        return False
+    if header_of(lines[0]):
+        return True
+    rows = [line.strip() for line in lines if line.strip()][:_ROWS]
+    tabs = {row.count(b"\t") for row in rows}
+    return len(rows) >= _LEAST_ROWS and len(tabs) == 1 and 0 not in tabs
+
+
+def text_lines(path: Path, codec: str) -> Iterator[str]:
+    """Lines of a text, never more of them in memory than one (and a buffer).
+
+    Args:
+        path: the file.
+        codec: how it is written down; `decode.encoding_of` tells.
+
+    Raises:
+        DataError: it cannot be read, or is written otherwise.
+    """
+    try:
+        with path.open(encoding=codec) as file:
+            for line in file:
+                yield line.replace("\0", " ")
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except UnicodeError:
+        raise DataError(f"{path}: not in {codec} any more; it was changed meanwhile") from None
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path}: cannot be read ({error.strerror})")

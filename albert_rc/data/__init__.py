@@ -1,1 +1,0 @@
-"""From raw papers to batches of tensors."""

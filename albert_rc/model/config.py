@@ -1,0 +1,244 @@
+"""The encoder's shape, and how it computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from albert_rc.errors import UsageError
+
+COMMON = ("nothing", "attention", "ffn")
+RESIDUALS = ("post", "reversible")
+
+
+LARGEST = {
+    "vocab_size": 2**24,
+    "embedding_size": 2**17,
+    "hidden_size": 2**17,
+    "num_layers": 10_000,
+    "num_groups": 10_000,
+    "inner_layers": 1000,
+    "num_heads": 2**17,
+    "ffn_size": 2**20,
+    "max_positions": 2**26,
+    "num_segments": 2**16,
+}
+"""Far beyond every encoder there is: a file or an option that says more is wrong, and its layers
+alone would take for ever to count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """Shape of an encoder of the BERT family (ALBERT: Lan et al. 2020, section 3.1).
+
+    `num_layers` applications are spread evenly over `num_groups` groups of parameters, each of
+    `inner_layers` layers: 1 group is ALBERT, as many groups as layers is BERT.
+    """
+
+    family: str = "albert"
+    vocab_size: int = 30000
+    embedding_size: int = 128
+    hidden_size: int = 768
+    num_layers: int = 12
+    num_groups: int = 1
+    inner_layers: int = 1
+    common: str = "nothing"
+    """What all groups have in common: a key of `COMMON`."""
+    residual: str = "post"
+    """`post`: as in BERT, a norm after each sum; `reversible`: see `model.reversible`."""
+    num_heads: int = 12
+    ffn_size: int = 3072
+    max_positions: int = 512
+    position_offset: int = 0
+    """RoBERTa counts positions from 2."""
+    num_segments: int = 2
+    activation: str = "gelu_new"
+    norm_eps: float = 1e-12
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    classifier_dropout: float = 0.1
+    init_range: float = 0.02
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        for name, most in LARGEST.items():
+            value = getattr(self, name)
+            if not 1 <= value <= most:
+                flag = "--" + name.replace("_", "-")
+                raise UsageError(f"{flag} {value} must be from 1 to {most:,}")
+        if self.hidden_size % self.num_heads:
+            raise UsageError(
+                f"--hidden-size {self.hidden_size} must be divisible by --num-heads "
+                f"{self.num_heads}"
+            )
+        if self.num_groups < 1 or self.num_layers % self.num_groups:
+            raise UsageError(
+                f"--num-layers {self.num_layers} must be divisible by --num-groups "
+                f"{self.num_groups}"
+            )
+        for name in ("dropout", "attention_dropout", "classifier_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                flag = "--" + name.replace("_", "-")
+                raise UsageError(f"{flag} {getattr(self, name)} must be at least 0 and below 1")
+        if self.common not in COMMON:
+            raise UsageError(f"common {self.common!r}: choose from {', '.join(COMMON)}")
+        if self.residual not in RESIDUALS:
+            raise UsageError(f"--residual {self.residual}: choose from {', '.join(RESIDUALS)}")
+
+    @property
+    def max_length(self) -> int:
+        """Longest sequence, in tokens, that the position table covers."""
+        return self.max_positions - self.position_offset
+
+
+def _size(**shape: Any) -> dict[str, Any]:
+    return shape
+
+
+def _bert(**shape: int) -> dict[str, Any]:
+    return _size(
+        family="bert",
+        embedding_size=shape["hidden_size"],
+        num_groups=shape["num_layers"],
+        activation="gelu",
+        dropout=0.1,
+        attention_dropout=0.1,
+        **shape,
+    )
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    # Weights of 0.02 suit 768 dimensions and more; in 256 they leave the layers nearly mute.
+    "tiny": _size(hidden_size=256, num_layers=2, num_heads=4, ffn_size=1024, init_range=0.05),
+    "base": _size(hidden_size=768, num_layers=12, num_heads=12, ffn_size=3072),
+    "large": _size(hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096),
+    "xlarge": _size(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192),
+    "xxlarge": _size(hidden_size=4096, num_layers=12, num_heads=64, ffn_size=16384),
+    "bert-base": _bert(hidden_size=768, num_layers=12, num_heads=12, ffn_size=3072),
+    "bert-large": _bert(hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096),
+    "bert-xlarge": _bert(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192),
+}
+"""Shapes of Tables 1 and 2 of Lan et al. 2020, ALBERT's and BERT's, and a tiny ALBERT."""
+
+
+def size_config(size: str, version: int = 2, vocab_size: int = 30000) -> EncoderConfig:
+    """The encoder of a published size.
+
+    ALBERT's version 1 uses the exact GELU and dropout 0.1 (none for xxlarge); version 2 the tanh
+    form of GELU and no dropout.
+
+    Raises:
+        UsageError: no such size or version.
+    """
+    if size not in SIZES:
+        raise UsageError(f"{size}: no such size; choose from {', '.join(SIZES)}")
+    if version not in (1, 2):
+        raise UsageError(f"ALBERT version {version}: there are versions 1 and 2")
+    dropout = 0.1 if version == 1 and size != "xxlarge" else 0.0
+    shape = {
+        "activation": "gelu" if version == 1 else "gelu_new",
+        "dropout": dropout,
+        "attention_dropout": dropout,
+    }
+    return EncoderConfig(vocab_size=vocab_size, **(shape | SIZES[size]))
+
+
+SHARING = ("all", "attention", "ffn", "none")
+
+
+def sharing_shape(sharing: str, num_layers: int, num_groups: int | None = None) -> dict[str, Any]:
+    """Settings of `EncoderConfig` for a sharing strategy (Lan et al. 2020, Table 4).
+
+    Args:
+        sharing: a key of `SHARING`.
+        num_layers: of the encoder.
+        num_groups: groups of layers that share everything among themselves; by default one where
+            all is shared, else as many as layers.
+
+    Raises:
+        UsageError: no such strategy.
+    """
+    if sharing not in SHARING:
+        raise UsageError(f"--sharing {sharing}: choose from {', '.join(SHARING)}")
+    groups = num_groups or (1 if sharing == "all" else num_layers)
+    common = sharing if sharing in COMMON else "nothing"
+    return {"num_groups": groups, "common": common}
+
+
+RECOMPUTE = {
+    "nothing": "everything is kept",
+    "activations": "the feed-forward's activation and, on CPUs, attention's weights",
+    "layers": "all but each layer's input: about a third more time, a fraction of the memory",
+}
+
+
+HASHES = ("rotations", "projections")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LshConfig:
+    """Attention by locality-sensitive hashing; see `model.lsh`."""
+
+    shared: bool = False
+    """Reformer's form: queries serve as keys, and see their own bucket only."""
+    chunk: int = 64
+    """Tokens that are looked at together."""
+    rounds: int = 4
+    probes: int = 1
+    """Buckets that a query looks into in each round (multi-probe), the nearest first."""
+    hash: str = "projections"
+    """`rotations`: nearest vertex of a turned cross-polytope; `projections`: place on a line."""
+    local: bool = True
+    """The first round looks at a token's neighbours in the text instead. Never in `shared`."""
+    landmarks: tuple[int, ...] = ()
+    """Ids of tokens that see all and are seen by all."""
+    buckets: int | None = None
+    """As many as 2 L / chunk by default."""
+    seed: int = 0
+
+    @property
+    def sees_all(self) -> int:
+        """Tokens of the longest sequence that is not hashed, for its chunks all see each other.
+
+        0 in `shared`, whose buckets hide keys at any length.
+        """
+        return 0 if self.shared else 3 * self.chunk
+
+    def __post_init__(self) -> None:
+        for flag, value, most in (
+            ("--lsh-chunk", self.chunk, 2**20),
+            ("--lsh-rounds", self.rounds, 1000),
+            ("--lsh-probes", self.probes, 1000),
+        ):
+            if not 1 <= value <= most:
+                raise UsageError(f"{flag} {value} must be at least 1 and at most {most:,}")
+        if self.hash not in HASHES:
+            raise UsageError(f"--lsh-hash {self.hash}: choose from {', '.join(HASHES)}")
+        if self.probes > 1 and self.hash != "rotations" and not self.shared:
+            raise UsageError("--lsh-probes: only buckets of --lsh-hash rotations can be probed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """How the encoder computes. Only precision and attention change the mathematics."""
+
+    precision: str = "fp32"
+    """fp32, bf16, fp16, or int8 (prediction only)."""
+    attention: str = "dense"
+    """A key of `model.attention.ATTENTION`."""
+    lsh: LshConfig = LshConfig()
+    """Of `--attention lsh`."""
+    recompute: str = "nothing"
+    """What is computed again in the backward pass instead of kept: a key of `RECOMPUTE`."""
+    join: int = 1
+    """Applications of a shared matrix whose weight gradients are multiplied as one product."""
+    in_place: bool = False
+    """Add to the matrices' `grad` during the backward pass, so that the gradients of several
+    micro-batches stand in memory once. For `backward()` only, not `torch.autograd.grad`."""
+    ffn_chunk: int | None = None
+    """Tokens whose feed-forward is computed at a time, so that its inside never exists whole; in
+    learning it is computed again in the backward pass. None for all at once."""
+
+    def __post_init__(self) -> None:
+        if self.ffn_chunk is not None and self.ffn_chunk < 1:
+            raise UsageError(f"--ffn-chunk {self.ffn_chunk} must be at least 1")

@@ -1,0 +1,284 @@
+"""Products with the encoder's matrices, made for matrices that are applied many times over.
+
+ALBERT multiplies by the same few matrices in every layer. So each is brought into the precision
+and the memory layout of the processor's kernels once per step, for the forward and the backward
+pass, and what its applications contribute to its gradient is multiplied together.
+"""
+
+# T tokens, I inputs, O outputs of a matrix
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from albert_rc.model.int8 import Int8Matrix
+
+DTYPES = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "int8": torch.bfloat16,  # what stands between the integer products
+}
+
+ROWS = 512
+"""Of a matrix, whose gradient is multiplied and added at a time."""
+SUMMED = 2**19
+"""Numbers that are brought into fp32 and added up at a time."""
+
+Activation = Callable[[Tensor], Tensor]
+
+# Hugging Face's names of activations that oneDNN applies while it writes a product.
+_FUSED = {
+    "gelu": ("gelu", "none"),
+    "gelu_new": ("gelu", "tanh"),
+    "gelu_pytorch_tanh": ("gelu", "tanh"),
+    "relu": ("relu", ""),
+}
+
+
+def has_packing(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether oneDNN can lay out matrices of this type ahead of their products here."""
+    if device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    ops = torch.ops.mkldnn
+    if not hasattr(ops, "_linear_pointwise") or not hasattr(ops, "_reorder_linear_weight"):
+        return False
+    if dtype == torch.bfloat16:
+        return bool(ops._is_mkldnn_bf16_supported())
+    return dtype == torch.float32
+
+
+class Prepared:
+    """Linear maps that share their input, as one matrix ready for the products of a step.
+
+    Args:
+        linears: maps of the same input; their outputs stand side by side.
+        precision: a key of `DTYPES`.
+        learning: also prepare the transposed matrix, for the backward pass.
+    """
+
+    @torch.no_grad()  # what is prepared must not hold on to the weights
+    def __init__(self, linears: Sequence[nn.Linear], precision: str, learning: bool) -> None:
+        self.linears = tuple(linears)
+        self.outputs = [linear.out_features for linear in linears]
+        self.dtype = DTYPES[precision]
+        weight_OI = _joined([linear.weight for linear in linears]).to(self.dtype)
+        bias_O = _joined([linear.bias for linear in linears])
+        self.bias_O: Tensor = bias_O.to(self.dtype)
+        self.packed = has_packing(self.dtype, weight_OI.device)
+        self.int8: Int8Matrix | None = None
+        self.weight_OI = weight_OI
+        self.weight_IO = None
+        if precision == "int8":
+            self.int8 = Int8Matrix(weight_OI, self.bias_O)
+            self.weight_OI = weight_OI.new_empty(0)
+        elif self.packed:
+            # A transposed view would make oneDNN transpose it again in each product.
+            if learning:
+                self.weight_IO = _pack(weight_OI.t().contiguous())
+            self.weight_OI = _pack(weight_OI)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Weights, then biases, of the maps."""
+        return [linear.weight for linear in self.linears] + [m.bias for m in self.linears]
+
+    def product(self, x_TI: Tensor, activation: str | None = None) -> Tensor:
+        """Outputs, [T, O], through an activation if one is named that can be fused here."""
+        if self.int8 is not None:
+            return self.int8.product(x_TI)
+        if not self.packed:
+            return F.linear(x_TI, self.weight_OI, self.bias_O)
+        name, algorithm = _FUSED[activation] if activation else ("none", "")
+        out_TO: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x_TI, self.weight_OI, self.bias_O, name, [], algorithm
+        )
+        return out_TO
+
+    def fuses(self, activation: str) -> bool:
+        """Whether `product` can apply this activation."""
+        return self.packed and self.int8 is None and activation in _FUSED
+
+    def input_gradient(self, gradient_TO: Tensor) -> Tensor:
+        """Gradient of the inputs, [T, I]."""
+        if self.weight_IO is None:
+            return gradient_TO @ self.weight_OI
+        out_TI: Tensor = torch.ops.mkldnn._linear_pointwise(
+            gradient_TO.contiguous(), self.weight_IO, None, "none", [], ""
+        )
+        return out_TI
+
+    def add_gradients(
+        self, pairs: Sequence[tuple[Tensor, Tensor]], sums: Sequence[Tensor | None]
+    ) -> list[Tensor]:
+        """Add to the gradients of `parameters` what applications contribute, in fp32.
+
+        Args:
+            pairs: inputs, and gradient of the outputs, of each application.
+            sums: what has been summed so far, changed in place; None for nothing.
+        """
+        x_TI = _joined([x_TI for x_TI, _ in pairs])
+        gradient_TO = _joined([gradient_TO for _, gradient_TO in pairs])
+        count = len(self.linears)
+        parts = gradient_TO.split(self.outputs, 1)
+        weights = [
+            _add_product(part_TO, x_TI, sum_OI)
+            for part_TO, sum_OI in zip(parts, sums[:count], strict=True)
+        ]
+        biases = [_sum_of_rows(part_TO) for part_TO in parts]
+        biases = [
+            bias_O if sum_O is None else sum_O.add_(bias_O)
+            for bias_O, sum_O in zip(biases, sums[count:], strict=True)
+        ]
+        return [*weights, *biases]
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else torch.cat(list(tensors))
+
+
+def _add_product(gradient_TO: Tensor, x_TI: Tensor, sum_OI: Tensor | None) -> Tensor:
+    """`sum_OI` plus the matrix's gradient, in fp32, with little memory beside it."""
+    outputs, inputs = gradient_TO.shape[1], x_TI.shape[1]
+    if x_TI.dtype == torch.float32:
+        if sum_OI is None:
+            return gradient_TO.t() @ x_TI
+        return sum_OI.addmm_(gradient_TO.t(), x_TI)
+    new = sum_OI is None
+    total_OI = torch.empty(outputs, inputs, device=x_TI.device) if sum_OI is None else sum_OI
+    # Row by row: the product stands beside its sum in 16 bits, and in 32 to be added.
+    for rows_OI, rows_TO in zip(total_OI.split(ROWS), gradient_TO.split(ROWS, 1), strict=True):
+        product_OI = rows_TO.t() @ x_TI
+        if new:
+            rows_OI.copy_(product_OI)
+        else:
+            rows_OI.add_(product_OI.float())
+    return total_OI
+
+
+def _sum_of_rows(x_TO: Tensor) -> Tensor:
+    """Sum over the tokens, in fp32.
+
+    On CPUs torch writes all numbers out in fp32 before it adds them; a part that fits the cache
+    takes a quarter of the time.
+    """
+    if x_TO.dtype == torch.float32 or x_TO.device.type != "cpu":
+        return x_TO.sum(0, dtype=torch.float32)
+    total_O = torch.zeros(x_TO.shape[1])
+    for part_TO in x_TO.split(max(32, SUMMED // x_TO.shape[1])):
+        total_O += part_TO.sum(0, dtype=torch.float32)
+    return total_O
+
+
+def _pack(weight_OI: Tensor) -> Tensor:
+    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight_OI)
+    return packed
+
+
+class Gradients:
+    """Collects what the applications of shared matrices contribute to their gradients.
+
+    Args:
+        join: applications of a matrix whose contributions are multiplied together. More of them
+            keep more activations for longer, and add up fewer gradients.
+        in_place: add to the parameters' `grad` rather than hand the sums to autograd.
+    """
+
+    def __init__(self, join: int, in_place: bool = False) -> None:
+        self.join = join
+        self.in_place = in_place
+        self._pairs: dict[Prepared, list[tuple[Tensor, Tensor]]] = {}
+        self._sums: dict[Prepared, Sequence[Tensor | None]] = {}
+
+    def add(
+        self, prepared: Prepared, x_TI: Tensor, gradient_TO: Tensor, last: bool
+    ) -> list[Tensor] | None:
+        """Add an application's share; the gradients of `prepared.parameters` when they are due.
+
+        Args:
+            prepared: the matrix.
+            x_TI: what it was applied to.
+            gradient_TO: gradient of the result.
+            last: no further application of the matrix will follow in this backward pass.
+        """
+        pairs = self._pairs.setdefault(prepared, [])
+        pairs.append((x_TI, gradient_TO))
+        if len(pairs) < self.join and not last:
+            return None
+        del self._pairs[prepared]
+        parameters = prepared.parameters
+        if self.in_place:
+            sums = prepared.add_gradients(pairs, [p.grad for p in parameters])
+            for parameter, gradient in zip(parameters, sums, strict=True):
+                parameter.grad = gradient
+            return None
+        none: list[Tensor | None] = [None] * len(parameters)
+        found = prepared.add_gradients(pairs, self._sums.pop(prepared, none))
+        if not last:
+            self._sums[prepared] = found
+            return None
+        return found
+
+
+class _Linear(torch.autograd.Function):
+    """`activation(x) W' + b`, where the activation is computed again for the backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x_TI: Tensor,
+        prepared: Prepared,
+        gradients: Gradients,
+        last: bool,
+        activation: Activation | None,
+        *parameters: Tensor,
+    ) -> Tensor:
+        ctx.save_for_backward(x_TI)
+        ctx.prepared, ctx.gradients, ctx.last = prepared, gradients, last
+        ctx.activation = activation
+        return prepared.product(x_TI if activation is None else activation(x_TI))
+
+    @staticmethod
+    def backward(ctx: Any, *output: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient_TO,) = output
+        (before_TI,) = ctx.saved_tensors
+        x_TI, gradient_TI = before_TI, ctx.prepared.input_gradient(gradient_TO)
+        if ctx.activation is not None:
+            with torch.enable_grad():
+                before_TI = before_TI.detach().requires_grad_()
+                x_TI = ctx.activation(before_TI)
+            (gradient_TI,) = torch.autograd.grad(x_TI, before_TI, gradient_TI)
+        due = ctx.gradients.add(ctx.prepared, x_TI.detach(), gradient_TO, ctx.last)
+        return gradient_TI, None, None, None, None, *(due or [None] * len(ctx.prepared.parameters))
+
+
+def linear(
+    x_TI: Tensor,
+    prepared: Prepared,
+    gradients: Gradients | None = None,
+    last: bool = True,
+    activation: Activation | None = None,
+) -> Tensor:
+    """Apply a prepared matrix, differentiably where `gradients` is given.
+
+    Args:
+        x_TI: inputs, in the matrix's precision.
+        prepared: the matrix.
+        gradients: collects its gradient; None in prediction.
+        last: whether the backward pass comes through this application last.
+        activation: applied to the inputs first.
+
+    Returns:
+        [T, O]
+    """
+    if gradients is None:
+        return prepared.product(x_TI if activation is None else activation(x_TI))
+    result: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
+        x_TI, prepared, gradients, last, activation, *prepared.parameters
+    )
+    return result

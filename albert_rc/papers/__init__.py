@@ -1,0 +1,1 @@
+"""Exam papers as people keep them: formats, parsing, ids, overlap."""

@@ -1,0 +1,397 @@
+"""Raw papers from disk: a registry of formats, and how to tell them apart."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.io.files import to_json
+from albert_rc.io.messages import kind_of, listed
+from albert_rc.papers.files import REJECTS, TABLES, Chunk, Layout, Sources, paper_place
+from albert_rc.papers.glue import GLUE, parse_glue, recognised_tasks
+from albert_rc.papers.ids import Record, Register
+from albert_rc.papers.parse import Report, parse_cloze, parse_dream, parse_race
+from albert_rc.papers.schema import Checked, Kind, PaperSet, Passage
+from albert_rc.papers.squad import parse_squad
+
+SPLITS = {
+    "train": ("train", "training", "msr_paraphrase_train", "train-v1.1", "train-v2.0"),
+    "dev": ("dev", "valid", "validation", "val", "dev_matched", "dev-v1.1", "dev-v2.0"),
+    "dev_mismatched": ("dev_mismatched",),
+    "test": ("test", "test_matched", "msr_paraphrase_test"),
+    "test_mismatched": ("test_mismatched",),
+}
+LEVELS = ("middle", "high")
+SHOWN = 200
+"""Problems that a command names before it ends; `doctor` names all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """One raw format: which files hold it, what it looks like, how a paper is parsed."""
+
+    kind: Kind
+    suffixes: tuple[str, ...]
+    parse: Callable[[Any, str, str | None, Report], Passage | None]
+    recognises: Callable[[Any], bool]
+    """Whether the JSON value of a paper looks like this format."""
+    layout: Layout = "paper"
+    labels: tuple[str, ...] = ()
+    """What a paper may be, where all may be the same."""
+    metrics: tuple[str, ...] = ("accuracy",)
+    """What answers are measured by."""
+
+
+def _is_of_task(task: str, row: Any) -> bool:
+    return task in recognised_tasks(row)
+
+
+READERS: dict[str, Reader] = {
+    "cloze": Reader(
+        kind="cloze",
+        suffixes=(".json", ".jsonl"),
+        parse=parse_cloze,
+        recognises=lambda raw: (
+            isinstance(raw, dict) and "article" in raw and "questions" not in raw
+        ),
+    ),
+    "race": Reader(
+        kind="choice",
+        suffixes=(".txt", ".json", ".jsonl"),
+        parse=parse_race,
+        recognises=lambda raw: isinstance(raw, dict) and "article" in raw and "questions" in raw,
+    ),
+    "dream": Reader(
+        kind="choice",
+        suffixes=(".json",),
+        parse=parse_dream,
+        recognises=lambda raw: isinstance(raw, list) and bool(raw) and isinstance(raw[0], list),
+        layout="list",
+    ),
+    "squad": Reader(
+        kind="span",
+        suffixes=(".json",),
+        parse=parse_squad,
+        recognises=lambda raw: isinstance(raw, dict) and isinstance(raw.get("data"), list),
+        layout="squad",
+        metrics=("f1",),
+    ),
+    **{
+        name: Reader(
+            kind="label",
+            suffixes=(".tsv", ".txt"),
+            parse=partial(parse_glue, name),
+            recognises=partial(_is_of_task, name),
+            layout="table",
+            labels=task.labels,
+            metrics=task.metrics,
+        )
+        for name, task in GLUE.items()
+    },
+}
+
+
+def find_splits(raw: Path) -> dict[str, Path]:
+    """The splits of a collection: train, dev and test inside it, or itself as the only one.
+
+    Only whole names count: a folder `latest_papers` is no test split.
+
+    Raises:
+        DataError: there is nothing at `raw`, or no split but collections, as `import` makes them.
+    """
+    if not raw.exists():
+        raise DataError(f"{raw}: no such file or folder; give the place of the raw papers")
+    found = _splits_in(raw)
+    if not found and (inside := collections_in(raw)):
+        raise DataError(
+            f"{raw}: its splits lie deeper; give {' or '.join(map(str, inside))}, one at a time"
+        )
+    return found or {split_name(raw): raw}
+
+
+def _splits_in(raw: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    if raw.is_dir():
+        known = {name for names in SPLITS.values() for name in names}
+        inside = sorted(raw.iterdir())
+        files = [f for f in inside if f.suffix in (".json", ".jsonl") and f.name != REJECTS]
+        tables = [f for f in inside if f.suffix in (".tsv", ".txt") and f.stem in known]
+        # A paper that happens to be called test.json among others makes no collection.
+        children = [child for child in inside if child.is_dir()]
+        children += files if all(f.stem in known for f in files) else []
+        children += tables if not files else []
+        for split, names in SPLITS.items():
+            for child in children:
+                name = child.name if child.is_dir() else child.stem
+                if name in names:
+                    found.setdefault(split, child)
+    return found
+
+
+def collections_in(raw: Path) -> list[Path]:
+    """Folders in a collection that are no splits of it, and hold splits themselves."""
+    if not raw.is_dir():
+        return []
+    known = {name for names in SPLITS.values() for name in names}
+    # There may be a million files: their entries tell what is no folder without a look at each.
+    return [
+        child
+        for child in _folders_in(raw)
+        if child.name not in known and any(inner.name in known for inner in _folders_in(child))
+    ]
+
+
+def _folders_in(place: Path) -> list[Path]:
+    with os.scandir(place) as entries:
+        return sorted(Path(entry.path) for entry in entries if entry.is_dir())
+
+
+def training_beside(gold: Path) -> Path | None:
+    """The training split of the collection that `gold` is another split of, or None."""
+    splits = _splits_in(gold.resolve().parent)
+    here = splits.get("train")
+    if here is None or here == gold.resolve() or gold.resolve() not in splits.values():
+        return None
+    return here
+
+
+def split_name(path: Path) -> str:
+    """What a single split is called: by its own name, `valid` and the like being dev."""
+    name = path.resolve().name if path.is_dir() else path.stem
+    return next((split for split, names in SPLITS.items() if name in names), name)
+
+
+def possible_formats(path: Path) -> tuple[str, ...]:
+    """What a split's papers may be, told from the first one that can be read.
+
+    Returns:
+        Several names only for a table whose columns fit several tasks, none if nothing is known.
+
+    Raises:
+        DataError: there is nothing at `path`.
+    """
+    known = {suffix for reader in READERS.values() for suffix in reader.suffixes}
+    for suffix, sample in Sources(path).samples(100):
+        found = tuple(
+            name
+            for name, reader in READERS.items()
+            # An object in a .json is no row of a table, whatever its fields are called.
+            if (suffix in reader.suffixes or suffix not in known) and reader.recognises(sample)
+        )
+        if found:
+            return found
+    return ()
+
+
+def collection_format(places: Mapping[str, Path], format_name: str | None = None) -> str | None:
+    """The one format of all splits of a collection, told from the first that tells it.
+
+    Args:
+        places: where each split is, as `find_splits` finds them: train first, then dev.
+        format_name: what was asked for, which goes before all that is found.
+
+    Returns:
+        None where no split tells; each is then opened, and refused, by itself.
+    """
+    if format_name is not None:
+        return format_name
+    every = map(possible_formats, places.values())
+    return next((found[0] for found in every if len(found) == 1), None)
+
+
+def open_sources(path: Path, format_name: str | None = None) -> tuple[Sources, str]:
+    """A split's files and the format of its papers, sniffed if none is given.
+
+    Raises:
+        DataError: there is nothing at `path`, or a table of no known task, or several tables.
+        UsageError: no such format, or a table that may be of several tasks.
+    """
+    sources = Sources(path)
+    if format_name is not None and format_name not in READERS:
+        raise UsageError(f"--format {format_name}: choose from {', '.join(READERS)}")
+    for _, sample in sources.samples(1) if path.suffix == ".jsonl" else ():
+        if isinstance(sample, dict) and {"paper", "probabilities"} <= sample.keys():
+            raise DataError(
+                f"{path}: holds answers, as `predict --scores` writes them; papers are wanted here"
+            )
+    format_name = format_name or _sniffed(sources)
+    sources.keep(READERS[format_name].suffixes)
+    if READERS[format_name].layout == "table" and len(sources) > 1:
+        raise DataError(
+            f"{path}: holds {len(sources)} tables ({sources.names}), and rows go by their numbers "
+            "in one; name the table that is meant"
+        )
+    return sources, format_name
+
+
+def _sniffed(sources: Sources) -> str:
+    found = possible_formats(sources.path)
+    if len(found) > 1:
+        raise UsageError(
+            f"{sources.path}: its columns fit {', '.join(found)}; name the task with --format, or "
+            "give the collection whole, whose train split tells it"
+        )
+    if found:
+        return found[0]
+    if len(sources) and sources.all_end_with(TABLES):
+        raise DataError(
+            f"{sources.path}: no row of a task that is known ({sources.opening()}); put tabs "
+            "between the columns and call them as GLUE does, or name the task with --format"
+        )
+    # Nothing is readable: the reader that fits the file names will say what is wrong with each.
+    return "race" if len(sources) and sources.all_end_with(".txt") else "cloze"
+
+
+IMPORT = "if that is a printed paper, `albert-rc import` makes JSON of it"
+
+
+def _level(place: str, paper_id: str) -> str | None:
+    folders = place.split("/")[:-1]
+    for level in LEVELS:
+        if level in folders or re.match(rf"{level}(?![a-z])", paper_id):
+            return level
+    return None
+
+
+def _given_id(raw: Any, layout: Layout) -> Any:
+    """What a paper calls itself, or None."""
+    if layout == "list":  # DREAM
+        return raw[2] if isinstance(raw, list) and len(raw) > 2 else None
+    return raw.get("id") if isinstance(raw, dict) else None
+
+
+def _paper_id(raw: Any, place: str, number: int, level: str | None, layout: Layout) -> str:
+    if layout == "table":
+        # A line of a table: columns called ids are not unique in MRPC, nor there at all in CoLA.
+        return str(number)
+    if layout == "squad" and number and isinstance(raw, dict):
+        return f"{raw['title']}#{raw['number']}"
+    # The competition names a cloze paper by its file.
+    name = paper_place(place.rpartition("/")[2], number)
+    asks = isinstance(raw, dict) and "questions" in raw
+    given = _given_id(raw, layout)
+    if (asks or number) and isinstance(given, (str, int)) and str(given):
+        return str(given)
+    # RACE numbers its papers anew in each of its levels' folders.
+    return f"{level or ''}{name}" if asks else name
+
+
+def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[Record, Passage | None]]:
+    """Check papers one by one; what they have in common (their ids) is for a `Register` to check.
+
+    Yields:
+        what is known of the paper, and the passage unless it has an error.
+    """
+    reader = READERS[format_name]
+    for index, raw in enumerate(chunk):
+        for number, value in raw.records(reader.layout):
+            report = Report(paper_place(raw.place, number))
+            passage = paper_id = level = None
+            if isinstance(value, ValueError):
+                hint = f"; {IMPORT}" if raw.looks_printed else ""
+                report.error(f"{value}{hint}")
+            else:
+                folder_level = _level(raw.place, "")
+                paper_id = _paper_id(value, raw.place, number, folder_level, reader.layout)
+                level = _level(raw.place, paper_id)
+                given = _given_id(value, reader.layout)
+                if isinstance(given, (bool, float, list, dict)):
+                    report.error(f'"id" is {kind_of(given)}; it must be text or a whole number')
+                passage = reader.parse(value, paper_id, level, report)
+            if report.failed:
+                passage = None
+            keys = tuple(q.id for q in passage.questions if q.id) if passage is not None else ()
+            problems = tuple(report.problems)
+            good = passage is not None
+            yield Record(index, number, paper_id, level, good, problems, keys), passage
+
+
+def read_split(path: Path, name: str | None = None, format_name: str | None = None) -> PaperSet:
+    """Read and check every paper of a split.
+
+    Args:
+        path: a folder of papers, or one file.
+        name: what the split is called; from the path by default.
+        format_name: a key of `READERS`; sniffed by default.
+
+    Returns:
+        The good papers and the problems of all. Papers with an error are left out of
+        `passages`; whether that is acceptable is the caller's to say (`require_good`).
+
+    Raises:
+        DataError: there is nothing at `path`.
+        UsageError: no such format.
+    """
+    sources, format_name = open_sources(path, format_name)
+    reader = READERS[format_name]
+    register = Register.of(sources, reader.suffixes)
+    passages = []
+    for chunk in sources.chunks(reader.layout):
+        for record, passage in check_chunk(chunk, format_name):
+            if register.add(chunk, record) and passage is not None:
+                passages.append(passage)
+    return PaperSet(
+        name=name or split_name(path),
+        kind=reader.kind,
+        format=format_name,
+        passages=[passages[i] for i in register.finish()],
+        problems=register.problems,
+        num_rejected=register.num_rejected,
+        source_hash=sources.hash,
+        labels=reader.labels,
+        metrics=reader.metrics,
+    )
+
+
+def read_good(path: Path, format_name: str | None = None) -> PaperSet:
+    """Read a split, all of whose papers must be good; see `read_split` and `require_good`."""
+    papers = read_split(path, format_name=format_name)
+    require_good([papers])
+    return papers
+
+
+def read_collection(raw: Path, format_name: str | None = None) -> list[PaperSet]:
+    """Read every split of a collection; see `find_splits`, `collection_format`, `read_split`."""
+    places = find_splits(raw)
+    format_name = collection_format(places, format_name)
+    return [read_split(path, name, format_name) for name, path in places.items()]
+
+
+def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None:
+    """Go on only if no paper has an error, or if bad papers may be skipped.
+
+    Args:
+        papers: what was read.
+        on_error: `stop` or `skip`; None for commands that have no such option.
+
+    Raises:
+        DataError: there are errors and `on_error` is not `skip`, or a split has no good paper left.
+    """
+    if on_error not in (None, "stop", "skip"):
+        raise UsageError(f"--on-error {on_error}: choose stop or skip")
+    errors = [error for split in papers for error in split.errors]
+    if errors and on_error != "skip":
+        rejected = sum(split.num_rejected for split in papers)
+        lines = listed(
+            [str(error) for error in errors], SHOWN, "more; `albert-rc doctor` lists all"
+        )
+        way_out = "Mend them, or leave these papers out"
+        if on_error is not None:
+            way_out = f"Nothing was written. {way_out} with --on-error skip"
+        raise DataError(f"{len(errors)} problem(s) in {rejected} paper(s):{lines}\n{way_out}")
+    empty = [split.name for split in papers if not split.num_papers]
+    if empty:
+        shown = listed([str(error) for error in errors])
+        raise DataError(f"no usable paper in {', '.join(empty)}{shown}")
+
+
+def rejects(papers: Sequence[Checked]) -> bytes:
+    """The problems of the papers that were left out, one JSON object a line."""
+    errors = [error for split in papers for error in split.errors]
+    return b"".join(to_json({"file": e.file, "problem": e.message}, indent=False) for e in errors)

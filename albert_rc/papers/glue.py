@@ -1,0 +1,161 @@
+"""GLUE's nine tasks (Wang et al. 2019): which columns hold what, and how answers are counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from albert_rc.io.messages import quoted
+from albert_rc.papers.parse import Report
+from albert_rc.papers.schema import Passage, Question
+
+ENTAILS = ("entailment", "not_entailment")
+YES_NO = ("0", "1")
+UNKNOWN = ("", "-", "-1")
+"""In place of a label: none is given, or those who gave it disagreed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueTask:
+    """How a task's tables are laid out. Columns by the names that its files have used."""
+
+    first: tuple[str, ...]
+    second: tuple[str, ...] = ()
+    """None for a task about one sentence."""
+    label: tuple[str, ...] = ("label",)
+    labels: tuple[str, ...] = YES_NO
+    """Empty for a task that asks for a number."""
+    metrics: tuple[str, ...] = ("accuracy",)
+    """Official ones; their mean decides which weights are best."""
+    bare: tuple[int, int] | None = None
+    """Columns of the sentence and of the label in files without a header."""
+
+
+GLUE: dict[str, GlueTask] = {
+    "cola": GlueTask(first=("sentence",), metrics=("matthews",), bare=(3, 1)),
+    "sst-2": GlueTask(first=("sentence",), bare=(0, 1)),
+    "mrpc": GlueTask(
+        first=("#1 String", "sentence1"),
+        second=("#2 String", "sentence2"),
+        label=("Quality", "label"),
+        metrics=("accuracy", "f1"),
+    ),
+    "sts-b": GlueTask(
+        first=("sentence1",),
+        second=("sentence2",),
+        label=("score",),
+        labels=(),
+        metrics=("pearson", "spearman"),
+    ),
+    "qqp": GlueTask(
+        first=("question1",),
+        second=("question2",),
+        label=("is_duplicate",),
+        metrics=("accuracy", "f1"),
+    ),
+    "mnli": GlueTask(
+        first=("sentence1",),
+        second=("sentence2",),
+        label=("gold_label",),
+        labels=("entailment", "neutral", "contradiction"),
+    ),
+    "qnli": GlueTask(first=("question",), second=("sentence",), labels=ENTAILS),
+    "rte": GlueTask(first=("sentence1",), second=("sentence2",), labels=ENTAILS),
+    "wnli": GlueTask(first=("sentence1",), second=("sentence2",)),
+}
+"""Tasks by the name of their format."""
+
+
+def recognised_tasks(row: Any) -> tuple[str, ...]:
+    """The tasks that a table's first row may be of: several where the columns do not tell.
+
+    GLUE's test files have no labels, so that those of WNLI, RTE and others look alike.
+
+    Args:
+        row: column names to texts, or a list of texts where the file has no header.
+    """
+    if isinstance(row, list):
+        return {2: ("sst-2",), 4: ("cola",)}.get(len(row), ())
+    return _tasks_with(row) if isinstance(row, Mapping) else ()
+
+
+def _tasks_with(row: Mapping[str, Any]) -> tuple[str, ...]:
+    names = set(row)
+    # Most telling columns first: MNLI's, too, are called sentence1 and sentence2.
+    telling = {
+        "is_duplicate": "qqp", "question1": "qqp", "gold_label": "mnli", "score": "sts-b",
+        "#1 String": "mrpc", "question": "qnli", "promptID": "mnli", "old_index": "sts-b",
+    }  # fmt: skip
+    told = next((task for name, task in telling.items() if name in names), None)
+    if told is not None:
+        return (told,)
+    label = row.get("label")
+    if {"sentence1", "sentence2"} <= names:
+        if label is None:
+            return ("mnli", "rte", "sts-b", "wnli")
+        unknown = isinstance(label, str) and label.strip() in UNKNOWN
+        return ("rte", "wnli") if unknown else ("rte",) if label in ENTAILS else ("wnli",)
+    if "sentence" in names:
+        return ("cola", "sst-2") if label is None else ("sst-2",)
+    return ()
+
+
+def _column(row: Mapping[str, str], names: Sequence[str]) -> str | None:
+    return next((row[name] for name in names if name in row), None)
+
+
+def parse_glue(
+    task: str, raw: Any, paper_id: str, level: str | None, report: Report
+) -> Passage | None:
+    """A row of a table: one sentence or two, and a label or a number.
+
+    A label that is missing, `-` (annotators disagreed) or -1 is not known.
+    """
+    layout = GLUE[task]
+    if isinstance(raw, list) and layout.bare and len(raw) <= max(layout.bare):
+        # A sentence alone would be taken for a test row: GLUE's have a header, and a number first.
+        report.error(
+            f"{len(raw)} column(s), but without a header {task} has {max(layout.bare) + 1}; write "
+            "them with tabs between (- for a label that is not known), or a header"
+        )
+        return None
+    texts, label = _fields(layout, raw)
+    for text, names in zip(texts, (layout.first, layout.second), strict=False):
+        if text is None or not text.strip():
+            report.error(f"column {' or '.join(names)} is missing or empty; a row needs it")
+    known = label is not None and label.strip() not in UNKNOWN
+    value = _number(label or "", report) if known and not layout.labels else None
+    answer = None
+    if known and layout.labels:
+        if (label or "").strip() in layout.labels:
+            answer = layout.labels.index((label or "").strip())
+        else:
+            report.error(f"the label {quoted(label)} is not one of {', '.join(layout.labels)}")
+    if report.failed:
+        return None
+    first, second, *_ = (*(text or "" for text in texts), "")
+    question = Question(layout.labels, answer, second.strip(), value=value)
+    return Passage(paper_id, first.strip(), (question,), "label", (), level)
+
+
+def _fields(layout: GlueTask, raw: Any) -> tuple[list[str | None], str | None]:
+    """The sentences, one for each that the task has, and the label."""
+    if isinstance(raw, list):
+        places = layout.bare or (len(raw), len(raw))
+        sentence, label = (raw[place] if place < len(raw) else None for place in places)
+        return [sentence], label
+    texts = [_column(raw, names) for names in (layout.first, layout.second) if names]
+    return texts, _column(raw, layout.label)
+
+
+def _number(text: str, report: Report) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if 0 <= value <= 5:
+        return value
+    report.error(f"the score {quoted(text)} is no number from 0 to 5; write - where there is none")
+    return None

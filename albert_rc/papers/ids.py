@@ -1,0 +1,142 @@
+"""What is known of a split's papers while they pass by: ids, places, problems. Kept compact."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from albert_rc.io.files import natural_key
+from albert_rc.io.messages import quoted
+from albert_rc.papers.files import Chunk, Sources, paper_place
+from albert_rc.papers.schema import Problem
+
+
+class Record(NamedTuple):
+    """One paper of a chunk, checked by itself."""
+
+    source: int
+    """Index of its `Raw` in the chunk."""
+    number: int
+    """Line or item; 0 where the file is the paper."""
+    id: str | None
+    """None if it is no JSON."""
+    level: str | None
+    good: bool
+    """Whether it has no error."""
+    problems: tuple[Problem, ...]
+    keys: tuple[str, ...] = ()
+    """Ids of its questions, where answers go by those."""
+
+
+class Register:
+    """The papers of one split, in the order of the files."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        """Of the papers that are kept."""
+        self.levels: list[str | None] = []
+        self.problems: list[Problem] = []
+        self.num_rejected = 0
+        # Who has an id, and where that paper stands: a dictionary of places would take more
+        # memory than all else.
+        self._numbers: dict[str, int] = {}
+        self._file_of = array("i")
+        self._number_of = array("q")
+        self._files: list[str] = []
+        # Ids of questions, and which paper asks them.
+        self._asked: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, sources: Sources, suffixes: Sequence[str]) -> Register:
+        """A register for files, which says so if there are none.
+
+        Args:
+            sources: the split's files.
+            suffixes: what the files of the format end with.
+        """
+        register = cls()
+        # A name that is no UTF-8 could not be written to rejects.jsonl.
+        shown = str(sources.path).encode("utf-8", "backslashreplace").decode()
+        passed_over = (
+            f"{sources.num_printed} Word or PDF file(s) passed over; `albert-rc import` makes JSON "
+            "of printed papers"
+        )
+        if not len(sources):
+            said = f"an empty folder; there is no {', '.join(suffixes)} file in it"
+            if sources.num_printed:
+                said = f"no {', '.join(suffixes)} file in it, and {passed_over}"
+            register.problems.append(Problem(shown, said))
+        elif sources.num_printed:
+            register.problems.append(Problem(shown, passed_over, "warning"))
+        return register
+
+    def add(self, chunk: Chunk, record: Record) -> bool:
+        """Note a paper.
+
+        Returns:
+            Whether it is kept: it has no error, and its id is its own.
+        """
+        place = chunk[record.source].place
+        self.problems += record.problems
+        good = record.good
+        if record.id is not None:
+            holder = self._numbers.setdefault(record.id, len(self._numbers))
+            if holder < len(self._file_of):
+                good = False
+                said = f"the id {quoted(record.id)} is taken by {self._place_of(holder)}"
+                self._refuse(place, record, said)
+            else:
+                self._note_place(place, record.number)
+                good = self._note_keys(place, record, holder) and good
+        if good and record.id is not None:
+            self.ids.append(record.id)
+            self.levels.append(None if record.level is None else sys.intern(record.level))
+        else:
+            self.num_rejected += 1
+        return good
+
+    def _note_place(self, place: str, number: int) -> None:
+        if not self._files or self._files[-1] != place:
+            self._files.append(place)
+        self._file_of.append(len(self._files) - 1)
+        self._number_of.append(number)
+
+    def _note_keys(self, place: str, record: Record, holder: int) -> bool:
+        """Whether the paper's questions have ids of their own: answers go by them."""
+        own: set[str] = set()
+        for key in record.keys:
+            asked_in = self._asked.setdefault(key, holder)
+            if asked_in == holder and key not in own:
+                own.add(key)
+                continue
+            where = "twice in it" if asked_in == holder else f"by {self._place_of(asked_in)}, too"
+            self._refuse(place, record, f"the question {quoted(key)} is asked {where}")
+            return False
+        return True
+
+    def _place_of(self, holder: int) -> str:
+        return paper_place(self._files[self._file_of[holder]], self._number_of[holder])
+
+    def _refuse(self, place: str, record: Record, said: str) -> None:
+        self.problems.append(
+            Problem(paper_place(place, record.number), f"{said}; give each its own")
+        )
+
+    def finish(self) -> Sequence[int]:
+        """Sort ids and levels into natural order; no paper can be added any more.
+
+        Returns:
+            Where each paper stood among those that were kept; a range if all stood in order.
+        """
+        self._numbers, self._asked, self._files = {}, {}, []
+        self._file_of, self._number_of = array("i"), array("q")
+        if all(a <= b for a, b in pairwise(map(natural_key, self.ids))):
+            return range(len(self.ids))
+        keys = [natural_key(paper_id) for paper_id in self.ids]
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        self.ids = [self.ids[i] for i in order]
+        self.levels = [self.levels[i] for i in order]
+        return order

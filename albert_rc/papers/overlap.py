@@ -1,0 +1,112 @@
+"""Passages that stand in two places: the same text, though with other blanks.
+
+About a tenth of the ELE dev and test passages are training passages too. What a model answers
+there may be memory, not reading, so they are counted apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from albert_rc.papers.schema import Passage
+
+N_GRAM = 5
+SHARE = 0.3
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|_")
+
+Grams = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """A passage and the one it has most 5-grams in common with."""
+
+    passage: str
+    other: str
+    share: float
+    """Of the passage's own distinct 5-grams."""
+
+
+class OverlapIndex:
+    """The word 5-grams of reference passages, blanks filled with the right options.
+
+    Args:
+        passages: the reference, a training split as a rule.
+    """
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.ids = [passage.id for passage in passages]
+        self._words: dict[str, int] = {}
+        grams = [self._grams(passage.filled()) for passage in passages]
+        owners = [np.full(len(g), i, dtype=np.int32) for i, g in enumerate(grams)]
+        self._sizes = np.array([len(g) for g in grams])
+        flat = np.concatenate(grams) if grams else np.zeros(0, dtype=np.uint64)
+        order = np.argsort(flat, kind="stable")
+        self._sorted: Grams = flat[order]
+        self._owner = np.concatenate(owners)[order] if owners else np.zeros(0, dtype=np.int32)
+
+    def _grams(self, text: str) -> Grams:
+        """Distinct hashed 5-grams without an open blank in them."""
+        words = _WORD.findall(text.lower())
+        numbers = self._words
+        ids = np.array([numbers.setdefault(w, len(numbers) + 1) for w in words], dtype=np.uint64)
+        if len(ids) < N_GRAM:
+            return np.zeros(0, dtype=np.uint64)
+        count = len(ids) - N_GRAM + 1
+        mixed = np.zeros(count, dtype=np.uint64)
+        open_blank = np.zeros(count, dtype=bool)
+        is_blank = np.array([w == "_" for w in words])
+        for place in range(N_GRAM):  # a polynomial hash; overflow wraps around, as it should
+            mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + ids[place : place + count]
+            open_blank |= is_blank[place : place + count]
+        return np.unique(mixed[~open_blank])
+
+    def best(self, passage: Passage, skip: int | None = None) -> Overlap | None:
+        """The reference passage with most of this passage's 5-grams, if it has more than 30%.
+
+        Args:
+            passage: its blanks stay open, so that other blanks do not hide the same text.
+            skip: index of a reference passage that does not count (itself).
+        """
+        grams = self._grams(passage.text)
+        shared = self._shared(grams)
+        if shared is None:
+            return None
+        if skip is not None:
+            shared[skip] = 0
+        other = int(shared.argmax())
+        share = float(shared[other] / len(grams))
+        return Overlap(passage.id, self.ids[other], share) if share > SHARE else None
+
+    def touches(self, text: str) -> bool:
+        """Whether a text and a reference passage share over 30% of the 5-grams of either."""
+        grams = self._grams(text)
+        shared = self._shared(grams)
+        if shared is None:
+            return False
+        return bool((shared > SHARE * np.minimum(len(grams), self._sizes)).any())
+
+    def _shared(self, grams: Grams) -> NDArray[np.intp] | None:
+        """5-grams in common with each reference passage; None if there are none at all."""
+        if not len(grams) or not len(self._sorted):
+            return None
+        left = np.searchsorted(self._sorted, grams, "left")
+        right = np.searchsorted(self._sorted, grams, "right")
+        owners = [self._owner[a:b] for a, b in zip(left, right, strict=True) if b > a]
+        if not owners:
+            return None
+        return np.bincount(np.concatenate(owners), minlength=len(self.ids))
+
+    def all(self, passages: Sequence[Passage], within: bool = False) -> dict[str, Overlap]:
+        """The overlapping passages by id; `within` looks for twins inside the reference itself."""
+        found = {}
+        for number, passage in enumerate(passages):
+            overlap = self.best(passage, skip=number if within else None)
+            if overlap is not None:
+                found[passage.id] = overlap
+        return found

@@ -1,0 +1,285 @@
+"""One paper's JSON to a Passage, with every problem in it reported, not only the first.
+
+Each `parse_*` takes the JSON value of one paper, its id and a `Report`; it returns the passage,
+or None after reporting at least one error.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from albert_rc.io.messages import LONGEST, first_of, kind_of, quoted, shortened
+from albert_rc.papers.schema import Passage, Problem, Question, Severity, letter, letter_index
+
+MAX_OPTIONS = 702  # A to ZZ
+MAX_PROBLEMS = 100
+"""That are named of one paper; who has more has another convention, not so many slips."""
+_RUN = re.compile(r"_+")
+_MISSING = object()
+
+
+@dataclass
+class Report:
+    """Collects the problems of one paper."""
+
+    file: str
+    problems: list[Problem] = field(default_factory=list)
+    failed: bool = False
+    """Whether an error was reported."""
+    _counts: dict[Severity, int] = field(default_factory=dict)
+
+    def error(self, message: str) -> None:
+        """Report something that makes the paper unusable."""
+        self.failed = True
+        self._add(message, "error")
+
+    def warning(self, message: str) -> None:
+        """Report something odd that the paper can live with."""
+        self._add(message, "warning")
+
+    def _add(self, message: str, severity: Severity) -> None:
+        number = self._counts[severity] = self._counts.get(severity, 0) + 1
+        if number <= MAX_PROBLEMS:
+            self.problems.append(Problem(self.file, shortened(message, LONGEST), severity))
+        elif number == MAX_PROBLEMS + 1:
+            said = f"more than {MAX_PROBLEMS} {severity}s in this paper; mend these first"
+            self.problems.append(Problem(self.file, said, severity))
+
+
+def _text(raw: dict[str, Any], key: str, report: Report) -> str | None:
+    value = raw.get(key, _MISSING)
+    if value is _MISSING:
+        report.error(f'the field "{key}" is missing; add it')
+    elif not isinstance(value, str):
+        report.error(f'"{key}" is {kind_of(value)}; it must be text')
+    elif not value.strip():
+        report.error(f'"{key}" is empty; a paper needs a text')
+    else:
+        return value
+    return None
+
+
+def _list(raw: dict[str, Any], key: str, report: Report) -> list[Any] | None:
+    value = raw.get(key, _MISSING)
+    if value is _MISSING:
+        report.error(f'the field "{key}" is missing; add it')
+    elif not isinstance(value, list):
+        report.error(f'"{key}" is {kind_of(value)}; it must be a list')
+    else:
+        return value
+    return None
+
+
+def _answers(raw: dict[str, Any], report: Report) -> list[Any] | None:
+    """The list of answers, or None where the paper has none (a test paper)."""
+    value = raw.get("answers")
+    if value is None or value == []:
+        return None
+    if not isinstance(value, list):
+        report.error(f'"answers" is {kind_of(value)}; it must be a list of letters')
+        return None
+    return value
+
+
+def _options(value: Any, where: str, report: Report) -> tuple[str, ...] | None:
+    if not isinstance(value, list):
+        report.error(f"{where}: the options are {kind_of(value)}; they must be a list of texts")
+        return None
+    wrong = [letter(i) for i, option in enumerate(value) if not isinstance(option, str)]
+    if wrong:
+        named = ", ".join(first_of(wrong, 10))
+        report.error(f"{where}: option {named} is not text; put it in quotes")
+        return None
+    if len(value) < 2:
+        report.error(f"{where}: {len(value)} option(s); at least 2 are needed")
+        return None
+    if len(value) > MAX_OPTIONS:
+        report.error(f"{where}: {len(value):,} options; at most {MAX_OPTIONS} can be lettered")
+        return None
+    stripped = [option.strip() for option in value]
+    first: dict[str, int] = {}
+    for i, option in enumerate(stripped):
+        twin = first.setdefault(option, i)
+        if not option:
+            report.warning(f"{where}: option {letter(i)} is empty; it is scored as unknown text")
+        elif twin < i:
+            report.warning(
+                f"{where}: options {letter(twin)} and {letter(i)} are both {quoted(option)}; "
+                f"{letter(twin)} is answered if they win"
+            )
+    return tuple(stripped)
+
+
+def _answer(value: Any, num_options: int, where: str, report: Report) -> int | None:
+    index = letter_index(value.strip()) if isinstance(value, str) else None
+    if index is None:
+        report.error(
+            f"{where}: the answer {quoted(value)} is no letter; "
+            f"write A to {letter(num_options - 1)}"
+        )
+    elif index >= num_options:
+        report.error(
+            f"{where}: the answer is {value.strip()} but the last of its {num_options} options "
+            f"is {letter(num_options - 1)}; write one of them"
+        )
+    return index
+
+
+def find_blanks(article: str, report: Report) -> tuple[tuple[int, int], ...]:
+    """Where the blanks stand: each a `_` of its own, beside white space or punctuation.
+
+    A blank that touches a letter (`_ing`, `un_`) or a run (`____`) is an error, for it tells of
+    another convention, by which every later answer would shift. A number left beside a blank
+    (`_31`), as real papers have it, is a warning.
+    """
+    blanks = []
+    for number, match in enumerate(_RUN.finditer(article), 1):
+        start, end = match.span()
+        before, after = article[start - 1 : start], article[end : end + 1]
+        around = shortened(article[max(0, start - 12) : end + 12].replace("\n", " "))
+        where = f"blank {number} (character {start + 1}, ...{around}...)"
+        if end - start > 1:
+            report.error(f"{where}: {end - start} underscores in a row; write a blank as one _")
+        elif before.isalpha() or after.isalpha():
+            report.error(f"{where}: the blank is glued to a word; put a space between them")
+        elif before.isdigit() or after.isdigit():
+            report.warning(f"{where}: a number is glued to the blank; it is read as text beside it")
+        blanks.append((start, end))
+    return tuple(blanks)
+
+
+def _counts(
+    names: tuple[str, str, str], counts: tuple[int, int, int | None], report: Report
+) -> bool:
+    """Check that there are as many blanks as option lists and answers."""
+    (blank, option, answer), (num_blanks, num_options, num_answers) = names, counts
+    good = True
+    if num_options != num_blanks:
+        first, verb = min(num_blanks, num_options) + 1, "has none"
+        lone = f"{blank} {first}" if num_options < num_blanks else f"{option} {first}"
+        if num_options > num_blanks:
+            verb = "belongs to none"
+        report.error(
+            f"{num_blanks} {blank}s but {num_options} {option}s; {lone} {verb}; "
+            f"add what is missing or take out what is too much"
+        )
+        good = False
+    if num_answers is not None and num_answers != num_options:
+        report.error(
+            f"{num_options} {option}s but {num_answers} {answer}s; give every one an answer, or "
+            f'leave "answers" out'
+        )
+        good = False
+    return good
+
+
+def _questions(
+    where: str, texts: list[str], options: list[Any], answers: list[Any] | None, report: Report
+) -> tuple[Question, ...]:
+    questions = []
+    for i, (text, raw_options) in enumerate(zip(texts, options, strict=True)):
+        place = f"{where} {i + 1}"
+        checked = _options(raw_options, place, report)
+        answer = None
+        if answers is not None and checked is not None and i < len(answers):
+            answer = _answer(answers[i], len(checked), place, report)
+        if checked is not None:
+            questions.append(Question(checked, answer, text))
+    return tuple(questions)
+
+
+def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
+    """ELE's and CLOTH's papers: `{"article": "a _ b", "options": [[...]], "answers": [...]}`."""
+    if not isinstance(raw, dict):
+        report.error(f"the paper is {kind_of(raw)}; it must be an object with article and options")
+        return None
+    article = _text(raw, "article", report)
+    options = _list(raw, "options", report)
+    answers = _answers(raw, report)
+    blanks = find_blanks(article, report) if article is not None else ()
+    if options is None:
+        return None
+    if article is not None and not blanks:
+        report.error('there is no blank in the article; write each blank as " _ "')
+    names = ("blank", "option list", "answer")
+    num_answers = None if answers is None else len(answers)
+    counts = (len(blanks), len(options), num_answers)
+    if blanks:
+        _counts(names, counts, report)
+    # Options are looked at even where the counts differ: one run names every problem.
+    questions = _questions("blank", [""] * len(options), options, answers, report)
+    if report.failed or article is None:
+        return None
+    return Passage(paper_id, article, questions, "cloze", blanks, level)
+
+
+def parse_race(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
+    """RACE's: `{"article", "questions", "options", "answers", "id"}`; the id is kept."""
+    if not isinstance(raw, dict):
+        report.error(f"the paper is {kind_of(raw)}; it must be an object with article, questions")
+        return None
+    article = _text(raw, "article", report)
+    texts = _list(raw, "questions", report)
+    options = _list(raw, "options", report)
+    answers = _answers(raw, report)
+    if article is None or texts is None or options is None:
+        return None
+    for i, text in enumerate(texts, 1):
+        if not isinstance(text, str) or not text.strip():
+            report.error(f"question {i} is {kind_of(text)} or empty; it must be text")
+    if not texts:
+        report.error('"questions" is empty; a paper needs a question')
+    names = ("question", "option list", "answer")
+    num_answers = None if answers is None else len(answers)
+    if not _counts(names, (len(texts), len(options), num_answers), report):
+        texts = [""] * len(options)
+    questions = _questions("question", texts, options, answers, report)
+    if report.failed:
+        return None
+    return Passage(paper_id, article, questions, "choice", (), level)
+
+
+def parse_dream(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
+    """DREAM's: `[turns, [{"question", "choice", "answer"}], id]`; an answer is a choice's text."""
+    if not isinstance(raw, list) or len(raw) < 2:
+        report.error(f"the dialogue is {kind_of(raw)}; it must be [turns, questions, id]")
+        return None
+    turns, items = raw[0], raw[1]
+    if not isinstance(turns, list) or not turns or not all(isinstance(t, str) for t in turns):
+        report.error("the turns of the dialogue must be a list of texts")
+    if not isinstance(items, list) or not items:
+        report.error("the dialogue has no questions; its second element must be a list of them")
+    if report.failed:
+        return None
+    if not any(turn.strip() for turn in turns):
+        report.error("the turns of the dialogue are empty; a paper needs a text")
+    questions = [
+        question
+        for number, item in enumerate(items, 1)
+        if (question := _dream_question(item, f"question {number}", report)) is not None
+    ]
+    if report.failed:
+        return None
+    return Passage(paper_id, "\n".join(turns), tuple(questions), "choice", (), level)
+
+
+def _dream_question(item: Any, where: str, report: Report) -> Question | None:
+    if not isinstance(item, dict):
+        report.error(f"{where} is {kind_of(item)}; it must be an object")
+        return None
+    text = item.get("question")
+    if not isinstance(text, str) or not text.strip():
+        report.error(f'{where}: "question" is missing, empty or no text; add it')
+    options = _options(item.get("choice"), where, report)
+    answer = item.get("answer")
+    if options is None or not isinstance(text, str):
+        return None
+    index = None
+    if answer is not None:
+        if isinstance(answer, str) and answer.strip() in options:
+            index = options.index(answer.strip())
+        else:
+            report.error(f"{where}: the answer {quoted(answer)} is not one of the choices")
+    return Question(options, index, text)

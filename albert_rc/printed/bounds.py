@@ -1,0 +1,89 @@
+"""How long a printed paper may take to read, and how much memory."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from albert_rc.errors import DataError
+from albert_rc.runtime.heap import mapped
+
+LEAST_SECONDS, MOST_SECONDS = 60.0, 600.0
+"""Limits of processor time for one file, in seconds."""
+SECONDS_A_MEGABYTE = 200.0
+"""As many as a thousand full pages of a PDF take, twice as many as a megabyte holds."""
+MOST_MEMORY = 2 * 2**30
+"""Bytes that reading may add to the address space."""
+
+
+class _OutOfTime(BaseException):
+    """Not an Exception: parsers of damaged files catch those and go on."""
+
+
+@contextmanager
+def bounded(path: Path) -> Iterator[None]:
+    """Bound the work on a file, as far as the system does that and this is the main thread.
+
+    What parses Word and PDF was not made for files that want to hurt: a few kilobytes may unpack
+    to gigabytes or keep it busy for hours.
+
+    Args:
+        path: the file; a larger one may take longer.
+
+    Raises:
+        DataError: it takes more.
+    """
+    size = path.stat().st_size if path.is_file() else 0
+    seconds = min(MOST_SECONDS, LEAST_SECONDS + SECONDS_A_MEGABYTE * size / 1e6)
+    try:
+        if threading.current_thread() is threading.main_thread() and sys.platform != "win32":
+            with _clock(seconds), _ceiling(MOST_MEMORY):
+                yield
+        else:
+            yield
+    except _OutOfTime:
+        raise DataError(
+            f"{path}: it takes more than {seconds:.0f} seconds to read; print it to PDF again, or "
+            "give it in parts or as text"
+        ) from None
+    except MemoryError:
+        raise DataError(
+            f"{path}: it takes more memory to read than a paper may; give it in parts, or as text"
+        ) from None
+
+
+@contextmanager
+def _clock(seconds: float) -> Iterator[None]:
+    def expire(number: int, frame: FrameType | None) -> None:
+        raise _OutOfTime
+
+    before = signal.signal(signal.SIGVTALRM, expire)
+    # Again after that, in case that the first one was swallowed.
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+@contextmanager
+def _ceiling(memory: int) -> Iterator[None]:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used = mapped()
+    most = used + memory
+    lower = used > 0 and (soft == resource.RLIM_INFINITY or most < soft)
+    if lower:
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    try:
+        yield
+    finally:
+        if lower:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -1,0 +1,362 @@
+"""Blocks of text and lists to papers: every number is placed, or what it lacks is named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from albert_rc.printed.build.joining import join_blocks
+from albert_rc.printed.build.papers import Import, Paper, Trouble, letters_of, spans
+from albert_rc.printed.lines import Line, shortened, words
+from albert_rc.printed.recognise.blanks import Placement, candidates, lone_blanks, place
+from albert_rc.printed.recognise.blocks import Block, LeftOut, Outline
+from albert_rc.printed.recognise.checks import lost_questions, number_troubles, stem_of
+from albert_rc.printed.recognise.labels import give_headings
+from albert_rc.printed.recognise.marked import take_letters_behind, without_ticks
+from albert_rc.printed.recognise.options import Item, cut, usual_count
+from albert_rc.printed.recognise.passages import (
+    Paragraph,
+    article,
+    as_gap,
+    choice_parts,
+    cloze_parts,
+    split_paragraphs,
+    text_lines,
+)
+from albert_rc.printed.recognise.prose import is_field, join_lines
+
+AROUND = ("before the passage", "no questions", "no blank in it")
+"""Why text may be left out that could be part of a passage."""
+INTRODUCTION = 30
+"""Words on an exam as a whole, at most."""
+_LIST = re.compile(r"(?:^|\s)[Aa]\W{0,2}\s.{1,80}?\s[Bb]\W{0,2}\s")
+"""Something like options."""
+
+
+def assemble(outline: Outline, source: str) -> Import:
+    """Make papers of a file's outline, without answers yet.
+
+    Args:
+        outline: what `read_outline` found; blocks that belong together are joined in place.
+        source: the file's name, for messages.
+    """
+    found = Import(source, [], [], list(outline.left_out), [])
+    join_blocks(outline, found)
+    everything = [item for block in outline.blocks for item in block.items]
+    numbered = [item for item in everything if item.number is not None]
+    bare = usual_count([item for item in numbered if not item.stem])
+    asked = usual_count([item for item in numbered if item.stem])
+    for item in everything:
+        cut(item, None if item.number is None else asked if item.stem else bare)
+    before = None
+    known = frozenset(item.number for item in numbered if item.number is not None)
+    for block in outline.blocks:
+        _Assembler(block, outline, found, before, known).run()
+        if block.items or block.answers:
+            own = [item.number for item in block.items if item.number is not None]
+            before = max(own, default=None) if own and not block.answers else None
+    give_headings(found, outline)
+    return found
+
+
+class _Assembler:
+    def __init__(
+        self,
+        block: Block,
+        outline: Outline,
+        found: Import,
+        before: int | None,
+        known: frozenset[int],
+    ) -> None:
+        self.block = block
+        self.before = before
+        """The last number of the list above, if the text goes on from it."""
+        self.known = known
+        """All numbers of the file that have options."""
+        self.outline = outline
+        self.found = found
+        self.paragraphs = split_paragraphs(block.text, outline.width)
+        self.candidates = candidates(text_lines(self.paragraphs))
+        self.prose = {p.lines[0][1].place: p for p in self.paragraphs if p.is_prose}
+        self.troubles: list[Trouble] = []
+        self.notes: list[str] = []
+
+    def run(self) -> None:
+        block = self.block
+        if not block.items:
+            self._without_items()
+            return
+        self.troubles += number_troubles(block.items, self.candidates)
+        self.troubles += lost_questions(self._text(), block.items, self.before, self.known)
+        bank = [item for item in block.items if item.number is None]
+        numbered = [item for item in block.items if item.number is not None]
+        blanks = [item for item in numbered if not stem_of(item)]
+        asked = [item for item in numbered if stem_of(item)]
+        first = len(self.found.papers)
+        if bank and numbered:
+            for item in bank:
+                self._trouble(
+                    (),
+                    item.place,
+                    "a list of options has no number",
+                    "write its number before the A",
+                )
+        elif bank:
+            self._bank(bank)
+        if blanks:
+            self._cloze(blanks)
+        if asked:
+            self._choice(asked, bool(blanks))
+        papers = self.found.papers[first:]
+        block.papers = len(papers)
+        for trouble in self.troubles:
+            owners = [paper for paper in papers if set(trouble.numbers) & set(paper.numbers)]
+            for paper in owners or papers[:1]:
+                paper.troubles.append(trouble)
+                break
+            else:
+                self.found.troubles.append(trouble)
+        if self.troubles:
+            # A block with something amiss may have shifted: none of it is whole.
+            for paper in papers:
+                if paper.whole:
+                    paper.troubles.append(
+                        Trouble(
+                            (),
+                            paper.place,
+                            "its options stand in one list with those above",
+                            "mend those",
+                        )
+                    )
+
+    def _trouble(self, numbers: Sequence[int], place_: str, reason: str, way_out: str) -> None:
+        self.troubles.append(Trouble(tuple(numbers), place_, reason, way_out))
+
+    def _text(self) -> list[Line]:
+        return [line for _, line in text_lines(self.paragraphs)]
+
+    def _without_items(self) -> None:
+        lost = lost_questions(self._text(), (), self.before, self.known)
+        if any(_LIST.search(line.shadow) for line in self._text()):
+            self.found.troubles += lost
+        else:  # to be answered in words, and nothing that was read depends on it
+            self.found.notes += [str(trouble) for trouble in lost]
+        blanks = lone_blanks(self.candidates)
+        for blank in blanks:
+            self.found.troubles.append(
+                Trouble(
+                    (blank.number,),
+                    blank.place,
+                    f"blank {blank.number} has no options",
+                    "add them under the passage, or take the passage out",
+                )
+            )
+        self.found.left_out += [
+            p.left_out(p.role if p.role != "text" else "no questions") for p in self.paragraphs
+        ]
+
+    def _options(self, item: Item) -> list[str]:
+        texts = []
+        for pieces in item.options:
+            parts = [piece.text for piece in pieces]
+            texts.append(join_lines(parts, self.outline.vocabulary, self.notes))
+        # Signs that part options from each other are not theirs.
+        for sign in (";", "；", ",", "，"):
+            if len(texts) > 1 and all(text.endswith(sign) for text in texts[:-1]):
+                texts = [text.removesuffix(sign).rstrip() for text in texts]
+        texts, item.ticks = without_ticks(texts)
+        if item.ticks and item.number is None:
+            self.notes.append(f"ticks at {', '.join(item.ticks)} of its list were taken off")
+        for number, text in enumerate(texts):
+            if not text and not item.trouble:
+                self._trouble(
+                    () if item.number is None else (item.number,),
+                    item.place,
+                    f"{item.number or 'a list'}: option {chr(65 + number)} is empty",
+                    "write it there",
+                )
+        return texts
+
+    def _cloze(self, items: Sequence[Item]) -> None:
+        by_number = {item.number: item for item in reversed(items) if item.number is not None}
+        numbers = sorted(by_number)
+        placement = place(self.candidates, numbers)
+        self._report(placement)
+        options = {number: self._options(by_number[number]) for number in numbers}
+        self._write_cloze(placement, options)
+
+    def _report(self, placement: Placement) -> None:
+        ways = {
+            "twice": "leave one of them, or mark blanks as __36__",
+            "times": "mark blanks as __36__",
+        }
+        for number, (where, reason) in sorted(placement.problems.items()):
+            way_out = next((way for sign, way in ways.items() if sign in reason), None)
+            if way_out is None and reason.startswith("options"):
+                way_out = f"write __{number}__ where it belongs, or take the options out"
+            elif way_out is None and reason.endswith("no options"):
+                way_out = "add them to the list"
+            self._trouble((number,), where, reason, way_out or "mend it there")
+        for candidate in placement.passed_over:
+            line = self.block.text[candidate.line_number].text
+            around = line[max(0, candidate.start - 12) : candidate.end + 12].strip()
+            self.notes.append(
+                f"{candidate.number} in {around!r} ({candidate.place}) was read as text"
+            )
+
+    def _parts(
+        self, of: Callable[..., list[list[Paragraph]]], *known: set[int]
+    ) -> list[list[Paragraph]]:
+        """The block's passages; what of its text is in none of them is said."""
+        left_out: list[LeftOut] = []
+        parts = of(self.paragraphs, *known, left_out)
+        self._leave_out(left_out)
+        return parts
+
+    def _leave_out(self, lines: Sequence[LeftOut]) -> None:
+        """Leave out what stands around a passage; sentences may be its own."""
+        self.found.left_out += lines
+        for line in lines:
+            paragraph = self.prose.get(line.place)
+            if paragraph is None or line.why not in AROUND:
+                continue
+            reason = (
+                f"{shortened(line.text, 40)!r} is parted from the passage by a heading or an "
+                "instruction"
+            )
+            if self._introduces(paragraph):
+                self.notes.append(reason)
+                continue
+            way_out = "take out what parts them if it belongs there, or else the text"
+            self._trouble((), line.place, reason, way_out)
+
+    def _introduces(self, paragraph: Paragraph) -> bool:
+        """Whether it is a word on the exam as a whole: short, at the top, before `Part I`."""
+        at = self.paragraphs.index(paragraph)
+        following = next((p for p in self.paragraphs[at:] if p.role != "text"), None)
+        first = self.outline.blocks[0] is self.block
+        short = sum(len(words(p.shadow)) for p in self.paragraphs[: at + 1]) < INTRODUCTION
+        return first and short and following is not None and not is_field(following.shadow)
+
+    def _write_cloze(self, placement: Placement, options: dict[int, list[str]]) -> None:
+        lines = {candidate.line_number for candidate in placement.placed.values()}
+        parts = self._parts(cloze_parts, lines)
+        if len(parts) > 1:
+            self.notes.append(
+                f"one list of options for {len(parts)} texts, parted by a heading or an instruction"
+            )
+        placed = sorted(placement.placed.items())
+        owned: set[int] = set()
+        for part in parts:
+            inside = {number for paragraph in part for number, _ in paragraph.lines}
+            mine = [number for number, c in placed if c.line_number in inside]
+            owned.update(mine)
+            blanks = [placement.placed[number] for number in mine]
+            text = article(part, blanks, self.outline.vocabulary, self.notes)
+            paper = Paper(
+                "cloze",
+                mine,
+                text,
+                [""] * len(mine),
+                [options[n] for n in mine],
+                part[0].lines[0][1].place,
+                notes=self.notes,
+            )
+            self._check_underscores(paper)
+            self.found.papers.append(paper)
+        if not parts:
+            rest = sorted(options)
+            self.found.papers.append(
+                Paper("cloze", rest, "", [], [], self.block.items[0].place, notes=self.notes)
+            )
+
+    def _check_underscores(self, paper: Paper) -> None:
+        runs = re.findall(r"[_＿]+", paper.article)
+        if len(runs) > len(paper.numbers) and not self.troubles:
+            extra = len(runs) - len(paper.numbers)
+            self._trouble(
+                (),
+                paper.place,
+                f"{extra} underscore(s) in {spans(paper.numbers)}'s text have no number",
+                "number them, or take them out",
+            )
+
+    def _bank(self, bank: Sequence[Item]) -> None:
+        if len(bank) > 1:
+            places = ", ".join(item.place for item in bank)
+            self._trouble(
+                (),
+                places,
+                f"{len(bank)} lists of options have no number",
+                "write each list's number before its A",
+            )
+        found = lone_blanks(self.candidates)
+        numbers = sorted({c.number for c in found})
+        if not numbers:
+            self._trouble(
+                (),
+                bank[0].place,
+                "a list of options has no number, and the text above it no blanks",
+                "number the blanks, or the list",
+            )
+            self.found.left_out += [
+                p.left_out(p.role if p.role != "text" else "no blanks") for p in self.paragraphs
+            ]
+            return
+        for number in range(numbers[0], min(numbers[-1], numbers[0] + 50)):
+            if number not in numbers:
+                self._trouble(
+                    (number,),
+                    "",
+                    f"{number} is missing between {numbers[0]} and {numbers[-1]}: it has no blank",
+                    "write it where it belongs",
+                )
+        placement = place(self.candidates, numbers)
+        self._report(placement)
+        shared = self._options(bank[0])
+        self.notes.append(
+            f"one list of options, {letters_of(max(1, len(shared)))}, for all of its blanks"
+        )
+        self._write_cloze(placement, {number: list(shared) for number in numbers})
+
+    def _choice(self, items: Sequence[Item], has_cloze: bool) -> None:
+        items = sorted(items, key=lambda item: item.number or 0)
+        numbers = [item.number for item in items if item.number is not None]
+        parts = [] if has_cloze else self._parts(choice_parts)
+        text = ""
+        if parts and parts[-1]:
+            text = article(parts[-1], [], self.outline.vocabulary, self.notes)
+        else:
+            why = "the text above them has blanks" if has_cloze else "there is no text above them"
+            self._trouble(
+                numbers,
+                items[0].place,
+                f"{spans(numbers)}: questions without a passage, {why}",
+                "put a passage above them, or take them out",
+            )
+        for blank in lone_blanks(self.candidates) if not has_cloze else []:
+            self._trouble(
+                (blank.number,),
+                blank.place,
+                f"blank {blank.number} has no options",
+                "add them under the passage, or take it out",
+            )
+        for part in parts[:-1]:
+            self._leave_out([p.left_out("no questions") for p in part])
+        questions = [
+            join_lines([p.text for p in item.stem], self.outline.vocabulary, self.notes)
+            for item in items
+        ]
+        questions = [as_gap(question) for question in take_letters_behind(items, questions)]
+        place_ = parts[-1][0].lines[0][1].place if text else items[0].place
+        self.found.papers.append(
+            Paper(
+                "choice",
+                numbers,
+                text,
+                questions,
+                [self._options(item) for item in items],
+                place_,
+                notes=self.notes,
+            )
+        )

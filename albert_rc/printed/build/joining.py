@@ -1,0 +1,70 @@
+"""Blocks that were parted by mistake, put together again."""
+
+from __future__ import annotations
+
+from albert_rc.printed.build.papers import Import
+from albert_rc.printed.lines import shortened, words
+from albert_rc.printed.recognise.blanks import Candidate, candidates, lone_blanks
+from albert_rc.printed.recognise.blocks import Block, LeftOut, Outline
+from albert_rc.printed.recognise.passages import split_paragraphs, text_lines
+
+STRAY = 20
+"""Words of a line between two lists that is no passage."""
+
+
+def join_blocks(outline: Outline, found: Import) -> None:
+    """Undo parting by a page's header in a list, and give a list before its passage to it."""
+    blocks: list[Block] = []
+    for block in outline.blocks:
+        last = blocks[-1] if blocks else None
+        if last is not None and _is_interrupted(last, block, outline):
+            first = block.text[0] if block.text else None
+            if first is not None and not (first.gap or first.turns or first.whole):
+                last.items[-1].trouble = f"{shortened(first.text, 30)!r} may go on with its options"
+            found.left_out += [
+                LeftOut(e.place, e.text.strip(), "between options") for e in block.text
+            ]
+            last.items += block.items
+            last.answers += block.answers
+            last.key_problems += block.key_problems
+        elif (
+            last is not None
+            and _is_bank(last)
+            and not block.items
+            and not _blanks_of(last, outline)
+        ):
+            found.left_out += [
+                LeftOut(e.place, e.text.strip(), "before the options") for e in last.text
+            ]
+            last.text = block.text
+            last.answers += block.answers
+            last.key_problems += block.key_problems
+        else:
+            blocks.append(block)
+    outline.blocks = blocks
+
+
+def _is_bank(block: Block) -> bool:
+    return len(block.items) == 1 and block.items[0].number is None
+
+
+def _blanks_of(block: Block, outline: Outline) -> list[Candidate]:
+    found = split_paragraphs(block.text, outline.width)
+    return lone_blanks(candidates(text_lines(found)))
+
+
+def _is_interrupted(last: Block, block: Block, outline: Outline) -> bool:
+    if not (last.items and block.items) or last.answers:
+        return False
+    before, after = last.items[-1], block.items[0]
+    if before.number is None or after.number != before.number + 1:
+        return False
+    if bool(before.stem) != bool(after.stem):
+        return False
+    found = split_paragraphs(block.text, outline.width)
+    if any(paragraph.role in ("heading", "instruction") for paragraph in found):
+        return False
+    numbers = {item.number for item in block.items}
+    return sum(len(words(line)) for line in block.text) < STRAY and not any(
+        c.number in numbers for c in candidates(enumerate(block.text))
+    )

@@ -1,0 +1,96 @@
+"""Papers to files: named after the printed paper, and read by our own reader before that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from albert_rc.errors import UsageError
+from albert_rc.io.atomic import write_together
+from albert_rc.io.files import natural_key, parse_json, to_json
+from albert_rc.papers.parse import Report, parse_cloze, parse_race
+from albert_rc.printed.build.papers import FOLDERS, Import, Paper, Trouble, spans
+
+_PARSE = {"cloze": (parse_cloze, ".json"), "choice": (parse_race, ".txt")}
+
+
+def safe_stem(path: Path) -> str:
+    """A file's name without its ending, as a name that is one everywhere."""
+    stem = re.sub(r"[^\w.-]+", "_", path.stem).strip("._-")
+    return stem[:80] or "paper"
+
+
+def name_papers(imports: Sequence[Import]) -> None:
+    """Name each paper after its file and its place in it.
+
+    Raises:
+        UsageError: two files would give the same names.
+    """
+    taken: dict[str, str] = {}
+    for found in imports:
+        stem = safe_stem(Path(found.source))
+        other = taken.setdefault(stem.lower(), found.source)
+        if other != found.source:
+            raise UsageError(
+                f"{found.source} and {other}: their papers would have the same names; "
+                "rename one, or import them into two folders"
+            )
+        for number, paper in enumerate(found.papers, 1):
+            paper.name = f"{stem}-{number}{_PARSE[paper.kind][1]}"
+
+
+def check_readable(paper: Paper) -> None:
+    """Read a paper as `doctor` and `preprocess` will; what they object to is its trouble."""
+    parse, _ = _PARSE[paper.kind]
+    report = Report(paper.name)
+    passage = parse(parse_json(to_json(paper.content())), paper.name, None, report)
+    for problem in report.problems:
+        if problem.severity == "error":
+            reason = f"{spans(paper.numbers)}: {problem.message}"
+            paper.troubles.append(Trouble((), paper.place, reason, "mend the paper there"))
+        else:
+            paper.notes.append(problem.message)
+    if passage is not None and len(passage.questions) != len(paper.numbers):
+        reason = f"{spans(paper.numbers)}: read back as {len(passage.questions)} questions"
+        paper.troubles.append(Trouble((), paper.place, reason, "mend the paper there"))
+
+
+def write_papers(papers: Sequence[Paper], out: Path, split: str | None) -> list[Path]:
+    """Write papers below a folder, all of them or none: `OUT/cloze/SPLIT/`, `OUT/race/SPLIT/`."""
+    targets = {}
+    for paper in papers:
+        folder = out / FOLDERS[paper.kind] / (split or "")
+        targets[folder / paper.name] = to_json(paper.content())
+    write_together({path: partial(_put, content) for path, content in targets.items()})
+    return list(targets)
+
+
+def earlier_papers(
+    imports: Sequence[Import], out: Path, split: str | None, written: Sequence[Path]
+) -> list[Path]:
+    """Files that an earlier import of the same printed papers left, and this one did not write.
+
+    They are not deleted, but whatever reads the folder takes them for papers of today.
+
+    Args:
+        imports: of this run.
+        out: as for `write_papers`, and so is `split`.
+        split: see above.
+        written: what `write_papers` gave.
+    """
+    # A key's file has no papers, and its name says nothing of theirs.
+    stems = {safe_stem(Path(found.source)) for found in imports if found.papers}
+    name = re.compile(r"(.+)-[0-9]+\.(?:json|txt)")
+    folders = [out / folder / (split or "") for folder in FOLDERS.values()]
+    there = {path for folder in folders if folder.is_dir() for path in folder.iterdir()}
+    return [
+        path
+        for path in sorted(there - set(written), key=lambda path: natural_key(str(path)))
+        if (match := name.fullmatch(path.name)) and match[1] in stems
+    ]
+
+
+def _put(content: bytes, path: Path) -> None:
+    path.write_bytes(content)

@@ -1,0 +1,1 @@
+"""A printed file of any kind to its lines."""

@@ -1,0 +1,219 @@
+"""Lines of a Word document: its paragraphs and tables, with the numbers that Word itself writes.
+
+python-docx opens the package. The elements are read here, as plain XML: schools' documents come
+from many programs, and what an attribute of theirs should be is no reason to lose a paper.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.io.messages import first_of
+from albert_rc.printed.lines import Line, clean, make_line, shortened
+from albert_rc.printed.read.numbering import WORD, Numbering, attribute, child, whole
+from albert_rc.printed.read.package import unpack
+from albert_rc.printed.recognise.key import is_key_heading
+
+FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+"""What older readers show in the place of what stands beside it."""
+_GONE = (f"{WORD}del", f"{WORD}moveFrom", FALLBACK)
+MOST_CHARACTERS = 10_000_000
+"""Of a document's text; a book has one million. Cells that are merged say theirs in each row."""
+MOST_LINES = 200_000  # paragraphs, rows of tables, lines
+MOST_BOXES = 20  # text boxes that are named
+_WRITTEN = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "-"}
+
+
+def read_docx(path: Path) -> tuple[list[Line], list[str]]:
+    """A document's paragraphs and the rows of its tables, in order, cells parted by tabs.
+
+    Underlined numbers and spaces, as Word's users draw blanks, become underscores. Changes that
+    are tracked are read as accepted.
+
+    Returns:
+        the lines, and what of the document was not read.
+
+    Raises:
+        UsageError: python-docx is not installed.
+        DataError: no Word document, or one that is too large.
+    """
+    try:
+        import docx
+    except ImportError:
+        raise UsageError(
+            f'{path}: Word documents need python-docx; pip install "albert-rc[import]"'
+        ) from None
+    try:
+        reader = _Reader(docx.Document(unpack(path)).part, path)
+        return reader.lines(), reader.unread()
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # a damaged package, or XML in a strange order, can raise anything
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that is a wrong offset
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+        told = isinstance(error, (zipfile.BadZipFile, ValueError, KeyError, SyntaxError))
+        said = f" ({shortened(str(error), 80)})" if told else ""
+        raise DataError(f"{path}: no whole Word document{said}; save it again as .docx") from None
+
+
+class _Reader:
+    def __init__(self, part: Any, path: Path) -> None:
+        from docx.opc.constants import RELATIONSHIP_TYPE as TYPE
+
+        self.path = path
+        self.body = child(part.element, "body")
+        if self.body is None:
+            raise ValueError("it has no body")
+        self.numbering = Numbering(_root(part, TYPE.NUMBERING), _root(part, TYPE.STYLES))
+        self.room = MOST_CHARACTERS
+        self.rows = 0
+
+    def lines(self) -> list[Line]:
+        found: list[Line] = []
+        gap = False
+        for number, (text, place) in enumerate(self._texts(self.body), 1):
+            for part in text.split("\n"):
+                if clean(part).strip():
+                    place_ = place or f"paragraph {number}"
+                    found.append(make_line(part, place_, gap=gap, whole=True))
+                    gap = False
+                else:
+                    gap = True
+            if len(found) > MOST_LINES:
+                raise self._too_long()
+        return found
+
+    def unread(self) -> list[str]:
+        """What is not read, if it has text."""
+        boxes = {
+            "".join(text.text or "" for text in box.iter(f"{WORD}t"))
+            for box in self.body.iter(f"{WORD}txbxContent")
+        } - {""}
+        said = [f"the text box {shortened(text)!r} was not read" for text in sorted(boxes)]
+        return first_of(said, MOST_BOXES, "more text boxes")
+
+    def _spend(self, text: str) -> str:
+        self.room -= len(text)
+        self.rows += 1
+        if self.room < 0 or self.rows > MOST_LINES:
+            raise self._too_long()
+        return text
+
+    def _too_long(self) -> DataError:
+        most = f"{MOST_CHARACTERS:,} characters or {MOST_LINES:,} lines"
+        return DataError(f"{self.path}: more than {most}; give it in parts")
+
+    def _texts(self, holder: Any) -> Iterator[tuple[str, str]]:
+        tables = 0
+        for element in _within(holder, (f"{WORD}p", f"{WORD}tbl")):
+            if element.tag == f"{WORD}tbl":
+                tables += 1
+                yield from self._rows(element, tables)
+            else:
+                yield self._spend(self._paragraph(element)), ""
+
+    def _rows(self, table: Any, number: int) -> Iterator[tuple[str, str]]:
+        header: list[str] = []
+        above: dict[int, str] = {}
+        for row_number, row in enumerate(_within(table, (f"{WORD}tr",)), 1):
+            place = f"table {number}, row {row_number}"
+            above = self._cells(row, above)
+            cells = list(above.values())
+            if row_number == 1 and _is_header(cells):
+                header = [cell.strip().strip(".、．") for cell in cells]
+                continue
+            if header and len(cells) == len(header):
+                cells[1:] = [
+                    f"{name}. {cell}" for name, cell in zip(header[1:], cells[1:], strict=True)
+                ]
+            # A cell of several paragraphs is read before the next one.
+            between = "\n" if any("\n" in cell for cell in cells) else "\t"
+            yield self._spend(between.join(cells)), place
+
+    def _cells(self, row: Any, above: dict[int, str]) -> dict[int, str]:
+        """The texts of a row's cells by their first column, also of those in content controls.
+
+        Args:
+            row: of a table.
+            above: the row before; a cell that goes on from there has its text again.
+        """
+        found: dict[int, str] = {}
+        column = whole(child(child(row, "trPr"), "gridBefore"), 0)
+        for cell in _within(row, (f"{WORD}tc",)):
+            properties = child(cell, "tcPr")
+            merged = child(properties, "vMerge")
+            goes_on = merged is not None and attribute(merged) in ("", "continue")
+            if goes_on and column in above:
+                found[column] = above[column]
+            else:
+                found[column] = "\n".join(text for text, _ in self._texts(cell)).strip()
+            column += max(1, whole(child(properties, "gridSpan"), 1))
+        return found
+
+    def _paragraph(self, paragraph: Any) -> str:
+        runs: list[tuple[list[str], bool]] = []
+        for run in _within(paragraph, (f"{WORD}r",)):
+            line = child(child(run, "rPr"), "u")
+            underlined = attribute(line) not in ("", "none")
+            if not runs or runs[-1][1] != underlined:
+                runs.append(([], underlined))
+            runs[-1][0].append(_text(run))
+        parts = [_ruled("".join(own)) if lined else "".join(own) for own, lined in runs]
+        return self.numbering.number(paragraph) + "".join(parts)
+
+
+def _root(part: Any, kind: str) -> Any:
+    """The XML of a part that belongs to the document, or None if there is none."""
+    found = next((rel for rel in part.rels.values() if rel.reltype == kind), None)
+    return (
+        None if found is None or found.is_external else getattr(found.target_part, "element", None)
+    )
+
+
+def _text(run: Any) -> str:
+    """What a run of letters says: its text, tabs and line breaks."""
+    said = []
+    for element in run:
+        if element.tag == f"{WORD}t":
+            said.append(element.text or "")
+        elif element.tag == f"{WORD}br":  # of a line; those of columns and pages say nothing
+            said.append("\n" if attribute(element, "type") in ("", "textWrapping") else "")
+        elif isinstance(element.tag, str) and element.tag.startswith(WORD):
+            said.append(_WRITTEN.get(element.tag.removeprefix(WORD), ""))
+    return "".join(said)
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Whether a table's first row names the columns of its options: A, B, C.
+
+    A row of one letter, or with a number or a word like `Answers` before it, is one of a key:
+    `1 | A`, `1-4 | A | B | C | D`.
+    """
+    first, *names = [cell.strip().strip(".、．") for cell in cells]
+    if len(names) < 2 or names != list("ABCDEFG")[: len(names)]:
+        return False
+    return not re.search("[0-9０-９]", first) and not is_key_heading(make_line(first, ""))
+
+
+def _within(holder: Any, wanted: tuple[str, ...]) -> Iterator[Any]:
+    """Elements of some kinds, also those in links, content controls, tags and insertions."""
+    for element in holder:
+        if element.tag in wanted:
+            yield element
+        elif element.tag not in _GONE:
+            yield from _within(element, wanted)
+
+
+def _ruled(text: str) -> str:
+    """Underlined text with its blank made visible: `  36  ` as `__36__`."""
+    if re.fullmatch(r"\s*[(\[（]?\s*[0-9０-９]{1,3}\s*[)\]）]?\s*[.．]?\s*", text):
+        return f" __{text.strip()}__ "
+    if not text.strip():
+        return "____" if len(text) > 1 else text
+    return text

@@ -1,0 +1,61 @@
+"""A file of any kind to its lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.io.decode import decode
+from albert_rc.printed.lines import Line, make_lines
+from albert_rc.printed.read.docx import read_docx
+from albert_rc.printed.read.pdf import read_pdf
+
+TEXT = (".txt", ".text", ".md")
+SUFFIXES = (*TEXT, ".docx", ".pdf")
+
+
+def read_lines(path: Path) -> tuple[list[Line], list[str]]:
+    """A paper's lines, and what must be said of how it was read.
+
+    Raises:
+        UsageError: a kind of file that is not read, or whose library is not installed.
+        DataError: nothing there, or it cannot be read.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".doc":
+        raise UsageError(f"{path}: an old Word document; save it as .docx")
+    if suffix not in SUFFIXES:
+        raise UsageError(f"{path}: papers end in {', '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; give the printed paper")
+    if suffix == ".docx":
+        return read_docx(path)
+    if suffix == ".pdf":
+        return read_pdf(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        text, encoding = decode(content)
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from None
+    notes = [] if encoding.title == "UTF-8" else [f"read as {encoding.title}"]
+    return _text_lines(text), notes
+
+
+def _text_lines(text: str) -> list[Line]:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    starts = set()
+    rows: list[str] = []
+    for row in re.split("\n", text):
+        if "\f" in row:
+            starts.add(len(rows) + 1)
+        rows.append(row.replace("\f", "").replace("\0", " "))
+    lines = make_lines(rows)
+    return [
+        replace(line, turns=True) if int(line.place.split()[1]) in starts else line
+        for line in lines
+    ]

@@ -1,0 +1,1 @@
+"""Lines to what they are: text, options, numbers, keys."""

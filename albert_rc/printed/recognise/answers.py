@@ -1,0 +1,231 @@
+"""Answers to papers: by number where numbers are unique, by place or order where they restart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from albert_rc.papers.schema import letter, letter_index
+from albert_rc.printed.build.papers import Paper, Trouble, spans
+from albert_rc.printed.recognise import key
+from albert_rc.printed.recognise.labels import Label, labels_in, labels_in_all, match_parts
+
+
+def assign(
+    papers: Sequence[Paper],
+    answers: Sequence[key.Answer],
+    followed: Sequence[tuple[int, Sequence[key.Answer]]] = (),
+) -> list[Trouble]:
+    """Give each paper its answers.
+
+    Args:
+        papers: in the order of the file.
+        answers: the whole key, in its order.
+        followed: parts of the key that stand right behind passages, each with the number of
+            papers above it.
+
+    Returns:
+        what belongs to no paper; what a paper lacks is added to its troubles.
+    """
+    if not answers:
+        return []
+    numbers = Counter(number for paper in papers for number in paper.numbers)
+    if max(numbers.values(), default=1) == 1 and _agrees(answers, numbers):
+        return _by_number(papers, answers, set(numbers))
+    ends = [0, *(end for end, _ in followed)]
+    if len(followed) > 1 and all(before < end for before, end in pairwise(ends)):
+        return _by_place(papers, followed)
+    return _by_order(papers, answers)
+
+
+def _agrees(answers: Sequence[key.Answer], numbers: Counter[int]) -> bool:
+    """Whether the key counts as the papers do, and not from 1 again for each of them."""
+    if len(key.groups(answers)) == 1:
+        return True
+    known = sum(answer.number in numbers for answer in answers)
+    return known == len(answers)
+
+
+def _by_number(
+    papers: Sequence[Paper], answers: Sequence[key.Answer], numbers: set[int]
+) -> list[Trouble]:
+    for paper in papers:
+        give(paper, [a for a in answers if a.number in set(paper.numbers)])
+    named = {n for paper in papers for trouble in paper.troubles for n in trouble.numbers}
+    lost = [answer for answer in answers if answer.number not in numbers | named]
+    return [
+        Trouble(
+            (answer.number,),
+            answer.place,
+            f"the key's {answer.number} has no question",
+            "take it out of the key, or see why its question was not found",
+        )
+        for answer in lost
+    ]
+
+
+def _by_place(
+    papers: Sequence[Paper], followed: Sequence[tuple[int, Sequence[key.Answer]]]
+) -> list[Trouble]:
+    """Keys right behind their passages: each is for the papers since the one before."""
+    troubles: list[Trouble] = []
+    start = 0
+    for end, answers in followed:
+        mine = papers[start:end]
+        start = end
+        every = [number for paper in mine for number in paper.numbers]
+        numbers = set(every)
+        counts_anew = len(mine) == 1 and not numbers & {answer.number for answer in answers}
+        if counts_anew or len(numbers) < len(every):
+            troubles += _by_order(mine, answers)
+        elif len(mine) == 1 and match_parts(mine, [_labels(answers)]) is None:
+            _forbid(mine, [answers])
+        else:
+            troubles += _by_number(mine, answers, numbers)
+    return troubles
+
+
+def _labels(part: Sequence[key.Answer]) -> list[Label]:
+    return labels_in_all(part[0].labels)
+
+
+def _by_order(papers: Sequence[Paper], answers: Sequence[key.Answer]) -> list[Trouble]:
+    """A key that begins again for each passage: as many parts, of as many answers.
+
+    Parts are in the order of the passages, or labelled as these are.
+    """
+    wanted = [len(paper.numbers) for paper in papers]
+    parts = key.groups(answers)
+    if sorted(map(len, parts)) != sorted(wanted):
+        parts = key.groups(_naming(answers), by_label=True)
+    labels = [_labels(part) for part in parts]
+    sizes = [len(part) for part in parts]
+    chosen = match_parts(papers, labels) if sorted(sizes) == sorted(wanted) else None
+    if chosen is None and sizes == wanted:
+        _forbid(papers, parts)
+        return []
+    if chosen is None or [wanted[at] for at in chosen] != sizes:
+        for paper in papers:
+            paper.troubles.append(
+                Trouble(
+                    tuple(paper.numbers),
+                    paper.place,
+                    f"{spans(paper.numbers)}: the key's numbers begin again, and its parts of "
+                    f"{', '.join(map(str, sizes))} answers do not fit the passages",
+                    "number the key as the questions are",
+                )
+            )
+        return []
+    for at, (number, part) in enumerate(zip(chosen, parts, strict=True)):
+        paper = papers[number]
+        shift = paper.numbers[0] - part[0].number
+        if number != at:
+            paper.notes.append(
+                f"the key's part {_named(part)} was read as {spans(paper.numbers)} of this "
+                "passage, by its label"
+            )
+        if shift:
+            paper.notes.append(
+                f"the key's {part[0].number}-{part[-1].number} was read as {spans(paper.numbers)}"
+            )
+        give(paper, part, shift)
+    return []
+
+
+def _forbid(papers: Sequence[Paper], parts: Sequence[Sequence[key.Answer]]) -> None:
+    """Refuse a key whose labels neither are those of the passages nor allow their order."""
+    named = "; ".join(map(_named, parts))
+    for paper in papers:
+        paper.troubles.append(
+            Trouble(
+                tuple(paper.numbers),
+                paper.place,
+                f"{spans(paper.numbers)}: the key's parts are labelled {named}, which does not "
+                "fit the passages in their order",
+                "label them as the passages are, or number the key as the questions are",
+            )
+        )
+
+
+def _naming(answers: Sequence[key.Answer]) -> list[key.Answer]:
+    """Answers without labels that tell nothing: `Answers:`."""
+    return [a if labels_in_all(a.labels) else replace(a, labels=()) for a in answers]
+
+
+def _named(part: Sequence[key.Answer]) -> str:
+    telling = [label.rstrip(" :.") for label in part[0].labels if labels_in(label)]
+    return ", ".join(telling) or "(no label)"
+
+
+def give(paper: Paper, answers: Sequence[key.Answer], shift: int = 0) -> None:
+    """Give a paper its answers; what is wrong with them is its trouble.
+
+    Args:
+        paper: takes them.
+        answers: of this paper.
+        shift: from the key's numbers to the paper's.
+    """
+    given: dict[int, key.Answer] = {}
+    for answer in answers:
+        number = answer.number + shift
+        other = given.setdefault(number, answer)
+        if other.letter != answer.letter:
+            paper.troubles.append(
+                Trouble(
+                    (number,),
+                    answer.place,
+                    f"{number} stands twice in the key, as {other.letter} and {answer.letter}",
+                    "leave one",
+                )
+            )
+    if not given:
+        return
+    right = []
+    for number, options in zip(paper.numbers, paper.options, strict=False):
+        found = given.get(number)
+        if found is None:
+            paper.troubles.append(
+                Trouble((number,), "", f"the key for {number} is missing", "add it, or give no key")
+            )
+            continue
+        index = letter_index(found.letter)
+        if options and (index is None or index >= len(options)):
+            paper.troubles.append(
+                Trouble(
+                    (number,),
+                    found.place,
+                    f"the key's {number} is {found.letter}, but its last option is "
+                    f"{letter(len(options) - 1)}",
+                    "mend the key, or the options",
+                )
+            )
+        right.append(found.letter)
+    paper.answers = right
+
+
+def must_agree(
+    paper: Paper, others: Iterable[tuple[int, str, str]], said: str, known_from: str
+) -> None:
+    """Report where a paper's answers, if it has them all, are not what is said elsewhere.
+
+    Args:
+        paper: takes the troubles.
+        others: number, letter and place of what is said elsewhere.
+        said: where that is.
+        known_from: where the paper's answers are from.
+    """
+    if paper.answers is None or len(paper.answers) < len(paper.numbers):
+        return  # what is missing is the paper's trouble already
+    known = dict(zip(paper.numbers, paper.answers, strict=True))
+    for number, other, place in others:
+        if known[number] != other:
+            paper.troubles.append(
+                Trouble(
+                    (number,),
+                    place,
+                    f"{number} is {other} {said}, but {known[number]} {known_from}",
+                    "leave one of them",
+                )
+            )

@@ -1,0 +1,70 @@
+"""What a file is made of: text lists of options, answers; and pages' marks taken out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from albert_rc.printed.lines import FINAL, Line
+from albert_rc.printed.recognise import key
+from albert_rc.printed.recognise.options import Item
+from albert_rc.printed.recognise.prose import is_page_mark
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A line that belongs to no paper."""
+
+    place: str
+    text: str
+    why: str
+
+
+@dataclass(slots=True)
+class Block:
+    """Text with the lists of options under it, and the answers that follow before more text."""
+
+    text: list[Line] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    answers: list[key.Answer] = field(default_factory=list)
+    key_problems: list[key.KeyProblem] = field(default_factory=list)
+    papers: int = 0
+    """How many were made of it."""
+
+
+@dataclass(slots=True)
+class Outline:
+    """A whole file."""
+
+    blocks: list[Block]
+    left_out: list[LeftOut]
+    width: float
+    vocabulary: frozenset[str]
+    """All words of the file, small."""
+    order: dict[str, int] = field(default_factory=dict)
+    """Where in the file each place is."""
+
+
+def without_page_marks(lines: Sequence[Line]) -> tuple[list[Line], list[LeftOut]]:
+    """Lines without the numbers of pages, and these."""
+    kept: list[Line] = []
+    left_out: list[LeftOut] = []
+    turned = False
+    for number, line in enumerate(lines):
+        following = lines[number + 1] if number + 1 < len(lines) else None
+        alone = re.fullmatch(r"\s*[0-9]{1,3}\s*", line.shadow) and not line.whole
+        alone = alone and (line.gap or line.turns)
+        if is_page_mark(line) or (
+            alone and (following is None or following.gap or following.turns)
+        ):
+            left_out.append(LeftOut(line.place, line.text.strip(), "page number"))
+            turned = True
+            continue
+        if turned and kept and not FINAL.search(kept[-1].shadow):
+            # White space around a page's number parts no paragraphs.
+            kept.append(replace(line, gap=False))
+        else:
+            kept.append(line)
+        turned = False
+    return kept, left_out

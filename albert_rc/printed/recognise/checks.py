@@ -1,0 +1,117 @@
+"""What the numbers and lengths of lists say by themselves: twice, missing, shorter than others."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
+from itertools import count, pairwise, takewhile
+
+from albert_rc.printed.build.papers import Trouble
+from albert_rc.printed.lines import Line
+from albert_rc.printed.recognise.blanks import Candidate
+from albert_rc.printed.recognise.options import Item
+
+MOST_MISSING = 10  # numbers between two others; more are another passage's
+
+
+def stem_of(item: Item) -> str:
+    """What a question asks, without spaces and signs; empty for a blank."""
+    return re.sub(r"[\s_().]+", "", "".join(p.line.shadow[p.start : p.end] for p in item.stem))
+
+
+def number_troubles(items: Sequence[Item], found: Sequence[Candidate]) -> list[Trouble]:
+    """What is wrong with lists of options before anything is known of their passage.
+
+    Args:
+        items: of one block.
+        found: the numbers in the text above them.
+    """
+    numbered = [item for item in items if item.number is not None]
+    _mark_lengths([item for item in numbered if not stem_of(item)])
+    _mark_lengths([item for item in numbered if stem_of(item)])
+    return [*_twice(numbered), *_missing(numbered, found), *_own(items)]
+
+
+_QUESTION = re.compile(r"\s*[(\[]?\s*([0-9]{1,3})\s*[.)\]、]\s*[^\W\d_]")
+# Of a section, as others write `II. Reading comprehension`.
+_TITLE = re.compile(
+    r"(?i)(?:\w+\s+){0,3}(?:reading|comprehension|cloze|writing|vocabulary|grammar|listening|"
+    r"translation|section|part)(?:\W+\w+){0,3}\W*$"
+)
+
+
+def lost_questions(
+    text: Sequence[Line], items: Sequence[Item], before: int | None, known: Container[int | None]
+) -> list[Trouble]:
+    """Questions whose options could not be read, so that they were taken for text.
+
+    They begin a line with the number that the list below begins after, or the one above ends
+    before.
+
+    Args:
+        text: a block's.
+        items: the lists under it.
+        before: the last number of the list above it.
+        known: all numbers of the file that have options.
+    """
+    starts = {
+        int(match[1]): line.place
+        for line in reversed(text)
+        if (match := _QUESTION.match(line.shadow))
+        and not _TITLE.match(line.shadow, match.end() - 1)
+    }
+    asked = [item.number for item in items if item.number is not None and stem_of(item)]
+    runs = [count(min(asked) - 1, -1)] if asked else []
+    runs += [count(before + 1)] if before is not None else []
+    lost = {
+        number
+        for run in runs
+        for number in takewhile(lambda number: number in starts and number not in known, run)
+    }
+    return [
+        Trouble(
+            (number,),
+            starts[number],
+            f"{number} begins a line of the text, and no options of it can be read",
+            "write them as `A. ...`, or take the question out",
+        )
+        for number in sorted(lost)
+    ]
+
+
+def _twice(items: Sequence[Item]) -> Iterator[Trouble]:
+    for number, times in sorted(Counter(item.number or 0 for item in items).items()):
+        if times > 1:
+            places = ", ".join(item.place for item in items if item.number == number)
+            reason = f"options {number} stand {times} times"
+            yield Trouble((number,), places, reason, "leave one, or mend its number")
+
+
+def _missing(items: Sequence[Item], found: Sequence[Candidate]) -> Iterator[Trouble]:
+    marked = {candidate.number for candidate in found if candidate.style == "line"}
+    for before, after in pairwise(sorted({item.number or 0 for item in items})):
+        for number in range(before + 1, after) if after - before <= MOST_MISSING else ():
+            if number not in marked:  # else it is a blank without options
+                reason = f"{number} is missing between {before} and {after}: it has no options"
+                yield Trouble((number,), "", reason, "add them, or mend the numbers")
+
+
+def _own(items: Sequence[Item]) -> Iterator[Trouble]:
+    for item in items:
+        if item.trouble:
+            name = "" if item.number is None else f"{item.number}: "
+            numbers = () if item.number is None else (item.number,)
+            yield Trouble(numbers, item.place, f"{name}{item.trouble}", "mend its options there")
+
+
+def _mark_lengths(items: Sequence[Item]) -> None:
+    """Lists of a passage are equally long: another length is a list that was not cut right."""
+    sizes = Counter(len(item.options) for item in items if not item.trouble)
+    if len(sizes) < 2:
+        return
+    (usual, most), (_, second) = sizes.most_common(2)
+    others = "another number" if most == second else str(usual)
+    for item in items:
+        if not item.trouble and (len(item.options) != usual or most == second):
+            item.trouble = f"it has {len(item.options)} options, others have {others}"

@@ -1,0 +1,217 @@
+"""Answer keys: `36-40 ABCDA`, `36. A 37. B`, tables, with or without a heading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from albert_rc.printed.lines import HAN, Line, words
+
+DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
+_RANGE = re.compile(
+    rf"[(\[]?\s*([0-9]{{1,3}}){DASH}([0-9]{{1,3}})\s*[)\]]?\s*[.:、)]?\s*"
+    r"((?:[A-Z][\s,;、.]*)+|(?:[a-g][\s,;、.]*)+)(?![A-Za-z])"
+)
+_SINGLE = re.compile(
+    r"[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.,:、)=\-–—]?\s*"
+    r"(?:[(\[]\s*)?(?:\[?答案\]?\s*:?\s*)?([A-Z]|[a-g](?=[\s,;.)]|$))(?:\s*[)\]])?(?![A-Za-z])"
+)
+_BETWEEN = re.compile(r"[\s,;|/。.、]*")
+HEADING_WORDS = (
+    r"answers?(?:\s+keys?|\s+sheets?|\s+(?:and|with)\s+explanations?)?|keys?(?:\s+to\b.*)?|solutions?|corrigés?|réponses|"
+    r"lösung(?:en|sschlüssel)?|schlüssel|soluciones|respuestas|clave|ответы|ключи|정답|解答"
+)
+_RANGE_ENDS = re.compile(rf"(?<![0-9A-Za-z])[0-9]{{1,3}}{DASH}[0-9]{{1,3}}\s*[)\]]?\s*[.:、)]?\s*$")
+WHY = re.compile(
+    r"(?i)[\s,;.、]*(?:\[?\s*(?:解析|详解|分析|考点|点评|句意|解题)|"
+    r"[(\[]?\s*(?:explanation|explained|reason|because|rationale)\b)"
+)
+"""Where an explanation begins."""
+# `36. B. The verb ...`: only under a heading, for so do options begin.
+_EXPLAINED = re.compile(
+    r"\s*[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.、:)]?\s*(?:\[?答案\]?\s*:?\s*)?"
+    r"[(\[]?([A-G])[)\]]?\s*(?:[.、:,)]\s*|\s)\S"
+)
+UNDER = re.compile(
+    rf"(?i:\W*(?:the\s+)?(?:(?:correct|right)\s+)?(?:answers?|ans|key|solution)\b|\W*[{HAN}]{{0,3}}答案)"
+    rf"[\s:=.\])-]*(?:(?i:is)\s+)?[(\[]?\s*([A-G])\s*[)\]]?(?![A-Za-z'’])"
+)
+_ROW = re.compile(
+    r"(?P<label>|[^0-9/&,]{0,24}?[0-9]{0,2}[\s:.、)]+)(?P<row>(?<![A-Za-z])(?:[A-G][\s,;.、]*){2,})"
+)
+_HEADING = re.compile(rf"(?i)(?:^|[\s(])(?:{HEADING_WORDS})[\s:)*=_-]*$")
+_TITLE = re.compile(r"[A-Z0-9(][\w'’.]*[),:]?|to|the|and|of|for|&|[-–—:]")
+_NUMBERS = re.compile(
+    r"^(?P<label>[^0-9]{0,16}?)(?P<row>[0-9]{1,3}(?:[\s|,.、]+[0-9]{1,3})+)[\s|,.、]*$"
+)
+_LETTERS = re.compile(
+    r"^(?P<label>[^0-9]{0,16}?)(?P<row>(?:(?:^|[\s|,、:])[\s|,、]*[A-Za-z](?![A-Za-z]))+)[\s|,、]*$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One entry of a key."""
+
+    number: int
+    letter: str
+    place: str
+    labels: tuple[str, ...] = ()
+    """What its part of the key is called, where it is the first under that: `Passage 2:`."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyProblem:
+    """An entry that cannot be read."""
+
+    numbers: tuple[int, ...]
+    place: str
+    reason: str
+    way_out: str = ""
+    """Set where nothing of it could be read."""
+
+
+def is_key_heading(line: Line) -> bool:
+    """`Answers`, `Key to Part II`, `参考答案` and the like, alone on their line."""
+    shadow = line.shadow.strip()
+    if re.match(r"[(\[]?\s*(?:[0-9]|[A-Za-z]\s?[.)\]、])", shadow):
+        return False  # an option, or a question
+    if re.search(f"[{HAN}]", shadow):
+        bare = re.sub(r"[\s\W_]", "", shadow)
+        return (
+            len(bare) <= 24
+            and bool(re.search("答案|解析$", bare))
+            and not re.search("[写涂填选]", bare)
+        )
+    match = _HEADING.search(shadow) if len(words(line)) <= 7 and len(shadow) < 100 else None
+    # Before the word only what stands in titles: a sentence may end with "answers" too.
+    return match is not None and all(map(_TITLE.fullmatch, shadow[: match.start()].split()))
+
+
+def read_key_line(line: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
+    """The answers of a line that holds nothing else but a label before them, else None."""
+    shadow = line.shadow.rstrip()
+    for match in re.finditer(r"(?<![0-9A-Za-z])[(\[]?\s*[0-9]", shadow):
+        if match.start() > 40:
+            return None
+        found = _entries(line, match.start())
+        if found is not None:
+            return labelled(found[0], shadow[: match.start()]), found[1]
+    return None
+
+
+def labelled(answers: list[Answer], *labels: str) -> list[Answer]:
+    """Answers, the first with what stands before or above them added to its labels."""
+    new = tuple(label.strip() for label in labels if label.strip())
+    if not answers or not new:
+        return answers
+    return [replace(answers[0], labels=(*new, *answers[0].labels)), *answers[1:]]
+
+
+def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]] | None:
+    shadow = line.shadow.rstrip()
+    answers: list[Answer] = []
+    problems: list[KeyProblem] = []
+    while position < len(shadow):
+        if match := _RANGE.match(shadow, position):
+            first, last = int(match[1]), int(match[2])
+            letters = re.findall("[A-Za-z]", match[3])
+            numbers = range(min(first, last), max(first, last) + 1)
+            if first > last:
+                reason = f"the key {first}-{last} counts down"
+                problems.append(KeyProblem(tuple(numbers), line.place, reason))
+            elif first == last or len(letters) != len(numbers):
+                reason = (
+                    f"the key {first}-{last} has {len(letters)} letter(s) "
+                    f"for {len(numbers)} number(s)"
+                )
+                problems.append(KeyProblem(tuple(numbers), line.place, reason))
+            else:
+                answers += [
+                    Answer(n, c.upper(), line.place) for n, c in zip(numbers, letters, strict=True)
+                ]
+        elif match := _SINGLE.match(shadow, position):
+            answers.append(Answer(int(match[1]), match[2].upper(), line.place))
+            if len(answers) == 1 and WHY.match(shadow, match.end()):
+                return answers, problems
+        else:
+            return None
+        between = _BETWEEN.match(shadow, match.end())
+        position = between.end() if between else match.end()
+    return answers, problems
+
+
+def read_explained(line: Line) -> Answer | None:
+    """`36. B. The verb ...`, which is an answer where it stands in a key."""
+    match = _EXPLAINED.match(line.shadow)
+    return Answer(int(match[1]), match[2], line.place) if match else None
+
+
+def read_under(line: Line) -> tuple[str, bool] | None:
+    """The letter of `Answer: B` under a question, and whether it is explained behind it.
+
+    None for anything else.
+    """
+    match = UNDER.match(line.shadow)
+    if match is None:
+        return None
+    rest = line.shadow[match.end() :]
+    explained = WHY.match(rest) is not None
+    return (match[1], explained) if explained or not rest.strip(" \t.,;。)]") else None
+
+
+def read_row(line: Line) -> tuple[str, list[Answer]] | None:
+    """Letters without numbers, `Passage One: BAD`: what stands before them, and they from 1."""
+    match = _ROW.fullmatch(line.shadow.strip())
+    if match is None or re.search("[0-9]", match["row"]):
+        return None
+    letters = re.findall("[A-G]", match["row"])
+    if letters == list("ABCDEFG")[: len(letters)] and len(letters) > 2:
+        return None  # the head of a table
+    return match["label"], [Answer(n, c, line.place) for n, c in enumerate(letters, 1)]
+
+
+def read_broken(above: Line, below: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
+    """A key whose line was broken between a range and its letters, else None."""
+    if not _RANGE_ENDS.search(above.shadow) or not re.fullmatch(r"[A-G\s,;.]+", below.shadow):
+        return None
+    return read_key_line(replace(above, shadow=f"{above.shadow.rstrip()} {below.shadow}"))
+
+
+def read_key_pair(above: Line, below: Line) -> Answer | None:
+    """A number alone with its letter alone under it, else None."""
+    number = re.fullmatch(r"\W*([0-9]{1,3})\W*", above.shadow)
+    letter = re.fullmatch(r"\W*([A-G])\W*", below.shadow)
+    return Answer(int(number[1]), letter[1], below.place) if number and letter else None
+
+
+def read_key_table(above: Line, below: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
+    """A row of numbers with a row of letters under it, else None."""
+    numbers, letters = _NUMBERS.match(above.shadow.strip()), _LETTERS.match(below.shadow.strip())
+    if numbers is None or letters is None:
+        return None
+    found = [int(number) for number in re.findall("[0-9]+", numbers["row"])]
+    given = re.findall("[A-Za-z]", letters["row"])
+    if len(found) != len(given):
+        reason = f"the key's table has {len(found)} numbers but {len(given)} letters"
+        return [], [KeyProblem(tuple(found), above.place, reason)]
+    answers = [Answer(n, c.upper(), below.place) for n, c in zip(found, given, strict=True)]
+    return labelled(answers, numbers["label"]), []
+
+
+def groups(answers: Sequence[Answer], by_label: bool = False) -> list[list[Answer]]:
+    """A key's parts: a new one begins where the numbers begin again.
+
+    Args:
+        answers: in the key's order.
+        by_label: begin one under each label, too.
+    """
+    found: list[list[Answer]] = []
+    for answer in answers:
+        goes_on = found and answer.number > found[-1][-1].number
+        if goes_on and not (by_label and answer.labels):
+            found[-1].append(answer)
+        else:
+            found.append([answer])
+    return found

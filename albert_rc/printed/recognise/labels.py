@@ -1,0 +1,236 @@
+"""What passages and parts of a key are called, `Passage 2` or `B`, and which belong together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from albert_rc.printed.build.papers import Import, Paper
+from albert_rc.printed.lines import HAN, shadow_of
+from albert_rc.printed.recognise.blocks import Outline
+from albert_rc.printed.recognise.key import HEADING_WORDS
+
+HEADINGS = ("heading", "instruction", "in the key", "before the passage")
+HEADING = 40  # characters of a line above a passage that may hold its label
+_SPOKEN = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_ORDINALS = (
+    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
+    *("tenth", "1st", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th", "9th", "10th"),
+)
+_ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
+_HAN_TEN = "一二三四五六七八九十"
+_NUMBER = rf"[0-9]{{1,2}}|[IVX]{{1,4}}|[A-H]|(?i:{'|'.join(_SPOKEN)})|[{_HAN_TEN}]{{1,2}}"
+# Not 36-40, nor A, B, C, nor 20 points.
+_END = r"(?![0-9A-Za-z'’])(?!\s*[-~–—]\s*[0-9])(?!\s*,)(?!\s*(?i:points?|marks?|min|pts|[分题小%]))"
+_NAMED = re.compile(
+    rf"第\s*(?P<before>{_NUMBER})\s*(?P<unit>部分|大题|单元|[{HAN}])"
+    rf"|(?<![A-Za-z])(?P<word>[A-Za-z]{{2,}})[\s.:#(（-]*(?<![A-Za-z])(?P<after>{_NUMBER}){_END}"
+    rf"|(?<![A-Za-z])(?P<glued>[A-Za-z]+)(?P<digits>[0-9]{{1,2}}){_END}"
+    rf"|(?<![A-Za-z0-9])(?P<ordinal>(?i:{'|'.join(_ORDINALS)}))\s+(?P<named>[A-Za-z]+)"
+    rf"|(?P<han>[{HAN}]+?)\s*[(（]?(?P<last>{_NUMBER})(?![{HAN}A-Za-z0-9])"
+)
+_BARE = re.compile(rf"[\W_]*(?P<number>{_NUMBER})\s*(?:\W*$|[.、):：)]|篇)")
+_NO_TITLE = rf"(?i:{HEADING_WORDS})|[{HAN}]*答案[{HAN}]*|no|number|题号"
+_GENERAL = re.compile(
+    r"(?i)\b(?:points?|marks?|scores?|total|each|pts|vocabulary|grammar|listening|writing|"
+    r"use of english)\b|[分题]"
+)
+"""What parts of a key are called that are no passage's name."""
+_KINDS = {
+    "cloze": re.compile(r"(?i)\bcloze\b|\bgaps?\b|完形|填空"),
+    "choice": re.compile(r"(?i)\bread(?:ing)?\b|\bcomprehension\b|阅读"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """`Passage 2`: a word and a number. `B`: no word. `Cloze`, or a title: no number."""
+
+    word: str
+    number: int | None
+    """Letters and other figures as what they count."""
+
+
+def give_headings(found: Import, outline: Outline) -> None:
+    """Give each paper the headings between the paper before it and its text."""
+    headings = [line for line in found.left_out if line.why in HEADINGS]
+    start = -1
+    for paper in found.papers:
+        at = outline.order.get(paper.place, -1)
+        above = [e for e in headings if start < outline.order.get(e.place, -1) <= at]
+        # An instruction's beginning may be a heading, and so may a title that was kept as text.
+        first = paper.article.split("\n", 1)[0]
+        paper.headings = [shadow_of(e.text)[:HEADING] for e in above]
+        paper.headings += [shadow_of(first)] if len(first) < HEADING and "_" not in first else []
+        start = max(start, at)
+
+
+def labels_in(text: str) -> list[Label]:
+    """Everything in a heading that tells its passage from others, outermost first.
+
+    Args:
+        text: with plain signs, as in a line's shadow.
+    """
+    found = []
+    for match in _NAMED.finditer(text):
+        word = match["unit"] or match["word"] or match["glued"] or match["named"] or match["han"]
+        written = match["before"] or match["after"] or match["digits"] or match["last"]
+        number = _value(match["ordinal"] or written)
+        if number is not None:
+            found.append(Label(word.lower(), number))
+    bare = _BARE.match(text) if not found else None
+    if bare is not None and (number := _value(bare["number"])) is not None:
+        found.append(Label("", number))
+    if not found:
+        found += [Label(kind, None) for kind, sign in _KINDS.items() if sign.search(text)]
+    title = _title(text)
+    if not found and title and not re.fullmatch(_NO_TITLE, title):
+        found.append(Label(title, None))
+    return found
+
+
+def tells(text: str) -> bool:
+    """Whether a heading says which passage it is of: by a number, or by its kind."""
+    return any(label.number is not None or label.word in _KINDS for label in labels_in(text))
+
+
+def _title(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def _value(written: str) -> int | None:
+    if written.isdigit():
+        return int(written)
+    for names in (_SPOKEN, _ROMAN, _ORDINALS):
+        if written.lower() in map(str.lower, names):
+            return [name.lower() for name in names].index(written.lower()) % 10 + 1
+    if written in "ABCDEFGH":
+        return ord(written) - 64
+    if written[0] == "十" and len(written) == 2:
+        return 11 + _HAN_TEN.index(written[1])
+    return _HAN_TEN.index(written) + 1 if written in _HAN_TEN else None
+
+
+def match_parts(papers: Sequence[Paper], parts: Sequence[Sequence[Label]]) -> list[int] | None:
+    """The paper that each part of a key is for, or None where labels forbid every way.
+
+    Labels that agree with the order, and parts without any, leave the order as it is.
+
+    Args:
+        papers: in the order of the file.
+        parts: the labels of each part of the key, in its order; as many as papers.
+    """
+    order = list(range(len(parts)))
+    names = [labels_in_all(paper.headings) for paper in papers]
+    possible = [_possible(labels, papers, names) for labels in parts]
+    fits = all(at in mine for at, mine in enumerate(possible) if mine is not None)
+    if fits and not _contradicts(parts, possible, names):
+        return None if _is_strange(parts, possible) else order
+    outer = _within(names)
+    for found in (possible, [_possible(labels, papers, outer) for labels in _within(parts)]):
+        chosen = [min(mine) for mine in found if mine is not None and len(mine) == 1]
+        if sorted(chosen) == order:
+            return chosen
+    if any(mine is not None for mine in possible):
+        return None
+    # The papers have no such labels: the second passage is Passage 2.
+    numbered = [[label for label in labels if label.number] for labels in parts]
+    if any(len(labels) != 1 for labels in numbered) or len({x[0].word for x in numbered}) > 1:
+        return None
+    chosen = [(labels[0].number or 0) - 1 for labels in numbered]
+    own = ({label.number for label in labels if label.number} for labels in names)
+    told = all(not numbers or at in numbers for at, numbers in enumerate(own, 1))
+    return chosen if sorted(chosen) == order and told else None
+
+
+def _is_strange(parts: Sequence[Sequence[Label]], possible: Sequence[set[int] | None]) -> bool:
+    """Whether parts are told from each other by titles that no passage has."""
+    titles = {
+        label.word
+        for labels, mine in zip(parts, possible, strict=True)
+        for label in labels
+        if mine is None and label.number is None and not _GENERAL.search(label.word)
+    }
+    return len(titles) > 1
+
+
+def _within(parts: Sequence[Sequence[Label]]) -> list[list[Label]]:
+    """Labels with those that they stand below: `Section A, Passage 2` for the second part of it."""
+    above: dict[str, Label] = {}
+    found = []
+    for labels in parts:
+        for label in labels:
+            if label.number is not None:
+                _enter(above, label)
+        found.append([*above.values(), *(label for label in labels if label.number is None)])
+    return found
+
+
+def _enter(above: dict[str, Label], label: Label) -> None:
+    """Go on to a label: those that stood below the last one of its word end."""
+    if label.word in above:
+        for word in list(above)[list(above).index(label.word) + 1 :]:
+            del above[word]
+    above[label.word] = label
+
+
+def labels_in_all(texts: Sequence[str]) -> list[Label]:
+    """The labels of several headings."""
+    return [label for text in texts for label in labels_in(text)]
+
+
+def _possible(
+    labels: Sequence[Label], papers: Sequence[Paper], names: Sequence[Sequence[Label]]
+) -> set[int] | None:
+    """The papers whose headings have all of a part's labels; None if no heading has any."""
+    found: set[int] | None = None
+    for label in labels:
+        mine = {at for at, own in enumerate(names) if label in own}
+        if label.number is None:
+            # A title may have been kept as the beginning of its passage.
+            mine = mine or {
+                at
+                for at, paper in enumerate(papers)
+                if paper.kind == label.word
+                or f"{_title(paper.article[:200])} ".startswith(f"{label.word} ")
+            }
+        else:
+            mine = mine or {
+                at
+                for at, own in enumerate(names)
+                if any(o.number == label.number and not (o.word and label.word) for o in own)
+            }
+        if mine:
+            found = mine if found is None else found & mine
+    return found
+
+
+def _contradicts(
+    parts: Sequence[Sequence[Label]],
+    possible: Sequence[set[int] | None],
+    names: Sequence[Sequence[Label]],
+) -> bool:
+    """Whether labels that no heading has speak against the order.
+
+    They do if they do not go up (each word by itself, and anew below a label that goes up), if
+    only some parts have them and not at their place, or if the paper at their place is called
+    by another number.
+    """
+    above: dict[str, Label] = {}
+    named = any(label.number or label.word in _KINDS for label in parts[0])
+    for at, labels in enumerate(parts):
+        for label in labels:
+            number = label.number
+            if number is None:
+                continue
+            before = above[label.word].number if label.word in above else None
+            if before is not None and number <= before and possible[at] is None:
+                return True
+            _enter(above, label)
+            others = {name.number for name in names[at] if name.word == label.word}
+            if others and number not in others:
+                return True
+            if possible[at] is None and not named and number != at + 1:
+                return True
+    return False

@@ -1,0 +1,156 @@
+"""Where questions and lists begin, seen from the line of their number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise, zip_longest
+from typing import NamedTuple
+
+from albert_rc.printed.lines import Line, Piece
+from albert_rc.printed.recognise import key
+from albert_rc.printed.recognise.labels import HEADING, labels_in
+from albert_rc.printed.recognise.options import INNER, MARK, START, Mark, first_mark, marks_in
+from albert_rc.printed.recognise.unread import letters_below, unread_key
+
+STEM_LINES = 8  # of one question, at most
+KEY_AHEAD = 10
+
+
+class Head(NamedTuple):
+    """The beginning of an item in its line."""
+
+    start: int
+    number: int
+    body: int
+    """Where its A stands."""
+    answer: str
+    """The letter in brackets before the number."""
+
+
+def heads_in(line: Line) -> list[Head]:
+    """Items of a line that have their A right behind the number."""
+    heads: list[Head] = []
+    for match in (START.match(line.shadow), *INNER.finditer(line.shadow)):
+        if match is None or (heads and match.start() <= heads[-1].body):
+            continue
+        mark = MARK.match(line.shadow, match.end())
+        if mark is not None and (mark["round"] or mark["square"] or mark["plain"]) in "Aa":
+            number, answer = int(match["number"]), match["answer"] or ""
+            heads.append(Head(match.start(), number, match.end(), answer))
+    return heads
+
+
+def question_ahead(lines: Sequence[Line], at: int) -> tuple[int, Mark] | None:
+    """The line and the A where the options of a question begin, whose number begins a line.
+
+    Args:
+        lines: all of the file.
+        at: the one that begins with a number.
+    """
+    match = START.match(lines[at].shadow)
+    start = match.end() if match else 0
+    found = _inline(Piece(lines[at], start, len(lines[at].text)))
+    if found is not None:
+        return at, found
+    for number in range(at + 1, min(at + 1 + STEM_LINES, len(lines))):
+        line = lines[number]
+        match = START.match(line.shadow)
+        if (match and match["sep"]) or heads_in(line) or key.is_key_heading(line):
+            return None
+        mark = first_mark(line)
+        if mark is not None:
+            return (number, mark) if mark.index == 0 else None
+        found = _inline(Piece(line, 0, len(line.text)))
+        if found is not None:
+            return number, found
+    return None
+
+
+def list_ahead(lines: Sequence[Line]) -> bool:
+    """Whether a B stands in the lines, the first of which begins with an A."""
+    return any(
+        mark.index == 1 for line in lines for mark in marks_in(Piece(line, 0, len(line.text)))
+    )
+
+
+def _inline(piece: Piece) -> Mark | None:
+    """The A of options that stand behind other words in a line: one that a B follows."""
+    for mark, following in pairwise(marks_in(piece)):
+        if mark.index == 0 and following.index == 1:
+            return mark
+    return None
+
+
+def single_answers(lines: Sequence[Line], at: int) -> list[list[key.Answer]]:
+    """A key that has one answer a line: `21. A` above `22. B`; empty if there is none.
+
+    Args:
+        lines: all of the file.
+        at: the first that may be part of it.
+    """
+    found: list[list[key.Answer]] = []
+    rises = False
+    for number in range(at, len(lines)):
+        read = key.read_key_line(lines[number])
+        if read is None or read[1] or len(read[0]) != 1:
+            break
+        rises = rises or (bool(found) and read[0][0].number == found[-1][0].number + 1)
+        found.append(read[0])
+        if len(found) > KEY_AHEAD and not rises:
+            break  # or a long list of something else would be read again from each of its lines
+    return found if rises else []
+
+
+def explained_at(lines: Sequence[Line], at: int) -> key.Answer | None:
+    """`36. A. Because ...`, which would be an answer in a key, and is no list of options."""
+    below = first_mark(lines[at + 1]) if at + 1 < len(lines) else None
+    inside = marks_in(Piece(lines[at], 0, len(lines[at].text)))
+    if len(inside) > 1 or (below is not None and below.index == 1):
+        return None
+    return key.read_explained(lines[at])
+
+
+def odd_key(lines: Sequence[Line], at: int, labels: Sequence[str]) -> tuple[list[key.Answer], int]:
+    """What is a key under a heading alone: explained, in one column, or without numbers.
+
+    Args:
+        lines: all of the file.
+        at: where it may stand.
+        labels: the lines above it.
+
+    Returns:
+        the answers, none if it is no such key, and how many lines they take.
+    """
+    explained = explained_at(lines, at)
+    if explained is not None:
+        return [explained], 1
+    pair = key.read_key_pair(lines[at], lines[at + 1]) if at + 1 < len(lines) else None
+    if pair is not None:
+        return [pair], 2
+    row = key.read_row(lines[at])
+    if row is not None and (labels_in(row[0]) or (not row[0] and any(map(labels_in, labels[-1:])))):
+        return key.labelled(row[1], row[0]), 1
+    return [], 0
+
+
+def begins_key(lines: Sequence[Line], at: int) -> bool:
+    """Whether a line is a key's heading: by its words, and by an answer that follows.
+
+    It may follow in a way that cannot be read.
+    """
+    if not key.is_key_heading(lines[at]):
+        return False
+    following = lines[at + 1 : at + KEY_AHEAD]
+    return (
+        any(
+            key.read_key_line(line) or (below and key.read_key_table(line, below))
+            for line, below in zip_longest(following, following[1:])
+        )
+        or letters_below(following, 0) > 0
+        or any(
+            odd_key(following, number, [line.shadow for line in following[:number]])[0]
+            for number in range(min(2, len(following)))
+            if not number or labels_in(following[0].shadow[:HEADING])
+        )
+        or any(unread_key(line, in_key=True) for line in following[:2])
+    )

@@ -1,0 +1,134 @@
+"""Answers on the paper itself: `( B ) 36.`, ticks behind options, `Answer: B` under a question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from albert_rc.papers.schema import letter
+from albert_rc.printed.build.papers import Paper, spans
+from albert_rc.printed.recognise import key
+from albert_rc.printed.recognise.answers import give, must_agree
+from albert_rc.printed.recognise.options import SIGN, Item
+
+# Before an option only where words follow: `√2` is no tick.
+_TICK = re.compile(rf"\s*[(\[（]?\s*{SIGN}\s*[)\]）]?\s*$|^{SIGN}\s*(?=[^\W\d_])")
+_BEHIND = re.compile(r"\s*[(\[（【]\s*([A-Z])\s*[)\]）】]\s*$")
+BRACKETS, TICKS = "letters in brackets at its numbers", "ticks at its options"
+BELOW = "answers under its questions"
+
+
+def without_ticks(texts: Sequence[str]) -> tuple[list[str], str]:
+    """Options without the ticks at them, and the letters of those that had one.
+
+    An option that is nothing but the sign stays.
+    """
+    bare, ticked = [], ""
+    for number, text in enumerate(texts):
+        found = _TICK.sub("", text)
+        if found and found != text:
+            ticked += letter(number)
+        bare.append(found or text)
+    return bare, ticked
+
+
+def take_letters_behind(items: Sequence[Item], questions: Sequence[str]) -> list[str]:
+    """Questions without the letters in brackets behind them, which are their answers.
+
+    They stay, and nothing is noted, unless each question has one: one alone may be its own.
+
+    Args:
+        items: of the questions; take the letters.
+        questions: their text, as it is printed.
+    """
+    found = [_BEHIND.search(question) for question in questions]
+    if any(match is None for match in found) or any(item.answer for item in items):
+        return list(questions)
+    bare = []
+    for item, question, match in zip(items, questions, found, strict=True):
+        assert match is not None
+        item.answer = match[1]
+        bare.append(question[: match.start()])
+    return bare
+
+
+def collect_marks(papers: Sequence[Paper], items: Sequence[Item]) -> None:
+    """Keep for papers what is marked at the lists of options that they were made of."""
+    ticked, doubtful = _ticked(items)
+    for paper in papers:
+        numbered = [
+            (item.number, item)
+            for item in items
+            if item.number is not None and item.number in paper.numbers
+        ]
+        for name, of in (
+            (BRACKETS, {id(item): item.answer for item in items}),
+            (BELOW, {id(item): item.below for item in items}),
+            (TICKS, ticked),
+        ):
+            found = [
+                key.Answer(number, letter_, item.place)
+                for number, item in numbered
+                for letter_ in of[id(item)]
+            ]
+            if found:
+                paper.marked[name] = found
+        unsure = [number for number, item in numbered if doubtful and _doubtful(item)]
+        if unsure:
+            paper.notes.append(
+                f"the ticks at {spans(unsure)} may be of the option before them or behind them"
+            )
+
+
+def _ticked(items: Sequence[Item]) -> tuple[dict[int, str], bool]:
+    """The letters ticked in each item, by its identity, and whether it is doubtful which.
+
+    A tick as near to the option before it as to the one behind it is read as the others are.
+    """
+    behind = any(set(item.ticks) - set(_before(_doubtful(item))) for item in items)
+    before = any(item.ticks_before for item in items)
+    ticked = {}
+    for item in items:
+        letters = set(item.ticks) | set(item.ticks_before)
+        if not behind or before:
+            letters |= set(_doubtful(item))
+        if before and not behind:
+            letters -= set(_before(_doubtful(item)))
+        ticked[id(item)] = "".join(sorted(letters))
+    return ticked, behind == before
+
+
+def _doubtful(item: Item) -> str:
+    """The letters whose tick may be that of the option before.
+
+    A sign that is all there is of that option is no tick.
+    """
+    return "".join(x for x in item.ticks_doubtful if _before(x) in item.ticks)
+
+
+def _before(letters: str) -> str:
+    """For B, A."""
+    return "".join(chr(ord(letter_) - 1) for letter_ in letters)
+
+
+def use_marks(papers: Sequence[Paper]) -> None:
+    """Marks are the key of a paper that has one at each number; another key must agree.
+
+    To be called once the papers have the answers of their keys.
+    """
+    for paper in papers:
+        for name, found in paper.marked.items():
+            numbers = [answer.number for answer in found]
+            single = [answer for answer in found if numbers.count(answer.number) == 1]
+            if paper.answers is not None:
+                others = [(answer.number, answer.letter, answer.place) for answer in single]
+                must_agree(paper, others, f"by the {name}", "in the key")
+            elif len(single) == len(paper.numbers) and len(found) == len(single):
+                give(paper, single)
+                paper.notes.append(f"its answers are the {name}")
+            else:
+                lacking = sorted(set(paper.numbers) - {answer.number for answer in single})
+                paper.notes.append(
+                    f"the {name} were not read as answers: {spans(lacking)} "
+                    "without just one; mark all, or give a key"
+                )

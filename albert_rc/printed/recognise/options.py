@@ -1,0 +1,200 @@
+"""Lists of options: where each begins, what belongs to it, which number it is of."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from albert_rc.printed.lines import Line, Piece
+
+SIGN = "[√✓✔☑✅]\ufe0f?"
+"""A tick."""
+_TICK = rf"(?:{SIGN}|\*(?=[A-Z(\[]))"
+# `A.` `A)` `(A)` `[A]` `A、`, ticked or not; not `a.m.`, and a word's last letter is none.
+MARK = re.compile(
+    rf"""(?:(?P<tick>{_TICK})(?P<space>[^\S\n]*))?
+        (?:\(\s?(?P<round>[A-Za-z])\s?\) | \[\s?(?P<square>[A-Za-z])\s?\]
+        | (?P<plain>[A-Za-z])(?:\s?[.、)]|\s\.)(?![A-Za-z]\.))""",
+    re.VERBOSE,
+)
+# Before it the place for an answer, empty or filled in: `(  ) 36.`, `( B ) 36.`
+_PLACE = r"(?:\(\s*(?P<answer>[A-Z])?\s*\)\s*)?"
+_NUMBER = rf"{_PLACE}[(\[]?\s*(?P<number>[0-9]{{1,3}})\s*(?P<sep>[)\].、:]{{0,2}})\s*"
+START = re.compile(rf"^\s*{_NUMBER}")
+INNER = re.compile(
+    rf"(?<=\s){_NUMBER}(?=(?:{_TICK}\s*)?(?:\(\s?[Aa]\s?\)|\[\s?[Aa]\s?\]|[Aa]\s?[.、)]))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where an option begins."""
+
+    line: Line
+    start: int
+    end: int
+    """After the sign."""
+    letter: str
+    strong: bool
+    """Whether it stands at the beginning of a line, behind a wide space, or behind a number."""
+    tick: Literal["", "its", "doubtful"] = ""
+    """A tick before it, that may be the one behind the option before it where it is doubtful."""
+
+    @property
+    def index(self) -> int:
+        """0 for A."""
+        return ord(self.letter.upper()) - 65
+
+
+@dataclass(slots=True)
+class Item:
+    """A number with its options, or a list of options for several blanks (no number)."""
+
+    number: int | None
+    place: str
+    stem: list[Piece] = field(default_factory=list)
+    body: list[Piece] = field(default_factory=list)
+    """What stands behind the number and the stem."""
+    options: list[list[Piece]] = field(default_factory=list)
+    trouble: str = ""
+    answer: str = ""
+    """The letter in brackets before its number."""
+    below: str = ""
+    """The letter that a line under it gives, `Answer: B`."""
+    ticks: str = ""
+    """The letters of options with a tick behind them."""
+    ticks_before: str = ""
+    """The letters with a tick before them."""
+    ticks_doubtful: str = ""
+    """The letters with a tick before them that is in `ticks` as one behind the option before."""
+    columns: bool = False
+    """Whether it shares its lines with another item."""
+
+
+def marks_in(piece: Piece) -> list[Mark]:
+    """Everything in part of a line that may be the beginning of an option."""
+    found = []
+    shadow = piece.line.shadow
+    for match in MARK.finditer(shadow, piece.start, piece.end):
+        letter = match["round"] or match["square"] or match["plain"]
+        tick = _tick_before(match, shadow[piece.start : match.start()])
+        start = match.start() if tick == "its" or not match["tick"] else match.end("space")
+        before = shadow[piece.start : start]
+        if tick == "doubtful":
+            before += " "  # the tick parts it from what stands before
+        if before and not before[-1].isspace() and before[-1] not in ",;。;" + ")":
+            continue
+        if letter.islower() and match["plain"] and before.strip() and match[0][-1] == ".":
+            # `a.` in the middle of a line is a mark only if the line's others are small too.
+            first = MARK.search(shadow, piece.start, piece.end)
+            if first is None or not (first["round"] or first["square"] or first["plain"]).islower():
+                continue
+        strong = not before.strip() or before.endswith(("  ", "\t"))
+        found.append(Mark(piece.line, start, match.end(), letter, strong, tick))
+    return found
+
+
+def _tick_before(match: re.Match[str], before: str) -> Literal["", "its", "doubtful"]:
+    """Whose a tick before a letter is: of the option that it stands nearer to."""
+    if not match["tick"]:
+        return ""
+    left = len(before) - len(before.rstrip()) if before.strip() else math.inf
+    right = len(match["space"])
+    if left == right:
+        return "doubtful"
+    return "its" if left > right else ""
+
+
+def first_mark(line: Line) -> Mark | None:
+    """The mark that a line begins with."""
+    lead = len(line.shadow) - len(line.shadow.lstrip())
+    marks = marks_in(Piece(line, lead, len(line.shadow)))
+    return marks[0] if marks and marks[0].start == lead else None
+
+
+def in_columns(line: Line) -> bool:
+    """Whether options stand side by side in a line with wide white space between them."""
+    marks = marks_in(Piece(line, 0, len(line.text)))
+    return any(re.search(r"\s{3}$|\t$", line.shadow[: mark.start]) for mark in marks[1:])
+
+
+def sequence(marks: Sequence[Mark], expected: int | None) -> list[Mark] | str:  # noqa: PLR0911 - one case, one answer
+    """The marks that cut a list into A, B, C, ..., or why that cannot be said.
+
+    Args:
+        marks: everything that may be one, in order.
+        expected: how many the paper's lists have, where that is known.
+    """
+    if not marks or marks[0].index != 0:
+        return "its options do not begin with A"
+    small = marks[0].letter.islower()
+    marks = [mark for mark in marks if mark.letter.islower() == small]
+    readings = []
+    for chosen in (marks, [mark for mark in marks if mark.strong]):
+        if [mark.index for mark in chosen] == list(range(len(chosen))) and len(chosen) > 1:
+            readings.append(chosen)
+    fitting = [reading for reading in readings if len(reading) == expected]
+    if fitting:
+        return fitting[0]
+    if readings:
+        if expected is not None or len(readings) == 1 or readings[0] == readings[1]:
+            return readings[0]
+        return "its options can be cut in two ways"
+    if len(marks) == 1:
+        return "it has one option"
+    counts = Counter(mark.index for mark in marks)
+    twice = sorted(chr(65 + index) for index, count in counts.items() if count > 1)
+    if twice:
+        return f"{' and '.join(twice)} may stand twice among its options"
+    missing = sorted(set(range(max(counts) + 1)) - set(counts))
+    if missing:
+        return f"option {', '.join(chr(65 + index) for index in missing)} is missing"
+    return f"its options stand in the order {''.join(mark.letter for mark in marks)}"
+
+
+def cut(item: Item, expected: int | None) -> None:
+    """Cut an item's body into options; what cannot be cut is its trouble."""
+    if item.options or item.trouble:
+        return
+    chosen = sequence([mark for piece in item.body for mark in marks_in(piece)], expected)
+    if isinstance(chosen, str):
+        item.trouble = chosen
+        return
+    for mark, following in zip(chosen, [*chosen[1:], None], strict=True):
+        item.options.append(_between(item.body, mark, following))
+    item.ticks_before = "".join(mark.letter.upper() for mark in chosen if mark.tick == "its")
+    item.ticks_doubtful = "".join(m.letter.upper() for m in chosen if m.tick == "doubtful")
+
+
+def _between(body: Sequence[Piece], mark: Mark, following: Mark | None) -> list[Piece]:
+    pieces, inside = [], False
+    for piece in body:
+        start, end = piece.start, piece.end
+        if piece.line is mark.line and piece.start <= mark.start < piece.end:
+            inside, start = True, mark.end
+        if not inside:
+            continue
+        if following and piece.line is following.line and piece.start <= following.start < end:
+            pieces.append(Piece(piece.line, start, following.start))
+            break
+        pieces.append(Piece(piece.line, start, end))
+    return pieces
+
+
+def usual_count(items: Sequence[Item]) -> int | None:
+    """How many options most of the lists have, where most agree."""
+    counts: Counter[int] = Counter()
+    for item in items:
+        marks = [mark.index for piece in item.body for mark in marks_in(piece)]
+        length = 0
+        while length < len(marks) and marks[length] == length:
+            length += 1
+        counts[length] += length > 1
+    common = counts.most_common(2)
+    if not common or (len(common) > 1 and common[0][1] == common[1][1]):
+        return None
+    return common[0][0]

@@ -1,0 +1,166 @@
+"""The text above a list of options as passages: what is one, and what only stands around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from albert_rc.printed.lines import FINAL, Line, words
+from albert_rc.printed.recognise.blanks import Candidate
+from albert_rc.printed.recognise.blocks import LeftOut
+from albert_rc.printed.recognise.prose import Role, join_lines, paragraphs, role_of
+
+ENOUGH = 60
+"""Words that are a text of their own, and not the title or the heading of what follows."""
+SENTENCE = 12
+"""Words of a sentence that is none of those either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """Lines that belong together."""
+
+    lines: list[tuple[int, Line]]
+    """With their numbers in the block."""
+    role: Role
+
+    @property
+    def shadow(self) -> str:
+        """For recognising."""
+        return " ".join(line.shadow.strip() for _, line in self.lines)
+
+    @property
+    def is_prose(self) -> bool:
+        """Whether it is more than a title: a sentence, or several."""
+        ends = bool(FINAL.search(self.shadow)) and not self.shadow.rstrip().endswith(":")
+        return self.role == "text" and ends and len(words(self.shadow)) >= SENTENCE
+
+    def left_out(self, why: str) -> LeftOut:
+        """For the report."""
+        text = " ".join(line.text.strip() for _, line in self.lines)
+        return LeftOut(self.lines[0][1].place, text, why)
+
+
+def split_paragraphs(lines: Sequence[Line], width: float) -> list[Paragraph]:
+    """A block's text as paragraphs, each with what it seems to be."""
+    found = []
+    number = 0
+    for group in paragraphs(lines, width):
+        numbered = list(enumerate(group, number))
+        number += len(group)
+        role = role_of(" ".join(line.shadow.strip() for line in group))
+        found.append(Paragraph(numbered, role))
+    return found
+
+
+def text_lines(found: Sequence[Paragraph]) -> list[tuple[int, Line]]:
+    """The numbered lines of paragraphs that are text."""
+    return [pair for paragraph in found if paragraph.role == "text" for pair in paragraph.lines]
+
+
+def cloze_parts(
+    found: Sequence[Paragraph], blank_lines: set[int], left_out: list[LeftOut]
+) -> list[list[Paragraph]]:
+    """The passages that have blanks; headings and instructions part them.
+
+    Args:
+        found: all paragraphs.
+        blank_lines: numbers of the lines with blanks.
+        left_out: takes what belongs to none.
+    """
+    parts: list[list[Paragraph]] = []
+    current: list[Paragraph] = []
+    open_ = False
+
+    def has_blank(paragraph: Paragraph) -> bool:
+        return any(number in blank_lines for number, _ in paragraph.lines)
+
+    for paragraph in found:
+        blank = has_blank(paragraph)
+        if paragraph.role == "text" or blank:
+            current.append(paragraph)
+            open_ = open_ or blank
+            continue
+        left_out.append(paragraph.left_out(paragraph.role))
+        if paragraph.role == "foreign" and (open_ or any(p.is_prose for p in current)):
+            continue
+        if open_:
+            parts.append(current)
+        else:
+            left_out += [p.left_out("before the passage") for p in current]
+        current = []
+        open_ = False
+    if open_:
+        parts.append(current)
+    else:
+        left_out += [p.left_out("no blank in it") for p in current]
+    return parts
+
+
+def choice_parts(found: Sequence[Paragraph], left_out: list[LeftOut]) -> list[list[Paragraph]]:
+    """The texts above questions: the last one is theirs, longer ones before it have none."""
+    parts: list[list[Paragraph]] = [[]]
+    for paragraph in found:
+        if paragraph.role == "text":
+            parts[-1].append(paragraph)
+            continue
+        left_out.append(paragraph.left_out(paragraph.role))
+        length = sum(len(words(p.shadow)) for p in parts[-1])
+        prose = length >= ENOUGH or any(p.is_prose for p in parts[-1])
+        if paragraph.role == "foreign" and prose:
+            continue  # an explained word, or somebody who speaks otherwise
+        if length >= ENOUGH:
+            parts.append([])
+        else:
+            left_out += [p.left_out("before the passage") for p in parts[-1]]
+            parts[-1] = []
+    if len(parts) > 1 and not parts[-1]:
+        parts.pop()  # a heading or an instruction between the text and its questions
+    return parts
+
+
+def article(
+    part: Sequence[Paragraph],
+    blanks: Sequence[Candidate],
+    vocabulary: frozenset[str],
+    notes: list[str],
+) -> str:
+    """A passage's text, a line for each paragraph, with `_` for its blanks."""
+    at: dict[int, list[Candidate]] = {}
+    for blank in blanks:
+        at.setdefault(blank.line_number, []).append(blank)
+    texts = []
+    for paragraph in part:
+        texts.append(
+            join_lines(
+                [with_blanks(line.text, at.get(number, [])) for number, line in paragraph.lines],
+                vocabulary,
+                notes,
+            )
+        )
+    return "\n".join(texts)
+
+
+def with_blanks(text: str, blanks: Sequence[Candidate]) -> str:
+    """A line with `_` in the place of each blank, parted from letters and digits."""
+    parts = []
+    start = 0
+    for blank in blanks:
+        parts.append(text[start : blank.start])
+        start = blank.end
+    parts.append(text[start:])
+    joined = parts[0]
+    for part in parts[1:]:
+        before = " " if joined[-1:].isalnum() or joined.endswith("_") else ""
+        after = " " if part[:1].isalnum() else ""
+        joined += f"{before}_{after}{part}"
+    return joined
+
+
+def as_gap(text: str) -> str:
+    """A question's text with `_` for its line of underscores, and without the place to tick."""
+    text = re.sub(r"^\s*[(（]\s*[)）]\s*|\s*[(（]\s*[)）]\s*$", "", text)
+    text = re.sub(r"(?<=[^\W_])[_＿]+", " _", text)
+    text = re.sub(r"[_＿]+(?=[^\W_])", "_ ", text)
+    return re.sub(r"[_＿]+", "_", text).strip()

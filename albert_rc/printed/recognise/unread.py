@@ -1,0 +1,118 @@
+"""What looks like a key and cannot be read as one: it must be said, or answers are lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from albert_rc.printed.build.papers import Trouble
+from albert_rc.printed.lines import HAN, Line, make_line, shortened, words
+from albert_rc.printed.recognise.blocks import LeftOut
+from albert_rc.printed.recognise.key import DASH, HEADING_WORDS, UNDER, KeyProblem, read_row
+from albert_rc.printed.recognise.labels import tells
+from albert_rc.printed.recognise.prose import role_of
+
+WAY_OUT = "write it as 36-40 ABCDA, or give it with --key"
+_BETWEEN = r"[\s,;、./|&()\[\]]*"
+_ROW = rf"{_BETWEEN}(?:[A-G]{_BETWEEN}){{2,}}|{_BETWEEN}(?:[a-g][\s,;、./|&]+)+[a-g]{_BETWEEN}"
+_HEADED = re.compile(rf"(?:(?i:{HEADING_WORDS})|[{HAN}]{{0,8}}答案)[\s:)*=_-]*(?P<rest>.*)")
+_RANGE = re.compile(
+    rf"(?<![0-9A-Za-z])(?P<first>[0-9]{{1,3}}){DASH}(?P<last>[0-9]{{1,3}})\s*[)\]]?\s*[.:、)]?\s*"
+    rf"(?P<rest>.*)"
+)
+_LETTERS = re.compile(rf"(?:[A-G]{_BETWEEN}){{2,}}(?![A-Za-z])")
+_SINGLE = re.compile(r"(?<![0-9A-Za-z.])([0-9]{1,3})\s*[.:、)]?\s*[(\[]?([A-G])(?![A-Za-z'’])")
+_EXPLAINED = re.compile(rf"[(\[]?([0-9]{{1,3}})\s*[)\].、:]?\s*\[?[A-G]\]?\s*\[\s*[{HAN}]")
+_WORD = re.compile(r"([0-9]{1,3})\s*[.、]\s*([^0-9_]+)")
+START = 16  # characters before the numbers of a key, at most
+FEW = 3  # words of an answer that is written out, at most
+HEADED = 6  # likewise, under a heading or behind one
+
+
+def unread_key(line: Line, in_key: bool = False) -> KeyProblem | None:
+    """A line that looks like a key, as a problem, or None.
+
+    Args:
+        line: one that could not be read as a key, and is no list of options.
+        in_key: it stands under a key's heading.
+    """
+    shadow = line.shadow.strip()
+    explained = _EXPLAINED.match(shadow)  # `21. A [解析] ...`
+    numbers = [int(explained[1])] if explained else _numbers(shadow, in_key)
+    if numbers is None or (not explained and role_of(shadow) == "instruction"):
+        return None
+    return problem_at(line, numbers)
+
+
+def problem_at(line: Line, numbers: Sequence[int] = ()) -> KeyProblem:
+    """What is said of a line that looks like a key."""
+    named = f" {'-'.join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))}" if numbers else ""
+    reason = f"what looks like a key{named} cannot be read"
+    return KeyProblem(tuple(numbers), line.place, reason, WAY_OUT)
+
+
+def lost_answers(left_out: Sequence[LeftOut]) -> list[Trouble]:
+    """Lines that belong to no passage, and look as if they held answers."""
+    found = []
+    for line in left_out:
+        if line.why in ("instruction", "page number", "heading of a key", "looks like a key"):
+            continue
+        printed = make_line(line.text, line.place)
+        row = read_row(printed)
+        alone = line.why in ("in the key", "no questions", "between options")
+        labelled = row is not None and (tells(row[0]) or (alone and not row[0].strip()))
+        if labelled or (line.why != "explanation" and UNDER.match(printed.shadow)):
+            reason = f"{shortened(line.text, 40)!r} looks like an answer and belongs to no question"
+            found.append(Trouble((), line.place, reason, WAY_OUT))
+    return found
+
+
+def letters_below(lines: Sequence[Line], at: int) -> int:
+    """How many lines from one on are one letter each; fewer than 3 are headings."""
+    end = at
+    while end < len(lines) and re.fullmatch(r"\W*[A-Ga-g]\W*", lines[end].shadow):
+        end += 1
+    return end - at if end - at >= 3 else 0
+
+
+def _numbers(shadow: str, in_key: bool) -> list[int] | None:
+    headed = _HEADED.match(shadow)
+    rest = headed["rest"] if headed else shadow
+    if (headed or in_key) and re.fullmatch(_ROW, rest):
+        return []
+    if re.fullmatch(r"(?:[A-D]\s*){5,}", shadow) and not shadow.startswith(("ABCD", "A B C D")):
+        return []
+    found = _RANGE.search(shadow)
+    if found and found.start() <= START and _is_row(found["rest"]):
+        first, last = sorted((int(found["first"]), int(found["last"])))
+        pieces = [part for part in re.split(r"[,;、]", found["rest"]) if part.strip()]
+        written = not shadow[: found.start()].strip() and len(pieces) == last - first + 1
+        short = all(1 <= len(words(part)) <= FEW for part in pieces)
+        if _LETTERS.match(found["rest"]) or (written and last > first and short):
+            return list(range(first, last + 1))
+    singles = [(int(number), letter) for number, letter in _SINGLE.findall(shadow)]
+    match = _SINGLE.search(shadow)
+    if match and match.start() <= START and {letter for _, letter in singles} - {"A"}:
+        numbers = [number for number, _ in singles]
+        if len(numbers) >= 3 and all(b == a + 1 for a, b in pairwise(numbers)):
+            return numbers
+    return _written_out(rest if headed else shadow, HEADED if headed or in_key else FEW)
+
+
+def _is_row(rest: str) -> bool:
+    """Whether what stands behind a range is no sentence."""
+    return sum(word[0].islower() for word in words(rest)) <= 2 * FEW and "_" not in rest
+
+
+def _written_out(shadow: str, few: int) -> list[int] | None:
+    """`21. glad 22. left 23. tea`, each of a few words."""
+    found = _WORD.findall(shadow)
+    if len(found) < 3 or "".join(f"{n}{w}" for n, w in found) != re.sub(
+        r"([0-9]{1,3})\s*[.、]\s*", r"\1", shadow
+    ):
+        return None
+    numbers = [int(number) for number, _ in found]
+    if any(b != a + 1 for a, b in pairwise(numbers)):
+        return None
+    return numbers if all(1 <= len(words(text)) <= few for _, text in found) else None

@@ -1,0 +1,113 @@
+"""Printed papers, and a key, to papers with everything said of them; nothing is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from pathlib import Path
+
+from albert_rc.io.files import natural_key
+from albert_rc.printed.bounds import bounded
+from albert_rc.printed.build.assemble import assemble
+from albert_rc.printed.build.papers import Import, Paper, Trouble
+from albert_rc.printed.build.write import check_readable, name_papers
+from albert_rc.printed.lines import shadow_of
+from albert_rc.printed.read.extract import read_lines
+from albert_rc.printed.recognise import key
+from albert_rc.printed.recognise.answers import assign, must_agree
+from albert_rc.printed.recognise.blocks import Outline
+from albert_rc.printed.recognise.marked import collect_marks, use_marks
+from albert_rc.printed.recognise.outline import read_outline
+from albert_rc.printed.recognise.unread import lost_answers
+
+
+def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[Import]:
+    """Read printed papers.
+
+    Args:
+        paths: of papers: text, Word documents, PDF.
+        key_path: of the answers to all of them, if they stand in a file of their own.
+
+    Raises:
+        UsageError: a kind of file that is not read; two papers of one name.
+        DataError: a file that cannot be read, or not within the bounds of a paper.
+    """
+    imports = []
+    for path in paths:
+        with bounded(path):
+            lines, notes = read_lines(path)
+            outline = read_outline(lines)
+            found = assemble(outline, str(path))
+            found.notes += notes
+            _answer(found, outline, key_path)
+            found.troubles += lost_answers(found.left_out)
+            found.left_out.sort(key=lambda line: natural_key(line.place))
+        imports.append(found)
+    if key_path is not None:
+        with bounded(key_path):
+            lines, notes = read_lines(key_path)
+            outline = read_outline(lines, only_key=True)
+        answers = [answer for block in outline.blocks for answer in block.answers]
+        papers = [paper for found in imports for paper in found.papers]
+        own = [paper.answers for paper in papers]
+        if len(paths) > 1:  # a part of the key may be called after its file
+            for found in imports:
+                for paper in found.papers:
+                    paper.headings.append(shadow_of(Path(found.source).stem))
+        rest = Import(str(key_path), [], assign(papers, answers), outline.left_out, notes)
+        for paper, before in zip(papers, own, strict=True):
+            if before is not None and len(before) == len(paper.numbers):
+                others = zip(paper.numbers, before, repeat(paper.place), strict=False)
+                must_agree(paper, others, "in the paper's own key", f"in {key_path}")
+        _blame_key(outline, papers, rest)
+        rest.troubles += lost_answers(outline.left_out)
+        if not answers:
+            rest.troubles.append(Trouble((), "", "no answers in it", "write them as `36-40 ABCDA`"))
+        imports.append(rest)
+    for found in imports:
+        use_marks(found.papers)
+    name_papers(imports)
+    for found in imports:
+        for paper in found.papers:
+            if paper.whole:
+                check_readable(paper)
+    return imports
+
+
+def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:
+    """Give papers the answers of their own file.
+
+    Those are not used if some of them cannot be read at all and there is a key of its own, for
+    that is the way out that is given then.
+    """
+    answers: list[key.Answer] = []
+    followed: list[tuple[int, Sequence[key.Answer]]] = []
+    papers = 0
+    for block in outline.blocks:
+        collect_marks(found.papers[papers : papers + block.papers], block.items)
+        papers += block.papers
+        answers += block.answers
+        if block.answers:
+            followed.append((papers, block.answers))
+    unread = [p.place for block in outline.blocks for p in block.key_problems if p.way_out]
+    if unread and key_path is not None:
+        found.notes.append(
+            f"its own key cannot be read ({', '.join(unread)}) and was not used; {key_path} was"
+        )
+        return
+    found.troubles += assign(found.papers, answers, followed)
+    _blame_key(outline, found.papers, found)
+
+
+def _blame_key(outline: Outline, papers: Sequence[Paper], found: Import) -> None:
+    """Report entries of the key that cannot be read, to the papers that they are for."""
+    for problem in (problem for block in outline.blocks for problem in block.key_problems):
+        way_out = problem.way_out or "mend the key there"
+        if not found.papers:  # the key's own file
+            way_out = way_out.split(", or give it")[0]
+        trouble = Trouble(problem.numbers, problem.place, problem.reason, way_out)
+        owners = [paper for paper in papers if set(paper.numbers) & set(problem.numbers)]
+        for paper in owners:
+            paper.troubles.append(trouble)
+        if not owners:
+            found.troubles.append(trouble)

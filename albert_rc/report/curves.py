@@ -1,0 +1,74 @@
+"""A run's course, from its metrics.jsonl: a figure, and a line for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from albert_rc.io.files import read_json_lines
+from albert_rc.report.plots import lines, save
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+LEAST = 3
+"""Points that make a curve."""
+_NAMES = {"train": "training", "dev": "dev"}
+_NO_CURVES = {"kind", "step", "attempt", "epoch", "learning_rate", "questions", "best"}
+
+Curves = dict[str, dict[str, tuple[list[float], list[float]]]]
+"""Figure -> whose it is -> steps and values."""
+
+
+def read_curves(folder: Path) -> Curves:
+    """The figures of a run by step; each attempt after a collapse is a line of its own."""
+    found: Curves = {}
+    for record in read_json_lines(folder / "metrics.jsonl"):
+        if record["kind"] not in _NAMES:
+            continue
+        attempt = record.get("attempt", 0)
+        name = _NAMES[record["kind"]] + (f", attempt {attempt + 1}" if attempt else "")
+        for figure, value in record.items():
+            numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if figure in _NO_CURVES or figure.endswith("_per_second") or not numeric:
+                continue
+            steps, values = found.setdefault(figure, {}).setdefault(name, ([], []))
+            steps.append(record["step"])
+            values.append(value)
+    return found
+
+
+def sparkline(values: Sequence[float], width: int = 24) -> str:
+    """Values as a row of blocks, from the lowest to the highest; many are thinned to `width`."""
+    if len(values) > width:
+        values = [values[round(i * (len(values) - 1) / (width - 1))] for i in range(width)]
+    low, high = min(values), max(values)
+    reach = (high - low) or 1.0
+    top = len(BLOCKS) - 1
+    return "".join(BLOCKS[round((value - low) / reach * top)] for value in values)
+
+
+def spark_lines(curves: Curves) -> list[str]:
+    """The losses and the dev figures of a run, a sentence each."""
+    said = []
+    for figure, by_name in curves.items():
+        for name, (_, values) in by_name.items():
+            if len(values) >= LEAST and (figure == "loss" or name.startswith("dev")):
+                shown = "{:.2%}" if figure.endswith(("accuracy", "f1", "exact")) else "{:.4g}"
+                ends = f"{shown.format(values[0])} to {shown.format(values[-1])}"
+                said.append(f"{name} {figure} {sparkline(values)} {ends}")
+    return said
+
+
+def draw_curves(folder: Path, curves: Curves) -> list[Path]:
+    """Write curves.png and curves.svg into a run's folder, a panel per figure.
+
+    Returns:
+        The files; none where there is too little to draw, or no matplotlib.
+    """
+    if not any(len(x) >= LEAST for by_name in curves.values() for x, _ in by_name.values()):
+        return []
+    try:
+        import matplotlib as _  # noqa: F401
+    except ImportError:  # a run is not to end in an error for want of a picture
+        return []
+    panels = {figure.replace("_", " "): by_name for figure, by_name in curves.items()}
+    return save(lines(panels, "step", folder.resolve().name), folder / "curves")

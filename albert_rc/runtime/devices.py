@@ -1,0 +1,231 @@
+"""Where to compute, in which precision, and beside which other processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+from albert_rc.errors import Interrupted, UsageError
+from albert_rc.runtime.heartbeat import Watch
+
+PRECISIONS = ("fp32", "bf16", "fp16", "int8")
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that work together; a single one by default."""
+
+    device: torch.device
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process that prints and writes."""
+        return self.rank == 0
+
+    def sum(self, *tensors: Tensor) -> None:
+        """Replace each tensor by its sum over all processes, in one message per data type."""
+        if self.world == 1:
+            return
+        by_type: dict[torch.dtype, list[Tensor]] = {}
+        for tensor in tensors:
+            by_type.setdefault(tensor.dtype, []).append(tensor)
+        for group in by_type.values():
+            flat = torch.cat([tensor.flatten() for tensor in group])
+            dist.all_reduce(flat)
+            for tensor, part in zip(
+                group, torch.split(flat, [t.numel() for t in group]), strict=True
+            ):
+                tensor.copy_(part.view_as(tensor))
+
+    def gather(self, parts: list[Any]) -> list[Any]:
+        """The parts of all processes, one behind the other."""
+        if self.world == 1:
+            return parts
+        found: list[Any] = [None] * self.world
+        dist.all_gather_object(found, parts)
+        return [part for one in found for part in one]
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is set in any process."""
+        if self.world == 1:
+            return flag
+        count = torch.tensor(int(flag), device=self.device)
+        self.sum(count)
+        return bool(count)
+
+    def least(self, number: int) -> int:
+        """The smallest of what the processes give."""
+        if self.world == 1:
+            return number
+        smallest = torch.tensor(number, dtype=torch.int64, device=self.device)
+        dist.all_reduce(smallest, dist.ReduceOp.MIN)
+        return int(smallest)
+
+    def copy_from_main(self, tensors: list[Tensor]) -> None:
+        """Give every process the main one's values."""
+        if self.world > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+
+    def from_main(self, value: Any) -> Any:
+        """What the main process gives, in every process."""
+        if self.world == 1:
+            return value
+        shared = [value]
+        dist.broadcast_object_list(shared, 0)
+        return shared[0]
+
+    def wait(self) -> None:
+        """Wait for all processes."""
+        if self.world > 1:
+            dist.barrier()
+
+
+@contextmanager
+def processes(device: str | None = None) -> Iterator[Processes]:
+    """Join the processes that torchrun started (nccl, or gloo on CPU), or be the only one.
+
+    Args:
+        device: `cpu` or `cuda`; a GPU where there is one by default.
+    """
+    kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", kind):
+        raise UsageError(f"--device {kind}: choose cpu or cuda")
+    if kind.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError(f"--device {kind}: no GPU is at hand; leave the option out")
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield Processes(torch.device(kind))
+        return
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    if kind == "cuda":
+        here, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", world)), torch.cuda.device_count()
+        if here > gpus:
+            raise UsageError(
+                f"{here} processes but {gpus} GPU(s) on this machine; "
+                "start as many processes as GPUs, or give --device cpu"
+            )
+        kind = f"cuda:{local}"
+        torch.cuda.set_device(local)
+    store, rank, world = next(rendezvous("env://"))
+    watch = Watch(PrefixStore("watch", store.clone()), rank, world)
+    dist.init_process_group(
+        "nccl" if kind.startswith("cuda") else "gloo", store=store, rank=rank, world_size=world
+    )
+    try:
+        yield Processes(torch.device(kind), rank, world)
+        dist.barrier()  # gloo aborts where one process leaves while another still listens
+        watch.end()
+    except BaseException as error:
+        verdict = None
+        if _is_lost_message(error):
+            # torchrun stops us too when another dies; first say who it was.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            verdict = watch.verdict()
+        watch.end(error)
+        if verdict is not None:
+            raise UsageError(verdict) from None
+        raise
+    finally:
+        dist.destroy_process_group()
+
+
+def _is_lost_message(error: BaseException) -> bool:
+    """Whether an error may come from another process's end."""
+    return isinstance(error, (dist.DistError, Interrupted)) or (
+        isinstance(error, RuntimeError) and "gloo" in str(error)
+    )
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that this process may still take: of the GPU, or of the machine (or its share of it).
+
+    What this process holds already counts as free.
+    """
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device)
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        available = re.search(r"^MemAvailable:\s*(\d+) kB", meminfo.read_text(), re.MULTILINE)
+        limits += [int(available[1]) * 1024] if available else []
+    for place in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        limit = Path(place)
+        if limit.is_file() and (given := limit.read_text().strip()).isdigit():
+            limits.append(int(given))
+    return min(limits)
+
+
+def be_deterministic() -> None:
+    """Have torch compute the same numbers each time, or say that it cannot; before a GPU is used.
+
+    What it sets: torch's notes on reproducibility.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+
+
+def limit_memory(device: torch.device, budget: int) -> None:
+    """Have the GPU's allocator refuse what goes beyond the budget. A CPU has no such limit."""
+    if device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, budget / total), device)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    said = str(error)
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in said
+        or "can't allocate memory" in said
+        # oneDNN does not say why; a descriptor is what it cannot do at all.
+        or bool(re.search(r"could not create a (?:primitive|memory)(?! desc)", said))
+    )
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether the device multiplies bf16 by instructions of its own, not by emulation."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    # A private interface, so what it lacks counts as no.
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
+    return any(bool(getattr(torch.cpu, check, bool)()) for check in checks)
+
+
+def choose_precision(precision: str | None, device: torch.device, learning: bool = False) -> str:
+    """The precision to compute in: the one asked for, or bf16 where the device has it, else fp32.
+
+    Args:
+        precision: asked for, or None.
+        device: where to compute.
+        learning: for training, which int8 is too coarse for.
+
+    Raises:
+        UsageError: unknown, or not to be had here.
+    """
+    if precision is None:
+        return "bf16" if has_bf16(device) else "fp32"
+    known = tuple(p for p in PRECISIONS if not learning or p != "int8")
+    if precision not in known:
+        raise UsageError(f"--precision {precision}: choose from {', '.join(known)}")
+    if precision == "fp16" and device.type == "cpu":
+        raise UsageError("--precision fp16 needs a GPU; use bf16 or fp32 here")
+    return precision

@@ -1,0 +1,1 @@
+"""Answers and probabilities against the right answers. Never imports torch."""

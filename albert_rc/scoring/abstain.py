@@ -1,0 +1,72 @@
+"""Answers whose probability is below a threshold, for a person to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albert_rc.papers.schema import letter, letter_index
+
+
+@dataclass(frozen=True)
+class Unsure:
+    """Answers that a teacher should see."""
+
+    lines: list[dict[str, Any]]
+    """In the papers' order."""
+    total: int
+    expected: float
+    """Mean probability of the other answers: their accuracy, if the probabilities are calibrated.
+    NaN where there are none."""
+
+    def line(self, below: float, answers: Path, calibrated: bool) -> str:
+        """What was found, as a sentence."""
+        path = unsure_path(answers)
+        said = f"{path}: {len(self.lines):,} of {self.total:,} answers are less sure than {below:g}"
+        if len(self.lines) == self.total:
+            return said
+        if not calibrated:
+            return f"{said}; not calibrated (`albert-rc calibrate`), so these are no frequencies"
+        return f"{said}; the rest should be right in {self.expected:.1%}"
+
+
+def find_unsure(
+    lines: Sequence[Mapping[str, Any]], below: float, labels: Sequence[str] = ()
+) -> Unsure:
+    """Answers whose probability is below a threshold, with the runner-up.
+
+    Args:
+        lines: as in a score file, with probabilities.
+        below: the threshold.
+        labels: names of the options by their place, where they are no letters.
+    """
+    found, others = [], []
+    for line in lines:
+        chances = list(line["probabilities"])
+        answer = line["answer"]
+        place = letter_index(answer) if not labels else list(labels).index(answer)
+        chance = chances[place or 0]
+        if chance >= below:
+            others.append(chance)
+            continue
+        second = max((i for i in range(len(chances)) if i != place), key=chances.__getitem__)
+        keys = {name: line[name] for name in ("paper", "number", "id") if name in line}
+        found.append(
+            {
+                **keys,
+                "answer": answer,
+                "probability": chance,
+                "runner_up": labels[second] if labels else letter(second),
+                "runner_up_probability": chances[second],
+            }
+        )
+    return Unsure(found, len(lines), float(np.mean(others)) if others else float("nan"))
+
+
+def unsure_path(answers: Path) -> Path:
+    """Where they are listed: `answer.unsure.jsonl` beside `answer.json`."""
+    return answers.with_name(f"{answers.stem}.unsure.jsonl")

@@ -1,0 +1,103 @@
+"""Fits a temperature to scores of papers whose answers are known, and measures what it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from albert_rc.errors import DataError
+from albert_rc.papers.schema import PaperSet
+from albert_rc.scoring.align import in_order_of, right_options
+from albert_rc.scoring.confidence import (
+    BINS,
+    Confidence,
+    fit_temperature,
+    folds_of,
+    held_out_tempered,
+    measure,
+    temper,
+)
+from albert_rc.scoring.score_file import ScoreFile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """What a temperature does to a model's probabilities."""
+
+    temperature: float
+    """Of the model's own logits, fitted on all papers."""
+    scores_temperature: float
+    """What the scores had been made with."""
+    way: str | None
+    """How options of several pieces had been read again."""
+    reading: dict[str, Any] | None
+    """How the model had read otherwise, where the scores say so; see `predict.reading_of`."""
+    folds: int
+    before: Confidence
+    after: Confidence
+    """What to expect on other papers: how far probabilities can be believed, by temperatures that
+    never saw the paper; which answers are surest (coverage, AURC), by the one that is kept."""
+    scores_sha256: str
+    gold_sha256: str
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json` and for the record."""
+        return {
+            "temperature": round(self.temperature, 6),
+            "scores_temperature": self.scores_temperature,
+            "option_score": self.way,
+            **({} if self.reading is None else {"reading": self.reading}),
+            "folds": self.folds,
+            "before": self.before.as_json(),
+            "after": self.after.as_json(),
+            "scores_sha256": self.scores_sha256,
+            "gold_sha256": self.gold_sha256,
+        }
+
+
+def calibrate(
+    file: ScoreFile, papers: PaperSet, folds: int = 5, seed: int = 0, bins: int = BINS
+) -> Calibration:
+    """Fit a temperature, and measure it on papers that it was not fitted on.
+
+    Only which answers are surest is measured with the one temperature that was fitted on all
+    papers. The folds' differ a little, and where probabilities lie close that would put whole folds
+    before others, as no model ever does. Nothing is flattered: one number, fitted to the likelihood
+    and not to the order, can hardly bring right answers to the front.
+
+    Args:
+        file: scores of papers with right answers; blanks that were recalled are left out.
+        papers: these papers.
+        folds: into which the papers are divided, to fit on all but one and measure on that one.
+        seed: of the division.
+        bins: of the calibration error.
+
+    Raises:
+        DataError: the scores are of other papers, the answers are no options, or all recalled.
+    """
+    file = in_order_of(file, papers)
+    gold_Q = right_options(file, papers)
+    # What is recalled is no logit of the model's, and `predict` adds it after the temperature.
+    read_Q = np.array([reading is None for reading in file.read])
+    known = np.flatnonzero((gold_Q >= 0) & read_Q)
+    if not len(known):
+        raise DataError(f"{file.path}: every answer was recalled; make it without --recall")
+    gold_Q, chances_QK = gold_Q[known], file.chances_QK[known]
+    present_QK = np.arange(chances_QK.shape[1]) < file.num_options_Q[known, None]
+    fold_Q = folds_of([file.papers[i] for i in known], folds, seed)
+    after = measure(held_out_tempered(chances_QK, present_QK, gold_Q, fold_Q), gold_Q, bins)
+    fitted = fit_temperature(chances_QK, present_QK, gold_Q)
+    ranked = measure(temper(chances_QK, present_QK, fitted), gold_Q, bins)
+    return Calibration(
+        temperature=fitted * file.temperature,
+        scores_temperature=file.temperature,
+        way=file.way,
+        reading=file.reading,
+        folds=int(fold_Q.max()) + 1,
+        before=measure(chances_QK, gold_Q, bins),
+        after=replace(after, aurc=ranked.aurc, coverage=ranked.coverage),
+        scores_sha256=file.sha256,
+        gold_sha256=papers.source_hash,
+    )

@@ -1,0 +1,1 @@
+"""Several models' scores as one."""

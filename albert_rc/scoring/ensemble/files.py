@@ -1,0 +1,253 @@
+"""What an ensemble leaves on the disk: answers, scores, and the fit to use on other papers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albert_rc.errors import DataError
+from albert_rc.io.atomic import write_files
+from albert_rc.io.files import json_lines, parse_json, six_digits, to_json, write_json
+from albert_rc.io.messages import quoted
+from albert_rc.papers.schema import letter, question_keys
+from albert_rc.scoring.abstain import Unsure, find_unsure, unsure_path
+from albert_rc.scoring.ensemble.assess import Report
+from albert_rc.scoring.ensemble.mix import MIX, Fit, make_pool
+from albert_rc.scoring.score_file import ScoreFile
+
+
+def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
+    """Names of the labels by their place; empty where options have letters.
+
+    Raises:
+        DataError: the files differ in them, or a place is nobody's answer, so that it has no name.
+    """
+    if files[0].kind != "labels":
+        return ()
+    names: dict[int, str] = {}
+    for file in files:
+        for place, name in file.labels.items():
+            if names.setdefault(place, name) != name:
+                raise DataError(
+                    f"{file.path}: label {place + 1} is {quoted(name)}, but "
+                    f"{quoted(names[place])} in files before it; all must be of the same task"
+                )
+    count = int(files[0].num_options_Q.max())
+    unnamed = [place + 1 for place in range(count) if place not in names]
+    if unnamed:
+        raise DataError(
+            f"{files[0].path}: label {unnamed[0]} of {count} is never the answer, in no file, so "
+            "its name is not known; give the papers with --gold, or more papers"
+        )
+    return tuple(names[place] for place in range(count))
+
+
+def score_lines(
+    files: Sequence[ScoreFile], fit: Fit, labels: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Lines of the ensemble's score file, as `predict --scores` writes them.
+
+    Args:
+        files: as `put_together` gives them. Where one recalled a blank, `read` is what most of
+            them would have answered without.
+        fit: how to make one of them; numbers are averaged.
+        labels: names of the options, where they have no letters.
+    """
+    like = files[0]
+    numbers = like.kind == "numbers"
+    chances_QK = np.mean([file.chances_QK for file in files], 0)
+    if not numbers:
+        chances_QK = fit(make_pool(files))
+    lines: list[dict[str, Any]] = []
+    best = chances_QK.argmax(-1).tolist()
+    for question, (paper, number) in enumerate(like.keys):
+        line: dict[str, Any] = {"paper": paper, "number": number}
+        if like.ids is not None:
+            line["id"] = like.ids[question]
+        if numbers:
+            line["answer"] = round(float(chances_QK[question, 0]), 6)
+        else:
+            line["answer"] = labels[best[question]] if labels else letter(best[question])
+            chances = chances_QK[question, : like.num_options_Q[question]].tolist()
+            line["probabilities"] = [six_digits(chance) for chance in chances]
+            if fit.temperature != 1:
+                line["temperature"] = round(fit.temperature, 6)
+            if any(file.read[question] for file in files):
+                read = Counter(file.read[question] or file.answers[question] for file in files)
+                line["read"] = read.most_common(1)[0][0]
+        lines.append(line)
+    return lines
+
+
+def answers_of(lines: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:
+    """answer.json, in the form that `predict` gives it for a kind of papers.
+
+    Args:
+        lines: of a score file.
+        kind: `cloze`, `choice` or `label`.
+    """
+    if "probabilities" not in lines[0]:
+        return {line["paper"]: round(line["answer"], 4) for line in lines}
+    if kind == "label":
+        return {line["paper"]: line["answer"] for line in lines}
+    papers: dict[str, list[str]] = {}
+    for line in lines:
+        papers.setdefault(line["paper"], []).append(line["answer"])
+    if kind == "cloze":
+        return dict(papers)
+    return {
+        key: answer
+        for paper, given in papers.items()
+        for key, answer in zip(question_keys(paper, len(given)), given, strict=True)
+    }
+
+
+def write(
+    lines: Sequence[dict[str, Any]],
+    answers: Path,
+    scores: Path | None,
+    kind: str,
+    labels: Sequence[str],
+    abstain: float | None,
+) -> Unsure | None:
+    """Write answer.json, and what else is asked for: all of it, or nothing.
+
+    Args:
+        lines: as `score_lines` makes them.
+        answers: where answer.json goes.
+        scores: where the lines go.
+        kind: `cloze`, `choice` or `label`.
+        labels: names of the options, where they have no letters.
+        abstain: list answers less probable than this beside answer.json.
+    """
+    unsure = None if abstain is None else find_unsure(lines, abstain, labels)
+    contents = {answers: to_json(answers_of(lines, kind))}
+    if scores is not None:
+        contents[scores] = json_lines(lines)
+    if unsure is not None:
+        contents[unsure_path(answers)] = json_lines(unsure.lines)
+    write_files(contents)
+    return unsure
+
+
+def models_of(files: Sequence[ScoreFile]) -> list[dict[str, Any]]:
+    """What a fit remembers of the files that it was made of."""
+    return [
+        {
+            "scores": str(file.path),
+            "sha256": file.sha256,
+            "temperature": file.temperature,
+            "kind": file.kind,
+            "option_score": file.way,
+            "weights": file.weights,
+        }
+        for file in files
+    ]
+
+
+def save_fit(
+    path: Path, fit: Fit, report: Report, files: Sequence[ScoreFile], gold: Path, gold_sha256: str
+) -> None:
+    """Keep a fit, with what it was fitted on and what it was worth there."""
+    models = [
+        {**model, "weight": round(weight, 6)}
+        for model, weight in zip(models_of(files), fit.weights, strict=True)
+    ]
+    write_json(
+        path,
+        {
+            "ensemble": 1,
+            "method": fit.method,
+            "temperature": round(fit.temperature, 6),
+            "models": models,
+            "gold": {"papers": str(gold), "sha256": gold_sha256},
+            "measured": report.as_json(),
+        },
+    )
+
+
+def load_fit(path: Path) -> tuple[Fit, list[dict[str, Any]]]:
+    """A fit that was kept, and the models it is about, in their order.
+
+    Raises:
+        DataError: it is none.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        record = parse_json(content)
+        models = list(record["models"])
+        weights = tuple(float(model["weight"]) for model in models)
+        method, temperature = record["method"], float(record["temperature"])
+        whole = all(
+            isinstance(m[name], str) for m in models for name in ("scores", "sha256", "kind")
+        )
+        inputs = [float(model["temperature"]) for model in models]
+        sound = method in MIX and 0 < temperature < math.inf and min(inputs) > 0
+        if not (whole and sound and min(weights) >= 0 and abs(sum(weights) - 1) < 1e-4):
+            raise ValueError
+    except (KeyError, TypeError, ValueError):
+        raise DataError(
+            f"{path}: no fit of an ensemble; make one with `albert-rc ensemble --gold ... --fit`"
+        ) from None
+    total = sum(weights)
+    return Fit(method, tuple(weight / total for weight in weights), temperature), models
+
+
+def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -> None:
+    """Refuse files that cannot be of the models that were fitted.
+
+    Args:
+        files: what to answer by.
+        models: as `models_of` gives them, of the files that were fitted on.
+
+    Raises:
+        DataError: another number of files, another order, another kind of answers, another
+            temperature, or options read in another way.
+    """
+    if len(files) != len(models):
+        raise DataError(
+            f"{len(files)} score files to a fit of {len(models)} models: "
+            f"{', '.join(model['scores'] for model in models)}; give one of each, in this order"
+        )
+    for own, (file, model) in enumerate(zip(files, models, strict=True), 1):
+        places = [place for place, other in enumerate(models, 1) if _same(file, other)]
+        if places and own not in places:
+            raise DataError(
+                f"{file.path}: is number {own} here, but of the model that is number {places[0]} "
+                "of what was fitted on; give the files of each model in the same order"
+            )
+        if file.kind != model["kind"]:
+            raise DataError(
+                f"{file.path}: holds {file.kind}, but {model['scores']}, which was fitted on, "
+                f"{model['kind']}"
+            )
+        if file.way != model.get("option_score"):
+            raise DataError(
+                f"{file.path}: {_way(file.way)}, but {model['scores']}, which was fitted on, "
+                f"{_way(model.get('option_score'))}; make them again with the same "
+                "`predict --option-score`"
+            )
+        if not np.isclose(file.temperature, model["temperature"], rtol=1e-4):
+            raise DataError(
+                f"{file.path}: scores of temperature {file.temperature:g}, but "
+                f"{model['scores']}, which was fitted on, of {model['temperature']:g}; "
+                "make them again with the same `predict --temperature`"
+            )
+
+
+def _same(file: ScoreFile, model: Mapping[str, Any]) -> bool:
+    """Whether a file is known to be of a model, read in the same way."""
+    made_by = file.weights is not None and file.weights == model.get("weights")
+    return file.sha256 == model["sha256"] or (made_by and file.way == model.get("option_score"))
+
+
+def _way(way: str | None) -> str:
+    return "no --option-score" if way is None else f"scores of --option-score {way}"

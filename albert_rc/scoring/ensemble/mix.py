@@ -1,0 +1,263 @@
+"""Several models' scores made one: means, fitted weights, greedy selection."""
+
+# M models, Q questions, K options (the most that a question has)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from albert_rc.errors import DataError
+from albert_rc.papers.schema import PaperSet
+from albert_rc.scoring.align import right_options
+from albert_rc.scoring.confidence import (
+    Chances,
+    Flags,
+    Indices,
+    above_zero,
+    fit_temperature,
+    folds_of,
+    held_out,
+    logarithms,
+    normalized,
+    temper,
+)
+from albert_rc.scoring.score_file import ScoreFile
+
+ROUNDS = 30
+"""Of greedy selection: with more, weights get finer than dev papers can tell apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """What several models think of the same questions."""
+
+    chances_MQK: Chances
+    present_QK: Flags
+    gold_Q: Indices
+    """Right options; -1 where none is known."""
+    papers: list[str]
+    """Of each question."""
+
+    def part(self, questions: Indices) -> Pool:
+        """Some of the questions."""
+        return Pool(
+            chances_MQK=self.chances_MQK[:, questions],
+            present_QK=self.present_QK[questions],
+            gold_Q=self.gold_Q[questions],
+            papers=[self.papers[i] for i in questions],
+        )
+
+    @property
+    def right_chances(self) -> Chances:
+        """[M, Q] what each model gives the right options."""
+        index = np.broadcast_to(self.gold_Q[:, None], (len(self.chances_MQK), len(self.gold_Q), 1))
+        found: Chances = np.take_along_axis(self.chances_MQK, index, 2)[..., 0]
+        return above_zero(found)
+
+
+def make_pool(files: Sequence[ScoreFile], papers: PaperSet | None = None) -> Pool:
+    """The scores of several files, which `put_together` has put into one order.
+
+    Args:
+        files: with options, not numbers.
+        papers: with the right answers.
+
+    Raises:
+        DataError: the files are not about these papers.
+    """
+    first = files[0]
+    width = first.chances_QK.shape[1]
+    gold_Q = np.full(len(first.keys), -1)
+    if papers is not None:
+        for file in files:  # each: their labels may differ
+            gold_Q = right_options(file, papers)
+    return Pool(
+        chances_MQK=np.stack([file.chances_QK for file in files]),
+        present_QK=np.arange(width) < first.num_options_Q[:, None],
+        gold_Q=gold_Q,
+        papers=first.papers,
+    )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How to make one model of several."""
+
+    method: str
+    weights: tuple[float, ...]
+    """Of the models, with sum 1."""
+    temperature: float = 1.0
+
+    def __call__(self, pool: Pool) -> Chances:
+        """[Q, K] probabilities of the whole; a temperature changes none of its answers."""
+        mixed_QK = MIX[self.method](pool, np.array(self.weights))
+        return temper(mixed_QK, pool.present_QK, self.temperature)
+
+
+def _mean(pool: Pool, weights_M: Chances) -> Chances:
+    mixed: Chances = np.tensordot(weights_M, pool.chances_MQK, 1)
+    return mixed
+
+
+def _logit_mean(pool: Pool, weights_M: Chances) -> Chances:
+    """The geometric mean, as adding a constant to a question's logits changes nothing."""
+    logs_MQK = logarithms(pool.chances_MQK, pool.present_QK)
+    return normalized(_mean(Pool(**{**vars(pool), "chances_MQK": logs_MQK}), weights_M))
+
+
+def _rank_mean(pool: Pool, weights_M: Chances) -> Chances:
+    """Mean ranks as shares (Borda's count); the mean of probabilities decides between equals."""
+    from scipy.stats import rankdata
+
+    present_QK = pool.present_QK
+    ranks_MQK = rankdata(np.where(present_QK, pool.chances_MQK, -1.0), axis=-1)
+    absent_Q1 = (~present_QK).sum(-1, keepdims=True)
+    points_MQK = np.where(present_QK, ranks_MQK - absent_Q1, 0.0)
+    points_QK = np.tensordot(weights_M, points_MQK, 1)
+    # Mean ranks of M models lie half an M-th or more apart, so this decides ties alone.
+    points_QK = np.round(points_QK, 9) + _mean(pool, weights_M) / (4 * len(weights_M))
+    shares: Chances = points_QK / points_QK.sum(-1, keepdims=True)
+    return shares
+
+
+MIX: dict[str, Callable[[Pool, Chances], Chances]] = {
+    "probabilities": _mean,
+    "logits": _logit_mean,
+    "ranks": _rank_mean,
+    "weights": _mean,
+    "greedy": _mean,
+    "single": _mean,
+}
+
+
+def _alike(pool: Pool) -> Chances:
+    return np.full(len(pool.chances_MQK), 1 / len(pool.chances_MQK))
+
+
+def likeliest_weights(pool: Pool) -> Chances:
+    """[M] weights on the simplex under whose mixture the right options are likeliest."""
+    from scipy.optimize import minimize
+
+    right_MQ = pool.right_chances
+
+    def loss(free_M: Chances) -> tuple[float, Chances]:
+        weights_M = normalized(free_M)
+        mixture_Q = weights_M @ right_MQ
+        slope_M = -(right_MQ / mixture_Q).mean(1)
+        return float(-np.log(mixture_Q).mean()), weights_M * (slope_M - weights_M @ slope_M)
+
+    start = np.zeros(len(right_MQ))
+    found: Chances = minimize(loss, start, jac=True, method="L-BFGS-B", tol=1e-10).x
+    return normalized(found)
+
+
+def greedy_weights(pool: Pool, rounds: int = ROUNDS) -> Chances:
+    """[M] weights by forward selection with replacement (Caruana et al. 2004, section 2).
+
+    Each round adds the model that makes the mean most accurate, and likeliest among equals; the
+    best round counts, and of equals the earliest.
+    """
+    counts_M = np.zeros(len(pool.chances_MQK))
+    total_QK = np.zeros(pool.chances_MQK.shape[1:])
+    total_Q = np.zeros(len(pool.gold_Q))
+    best, best_M = (-1.0, -np.inf), counts_M
+    right_MQ = pool.right_chances
+    for size in range(1, rounds + 1):
+        found = [
+            (
+                float(((total_QK + chances_QK).argmax(-1) == pool.gold_Q).mean()),
+                float(np.log((total_Q + right_Q) / size).mean()),
+            )
+            for chances_QK, right_Q in zip(pool.chances_MQK, right_MQ, strict=True)
+        ]
+        added = max(range(len(found)), key=found.__getitem__)
+        counts_M[added] += 1
+        total_QK += pool.chances_MQK[added]
+        total_Q += right_MQ[added]
+        if found[added] > best:
+            best, best_M = found[added], counts_M / size
+    return best_M
+
+
+def best_single(pool: Pool) -> Chances:
+    """[M] all weight on the model that is right most often; of equals, the likelier."""
+    right_M = (pool.chances_MQK.argmax(-1) == pool.gold_Q).mean(-1)
+    likely_M = np.log(pool.right_chances).mean(-1)
+    best = max(range(len(right_M)), key=lambda m: (right_M[m], likely_M[m]))
+    weights_M: Chances = np.eye(len(right_M))[best]
+    return weights_M
+
+
+WEIGH: dict[str, Callable[[Pool], Chances]] = {
+    "probabilities": _alike,
+    "logits": _alike,
+    "ranks": _alike,
+    "weights": likeliest_weights,
+    "greedy": greedy_weights,
+}
+"""Methods by name: what weights they give."""
+
+
+def fitted_methods() -> set[str]:
+    """Those that need right answers."""
+    return {"best", *(name for name, weigh in WEIGH.items() if weigh is not _alike)}
+
+
+def fit_weights(method: str, pool: Pool) -> Fit:
+    """Fit a method on questions with right answers, without a temperature."""
+    weights_M = best_single(pool) if method == "single" else WEIGH[method](pool)
+    return Fit(method, tuple(float(weight) for weight in weights_M))
+
+
+def fit(method: str, pool: Pool) -> Fit:
+    """Fit a method, and the temperature of what it makes, on questions with right answers."""
+    plain = fit_weights(method, pool)
+    temperature = fit_temperature(plain(pool), pool.present_QK, pool.gold_Q)
+    return Fit(method, plain.weights, temperature)
+
+
+def cross_validate(
+    pool: Pool, fitter: Callable[[Pool], Callable[[Pool], Chances]], folds: int, seed: int
+) -> Chances:
+    """[Q, K] probabilities, each by what was fitted on other papers' questions alone.
+
+    Args:
+        pool: with right answers.
+        fitter: makes of a pool what gives probabilities for another.
+        folds: into which the papers are divided.
+        seed: of the division.
+    """
+    return held_out(
+        folds_of(pool.papers, folds, seed),
+        lambda others: fitter(pool.part(others)),
+        lambda fitted, here: fitted(pool.part(here)),
+    )
+
+
+def fit_best(pool: Pool, folds: int, seed: int) -> Fit:
+    """The method that is most accurate in cross-validation on these papers, fitted on them.
+
+    Temperatures change no answer, so the folds do without; nor do folds change what is not fitted.
+
+    Raises:
+        DataError: a single paper, which cannot be divided.
+    """
+    if len(set(pool.papers)) < 2:
+        raise DataError(
+            "best chooses a method by folds of the other papers, and here that is a single one; "
+            "give more papers or --folds, or name a --method"
+        )
+    fitted = fitted_methods()
+
+    def share_right(name: str) -> float:
+        fitter = partial(fit_weights, name)
+        folded = name in fitted
+        chances = cross_validate(pool, fitter, folds, seed) if folded else fitter(pool)(pool)
+        return float((chances.argmax(-1) == pool.gold_Q).mean())
+
+    right = {name: share_right(name) for name in WEIGH}
+    return fit(max(right, key=right.__getitem__), pool)

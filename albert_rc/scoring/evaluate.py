@@ -1,0 +1,183 @@
+"""Answers against gold papers: matching them up, and accuracy by what may explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from albert_rc.errors import DataError
+from albert_rc.io.files import natural_key
+from albert_rc.io.messages import listed, quoted, shortened
+from albert_rc.papers.schema import Passage, gold_letters, letter, letter_index, question_keys
+from albert_rc.scoring.accuracy import Accuracy, Gain, accuracy, by_group, gain, gain_by_group
+from albert_rc.scoring.baseline import no_reading_answers
+from albert_rc.scoring.score_file import answers_in, read_scores
+from albert_rc.scoring.slices import Slices, slices_of
+
+
+@dataclass
+class Evaluation:
+    """All figures of one answer file."""
+
+    total: Accuracy
+    groups: dict[str, dict[str, Accuracy]]
+    """By level, passage length, blank number and what else `slices_of` tells apart."""
+    chance: float
+    no_reading: Accuracy | None
+    unanswered_gold: int
+    """Questions whose right answer the papers do not give."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        groups = {
+            kind: {name: value.as_json() for name, value in found.items()}
+            for kind, found in self.groups.items()
+        }
+        return {
+            **self.total.as_json(),
+            "chance": round(self.chance, 6),
+            "no_reading": None if self.no_reading is None else self.no_reading.as_json(),
+            "without_gold": self.unanswered_gold,
+            "groups": groups,
+        }
+
+
+def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
+    """The letters of an answer file, one per question, in the papers' order.
+
+    Both forms are read: paper id to a list of letters, and question id to a letter; score files
+    too.
+
+    Raises:
+        DataError: papers or answers are missing, too many, or no option's letter; all are named.
+    """
+    content = answers_in(path)
+    if not isinstance(content, dict):
+        raise DataError(f'{path}: must be an object such as {{"test0001.json": ["B", ...]}}')
+    content = dict(content)
+    letters: list[str] = []
+    problems: list[str] = []
+    for passage in papers:
+        count = len(passage.questions)
+        keys = question_keys(passage.id, len(passage.questions))
+        if passage.id in content:
+            given = content.pop(passage.id)
+        elif keys[0] in content:
+            given = [content.pop(key, None) for key in keys]
+        else:
+            problems.append(f"{passage.id}: no answers")
+            continue
+        if not isinstance(given, list) or len(given) != count:
+            found = len(given) if isinstance(given, list) else "no list of"
+            problems.append(f"{passage.id}: {found} answers to {count} questions")
+            continue
+        for number, (answer, question) in enumerate(zip(given, passage.questions, strict=True), 1):
+            index = letter_index(answer) if isinstance(answer, str) else None
+            if index is None or index >= len(question.options):
+                last = letter(len(question.options) - 1)
+                problems.append(
+                    f"{passage.id}: answer {number} is {quoted(answer)}, not A to {last}"
+                )
+        letters += given
+    problems += [f"{shortened(key)}: answered, but it is not among the papers" for key in content]
+    if problems:
+        raise DataError(
+            f"{path}: does not belong to these papers, or is not whole:{listed(problems, 50)}\n"
+            "make it again with `albert-rc predict` on the same papers"
+        )
+    return letters
+
+
+def read_alone(path: Path, papers: Sequence[Passage]) -> list[str | None] | None:
+    """What the model alone would have answered, where `predict --recall` knew the blank.
+
+    Args:
+        path: answers that `read_answers` has taken.
+        papers: what was answered.
+
+    Returns:
+        One for each question in the papers' order, None where nothing was recalled; None in all
+        for a file that does not tell.
+    """
+    if path.suffix != ".jsonl":
+        return None
+    file = read_scores(path)
+    if not any(file.read):
+        return None
+    by_key = dict(zip(file.keys, file.read, strict=True))
+    return [by_key[p.id, n] for p in papers for n in range(1, len(p.questions) + 1)]
+
+
+def evaluate(
+    answers: Sequence[str],
+    papers: Sequence[Passage],
+    train: Sequence[Passage] | None = None,
+    slices: Slices | None = None,
+) -> Evaluation:
+    """Accuracy of answers, in all and by group.
+
+    Args:
+        answers: as `read_answers` gives them.
+        papers: the gold papers.
+        train: the training split, for the no-reading baseline and the passages that it shares.
+        slices: what `slices_of` says of these papers, where that is known already.
+
+    Raises:
+        DataError: the papers give no right answers.
+    """
+    gold = gold_letters(papers)
+    places = [(p, n) for p in papers for n in range(len(p.questions))]
+    known = [i for i, right in enumerate(gold) if right is not None]
+    if not known:
+        raise DataError("the papers give no right answers; evaluate on papers that do")
+    right = [answers[i] == gold[i] for i in known]
+    owners = [places[i][0].id for i in known]
+    if slices is None:
+        slices = slices_of(papers, train)
+    kinds = {kind: [names[i] for i in known] for kind, names in slices.items()}
+    no_reading = None
+    if train:
+        guesses = no_reading_answers(train, papers)
+        no_reading = accuracy([letter(guesses[i]) == gold[i] for i in known], owners)
+    groups = {kind: by_group(right, owners, names) for kind, names in kinds.items()}
+    groups = {
+        kind: dict(sorted(found.items(), key=lambda item: natural_key(item[0])))
+        for kind, found in groups.items()
+        if found
+    }
+    chances = [1 / len(places[i][0].questions[places[i][1]].options) for i in known]
+    return Evaluation(
+        total=accuracy(right, owners),
+        groups=groups,
+        chance=sum(chances) / len(chances),
+        no_reading=no_reading,
+        unanswered_gold=len(gold) - len(known),
+    )
+
+
+def gains(
+    answers: Sequence[str],
+    others: Sequence[str],
+    papers: Sequence[Passage],
+    slices: Slices | None = None,
+) -> tuple[Gain, dict[str, dict[str, Gain]]]:
+    """What a system gains on another: in all, and by slice.
+
+    Args:
+        answers: as `read_answers` gives them.
+        others: of the other system.
+        papers: that were answered; questions without a right answer are passed over.
+        slices: what `slices_of` says of these papers; by default there are none.
+    """
+    gold = gold_letters(papers)
+    owners = [passage.id for passage in papers for _ in passage.questions]
+    known = [i for i, letter in enumerate(gold) if letter is not None]
+    mine, theirs = ([given[i] == gold[i] for i in known] for given in (answers, others))
+    answered = [owners[i] for i in known]
+    by_slice = {
+        kind: gain_by_group(mine, theirs, answered, [names[i] for i in known])
+        for kind, names in (slices or {}).items()
+    }
+    return gain(mine, theirs, answered), by_slice

@@ -1,0 +1,308 @@
+"""Score files, as `predict --scores` writes them: read, and checked line by line."""
+
+# Q questions, K options (the most that a question of the file has)
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from albert_rc.errors import DataError
+from albert_rc.io.files import sha256
+from albert_rc.io.json_keys import read_unique_json
+from albert_rc.io.messages import quoted
+from albert_rc.papers.schema import letter, letter_index
+
+Chances = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+SUM_TOLERANCE = 1e-3
+"""Other programs round to three digits or four; ours to six."""
+TIE = 1e-6
+ROUNDED = 5e-7
+"""What a probability may be that was rounded to 0 by a program that writes six decimals."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreFile:
+    """What one model thinks of every question."""
+
+    path: Path
+    sha256: str
+    kind: Literal["letters", "labels", "numbers"]
+    keys: list[tuple[str, int]]
+    """Paper and number of each question."""
+    ids: list[str] | None
+    """Keys of a multiple-choice answer file; None for others."""
+    lines: list[int]
+    """Where each question stands in the file, for messages."""
+    answers: list[str]
+    """Empty for numbers."""
+    chances_QK: Chances
+    """Probabilities, 0 where there is no option; for numbers [Q, 1] the numbers."""
+    num_options_Q: Indices
+    labels: dict[int, str]
+    """Names of labels by their place, as far as the answers tell; empty for other kinds."""
+    temperature: float
+    """What the model's logits were divided by before they became probabilities."""
+    weights: str | None
+    """Beginning of the SHA-256 of the weights that made it, where a line says so."""
+    reading: dict[str, Any] | None
+    """How it was made (attention, window and the like), where a line says so."""
+    way: str | None
+    """How options of several pieces were read again (`predict --option-score`)."""
+    read: list[str | None]
+    """What the model alone would have answered, where `predict --recall` knew the blank."""
+
+    @property
+    def papers(self) -> list[str]:
+        """The paper of each question."""
+        return [paper for paper, _ in self.keys]
+
+    def where(self, question: int) -> str:
+        """A question's place, for messages."""
+        return f"{self.path}, line {self.lines[question]}"
+
+
+def read_scores(path: Path) -> ScoreFile:
+    """Read a score file.
+
+    Raises:
+        DataError: not readable, or not what `predict --scores` writes; names the line.
+    """
+    content = _read(path)
+    lines = _lines(content, path)
+    found = [_record(text, path, number) for number, text in lines]
+    numbers = [number for number, _ in lines]
+    _check_numbering(found, numbers, path)
+    first = found[0]
+    for line, record in zip(numbers, found, strict=True):
+        for name, what in (("probabilities", "probabilities"), ("id", "an id")):
+            if (name in record) != (name in first):
+                _refuse(path, line, f"{what} here or on line {numbers[0]}, but not on both")
+        for name, usual in (("temperature", 1.0), ("option_score", None)):
+            if record.get(name, usual) != first.get(name, usual):
+                _refuse(path, line, f"another {name} than on line {numbers[0]}")
+    common: dict[str, Any] = {
+        "path": path,
+        "sha256": sha256(content),
+        "keys": [(record["paper"], record["number"]) for record in found],
+        "ids": [record["id"] for record in found] if "id" in first else None,
+        "lines": numbers,
+        "temperature": float(first.get("temperature", 1.0)),
+        "weights": next((record["weights"] for record in found if "weights" in record), None),
+        "reading": next((record["reading"] for record in found if "reading" in record), None),
+        "way": first.get("option_score"),
+        "read": [record.get("read") for record in found],
+    }
+    if "probabilities" not in first:
+        return ScoreFile(
+            kind="numbers",
+            answers=[],
+            chances_QK=np.array([[record["answer"]] for record in found], np.float64),
+            num_options_Q=np.ones(len(found), np.int64),
+            labels={},
+            **common,
+        )
+    answers = [record["answer"] for record in found]
+    counts = np.array([len(record["probabilities"]) for record in found])
+    chances_QK = np.zeros((len(found), int(counts.max())))
+    for row, record in zip(chances_QK, found, strict=True):
+        row[: len(record["probabilities"])] = record["probabilities"]
+    given_QK = np.arange(chances_QK.shape[1]) < counts[:, None]
+    # Never above one that was written, so that the order of options stays.
+    least = min(ROUNDED, float(chances_QK[chances_QK > 0].min(initial=1.0)))
+    chances_QK[given_QK & (chances_QK == 0)] = least
+    places = [letter_index(answer) for answer in answers]
+    by_letter = None not in places
+    named: dict[str, int] = {}
+    if not by_letter:
+        named = _label_places(chances_QK, answers, path, numbers)
+        places = [named.get(answer) for answer in answers]
+    _set_first(chances_QK, places, answers, path, numbers)
+    return ScoreFile(
+        kind="letters" if by_letter else "labels",
+        answers=answers,
+        chances_QK=chances_QK / chances_QK.sum(-1, keepdims=True),
+        num_options_Q=counts,
+        labels={place: name for name, place in named.items()},
+        **common,
+    )
+
+
+def answers_in(path: Path) -> Any:
+    """The JSON value of an answer file; of a score file (`.jsonl`) the answers in it.
+
+    Raises:
+        DataError: not readable, or no such file.
+    """
+    if path.suffix != ".jsonl":
+        try:
+            return read_unique_json(path)
+        except DataError:
+            with suppress(OSError), path.open("rb") as lines:
+                if b'"probabilities"' in lines.readline():
+                    said = "holds a line of scores for every question, one after the other"
+                    raise DataError(f"{path}: {said}; let its name end in .jsonl") from None
+            raise
+    file = read_scores(path)
+    if file.kind != "letters":
+        given = file.answers or file.chances_QK[:, 0].tolist()
+        return dict(zip(file.papers, given, strict=True))
+    papers: dict[str, list[str]] = {}
+    for paper, answer in zip(file.papers, file.answers, strict=True):
+        papers.setdefault(paper, []).append(answer)
+    return papers
+
+
+def span_answers(path: Path) -> dict[str, str]:
+    """The answers in a score file of SQuAD, by the questions' ids; empty where none is given.
+
+    Raises:
+        DataError: not readable, or a line without an answer; names the line.
+    """
+    answers: dict[str, str] = {}
+    for line, text in _lines(_read(path), path):
+        record = _parsed(text, path, line)
+        key, answer = record.get("id"), record.get("answer")
+        if not isinstance(key, str) or key in answers:
+            _refuse(path, line, '"id" must be text, and another on each line')
+        if not isinstance(answer, str):
+            raise DataError(
+                f'{path}, line {line}: no "answer", which earlier versions did not write; give '
+                f"answer.json instead, or {_AGAIN}"
+            )
+        answers[key] = answer
+    return answers
+
+
+_AGAIN = "make the file again with `albert-rc predict --scores`"
+
+
+def _refuse(path: Path, line: int, what: str) -> NoReturn:
+    raise DataError(f"{path}, line {line}: {what}; {_AGAIN}")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _lines(content: bytes, path: Path) -> list[tuple[int, bytes]]:
+    """The lines that are not empty, with their numbers; at least one."""
+    found = [(number, text) for number, text in enumerate(content.split(b"\n"), 1) if text.strip()]
+    if not found:
+        raise DataError(f"{path}: no scores in it; make them with `albert-rc predict --scores`")
+    return found
+
+
+def _parsed(text: bytes, path: Path, line: int) -> dict[str, Any]:
+    try:
+        record = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        said = "a score is NaN or infinite" if b"NaN" in text or b"Infinity" in text else error.msg
+        _refuse(path, line, f"not JSON ({said})")
+    if not isinstance(record, dict):
+        _refuse(path, line, "must be an object")
+    return record
+
+
+def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
+    """One line, every field checked."""
+    record = _parsed(text, path, line)
+    if "best" in record or "null_odds" in record:
+        raise DataError(
+            f"{path}, line {line}: spans (SQuAD), which may stand anywhere in a passage: there are "
+            "no options to average or to calibrate; only cloze, multiple choice and GLUE have them"
+        )
+    number, temperature = record.get("number"), record.get("temperature", 1.0)
+    if not isinstance(record.get("paper"), str) or type(number) is not int or number < 1:
+        _refuse(path, line, '"paper" must be text and "number" count from 1')
+    if type(temperature) not in (int, float) or not temperature > 0:
+        _refuse(path, line, '"temperature" must be a number above 0')
+    answer = record.get("answer")
+    if "probabilities" not in record:
+        if type(answer) not in (int, float):
+            _refuse(path, line, 'neither "probabilities" nor a number as "answer"')
+        return record
+    texts = ("id", "read", "option_score", "weights")
+    if not all(isinstance(text, str) for text in (answer, *(record.get(n, "") for n in texts))):
+        _refuse(path, line, '"answer", "id", "read", "option_score" and "weights" must be text')
+    if not isinstance(record.get("reading", {}), dict):
+        _refuse(path, line, '"reading" must be an object')
+    if not re.fullmatch("[a-z]+|", record.get("option_score", "")):
+        _refuse(path, line, '"option_score" must be the name of a way, such as masks')
+    _check_chances(record["probabilities"], path, line)
+    return record
+
+
+def _check_chances(chances: Any, path: Path, line: int) -> None:
+    if not isinstance(chances, list) or len(chances) < 2:
+        _refuse(path, line, '"probabilities" must be a list of two or more')
+    for place, chance in enumerate(chances, 1):
+        if type(chance) not in (int, float):
+            what = "null, as NaN is written in JSON" if chance is None else repr(chance)
+            _refuse(path, line, f"probability {place} is {what}, no number")
+        if not 0 <= chance <= 1 + TIE:
+            _refuse(path, line, f"probability {place} is {chance}, not between 0 and 1")
+    total = math.fsum(chances)
+    if abs(total - 1) > SUM_TOLERANCE:
+        _refuse(path, line, f"the probabilities sum to {total:.6g}, not to 1")
+
+
+def _check_numbering(found: Sequence[dict[str, Any]], lines: Sequence[int], path: Path) -> None:
+    """Refuse papers with questions missing, twice, or in disorder: answers would shift."""
+    last = dict.fromkeys((record["paper"] for record in found), 0)
+    for line, record in zip(lines, found, strict=True):
+        paper, number = record["paper"], record["number"]
+        if number != last[paper] + 1:
+            expected = f"number {last[paper] + 1} was to come"
+            _refuse(path, line, f"paper {quoted(paper)} has number {number} where {expected}")
+        last[paper] = number
+
+
+def _label_places(
+    chances_QK: Chances, answers: Sequence[str], path: Path, lines: Sequence[int]
+) -> dict[str, int]:
+    """Places of the labels by their names, from the lines where one of them is the likeliest."""
+    places: dict[str, int] = {}
+    names: dict[int, str] = {}
+    second_Q, first_Q = np.sort(chances_QK, -1)[:, -2:].T
+    best_Q = chances_QK.argmax(-1)
+    for question in np.flatnonzero(first_Q - second_Q > TIE).tolist():
+        place, name = int(best_Q[question]), answers[question]
+        if places.setdefault(name, place) != place or names.setdefault(place, name) != name:
+            said = f"number {place + 1}, is called {quoted(name)} here, not before"
+            _refuse(path, lines[question], f"the likeliest label, {said}")
+    return places
+
+
+def _set_first(
+    chances_QK: Chances,
+    places: Sequence[int | None],
+    answers: Sequence[str],
+    path: Path,
+    lines: Sequence[int],
+) -> None:
+    """Have each answer be the likeliest option, also where rounding made a tie of it."""
+    for row, place, answer, line in zip(chances_QK, places, answers, lines, strict=True):
+        if place is None:
+            continue  # a label that is the likeliest nowhere but in ties
+        if place >= len(row) or row[place] < row.max() - TIE:
+            _refuse(
+                path,
+                line,
+                f"the answer is {quoted(answer)}, but {letter(int(row.argmax()))} likeliest",
+            )
+        row[place] = row.max() + TIE * TIE

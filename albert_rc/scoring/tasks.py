@@ -1,0 +1,160 @@
+"""Answers against gold where a task has metrics of its own: GLUE's tables, SQuAD's spans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.io.messages import listed, quoted, shortened
+from albert_rc.papers.schema import PaperSet
+from albert_rc.scoring.accuracy import Comparison, compare_right
+from albert_rc.scoring.glue_squad import (
+    METRICS,
+    interval,
+    mean,
+    normalize_answer,
+    squad1_match,
+    squad2_match,
+)
+from albert_rc.scoring.score_file import answers_in, span_answers
+
+
+@dataclass
+class Measured:
+    """A metric with its 95% interval, over items."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        said = f"{self.value:.2%}"
+        return said if np.isnan(self.low) else f"{said} [{self.low:.2%}, {self.high:.2%}]"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a file answers to the questions whose right answer is known."""
+
+    answers: list[Any]
+    """As they are counted: labels, numbers, or texts in small letters without articles."""
+    right: list[bool]
+    """Whether each is the right label, or a right answer word for word; empty for numbers."""
+    metrics: list[Measured]
+
+
+def measured(path: Path, papers: PaperSet) -> Answered:
+    """The metrics of an answer file or a score file.
+
+    Raises:
+        DataError: it does not belong to these papers, or they have no right answers.
+    """
+    return _rows(path, papers) if papers.kind == "label" else _spans(path, papers)
+
+
+def compared(first: Answered, second: Answered) -> Comparison:
+    """Two files on the same questions: where they agree, and McNemar's exact test.
+
+    Raises:
+        UsageError: their answers are numbers, which are nearer or further, not right or wrong.
+    """
+    if len(first.right) < len(first.answers):
+        raise UsageError(
+            "--against counts right answers, and scores (STS-B) are nearer or further; evaluate "
+            "each file by itself"
+        )
+    alike = [a == b for a, b in zip(first.answers, second.answers, strict=True)]
+    return compare_right(alike, first.right, second.right)
+
+
+def read_given(path: Path, ids: Sequence[str], kind: type, spans: bool = False) -> list[Any]:
+    """What an answer file gives to each of these ids.
+
+    Args:
+        path: an object of answers by id, or a score file.
+        ids: of the questions or rows.
+        kind: what an answer must be: `str` or `float`.
+        spans: they are SQuAD's, whose score files are of another form.
+
+    Raises:
+        DataError: answers are missing, too many, or of another kind.
+    """
+    content = span_answers(path) if spans and path.suffix == ".jsonl" else answers_in(path)
+    if not isinstance(content, dict):
+        raise DataError(f'{path}: must be an object such as {{"id": answer, ...}}')
+    kinds = (int, float) if kind is float else (kind,)
+    asked = set(ids)
+    problems = [f"{key}: no answer" for key in ids if key not in content]
+    problems += [
+        f"{shortened(key)}: answered, but it is not asked" for key in content if key not in asked
+    ]
+    problems += [
+        f"{shortened(key)}: the answer {quoted(content[key])} is no "
+        f"{'number' if kind is float else 'text'}"
+        for key in ids
+        if key in content and not isinstance(content[key], kinds)
+    ]
+    if problems:
+        raise DataError(
+            f"{path}: {len(problems):,} problem(s):{listed(problems)}\nmake it again with predict, "
+            "on the same papers"
+        )
+    return [content[key] for key in ids]
+
+
+def _known(right: Sequence[Any]) -> list[int]:
+    known = [i for i, value in enumerate(right) if value is not None]
+    if not known:
+        raise DataError("the papers give no right answers; evaluate on papers that do")
+    return known
+
+
+def _rows(path: Path, papers: PaperSet) -> Answered:
+    """GLUE's metrics."""
+    given = read_given(path, papers.ids, str if papers.labels else float)
+    questions = [passage.questions[0] for passage in papers.passages]
+    right = [q.answer if papers.labels else q.value for q in questions]
+    known = _known(right)
+    columns: list[list[Any]] = [[values[i] for i in known] for values in (right, given)]
+    flags: list[bool] = []
+    if papers.labels:
+        unknown = sorted(set(columns[1]) - set(papers.labels))
+        if unknown:
+            raise DataError(
+                f"{path}: {quoted(unknown[0])} is not one of {', '.join(papers.labels)}"
+            )
+        columns[1] = [papers.labels.index(value) for value in columns[1]]
+        flags = [a == b for a, b in zip(*columns, strict=True)]
+    found = [
+        Measured(name, float(METRICS[name](*columns)), *interval(METRICS[name], *columns))
+        for name in papers.metrics
+    ]
+    return Answered(columns[1], flags, found)
+
+
+def _spans(path: Path, papers: PaperSet) -> Answered:
+    """SQuAD's metrics: 2.0's if some question has no answer, else 1.1's."""
+    asked = [(p, q) for p in papers.passages for q in p.questions]
+    given = read_given(path, [q.id for _, q in asked], str, spans=True)
+    known = _known([q.answer for _, q in asked])
+    golds = [[asked[i][0].text[a:b] for a, b in asked[i][1].spans] for i in known]
+    match = squad1_match if all(golds) else squad2_match
+    found = [match(given[i], gold) for i, gold in zip(known, golds, strict=True)]
+    groups = {"": list(range(len(known)))}
+    if not all(golds):
+        groups["has answer: "] = [i for i, gold in enumerate(golds) if gold]
+        groups["no answer: "] = [i for i, gold in enumerate(golds) if not gold]
+    figures = [
+        Measured(f"{prefix}{name}", float(mean(values)), *interval(mean, values))
+        for prefix, members in groups.items()
+        for name in ("exact", "f1")
+        if (values := [getattr(found[i], name) for i in members])
+    ]
+    answers = [normalize_answer(given[i]) for i in known]
+    return Answered(answers, [each.exact == 1 for each in found], figures)

@@ -1,0 +1,1 @@
+"""Papers as tensors on disk: made, checked, read in batches."""

@@ -1,0 +1,206 @@
+"""What `doctor` finds out about papers: problems, lengths, options, answers, overlap."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from albert_rc.papers.overlap import Overlap, OverlapIndex
+from albert_rc.papers.schema import Kind, PaperSet, Passage, Question, letter
+from albert_rc.stores.encode import encode_choice, encode_cloze, encode_labels
+from albert_rc.stores.encode_spans import encode_spans
+from albert_rc.text.tokenizer import Tokenizer
+
+NO_WINDOW = 10**6  # tokens; nothing is longer
+PERCENTILES = (0, 50, 90, 99, 100)
+
+
+@dataclass(frozen=True)
+class TokenCheck:
+    """What only a vocabulary can tell."""
+
+    percentiles: dict[str, int]
+    """Tokens of a sequence, special tokens included: of a passage, or of a pair."""
+    longer_than_window: list[str]
+    """Papers with a sequence longer than the window, longest first, `id (tokens)`."""
+    options_of_several_pieces: int
+    unspellable: list[str]
+    """Options with characters that the vocabulary does not have."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Right answers that are numbers."""
+
+    least: float
+    mean: float
+    most: float
+    known: int
+    """Rows that have one."""
+
+
+@dataclass(frozen=True)
+class SplitCheck:
+    """One split's check-up."""
+
+    name: str
+    format: str
+    papers: int
+    rejected: int
+    questions: int
+    options: int
+    errors: list[str]
+    warnings: list[str]
+    options_per_question: dict[str, int]
+    answers: dict[str, int]
+    """How often each letter or label is the right answer; of SQuAD, `answerable` and `no answer`;
+    `none` for questions whose right answer is not given."""
+    scores: Scores | None
+    """What numbers there are, where numbers are asked for (STS-B), and some are known."""
+    options_of_several_words: int
+    overlaps: dict[str, list[Overlap]]
+    """Per reference split (or this one itself), the passages that stand there too."""
+    tokens: TokenCheck | None
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+def check_split(
+    papers: PaperSet,
+    indexes: dict[str, OverlapIndex],
+    tokenizer: Tokenizer | None,
+    max_length: int,
+) -> SplitCheck:
+    """Check one split.
+
+    Args:
+        papers: as read, problems included.
+        indexes: 5-grams of the splits to look for overlap with, this one included.
+        tokenizer: the model's vocabulary; without it nothing is said about tokens.
+        max_length: the model's window.
+    """
+    questions = [q for p in papers.passages for q in p.questions]
+    answers = Counter(_answer_name(papers, q) for q in questions)
+    # Labels are the same for all, and spans are no options: there is nothing to count.
+    asked = questions if papers.kind in ("cloze", "choice") else []
+    sizes = Counter(str(len(q.options)) for q in asked)
+    values = [q.value for q in questions if q.value is not None]
+    scores = Scores(min(values), fmean(values), max(values), len(values)) if values else None
+    overlaps = {
+        name: list(index.all(papers.passages, within=name == papers.name).values())
+        for name, index in indexes.items()
+    }
+    return SplitCheck(
+        name=papers.name,
+        format=papers.format,
+        papers=len(papers.passages),
+        rejected=papers.num_rejected,
+        questions=len(questions),
+        options=sum(len(q.options) for q in asked),
+        errors=[str(p) for p in papers.problems if p.severity == "error"],
+        warnings=[str(p) for p in papers.problems if p.severity == "warning"],
+        options_per_question=dict(sorted(sizes.items(), key=lambda item: int(item[0]))),
+        answers=dict(sorted(answers.items())),
+        scores=scores,
+        options_of_several_words=sum(" " in option for q in asked for option in q.options),
+        overlaps={name: found for name, found in overlaps.items() if found},
+        tokens=None if tokenizer is None else _check_tokens(papers, tokenizer, max_length),
+    )
+
+
+def _answer_name(papers: PaperSet, question: Question) -> str:
+    """What a question's right answer is called."""
+    if question.answer is None:
+        return "none" if question.value is None else "a score"
+    if papers.kind == "span":
+        return "answerable" if question.answer else "no answer"
+    return papers.labels[question.answer] if papers.labels else letter(question.answer)
+
+
+Lengths = tuple[list[int], Sequence[int], list[list[list[int]]]]
+"""Tokens of each sequence if there were no window, the paper it is of, and options' pieces."""
+
+
+def _cloze_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
+    cloze = encode_cloze(passages, tokenizer, NO_WINDOW)
+    return [len(ids) for ids in cloze.window_tokens], cloze.window_passage, cloze.option_pieces
+
+
+def _choice_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
+    choice = encode_choice(passages, tokenizer, NO_WINDOW)
+    specials = 2 + tokenizer.separators_in_pair
+    lengths = [
+        kept + specials + max(map(len, tails))
+        for kept, tails in zip(choice.question_kept, choice.tails, strict=True)
+    ]
+    # Tails hold the question too; only whole options are counted in pieces.
+    return lengths, choice.question_passage, []
+
+
+def _label_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
+    rows = encode_labels(passages, tokenizer, NO_WINDOW).tokens
+    return [len(ids) for ids in rows], range(len(rows)), []
+
+
+def _span_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
+    encoded = encode_spans(passages, tokenizer, NO_WINDOW)
+    owners = [number for number, p in enumerate(passages) for _ in p.questions]
+    specials = 2 + tokenizer.separators_in_pair
+    lengths = [
+        len(encoded.passage_tokens[number]) + len(pieces) + specials
+        for number, pieces in zip(owners, encoded.questions, strict=True)
+    ]
+    return lengths, owners, []
+
+
+LENGTHS_OF: dict[Kind, Callable[[Sequence[Passage], Tokenizer], Lengths]] = {
+    "cloze": _cloze_lengths,
+    "choice": _choice_lengths,
+    "label": _label_lengths,
+    "span": _span_lengths,
+}
+
+
+def _check_tokens(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> TokenCheck:
+    lengths, owners, options = LENGTHS_OF[papers.kind](papers.passages, tokenizer)
+    longest: dict[int, int] = {}
+    for number, length in zip(owners, lengths, strict=True):
+        longest[number] = max(length, longest.get(number, 0))
+    values = np.percentile(lengths, PERCENTILES) if lengths else [0] * len(PERCENTILES)
+    too_long = sorted(
+        ((length, number) for number, length in longest.items() if length > max_length),
+        reverse=True,
+    )
+    distinct = list(
+        dict.fromkeys(o for p in papers.passages for q in p.questions for o in q.options)
+    )
+    spelled = tokenizer.encode(distinct)
+    return TokenCheck(
+        percentiles={f"{p}%": int(v) for p, v in zip(PERCENTILES, values, strict=True)},
+        longer_than_window=[f"{papers.passages[n].id} ({length})" for length, n in too_long],
+        options_of_several_pieces=sum(len(o) > 1 for question in options for o in question),
+        unspellable=[
+            text
+            for text, ids in zip(distinct, spelled, strict=True)
+            if text and tokenizer.unk_id in ids
+        ],
+    )
+
+
+def check_collection(
+    splits: Sequence[PaperSet], tokenizer: Tokenizer | None, max_length: int
+) -> list[SplitCheck]:
+    """Check every split, each also against the training split and itself."""
+    indexes = {split.name: OverlapIndex(split.passages) for split in splits}
+    checks = []
+    for split in splits:
+        others = {name: indexes[name] for name in {"train", split.name} if name in indexes}
+        checks.append(check_split(split, others, tokenizer, max_length))
+    return checks

@@ -1,0 +1,261 @@
+"""Passages to ids: blanks become [MASK], long passages windows, pairs keep their options whole."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.io.messages import shortened
+from albert_rc.papers.schema import Passage
+from albert_rc.text.tokenizer import Tokenizer
+
+# What stands glued to the word before it in running text, though papers set it apart from a
+# blank: closing signs, a straight quote that closes, the tail of a contraction or a compound.
+_GLUED = re.compile(
+    r"""\s*(?:
+        [,.!?;:%)\]}”’…]                      # closing signs
+      | ["'](?=\s*(?:[,.!?;:)\]}]|$)|\s+\S)   # a straight quote with space or a sign behind it
+      | '(?:s|t|d|m|re|ve|ll)\b               # he 's
+      | -(?=\w)                               # ten -year-old
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+@dataclass
+class EncodedCloze:
+    """Cloze papers as windows of ids. Flat lists; the store turns them into tensors."""
+
+    window_tokens: list[list[int]] = field(default_factory=list)
+    """[CLS] ... [SEP] of each window."""
+    window_passage: list[int] = field(default_factory=list)
+    window_blanks: list[list[int]] = field(default_factory=list)
+    """Positions, in the window, of the blanks that are scored there."""
+    option_pieces: list[list[list[int]]] = field(default_factory=list)
+    """Per blank, in the passages' order: the pieces of each option."""
+    answers: list[int] = field(default_factory=list)
+    long: list[bool] = field(default_factory=list)
+    """Per passage, whether it needed more than one window."""
+
+
+@dataclass
+class EncodedChoice:
+    """Multiple choice: each passage once, and per option the tail `question option`."""
+
+    passage_tokens: list[list[int]] = field(default_factory=list)
+    question_passage: list[int] = field(default_factory=list)
+    question_kept: list[int] = field(default_factory=list)
+    """Passage tokens that all options of the question see."""
+    tails: list[list[list[int]]] = field(default_factory=list)
+    answers: list[int] = field(default_factory=list)
+
+
+def split_at_blanks(passage: Passage) -> list[tuple[str, bool]]:
+    """The text between the blanks, each with whether it is glued to the blank before it."""
+    head, *rest = passage.segments()
+    parts = [(head, False)]
+    for segment in rest:
+        # Without white space the paper itself glues: `fixed._ some` is the other way round.
+        glued = bool(_GLUED.match(segment)) or bool(segment[:1].strip())
+        parts.append((segment.lstrip() if glued else segment, glued))
+    return parts
+
+
+def encode_segments(parts: Sequence[tuple[str, bool]], tokenizer: Tokenizer) -> list[list[int]]:
+    """Ids of text segments, some of which continue a word; two batched calls for all of them."""
+    plain = iter(tokenizer.encode([text for text, glued in parts if not glued]))
+    tails = iter(tokenizer.encode([text for text, glued in parts if glued], glued=True))
+    return [next(tails) if glued else next(plain) for _, glued in parts]
+
+
+def windows(length: int, budget: int, overlap: float = 0.5) -> list[int]:
+    """Starts of the evenly spread windows of `budget` tokens that cover `length` tokens.
+
+    Args:
+        length: tokens of the passage.
+        budget: tokens of a window.
+        overlap: least share of a window that it has in common with the next.
+    """
+    if length <= budget:
+        return [0]
+    step = max(1, int(budget * (1 - overlap)))
+    count = -(-(length - budget) // step) + 1
+    return [round(i * (length - budget) / (count - 1)) for i in range(count)]
+
+
+def most_central(position: int, starts: Sequence[int], budget: int) -> int:
+    """The window in whose middle a position is nearest: where it has most context on both sides.
+
+    Of two that are equally near, the first.
+    """
+    # In a book of blanks there are thousands of windows to each of them: only two can be nearest.
+    after = bisect_left(starts, position - (budget - 1) / 2)
+    near = range(max(0, after - 1), min(after + 1, len(starts)))
+    return min(near, key=lambda i: abs(position - (starts[i] + (budget - 1) / 2)))
+
+
+def _unique_pieces(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, list[int]]:
+    # Options repeat ("to", "with"): each is split once.
+    distinct = list(dict.fromkeys(texts))
+    encoded = tokenizer.encode(distinct)
+    return {text: ids or [tokenizer.unk_id] for text, ids in zip(distinct, encoded, strict=True)}
+
+
+def encode_cloze(
+    passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int
+) -> EncodedCloze:
+    """Encode cloze papers into windows of at most `max_length` ids.
+
+    Every blank is one [MASK]. A passage longer than the window becomes overlapping windows, and
+    each blank belongs to the window in which it stands most central; windows without a blank of
+    their own are dropped.
+    """
+    check_max_length(max_length)
+    out = EncodedCloze()
+    budget = max_length - 2  # [CLS] and [SEP]
+    parts = [split_at_blanks(passage) for passage in passages]
+    segments = iter(encode_segments(list(chain.from_iterable(parts)), tokenizer))
+    pieces = _unique_pieces(
+        (option for p in passages for q in p.questions for option in q.options), tokenizer
+    )
+    for number, (passage, passage_parts) in enumerate(zip(passages, parts, strict=True)):
+        ids = list(next(segments))
+        blanks = []
+        for _ in passage_parts[1:]:
+            blanks.append(len(ids))
+            ids.append(tokenizer.mask_id)
+            ids += next(segments)
+        starts = windows(len(ids), budget)
+        out.long.append(len(starts) > 1)
+        members: dict[int, list[int]] = {}
+        for position in blanks:
+            members.setdefault(most_central(position, starts, budget), []).append(position)
+        for index, positions in members.items():
+            start = starts[index]
+            body = ids[start : start + budget]
+            out.window_tokens.append([tokenizer.cls_id, *body, tokenizer.sep_id])
+            out.window_passage.append(number)
+            # [CLS] is prepended, so every blank moves right by one.
+            out.window_blanks.append([position - start + 1 for position in positions])
+        for question in passage.questions:
+            out.option_pieces.append([pieces[option] for option in question.options])
+            out.answers.append(-1 if question.answer is None else question.answer)
+    return out
+
+
+def question_with_option(question: str, option: str) -> str:
+    """The second part of a pair: the option in the question's `_`, or after the question."""
+    filled, count = re.subn(r"_+", lambda _: option, question)
+    return filled if count else f"{question} {option}"
+
+
+def encode_choice(
+    passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int
+) -> EncodedChoice:
+    """Encode multiple choice as `[CLS] passage [SEP] question option [SEP]`, one per option.
+
+    Question and option are never cut. What of the passage does not fit beside the longest option
+    is cut from its end, for all options of the question alike.
+
+    Raises:
+        DataError: a question with its option does not fit by itself.
+    """
+    check_max_length(max_length)
+    out = EncodedChoice()
+    specials = 2 + tokenizer.separators_in_pair
+    out.passage_tokens = tokenizer.encode([passage.text for passage in passages])
+    tails = iter(
+        tokenizer.encode(
+            [
+                question_with_option(question.text, option)
+                for passage in passages
+                for question in passage.questions
+                for option in question.options
+            ]
+        )
+    )
+    for number, passage in enumerate(passages):
+        length = len(out.passage_tokens[number])
+        for place, question in enumerate(passage.questions, 1):
+            question_tails = [next(tails) for _ in question.options]
+            room = max_length - specials - max(map(len, question_tails))
+            if room < 0:
+                raise DataError(
+                    f"{shortened(passage.id)}: question {place} with its longest option has "
+                    f"{max_length - room} tokens; raise --max-length {max_length}"
+                )
+            out.question_passage.append(number)
+            out.question_kept.append(min(room, length))
+            out.tails.append(question_tails)
+            out.answers.append(-1 if question.answer is None else question.answer)
+    return out
+
+
+def check_max_length(max_length: int) -> None:
+    """Refuse a window with no room for text.
+
+    Raises:
+        UsageError: fewer than 8 tokens.
+    """
+    if max_length < 8:
+        raise UsageError(f"--max-length {max_length}: at least 8 tokens are needed")
+
+
+@dataclass
+class EncodedLabels:
+    """One sentence or two in a row each, for a label or a number."""
+
+    tokens: list[list[int]] = field(default_factory=list)
+    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
+    seconds: list[int] = field(default_factory=list)
+    """Where the second sentence begins; the length where there is none."""
+    cut: list[int] = field(default_factory=list)
+    """Tokens that did not fit."""
+    answers: list[int] = field(default_factory=list)
+    """Index of the label, or the number in steps of 1 / `VALUE_STEPS`; -1 where not known."""
+
+
+VALUE_STEPS = 1000  # STS-B's scores have three decimals
+
+
+def encode_labels(
+    passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int
+) -> EncodedLabels:
+    """Encode sentences and pairs of them. What does not fit is cut from the longer one's end."""
+    check_max_length(max_length)
+    out = EncodedLabels()
+    questions = [question for passage in passages for question in passage.questions]
+    firsts = tokenizer.encode([passage.text for passage in passages for _ in passage.questions])
+    seconds = tokenizer.encode([question.text for question in questions])
+    between = [tokenizer.sep_id] * tokenizer.separators_in_pair
+    for question, first, second in zip(questions, firsts, seconds, strict=True):
+        room = max_length - 2 - (len(between) if question.text else 0)
+        kept = _longest_first(len(first), len(second), room)
+        row = [tokenizer.cls_id, *first[: kept[0]]]
+        if question.text:
+            row += between
+        out.seconds.append(len(row) if question.text else len(row) + 1)
+        row += [*second[: kept[1]], tokenizer.sep_id]
+        out.tokens.append(row)
+        out.cut.append(len(first) + len(second) - sum(kept))
+        answer = -1 if question.answer is None else question.answer
+        if question.value is not None:
+            answer = round(VALUE_STEPS * question.value)
+        out.answers.append(answer)
+    return out
+
+
+def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """How much of two sentences is kept, where the longer one is cut first (BERT's way)."""
+    if first + second <= room:
+        return first, second
+    half = room // 2
+    if first <= half:
+        return first, room - first
+    if second <= half:
+        return room - second, second
+    return room - half, half

@@ -1,0 +1,274 @@
+"""Raw papers to stores as a stream: read here, checked and encoded in worker processes.
+
+A chunk of papers goes to a worker as bytes and comes back as flat arrays, which are appended to
+temporary files without a name. When all papers are known, the arrays are written into the stores
+in natural order of the ids. What grows with the number of papers in memory are the ids, a few
+numbers per paper, and the problems.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from albert_rc.errors import DataError
+from albert_rc.io.atomic import nameless_file
+from albert_rc.io.files import save_tensors
+from albert_rc.papers.files import Chunk
+from albert_rc.papers.formats import READERS, check_chunk, collection_format, open_sources
+from albert_rc.papers.ids import Record, Register
+from albert_rc.papers.schema import Kind, Passage, Problem
+from albert_rc.runtime.pool import map_in_order, worker_count
+from albert_rc.stores.encode import check_max_length
+from albert_rc.stores.pack import MEASURES, Packed, pack
+from albert_rc.stores.writer import Columns, Selection, store_meta, store_summary
+from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
+
+FEW_CHUNKS = 8  # fewer are encoded before worker processes would have started
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A chunk to encode."""
+
+    split: int
+    """Index of its split."""
+    format_name: str
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What became of a chunk."""
+
+    records: list[Record]
+    packed: Packed
+    """The papers whose record is good."""
+    unfit: dict[int, str]
+    """Which of them do not fit into the window, and what to say about it."""
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Checks and encodes chunks, in this process or in a worker."""
+
+    tokenizer: Tokenizer
+    max_length: int
+
+    def __call__(self, task: Task) -> Encoded:
+        """Encode a chunk."""
+        kind = READERS[task.format_name].kind
+        checked = list(check_chunk(task.chunk, task.format_name))
+        passages = [passage for _, passage in checked if passage is not None]
+        packed, unfit = self._pack(kind, passages)
+        return Encoded([record for record, _ in checked], packed, unfit)
+
+    def _pack(self, kind: Kind, passages: Sequence[Passage]) -> tuple[Packed, dict[int, str]]:
+        try:
+            return pack(kind, passages, self.tokenizer, self.max_length), {}
+        except DataError:
+            pass  # one of them is unfit; which ones, and is any of them rejected anyway?
+        packed = pack(kind, [], self.tokenizer, self.max_length)
+        unfit = {}
+        for index, passage in enumerate(passages):
+            try:
+                packed.extend(pack(kind, [passage], self.tokenizer, self.max_length))
+            except DataError as error:
+                unfit[index] = str(error)
+                packed.measures.extend([0] * len(MEASURES[kind]))
+        return packed, unfit
+
+
+def _start_worker(vocabulary: Path, max_length: int) -> Encoder:
+    # The workers share the cores; none of them needs threads of its own.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    return Encoder(load_tokenizer(vocabulary, num_threads=1), max_length)
+
+
+class PreparedSplit:
+    """A split whose papers are checked and encoded, and wait on disk for their order.
+
+    Args:
+        path: a folder of papers, or one file.
+        name: what the split is called.
+        format_name: a key of `READERS`; sniffed if None.
+        encoder: the vocabulary and the window.
+        open_file: opens a temporary file.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        format_name: str | None,
+        encoder: Encoder,
+        open_file: Callable[[], BinaryIO],
+    ) -> None:
+        self.name = name
+        self._sources, self.format = open_sources(path, format_name)
+        reader = READERS[self.format]
+        self.kind, self.labels, self.metrics = reader.kind, reader.labels, reader.metrics
+        self._layout = reader.layout
+        self._encoder = encoder
+        self._register = Register.of(self._sources, reader.suffixes)
+        self._columns = Columns(self.kind, encoder.tokenizer.size, open_file)
+        self._kept = array("i")
+        self._unfit: dict[int, str] = {}
+        self._order: Sequence[int] = ()
+
+    def tasks(self, number: int) -> Iterator[Task]:
+        """What is to be encoded; `number` is the split's own."""
+        for chunk in self._sources.chunks(self._layout):
+            yield Task(number, self.format, chunk)
+
+    def add(self, chunk: Chunk, encoded: Encoded) -> None:
+        """Note a chunk's papers; chunks come in their order."""
+        index = len(self._columns)
+        self._unfit |= {index + place: said for place, said in encoded.unfit.items()}
+        self._columns.add(encoded.packed)
+        for record in encoded.records:
+            if self._register.add(chunk, record):
+                self._kept.append(index)
+            index += record.good
+
+    def finish(self) -> None:
+        """Put the papers into natural order; no more will come."""
+        order = self._register.finish()
+        in_place = isinstance(order, range) and len(order) == len(self._columns)
+        self._order = order if in_place else array("i", (self._kept[i] for i in order))
+
+    def require_fit(self) -> None:
+        """Refuse papers that no store can be made of, though they are well-formed.
+
+        Raises:
+            DataError: a question does not fit into the window, or there is too much of all.
+        """
+        if self._unfit:
+            for index in self._order:
+                if index in self._unfit:
+                    raise DataError(self._unfit[index])
+        self._chosen.tensors()
+
+    @property
+    def _chosen(self) -> Selection:
+        return self._columns.select(self._order)
+
+    @property
+    def ids(self) -> list[str]:
+        """Of the papers that are kept, in natural order."""
+        return self._register.ids
+
+    @property
+    def levels(self) -> list[str | None]:
+        """Their levels."""
+        return self._register.levels
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Everything found, in the order of the files."""
+        return self._register.problems
+
+    @property
+    def errors(self) -> list[Problem]:
+        """The problems that make a paper unusable."""
+        return [p for p in self.problems if p.severity == "error"]
+
+    @property
+    def num_papers(self) -> int:
+        """Papers that can be used."""
+        return len(self.ids)
+
+    @property
+    def num_rejected(self) -> int:
+        """Papers left out because of an error."""
+        return self._register.num_rejected
+
+    @property
+    def source_hash(self) -> str:
+        """SHA-256 over the names and bytes of the files read."""
+        return self._sources.hash
+
+    def save(self, path: Path) -> None:
+        """Write the store to `path`; wrap it in `atomic_path` or `write_together`."""
+        chosen = self._chosen
+        meta = store_meta(self, chosen, self._encoder.tokenizer, self._encoder.max_length)
+        save_tensors(path, chosen.tensors(), meta)
+
+    def summary(self) -> str:
+        """What is inside, and what was cut, as a line."""
+        chosen = self._chosen
+        return store_summary(
+            self.kind, self.num_papers, chosen.num_questions, chosen.num_items, chosen.cuts()
+        )
+
+
+@contextmanager
+def prepare_collection(
+    places: Mapping[str, Path],
+    tokenizer: Tokenizer,
+    max_length: int,
+    *,
+    scratch: Path,
+    format_name: str | None = None,
+    workers: int | None = None,
+) -> Iterator[list[PreparedSplit]]:
+    """Read, check and encode every split of a collection.
+
+    Args:
+        places: where each split is, as `find_splits` finds them.
+        tokenizer: the vocabulary of the model that will read the stores.
+        max_length: window in tokens, special tokens included.
+        scratch: a folder for temporary files as large as the stores; nothing stays there.
+        format_name: a key of `READERS`; sniffed by default, one for all splits.
+        workers: processes to encode in; as many as there are cores by default, 1 for none beside
+            this one. A few papers are encoded in this process anyway.
+
+    Yields:
+        The splits, ready to be saved inside the block.
+
+    Raises:
+        DataError: there is nothing at one of the places, or a table of no known task.
+        UsageError: no such format; a table that may be of several tasks; too short a window;
+            fewer than one worker.
+        OutOfMemoryError: the system killed a worker.
+    """
+    workers = worker_count(workers)
+    check_max_length(max_length)
+    encoder = Encoder(tokenizer, max_length)
+    format_name = collection_format(places, format_name)
+    with ExitStack() as stack:
+
+        def open_file() -> BinaryIO:
+            # Without a name (or deleted when closed): nothing is left even if we are killed.
+            return cast(BinaryIO, stack.enter_context(nameless_file(scratch)))
+
+        splits = [
+            PreparedSplit(path, name, format_name, encoder, open_file)
+            for name, path in places.items()
+        ]
+        tasks = chain.from_iterable(split.tasks(i) for i, split in enumerate(splits))
+        results = _encoded(tasks, encoder, workers)
+        with closing(results):  # whatever happens, the workers end here
+            for task, encoded in results:
+                splits[task.split].add(task.chunk, encoded)
+        for split in splits:
+            split.finish()
+        yield splits
+
+
+def _encoded(
+    tasks: Iterator[Task], encoder: Encoder, workers: int
+) -> Generator[tuple[Task, Encoded], None, None]:
+    first = list(islice(tasks, FEW_CHUNKS))
+    every = chain(first, tasks)
+    if workers == 1 or len(first) < FEW_CHUNKS:
+        return ((task, encoder(task)) for task in every)
+    start = partial(_start_worker, encoder.tokenizer.folder, encoder.max_length)
+    return map_in_order(start, every, workers)

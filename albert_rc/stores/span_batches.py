@@ -1,0 +1,81 @@
+"""Batches of windows, each with a question and a part of its passage."""
+
+# W windows of a store, B windows of a batch, T tokens of all of them in a row, S tokens that
+# are read: of each window [CLS], then the passage's
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from albert_rc.batch import SpanBatch
+from albert_rc.stores.batches import ragged
+from albert_rc.stores.store import Store
+from albert_rc.text.tokenizer import Tokenizer
+
+
+class SpanCollator:
+    """Makes a batch of a span store's windows.
+
+    Args:
+        store: where the windows are.
+        tokenizer: the vocabulary's special ids.
+    """
+
+    def __init__(self, store: Store, tokenizer: Tokenizer) -> None:
+        self.store = store
+        self.question_W = store.question_of_window
+        self.tokenizer = tokenizer
+
+    def __call__(self, items: Sequence[int], epoch: int = 0) -> SpanBatch:
+        """The batch of these windows."""
+        tensors, special = self.store.tensors, self.tokenizer
+        window_B = torch.tensor(items, dtype=torch.int64)
+        question_B = self.question_W[window_B]
+        asked_start_B = tensors["piece_offset"][question_B].long()
+        asked_B = tensors["piece_offset"][question_B + 1].long() - asked_start_B
+        part_B = tensors["window_length"][window_B].long()
+        begin_B = tensors["window_start"][window_B].long()
+        passage_B = tensors["question_passage"][question_B].long()
+        middle = special.separators_in_pair
+        length_B = asked_B + part_B + 2 + middle
+        first_B = length_B.cumsum(0) - length_B
+        token_T = torch.full((int(length_B.sum()),), special.sep_id)
+        token_T[first_B] = special.cls_id
+        source, row, place = ragged(asked_start_B, asked_B)
+        token_T[first_B[row] + 1 + place] = tensors["piece"][source].long()
+        second_B = asked_B + 1 + middle
+        source, row, place = ragged(tensors["token_offset"][passage_B].long() + begin_B, part_B)
+        where = first_B[row] + second_B[row] + place
+        token_T[where] = tensors["token"][source].long()
+        _, row_T, place_T = ragged(first_B, length_B)
+        read_S = torch.cat([first_B, where]).sort().values
+        targets = [self._target(name, question_B, begin_B, part_B) for name in ("first", "last")]
+        inside_B = (targets[0] > 0) & (targets[1] > 0)
+        answer_B = tensors["answer"][question_B]
+        # A window that holds only a part of the answer, or none of it, is to say so at [CLS].
+        chosen = [
+            torch.where(answer_B < 0, -1, torch.where(inside_B, target_B, 0))
+            for target_B in targets
+        ]
+        return SpanBatch(
+            token_T=token_T,
+            place_T=place_T,
+            lengths=tuple(length_B.tolist()),
+            read_S=read_S,
+            reads=tuple((part_B + 1).tolist()),
+            segment_T=(place_T >= second_B[row_T]).long(),
+            window_B=window_B,
+            first_B=chosen[0],
+            last_B=chosen[1],
+        )
+
+    def _target(
+        self, name: str, question_B: torch.Tensor, begin_B: torch.Tensor, part_B: torch.Tensor
+    ) -> torch.Tensor:
+        """Place among the window's read tokens; 0 where it does not stand there."""
+        token_B = self.store.tensors[name][question_B].long()
+        place_B = token_B - begin_B
+        there_B = (token_B >= 0) & (place_B >= 0) & (place_B < part_B)
+        return torch.where(there_B, place_B + 1, 0)

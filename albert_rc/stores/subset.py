@@ -1,0 +1,118 @@
+"""Some papers of a store, and several stores as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from albert_rc.errors import DataError
+from albert_rc.io.files import sha256
+from albert_rc.stores.pack import COLUMNS
+from albert_rc.stores.store import Store
+from albert_rc.stores.writer import check_total
+
+
+def paper_of_each(store: Store) -> dict[str, Tensor]:
+    """The paper's index of each paper, window, token, question, option, ..., by what it is of."""
+    columns = COLUMNS[store.kind]
+    owners: dict[str, Tensor] = {}
+    papers = torch.arange(len(store.meta["ids"]))
+    owners["question" if store.kind == "label" else "paper"] = papers
+    for name, column in columns.items():
+        if column.owner:
+            owners[column.per] = store.tensors[name].long()
+    missing = {column.per for column in columns.values()} - owners.keys()
+    while missing:
+        for name, column in columns.items():
+            if column.counts in missing and column.per in owners:
+                lengths = store.tensors[name].diff().long()
+                owners[column.counts] = owners[column.per].repeat_interleave(lengths)
+                missing.discard(column.counts)
+    return owners
+
+
+def chosen_papers(store: Store, papers: Sequence[int], name: str) -> Store:
+    """The store of some papers of a store, in the same order.
+
+    What `preprocess` noted of cuts (`num_cut` and the like) stays that of the whole.
+
+    Args:
+        store: of any kind.
+        papers: their indices, none twice; the order does not matter.
+        name: of the new split.
+
+    Raises:
+        DataError: no papers.
+    """
+    if not papers:
+        raise DataError(f"{name}: no papers")
+    keep = torch.zeros(len(store.meta["ids"]), dtype=torch.bool)
+    keep[list(papers)] = True
+    number = keep.cumsum(0) - 1
+    owners = {unit: keep[owner] for unit, owner in paper_of_each(store).items()}
+    tensors = {}
+    for key, column in COLUMNS[store.kind].items():
+        values, here = store.tensors[key], owners[column.per]
+        if column.counts:
+            values = _offsets(values.diff()[here], values.dtype)
+        elif column.owner:
+            values = number[values[here].long()].to(values.dtype)
+        else:
+            values = values[here]
+        tensors[key] = values
+    places = keep.nonzero()[:, 0].tolist()
+    meta = store.meta | {"split": name}
+    for key in ("ids", "levels"):
+        meta[key] = [store.meta[key][i] for i in places]
+    if "question_keys" in meta:
+        kept = owners["question"].tolist()
+        meta["question_keys"] = [
+            k for k, here in zip(meta["question_keys"], kept, strict=True) if here
+        ]
+    digest = np.asarray(places, np.int64).tobytes()
+    meta["source_hash"] = sha256(store.meta["source_hash"].encode() + digest)
+    return Store(tensors, meta)
+
+
+def joined(first: Store, second: Store, name: str) -> Store:
+    """The papers of two stores, one behind the other.
+
+    Raises:
+        DataError: they are of different kinds, vocabularies, windows or labels, share an id, or
+            are more than a store can count.
+    """
+    for key in ("kind", "vocabulary", "vocab_size", "max_length", "labels", "num_specials"):
+        if first.meta.get(key) != second.meta.get(key):
+            raise DataError(
+                f"{first.meta['split']} and {second.meta['split']} differ in their {key}; make "
+                "both with the same `albert-rc preprocess` command"
+            )
+    both = set(first.meta["ids"]) & set(second.meta["ids"])
+    if both and first.kind != "label":  # rows of tables are called by their numbers
+        raise DataError(f"{min(both)} is both in {first.meta['split']} and {second.meta['split']}")
+    tensors = {}
+    for key, column in COLUMNS[first.kind].items():
+        one, two = first.tensors[key], second.tensors[key]
+        if column.counts:
+            check_total(column.counts, int(one[-1]) + int(two[-1]))
+            two = two[1:] + one[-1]
+        elif column.owner:
+            two = two + len(first.meta["ids"])
+        tensors[key] = torch.cat([one, two])
+    meta: dict[str, Any] = first.meta | {"split": name}
+    for key in ("ids", "levels", "question_keys"):
+        if key in meta:
+            meta[key] = [*first.meta[key], *second.meta[key]]
+    for key in ("num_long", "num_cut", "tokens_cut", "tokens_before"):
+        if key in meta:
+            meta[key] = first.meta[key] + second.meta[key]
+    meta["source_hash"] = sha256((first.meta["source_hash"] + second.meta["source_hash"]).encode())
+    return Store(tensors, meta)
+
+
+def _offsets(lengths: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(dtype)

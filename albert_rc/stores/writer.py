@@ -1,0 +1,258 @@
+"""The columns of all papers of a split, put into the order of the store and written as streams."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from albert_rc import __version__
+from albert_rc.errors import DataError
+from albert_rc.io.pt import TensorStream
+from albert_rc.papers.schema import Checked, Kind, question_keys
+from albert_rc.stores.pack import COLUMNS, MEASURES, TYPECODES, Packed, dtype_of
+from albert_rc.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_OFFSET = 2**31 - 1  # offsets are 32 bits wide
+_BLOCK = 2**20  # bytes
+
+
+class Columns:
+    """The columns of a growing number of papers, each in a file of its own.
+
+    Args:
+        kind: cloze or choice.
+        vocab_size: decides how wide ids are.
+        open_file: opens a file to write to and read from, in memory or on disk.
+    """
+
+    def __init__(self, kind: Kind, vocab_size: int, open_file: Callable[[], BinaryIO]) -> None:
+        self.kind = kind
+        self._dtypes = {
+            name: dtype_of(column, vocab_size) for name, column in COLUMNS[kind].items()
+        }
+        self._files = {
+            name: open_file() for name, column in COLUMNS[kind].items() if not column.owner
+        }
+        self._measures = array("i")
+
+    def __len__(self) -> int:
+        return len(self._measures) // len(MEASURES[self.kind])
+
+    def add(self, packed: Packed) -> None:
+        """Put papers behind those that are there."""
+        self._measures.extend(packed.measures)
+        for name, values in packed.columns.items():
+            self._files[name].write(memoryview(values).cast("B"))
+
+    def select(self, order: Sequence[int]) -> Selection:
+        """These papers, in this order."""
+        return Selection(self, order)
+
+    def measure(self, name: str) -> NDArray[np.int32]:
+        """Of each paper, how many of `name` it has."""
+        import numpy as np
+
+        names = MEASURES[self.kind]
+        table = np.frombuffer(self._measures, np.int32).reshape(-1, len(names))
+        counts: NDArray[np.int32] = table[:, names.index(name)]
+        return counts
+
+    def dtype(self, name: str) -> str:
+        """The type of a column's values."""
+        return self._dtypes[name]
+
+    def blocks(self, name: str, spans: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+        """The bytes of a column between some first and last values, a few blocks at a time."""
+        file = self._files[name]
+        size = array(TYPECODES[self._dtypes[name]]).itemsize
+        parts: list[bytes] = []
+        waiting = 0
+        for first, last in spans:
+            file.seek(first * size)
+            left = (last - first) * size
+            while left and (part := file.read(min(left, _BLOCK))):
+                left -= len(part)
+                waiting += len(part)
+                parts.append(part)
+                if waiting >= _BLOCK:
+                    yield b"".join(parts)
+                    parts, waiting = [], 0
+        yield b"".join(parts)
+
+
+class Selection:
+    """Some papers of `Columns` in a given order: what a store holds."""
+
+    def __init__(self, columns: Columns, order: Sequence[int]) -> None:
+        self._columns = columns
+        self._order = order
+        # A range is all of them as they came: nothing has to be looked up.
+        self._as_they_came = isinstance(order, range) and len(order) == len(columns)
+
+    def each(self, name: str) -> NDArray[np.int32]:
+        """Of each chosen paper, how many of `name` it has."""
+        counts = self._columns.measure(name)
+        return counts if self._as_they_came else counts[self._order]
+
+    def total(self, name: str) -> int:
+        """How many of `name` there are in all."""
+        return int(self.each(name).sum(dtype="int64"))
+
+    def tensors(self) -> dict[str, TensorStream]:
+        """The store's tensors.
+
+        Raises:
+            DataError: more than 32-bit offsets can count.
+        """
+        streams = {}
+        for name, column in COLUMNS[self._columns.kind].items():
+            length = self.total(column.per) + bool(column.counts)
+            if column.counts:
+                check_total(column.counts, self.total(column.counts))
+                blocks = self._offsets
+            else:
+                blocks = self._owners if column.owner else self._values
+            streams[name] = TensorStream(
+                self._columns.dtype(name), length, _bound(blocks, name, column.per)
+            )
+        return streams
+
+    @property
+    def num_questions(self) -> int:
+        """Blanks or questions of the store."""
+        return self.total("question")
+
+    @property
+    def num_items(self) -> int:
+        """Windows, or questions."""
+        return self.total("window" if self._columns.kind in ("cloze", "span") else "question")
+
+    def cuts(self) -> dict[str, int]:
+        """How much did not fit into the window, as the store's metadata has it."""
+        if self._columns.kind in ("cloze", "span"):
+            return {"num_long": self.total("long")}
+        cut = self.total("token_cut")
+        return {
+            "num_cut": self.total("cut"),
+            "tokens_cut": cut,
+            "tokens_before": cut + self.total("kept"),
+        }
+
+    def _spans(self, per: str) -> Iterable[tuple[int, int]]:
+        """First and last value of each run of papers that lie one behind the other."""
+        import numpy as np
+
+        counts = self._columns.measure(per)
+        ends = counts.cumsum(dtype=np.int64)
+        if self._as_they_came:
+            return [(0, int(ends[-1]))] if len(ends) else []
+        order = np.asarray(self._order, np.int64)
+        if not len(order):
+            return []
+        breaks = np.flatnonzero(np.diff(order) != 1)
+        first = order[np.concatenate([[0], breaks + 1])]
+        last = order[np.concatenate([breaks, [len(order) - 1]])]
+        return zip((ends - counts)[first].tolist(), ends[last].tolist(), strict=True)
+
+    def _values(self, name: str, per: str) -> Iterator[bytes]:
+        return self._columns.blocks(name, self._spans(per))
+
+    def _offsets(self, name: str, per: str) -> Iterator[bytes]:
+        import numpy as np
+
+        total = 0
+        yield np.zeros(1, np.int32).tobytes()
+        for block in self._values(name, per):
+            sums = np.frombuffer(block, np.int32).cumsum(dtype=np.int64) + total
+            if len(sums):
+                total = int(sums[-1])
+            yield sums.astype(np.int32).tobytes()
+
+    def _owners(self, name: str, per: str) -> Iterator[bytes]:
+        import numpy as np
+
+        counts = self.each(per)
+        for start in range(0, len(counts), 2**14):
+            part = counts[start : start + 2**14]
+            owners = np.arange(start, start + len(part), dtype=np.int32)
+            yield owners.repeat(part).tobytes()
+
+
+def _bound(
+    blocks: Callable[[str, str], Iterator[bytes]], name: str, per: str
+) -> Callable[[], Iterator[bytes]]:
+    return lambda: blocks(name, per)
+
+
+def check_total(thing: str, total: int) -> None:
+    """Refuse more than a store can count.
+
+    Raises:
+        DataError: more than `MAX_OFFSET`.
+    """
+    if total > MAX_OFFSET:
+        raise DataError(
+            f"{total:,} {thing}s are too many for one store, which holds {MAX_OFFSET:,}; "
+            "make several splits of the papers"
+        )
+
+
+def store_meta(
+    split: Checked, selection: Selection, tokenizer: Tokenizer, max_length: int
+) -> dict[str, Any]:
+    """What a store says of itself beside its tensors."""
+    meta: dict[str, Any] = {
+        "kind": split.kind,
+        "split": split.name,
+        "source_format": split.format,
+        "source_hash": split.source_hash,
+        "vocabulary": tokenizer.fingerprint,
+        "vocab_size": tokenizer.size,
+        "max_length": max_length,
+        "made_with": f"albert-rc {__version__}",
+        "ids": split.ids,
+        "levels": split.levels,
+    }
+    if split.kind == "label":
+        meta |= {"labels": list(split.labels), "metrics": list(split.metrics)}
+    if split.kind in ("choice", "span"):
+        meta["num_specials"] = 2 + tokenizer.separators_in_pair
+    if split.kind == "choice":
+        counts = selection.each("question").tolist()
+        keys = map(question_keys, split.ids, counts)
+        return meta | selection.cuts() | {"question_keys": list(chain.from_iterable(keys))}
+    return meta | selection.cuts()
+
+
+def store_summary(
+    kind: Kind, num_papers: int, num_questions: int, num_items: int, cuts: Mapping[str, Any]
+) -> str:
+    """What is inside a store, and what was cut, as a line.
+
+    Args:
+        kind: cloze or choice.
+        num_papers: passages.
+        num_questions: blanks or questions.
+        num_items: windows or questions.
+        cuts: holds what `Selection.cuts` says.
+    """
+    things = "blanks" if kind == "cloze" else "questions"
+    line = f"{num_papers:,} papers, {num_questions:,} {things}"
+    if kind == "label":
+        return (
+            f"{num_papers:,} rows, {cuts['num_cut']:,} of them cut ({cuts['tokens_cut']:,} tokens)"
+        )
+    if kind in ("cloze", "span"):
+        needing = "papers" if kind == "cloze" else "questions"
+        return f"{line}, {num_items:,} windows ({cuts['num_long']:,} {needing} need several)"
+    share = cuts["tokens_cut"] / max(1, cuts["tokens_before"])
+    return (
+        f"{line}; {cuts['num_cut']:,} questions see a cut passage "
+        f"({cuts['tokens_cut']:,} tokens, {share:.2%})"
+    )

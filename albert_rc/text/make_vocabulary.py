@@ -1,0 +1,111 @@
+"""Makes a SentencePiece vocabulary as ALBERT's: its ids, its clean-up of text."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.io.atomic import write_bytes
+from albert_rc.io.files import write_json
+from albert_rc.text.normalize import clean_text
+from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
+
+SIGNS = ("(", ")", '"', "-", ".", "–", "£", "€")
+"""Pieces of their own in ALBERT's vocabulary, never part of another."""
+SPECIALS = ("[CLS]", "[SEP]", "[MASK]")
+MAX_SENTENCES = 10_000_000
+COVERAGE = (0.98, 1.0)
+"""What SentencePiece takes."""
+
+
+def make_vocabulary(
+    texts: Iterable[str],
+    size: int,
+    folder: Path,
+    *,
+    lower: bool = True,
+    keep_accents: bool = False,
+    coverage: float = 0.99995,
+) -> Tokenizer:
+    """Train a unigram vocabulary (Kudo 2018) and write `spiece.model` into `folder`.
+
+    The ids are ALBERT's: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4. The result depends on
+    nothing but the texts and the settings.
+
+    Args:
+        texts: paragraphs or sentences of running text, read once. Of more than ten million, a
+            random choice of so many counts.
+        size: number of pieces, special ones included.
+        folder: made if it is not there.
+        lower: fold upper and lower case.
+        keep_accents: keep combining marks; ALBERT drops them.
+        coverage: share of all characters that get pieces, from 0.98 to 1; the rest is <unk>.
+
+    Raises:
+        UsageError: the text does not suit so many pieces, or another setting cannot be.
+        DataError: no text. What reading `texts` raises goes through as it is.
+    """
+    import sentencepiece
+
+    least, most = COVERAGE
+    if not least <= coverage <= most:
+        raise UsageError(f"--coverage {coverage}: give a share from {least} to {most:g}")
+    if size < len(SPECIALS) + len(SIGNS) + 2:
+        raise UsageError(f"--size {size}: too few pieces; 8000 suit a hundred megabytes of text")
+    raised: list[BaseException] = []
+    cleaned = (clean_text(text, lower, keep_accents) for text in _noted(texts, raised))
+    # Written to memory: the name of a file would stand in the model.
+    content = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(text for text in cleaned if text),
+            model_writer=content,
+            vocab_size=size,
+            model_type="unigram",
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=list(SPECIALS),
+            user_defined_symbols=list(SIGNS),
+            character_coverage=coverage,
+            input_sentence_size=MAX_SENTENCES,
+            shuffle_input_sentence=True,
+            max_sentence_length=16384,
+            normalization_rule_name="nmt_nfkc",
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        if raised:
+            raise raised[0] from None
+        if "sentences_.empty" in str(error):
+            raise DataError("there is no text to learn pieces from") from None
+        raise UsageError(f"--size {size}: {_reason(str(error))}") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / "spiece.model", content.getvalue())
+    write_json(
+        folder / "tokenizer_config.json", {"do_lower_case": lower, "keep_accents": keep_accents}
+    )
+    return load_tokenizer(folder)
+
+
+def _noted(texts: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
+    """The texts; what reading them raises is noted, for SentencePiece makes another error of it."""
+    try:
+        yield from texts
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        raised.append(error)
+        raise
+
+
+def _reason(said: str) -> str:
+    if found := re.search(r"size too high .*<= (\d+)", said):
+        return f"the text gives {found[1]} pieces at most; give that or less, or more text"
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", said):
+        return f"the text's characters alone take {found[1]} pieces; give more, or less --coverage"
+    return said.partition("\n")[0][:160] or "the trainer gave no reason"

@@ -1,0 +1,266 @@
+"""The states that a run resumes from: the newest few, each one file, written beside the last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.io.atomic import atomic_path
+from albert_rc.io.files import check_archive
+from albert_rc.runtime.devices import Processes
+from albert_rc.training.averaging import Averaged
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.memory.planner import Levers
+from albert_rc.training.parallel import DataParallel
+from albert_rc.training.runs.identity import FIXED, difference, flag_of
+
+_PARTS = {
+    **dict.fromkeys(("model", "optimizer", "scaler", "progress"), dict),
+    **dict.fromkeys(("settings", "data"), dict),
+    **dict.fromkeys(("tally", "random"), list),
+}
+"""What a state holds."""
+
+
+@dataclass
+class Progress:
+    """How far a run has come. The data order follows from `step` alone."""
+
+    step: int = 0
+    best_score: float | None = None
+    best_step: int = 0
+    evaluations_without_gain: int = 0
+    attempt: int = 0
+    """How often the run has gone back after a collapse."""
+    guard: dict[str, Any] = field(default_factory=dict)
+    """See `Guard.state`."""
+    cut: dict[str, Any] = field(default_factory=dict)
+    """See `Stepper.cut`."""
+
+
+def states(folder: Path) -> list[Path]:
+    """The states in a run's folder, the newest first."""
+    named = (x for x in folder.glob("resume-*.pt") if re.fullmatch(r"resume-\d+\.pt", x.name))
+    return sorted((path for path in named if path.is_file()), key=step_of, reverse=True)
+
+
+def step_of(path: Path) -> int:
+    """The step whose state a file holds."""
+    return int(path.stem.partition("-")[2])
+
+
+def state_path(folder: Path, step: int) -> Path:
+    """Where the state of a step goes."""
+    return folder / f"resume-{step:08}.pt"
+
+
+def _random_states(device: torch.device) -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Writes and reads the states of a run."""
+
+    folder: Path
+    """The run's."""
+    parallel: DataParallel
+    """The model, and who works along."""
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    settings: TrainConfig
+    """What a continuation must have in common with the run."""
+    identity: Callable[[], dict[str, Any]]
+    """Fingerprints of what is trained on, likewise; asked for when they are needed."""
+    averaged: Averaged | None = None
+    """The average of the weights, if one is kept."""
+
+    def save(self, progress: Progress, tally: list[Tensor]) -> None:
+        """Write everything that the run needs to go on, on the main process.
+
+        Older states go only when the new one is on the disk.
+
+        Args:
+            progress: how far the run has come.
+            tally: sums of the steps that are not in the metrics yet.
+
+        Raises:
+            OSError: no room; the states that were there still are.
+        """
+        processes = self.parallel.processes
+        # Every rank draws its own random numbers, so every rank's state is kept.
+        random: list[Any] = [_random_states(processes.device)]
+        if processes.world > 1:
+            random = [None] * processes.world
+            torch.distributed.all_gather_object(random, _random_states(processes.device))
+        # Whole tensors, so that any number of processes can go on, however they share them.
+        model = self.parallel.whole(self.parallel.model.state_dict())
+        moments = self.parallel.whole(self.optimizer.state_dict())
+        if processes.is_main:
+            content = {
+                "model": model,
+                "optimizer": moments,
+                "scaler": self.scaler.state_dict(),
+                "averaged": {} if self.averaged is None else self.averaged.state(),
+                "progress": asdict(progress),
+                "tally": [part.cpu() for part in tally],
+                "settings": asdict(self.settings),
+                "data": self.identity(),
+                "random": random,
+            }
+            with atomic_path(state_path(self.folder, progress.step)) as temporary:
+                torch.save(content, temporary)
+            for later in states(self.folder):
+                if step_of(later) > progress.step:  # damaged, or the run has gone back
+                    later.unlink()
+            for old in states(self.folder)[self.settings.keep :]:
+                old.unlink()
+        processes.wait()
+
+    def load(
+        self, say: Callable[[str], None], good: Callable[[Progress], bool] | None = None
+    ) -> tuple[Progress, list[Tensor]]:
+        """Put the run back where the newest state that is whole has it.
+
+        Args:
+            say: told of states that are torn or damaged, and passed over.
+            good: whether a state will do; by default each does.
+
+        Returns:
+            How far the run had come, and the sums of the steps that are not in the metrics yet.
+
+        Raises:
+            UsageError: nothing to resume, or other settings or data than the run was begun with.
+            CheckpointError: all states are torn or damaged.
+        """
+        processes = self.parallel.processes
+        path = processes.from_main(
+            _newest_whole(self.folder, say, good) if processes.is_main else None
+        )
+        if path is None:
+            raise UsageError(
+                f"--resume: there is no state in {self.folder}; start without --resume"
+            )
+        if isinstance(path, str):
+            raise CheckpointError(path)
+        # Mapped: a process that holds a part of the state does not read all of it.
+        content = torch.load(
+            path, map_location="cpu", weights_only=True, mmap=self.parallel.divides
+        )
+        _require_same(content, self.settings, self.identity())
+        try:
+            self.parallel.model.load_state_dict(self.parallel.part(content["model"]))
+        except RuntimeError:
+            raise UsageError("--resume: the run was begun with a model of another shape") from None
+        self.optimizer.load_state_dict(self.parallel.part(content["optimizer"]))
+        self.scaler.load_state_dict(content["scaler"])
+        if self.averaged is not None:
+            self.averaged.restore(content["averaged"])
+        random = content["random"]
+        if len(random) == processes.world:
+            mine = random[processes.rank]
+            torch.set_rng_state(mine["cpu"])
+            if processes.device.type == "cuda" and "cuda" in mine:
+                torch.cuda.set_rng_state(mine["cuda"], processes.device)
+        tally = [part.to(processes.device) for part in content["tally"]]
+        return Progress(**content["progress"]), tally
+
+
+def _newest_whole(
+    folder: Path, say: Callable[[str], None], good: Callable[[Progress], bool] | None
+) -> Path | str | None:
+    """The newest state that is what was written; what is wrong where none is; None without any."""
+    found = states(folder)
+    for path in found:
+        try:
+            check_archive(path)
+            progress = _progress_in(path)
+        except (OSError, ValueError) as error:
+            say(f"{path} is passed over: {error}")
+            continue
+        if good is None or good(progress):
+            return path
+    if found and good is None:
+        return f"{folder}: all its states are torn, damaged or foreign; start without --resume"
+    return None
+
+
+def _progress_in(path: Path) -> Progress:
+    """How far a state has come.
+
+    Raises:
+        ValueError: it is not a state of this version.
+    """
+    try:
+        return Progress(**_content(path)["progress"])
+    except TypeError:
+        raise ValueError("a state of another version of albert-rc") from None
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """What a state holds, with its tensors left on the disk.
+
+    Raises:
+        ValueError: it is not a state of a run.
+    """
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # torch raises many types for a foreign file
+        raise ValueError(f"foreign ({str(error).partition(chr(10))[0][:120]})") from None
+    if not isinstance(content, dict) or any(
+        not isinstance(content.get(name), kind) for name, kind in _PARTS.items()
+    ):
+        raise ValueError("not a state of a run")
+    return content
+
+
+def planned_before(folder: Path, processes: Processes) -> Levers | None:
+    """The memory plan of the run in a folder, to be resumed with; None where there is none.
+
+    With another number of processes there is another share to plan for, so it is made anew.
+    """
+    found = None
+    if processes.is_main:
+        for path in states(folder):
+            try:
+                content = _content(path)
+            except (OSError, ValueError):
+                continue  # `load` will say so
+            if len(content["random"]) == processes.world:
+                settings = content["settings"]
+                found = Levers(
+                    settings.get("accumulation"),
+                    settings.get("recompute"),
+                    settings.get("optimizer_states"),
+                )
+            break
+    return cast("Levers | None", processes.from_main(found))
+
+
+def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str, Any]) -> None:
+    """Refuse to go on otherwise than the run was begun."""
+    known = [name for name in FIXED if name in content["settings"]]
+    before: dict[str, Any] = {flag_of(name): content["settings"][name] for name in known}
+    now: dict[str, Any] = {flag_of(name): getattr(settings, name) for name in FIXED}
+    # Only runs with a teacher name one.
+    for name in {**content["data"], "--teacher": None}:
+        was = content["data"].get(name)
+        before[name], now[name] = was, data.get(name)
+        if isinstance(was, dict) and isinstance(data.get(name), dict):
+            # An older version knew less of them.
+            now[name] = {key: value for key, value in data[name].items() if key in was}
+    if what := difference(before, now):
+        raise UsageError(
+            f"--resume: the run was begun {what}; give the options that it was begun with, or "
+            "another --out"
+        )

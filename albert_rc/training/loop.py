@@ -1,0 +1,405 @@
+"""The training loop, of fine-tuning and of pretraining.
+
+Losses come as sums and are divided by the count of the whole global batch, so micro-batches and
+processes change nothing but rounding.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Generic
+
+import torch
+from torch import Tensor
+
+from albert_rc.errors import DivergedError, Interrupted
+from albert_rc.io.files import write_json
+from albert_rc.runtime.devices import Processes
+from albert_rc.runtime.seeds import mix
+from albert_rc.training.averaging import Averaged
+from albert_rc.training.checkpoint import Checkpoints, Progress
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.health.guard import LOOK, Guard, Symptom, not_numbers
+from albert_rc.training.health.restart import WayBack, order_seed, respond
+from albert_rc.training.objective import Kind, Objective
+from albert_rc.training.optim import linear_rate, make_optimizer, settled_step
+from albert_rc.training.parallel import make_parallel
+from albert_rc.training.record import Record
+from albert_rc.training.runs.earlier import forget_earlier, set_aside
+from albert_rc.training.step import Stepper
+from albert_rc.training.stop import StopRequest
+from albert_rc.training.tally import StepReport, Tally, TrainResult
+
+WINDOW = 50  # steps over which the shown loss and accuracy run
+
+
+class Trainer(Generic[Kind]):
+    """Trains a model for an objective.
+
+    Args:
+        objective: what is learned; its model is moved to the processes' device.
+        settings: the recipe.
+        folder: where weights, state and records go.
+        processes: who works along.
+        workers: processes that make batches ahead of time; with none, the loop makes its own.
+        about: what to write into the folder when the run is begun, by the file's name.
+    """
+
+    def __init__(
+        self,
+        objective: Objective[Kind],
+        settings: TrainConfig,
+        folder: Path,
+        processes: Processes,
+        workers: int = 0,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.objective = objective
+        self.encoder = objective.encoder
+        self.model = objective.model.to(processes.device)
+        objective.begin()
+        self.encoder.compute = replace(
+            self.encoder.compute,
+            precision=settings.precision,
+            recompute=settings.recompute,
+            join=settings.join,
+            in_place=True,
+            ffn_chunk=settings.ffn_chunk,
+        )
+        self.settings = settings
+        self.folder = folder
+        self.about = about or {}
+        self.processes = processes
+        self.parallel = make_parallel(settings.parallel, self.model, processes)
+        self.steps_per_epoch = objective.order.batches_per_epoch
+        self.total_steps = settings.max_steps or settings.epochs * self.steps_per_epoch
+        self.optimizer = make_optimizer(
+            self.model,
+            settings.learning_rate,
+            settings.weight_decay,
+            settings.optimizer_states,
+            settings.optimizer,
+        )
+        self.scaler = torch.amp.GradScaler(
+            processes.device.type, enabled=settings.precision == "fp16"
+        )
+        self.stepper = Stepper(
+            objective,
+            settings,
+            self.parallel,
+            self.optimizer,
+            self.scaler,
+            last=self.total_steps,
+            workers=workers,
+            say=self._say,
+        )
+        self.averaged = Averaged(self.model, settings.ema) if settings.ema else None
+        self.checkpoints = Checkpoints(
+            folder,
+            self.parallel,
+            self.optimizer,
+            self.scaler,
+            settings,
+            objective.identity,
+            self.averaged,
+        )
+        self.progress = Progress()
+        self.guard = Guard(
+            lambda row: objective.vitals(row[: objective.num_sums], row[objective.num_sums :]),
+            lambda share: settled_step(self.total_steps, settings.warmup, share),
+            self.scaler.is_enabled(),
+            processes.device,
+        )
+        self.way_back = WayBack(self.checkpoints)
+        self.record: Record | None = None
+        self._told: Callable[[str], None] | None = None
+
+    def run(
+        self,
+        resume: bool = False,
+        seconds: float | None = None,
+        on_step: Callable[[StepReport], None] | None = None,
+        on_event: Callable[[str], None] | None = None,
+    ) -> TrainResult:
+        """Train to the end, or until stopped.
+
+        Args:
+            resume: go on from the state in the folder.
+            seconds: save the state and stop after so many.
+            on_step: told after each step, on the main process.
+            on_event: given sentences about evaluations and saves.
+
+        Raises:
+            Interrupted: asked to stop; the state is saved.
+            UsageError: nothing to resume, or it was begun otherwise.
+        """
+        started = time.perf_counter()
+        self._told = on_event
+        stop = StopRequest()
+        tally = self._begin(resume)
+        stopped_early, paused = resume and self._had_stopped_early(), False
+        self.model.train()
+        try:
+            with stop.listening():
+                for epoch, items in () if stopped_early else self._batches():
+                    sums = self._step(items, epoch)
+                    self.progress.step += 1
+                    tally.add(sums, len(items))
+                    tally = self._after_step(tally, on_step)
+                    evaluating = self._due(self.settings.eval_steps)
+                    saving = self._due(self.settings.save_steps)
+                    if self._went_back(evaluating or saving):
+                        tally = Tally()
+                        continue
+                    if evaluating:
+                        self._note(tally)
+                        stopped_early = self._evaluate()
+                        tally = Tally()
+                    stopping = self.processes.any(stop.asked)
+                    if seconds is not None and not stopped_early:
+                        paused = self.processes.any(time.perf_counter() - started >= seconds)
+                    if saving or stopping or stopped_early or paused:
+                        self._save_state(tally)
+                    # In the last step there is nothing to stop: the run ends, and says so.
+                    if stopping and not stopped_early and self.progress.step < self.total_steps:
+                        raise self._interrupted()
+                    if stopped_early or paused:
+                        break
+            if self.progress.best_score is None and not paused:
+                self._save_weights()
+            if not paused:
+                self.way_back.forget_start()
+                if self.processes.is_main:
+                    forget_earlier(self.folder)
+        finally:
+            self.stepper.forget_batches()
+            if self.record is not None:
+                self.record.close()
+        return TrainResult(
+            stop_asked=self.processes.any(stop.asked),
+            steps=self.progress.step,
+            total_steps=self.total_steps,
+            best_score=self.progress.best_score,
+            best_step=self.progress.best_step,
+            stopped_early=stopped_early,
+            paused=paused,
+            seconds=time.perf_counter() - started,
+            restarts=self.progress.attempt,
+        )
+
+    def _begin(self, resume: bool) -> Tally:
+        """Put every process into the state that the run starts, or goes on, from."""
+        tally = Tally()
+        # Ranks must not drop the same units of different passages.
+        torch.manual_seed(mix(self.settings.seed, self.processes.rank))
+        if resume:
+            self.progress, tally.parts = self.checkpoints.load(self._say)
+            self.guard.restore(self.progress.guard)
+            self.stepper.cut_as(self.progress.cut)
+        aside = None
+        if self.processes.is_main and not resume:
+            aside = set_aside(self.folder)
+            for name, content in self.about.items():
+                write_json(self.folder / name, content)
+        if not resume:
+            self.way_back.keep_start()
+        self._set_order()
+        if self.processes.is_main:
+            resumed_at = self.progress.step if resume else None
+            self.record = Record(self.folder, resumed_at, self.progress.attempt)
+            if aside is not None:
+                self._say(f"starting over; the earlier run stays in {aside} until this one is done")
+            self._say(f"step {self.progress.step} of {self.total_steps}")
+        return tally
+
+    def _batches(self) -> Iterator[tuple[int, list[int]]]:
+        """The global batches still to come, each with its epoch."""
+        while self.progress.step < self.total_steps:
+            epoch, first = divmod(self.progress.step, self.steps_per_epoch)
+            left = self.total_steps - self.progress.step
+            attempt = self.progress.attempt
+            for items in self.objective.order.epoch(epoch)[first : first + left]:
+                yield epoch, items
+                if self.progress.attempt != attempt:
+                    break  # the run went back, and its data have another order now
+
+    def _due(self, every: int | None) -> bool:
+        """Whether something that happens every N steps, or else each epoch, happens now."""
+        step = self.progress.step
+        return step % (every or self.steps_per_epoch) == 0 or step >= self.total_steps
+
+    def _interrupted(self) -> Interrupted:
+        step = self.progress.step
+        self._say(f"stopped at step {step}; the state is saved")
+        return Interrupted(
+            f"stopped at step {step} of {self.total_steps}; "
+            "the same command with --resume goes on from there"
+        )
+
+    def _step(self, items: list[int], epoch: int) -> Tensor:
+        """One optimiser step on a global batch; its sums and counts over all processes."""
+        step = self.progress.step
+        sums, counts, norm = self.stepper.take(items, epoch, step, self._rate())
+        if self.averaged is not None:
+            self.averaged.add(step)
+        self.guard.add(step + 1, torch.cat([sums, counts, norm]))
+        return torch.cat([sums, counts])
+
+    def _rate(self) -> float:
+        settings = self.settings
+        peak = settings.learning_rate / 2**self.progress.attempt
+        return linear_rate(self.progress.step, self.total_steps, peak, settings.warmup)
+
+    def _after_step(self, tally: Tally, on_step: Callable[[StepReport], None] | None) -> Tally:
+        step = self.progress.step
+        full = len(tally.parts) >= WINDOW
+        if on_step is not None and self.processes.is_main and (full or step % 10 == 0 or step < 10):
+            on_step(self._report(tally))
+        return self._note(tally) if full else tally
+
+    def _note(self, tally: Tally) -> Tally:
+        """Write the steps so far into the metrics, and begin a new tally."""
+        if self.record is not None and tally.parts:
+            report = self._report(tally)
+            values = {
+                "epoch": round(report.epoch, 4),
+                **{name: round(value, 5) for name, value in report.figures.items()},
+                "learning_rate": self._rate(),
+                f"{self.objective.unit}_per_second": round(report.items_per_second, 3),
+            }
+            self.record.metrics("train", self.progress.step, values)
+        return Tally()
+
+    def _went_back(self, keeping: bool) -> bool:
+        """Look for signs of collapse, and act on them; whether the run has gone back.
+
+        Args:
+            keeping: the weights are about to be evaluated or saved, so they must be numbers.
+
+        Raises:
+            DivergedError: the run has collapsed, and is not to go back.
+        """
+        step = self.progress.step
+        found = self.guard.look() if keeping or step % LOOK == 0 else []
+        if keeping and self.processes.any(
+            not all(bool(p.isfinite().all()) for p in self.parallel.own())
+        ):
+            found.append(not_numbers(step))
+        return any(self._act(symptom) for symptom in found)
+
+    def _act(self, symptom: Symptom) -> bool:
+        """Say what is wrong, and do what `--on-collapse` asks for; whether the run went back."""
+        action, sentence = respond(symptom, self.settings, self.progress.attempt)
+        if self.record is not None:
+            figures = {name: round(value, 5) for name, value in symptom.figures.items()}
+            found = {"symptom": symptom.name, "began": symptom.began, "action": action}
+            self.record.metrics("guard", symptom.step, found | figures)
+        if action == "stop":
+            if self.record is not None:
+                self.record.say(sentence)
+            raise DivergedError(sentence)
+        self._say(sentence)
+        if action == "restart":
+            self._go_back(symptom.began)
+        return action == "restart"
+
+    def _go_back(self, began: int) -> None:
+        """Take up the last good state, or the start, with half the rate and another order."""
+        before = self.progress
+        self.progress = self.way_back.go(before.attempt, began)
+        self.progress.attempt = before.attempt + 1
+        # These are about the weights that lie in the folder, whoever made them.
+        self.progress.best_score, self.progress.best_step = before.best_score, before.best_step
+        self.guard.forget()
+        self.stepper.forget_batches()
+        self._set_order()
+        torch.manual_seed(mix(self.objective.order.seed, self.processes.rank))
+        self._save_state(Tally())
+        step, attempt = self.progress.step, self.progress.attempt
+        if self.record is not None:
+            self.record.close()
+            self.record = Record(self.folder, step, attempt)
+        where = f"the state of step {step}" if step else "the start"
+        rate = self.settings.learning_rate / 2**attempt
+        self._say(f"back to {where}: learning rate {rate:g}, another data order")
+
+    def _set_order(self) -> None:
+        """Give the data the order of this attempt."""
+        seed = order_seed(self.settings.seed, self.progress.attempt)
+        self.objective.order = replace(self.objective.order, seed=seed)
+
+    def _report(self, tally: Tally) -> StepReport:
+        totals, split = tally.totals(), self.objective.num_sums
+        return StepReport(
+            step=self.progress.step,
+            total_steps=self.total_steps,
+            epoch=self.progress.step / self.steps_per_epoch,
+            figures=self.objective.report(totals[:split], totals[split:]),
+            unit=self.objective.unit,
+            items_per_second=tally.items / max(1e-9, time.perf_counter() - tally.started),
+            best_score=self.progress.best_score,
+        )
+
+    def _evaluate(self) -> bool:
+        """Evaluate, keep the weights if they are the best; whether to stop early."""
+        with self.parallel.gathered(), self._weights_to_keep():
+            evaluation = self.objective.evaluate(self.processes)
+        if evaluation is None:
+            return False
+        progress, step = self.progress, self.progress.step
+        best = progress.best_score is None or evaluation.score > progress.best_score
+        if best:
+            progress.best_score, progress.best_step = evaluation.score, step
+            progress.evaluations_without_gain = 0
+            self._save_weights()
+        else:
+            progress.evaluations_without_gain += 1
+        if self.record is not None:
+            values = {"epoch": round(step / self.steps_per_epoch, 4), **evaluation.values}
+            self.record.metrics("dev", step, values | {"best": best})
+        mark = "the best so far, saved" if best else f"best {progress.best_score:.2%}"
+        self._say(f"step {step}: {evaluation.line} ({mark})")
+        if self._out_of_patience():
+            self._say(f"no gain in {self.settings.patience} evaluations: stopped early")
+            return True
+        return False
+
+    def _out_of_patience(self) -> bool:
+        patience = self.settings.patience
+        return patience is not None and self.progress.evaluations_without_gain >= patience
+
+    def _had_stopped_early(self) -> bool:
+        """Whether the run that is resumed is over; it says so and how to go on all the same."""
+        if not self._out_of_patience():
+            return False
+        waited = self.progress.evaluations_without_gain
+        self._say(
+            f"the run stopped early at step {self.progress.step}, after {waited} evaluations "
+            f"without a gain; to train on, raise --patience above {waited}"
+        )
+        return True
+
+    def _weights_to_keep(self) -> AbstractContextManager[None]:
+        """Inside, the model has the weights that are measured and kept: their average, if any."""
+        return nullcontext() if self.averaged is None else self.averaged.in_place()
+
+    def _save_weights(self) -> None:
+        with self.parallel.gathered(), self._weights_to_keep():
+            if self.processes.is_main:
+                self.objective.save(self.folder)
+        self.processes.wait()
+
+    def _save_state(self, tally: Tally) -> None:
+        self.progress.guard = self.guard.state()
+        self.progress.cut = self.stepper.cut
+        self.checkpoints.save(self.progress, tally.parts)
+
+    def _say(self, line: str) -> None:
+        if self.record is not None:
+            self.record.say(line)
+        if self._told is not None and self.processes.is_main:
+            self._told(line)

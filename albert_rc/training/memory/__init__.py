@@ -1,0 +1,1 @@
+"""What a training step holds in memory, and how it is made to fit."""

@@ -1,0 +1,162 @@
+"""What a training step holds in memory, predicted from the shape of the model and the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from albert_rc.corpus.shards import Corpus
+from albert_rc.model.config import EncoderConfig
+from albert_rc.model.cost import encoder_parameters, layer_matrices
+from albert_rc.model.linear import ROWS
+from albert_rc.model.word_loss import product_dtype, working_bytes
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.store import Store
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.parallel import count_shards
+
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+
+# What is there before any tensor: Python, torch and its libraries, resident; a CUDA context.
+# Libraries; on a CPU 300 MiB, and 200 of compiled products and freed blocks between them.
+RUNTIME = {"cpu": 500 * 2**20, "cuda": 600 * 2**20}
+# What stays of the compiler that torchao's step of 8-bit moments is made by, in the same process.
+COMPILER = 300 * 2**20
+# Freed blocks of other lengths that the allocator holds back: measured, see docs/experiments.md.
+SLACK = {"cpu": 1.4, "cuda": 1.08}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a plan is made for."""
+
+    config: EncoderConfig
+    lengths: Sequence[int]
+    """Tokens of each item of the data, all its sequences together."""
+    longest: int
+    """Tokens of the longest sequence."""
+    items: int
+    """Items of a process's share of a batch."""
+    precision: str
+    device: str
+    """cpu or cuda."""
+    masked_share: float = 0.0
+    """Share of the words that the auxiliary loss asks for."""
+    join: int = 1
+    ffn_chunk: int | None = None
+    """See `Compute.ffn_chunk`."""
+    attention: str = "dense"
+    shards: int = 1
+    """Processes that the weights and the optimiser's moments are divided among."""
+    passes: int = 1
+    """Forward passes whose activations are kept at once."""
+    averaged: bool = False
+    """Whether an average of the weights is kept."""
+    moved_words: bool = False
+    """Whether the word embeddings are moved, and put back, in each step."""
+
+
+def task_of(
+    config: EncoderConfig,
+    store: Store | Corpus,
+    settings: TrainConfig,
+    processes: Processes,
+    masked_share: float = 0.0,
+    attention: str = "dense",
+) -> Task:
+    """The task of training a model of this shape on a store."""
+    items = -(-settings.batch_size // processes.world)
+    # Of millions of items only the longest matter: those that could meet in one micro-batch.
+    longest = store.tokens.topk(min(items, len(store.tokens))).values
+    return Task(
+        config=config,
+        lengths=longest.tolist(),
+        longest=int(store.lengths.max()),
+        items=items,
+        precision=settings.precision,
+        device=processes.device.type,
+        masked_share=masked_share,
+        join=settings.join,
+        ffn_chunk=settings.ffn_chunk,
+        attention=attention,
+        shards=count_shards(settings.parallel, processes),
+        passes=2 if settings.r_drop else 1,
+        averaged=settings.ema > 0,
+        moved_words=settings.fgm > 0,
+    )
+
+
+def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[str, int]:
+    """Bytes that a training step holds at its fullest, by purpose.
+
+    Args:
+        task: the model, the data, the device.
+        tokens: of the largest micro-batch, in one pass.
+        recompute: a key of `RECOMPUTE`.
+        states: a key of `planner.STATES`.
+    """
+    config, wide = task.config, task.config.ffn_size
+    hidden, size = config.hidden_size, BYTES[task.precision]
+    on_cpu = task.device == "cpu"
+    parameters = encoder_parameters(config)
+    matrices = layer_matrices(config)
+    # A layer keeps its input, q, k, v, what attention mixed, two sums before norms, and the
+    # feed-forward's input, then the feed-forward's inside before and after the activation. On
+    # CPUs attention's weights come on top; GPUs make them again. In chunks nothing of the
+    # inside is kept; it is made again, with its gradient, a chunk at a time.
+    inside = tokens * wide * size
+    at_work = 2 * inside
+    if task.ffn_chunk is not None and task.ffn_chunk < tokens:
+        inside, at_work = 0, 4 * task.ffn_chunk * wide * size
+    one_layer = tokens * 8 * hidden * size + inside
+    if task.attention != "dense":
+        # What is hashed, sorted and mixed in fp32, and the block of logits that is at work.
+        one_layer += tokens * 3 * 4 * hidden
+    weights = at_once = 0
+    if task.attention == "dense" and on_cpu:
+        scores = tokens * task.longest * config.num_heads
+        weights, at_once = scores * size, task.longest**2 * config.num_heads * size
+        one_layer += scores * (config.attention_dropout > 0)  # which of them are dropped
+    layers = config.num_layers * config.inner_layers
+    kept = {
+        "nothing": layers * (one_layer + weights + inside),
+        "activations": layers * one_layer,
+        "layers": layers * tokens * hidden * size + one_layer + weights + inside,
+    }[recompute]
+    if config.residual == "reversible":
+        # Two streams in fp64, their gradients in fp32, and one layer at a time.
+        kept = tokens * hidden * 2 * (8 + 4) + one_layer
+        kept += (weights + inside) * (recompute != "activations")
+    # In the backward pass: the feed-forward's inside, rows of one matrix's gradient that are about
+    # to be added, and pairs that wait for their joined product.
+    working = at_work + tokens * 4 * hidden * size + ROWS * wide * (size + 4)
+    working += (task.join - 1) * (at_work + tokens * 8 * hidden * size)
+    working += 2 * at_once  # of one sequence: attention's weights, and their gradient
+    # The head: logits over the vocabulary at hidden words, gradients of the word embeddings.
+    words = int(task.masked_share * tokens)
+    head = working_bytes(config.vocab_size, task.device, words, product_dtype(task.precision))
+    head += 3 * 4 * config.vocab_size * config.embedding_size
+    kept *= task.passes
+    head += 3 * 4 * config.vocab_size * config.embedding_size * task.moved_words
+    prepared = matrices * size * (2 if on_cpu else task.precision != "fp32")
+    # In a step the weights are whole once more, and so are the gradients until the backward pass
+    # is over: with shared layers none is complete before. Their parts come when the whole ones go.
+    parts = {
+        "weights": 4 * parameters // task.shards,
+        "gathered": 4 * parameters * (task.shards > 1),
+        "gradients": 4 * parameters,
+        "optimiser": {"fp32": 8, "8bit": 2, "cpu": 0}[states] * parameters // task.shards,
+        "matrices": prepared,
+        # To swap it in takes one more copy of the largest tensor; words are that, mostly.
+        "average": (4 * parameters + 4 * config.vocab_size * config.embedding_size) * task.averaged,
+        "activations": kept,
+        "working": working + head,
+    }
+    if states == "cpu" and on_cpu:
+        parts["optimiser"] = 8 * parameters
+    if states == "8bit" and on_cpu:
+        parts["optimiser"] += COMPILER
+    slack = SLACK[task.device]
+    parts["activations"] = int(parts["activations"] * slack)
+    parts["working"] = int(parts["working"] * slack)
+    return parts | {"runtime": RUNTIME[task.device]}

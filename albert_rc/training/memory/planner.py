@@ -1,0 +1,246 @@
+"""Plans how a training step fits into the memory at hand, before the first one is taken.
+
+Peak memory is predicted from the shape; then the fastest way to compute the same step that fits is
+chosen. Micro-batches and recomputation change nothing but rounding. Only where nothing else fits
+are the optimiser's moments kept in 8 bits, or on the processor's side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+
+from albert_rc.corpus.shards import Corpus
+from albert_rc.errors import OutOfMemoryError, UsageError
+from albert_rc.io.sizes import parse_size
+from albert_rc.model.config import RECOMPUTE, EncoderConfig
+from albert_rc.runtime.devices import Processes, free_memory, limit_memory
+from albert_rc.runtime.heap import keep_freed_memory
+from albert_rc.stores.store import Store
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.memory.footprint import Task, predict_parts, task_of
+
+GIB = 2**30
+STATES = {
+    "fp32": "the optimiser's moments in fp32",
+    "8bit": "AdamW's moments in 8 bits (torchao)",
+    "cpu": "AdamW's moments, and its step, in the processor's memory (torchao)",
+}
+COMFORT = 0.8
+"""Share of a budget that a plan may fill before freed memory is handed back."""
+WORTH = 0.15
+"""Share of the peak that makes it worth to compute activations again where nothing asks for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A way to take a training step, and what it is predicted to need."""
+
+    micro_batches: int
+    """Pieces that each process cuts its share of a batch into."""
+    micro_items: int
+    """Items of the largest of them."""
+    recompute: str
+    states: str
+    parts: dict[str, int]
+    """Bytes by purpose."""
+
+    @property
+    def total(self) -> int:
+        """Predicted peak in bytes."""
+        return sum(self.parts.values())
+
+    @property
+    def varying(self) -> int:
+        """Bytes that are allocated and freed within a step."""
+        return self.parts["activations"] + self.parts["working"]
+
+    def is_tight(self, budget: int) -> bool:
+        """Whether so many bytes leave no room for freed memory in pieces."""
+        return self.total > COMFORT * budget
+
+    def lines(self, budget: int) -> list[str]:
+        """The plan as sentences."""
+        parts = ", ".join(f"{name} {size / GIB:.2f}" for name, size in self.parts.items() if size)
+        cut = f"{self.micro_batches} micro-batches of at most {self.micro_items} items"
+        if self.micro_batches == 1:
+            cut = "whole batches"
+        return [
+            f"memory: {self.total / GIB:.2f} of {budget / GIB:.2f} GiB ({parts})",
+            f"plan: {cut}, recompute {self.recompute}, {STATES[self.states]}",
+        ]
+
+
+def _cuts(items: int) -> Iterator[int]:
+    """1, 2, 3, 4, 6, 8, ...: counts that a share can be cut into, each a smaller piece."""
+    seen = set()
+    for count in range(1, items + 1):
+        piece = -(-items // count)
+        if piece not in seen:
+            seen.add(piece)
+            yield count
+
+
+@dataclass(frozen=True)
+class Levers:
+    """What the user decided instead of the planner; None is left to it."""
+
+    accumulation: int | None = None
+    recompute: str | None = None
+    states: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.accumulation is not None and self.accumulation < 1:
+            raise UsageError(f"--accumulation {self.accumulation} must be at least 1")
+        if self.recompute is not None and self.recompute not in RECOMPUTE:
+            raise UsageError(f"--recompute {self.recompute}: choose from {', '.join(RECOMPUTE)}")
+        if self.states is not None and self.states not in STATES:
+            raise UsageError(f"--optimizer-states {self.states}: choose from {', '.join(STATES)}")
+
+
+def _levels(task: Task, levers: Levers) -> list[str]:
+    """What may be computed again, the fastest first.
+
+    On CPUs activations cost some hundredths of a step (`docs/experiments.md`), so they are kept
+    only where that is a small part of the whole.
+    """
+    if levers.recompute:
+        return [levers.recompute]
+    if task.device == "cpu":
+        piece = -(-task.items // (levers.accumulation or 1))
+        tokens = sum(sorted(task.lengths, reverse=True)[:piece])
+        kept, again = (
+            sum(predict_parts(task, tokens, level, levers.states or "fp32").values())
+            for level in ("nothing", "activations")
+        )
+        if kept - again >= WORTH * kept:
+            return [level for level in RECOMPUTE if level != "nothing"]
+    return list(RECOMPUTE)
+
+
+def candidates(task: Task, levers: Levers) -> Iterator[Plan]:
+    """Ways to take a step, the fastest first; what the user decided is kept to."""
+    lengths = sorted(task.lengths, reverse=True)
+    free = [s for s in STATES if s != "cpu" or task.device != "cpu"]
+    if task.shards > 1:
+        free = ["fp32"]
+    for states in [levers.states] if levers.states else free:
+        for recompute in _levels(task, levers):
+            for count in [levers.accumulation] if levers.accumulation else _cuts(task.items):
+                piece = -(-task.items // count)
+                yield Plan(
+                    micro_batches=count,
+                    micro_items=piece,
+                    recompute=recompute,
+                    states=states,
+                    parts=predict_parts(task, sum(lengths[:piece]), recompute, states),
+                )
+
+
+def make_plan(task: Task, budget: int, levers: Levers | None = None) -> Plan:
+    """The first way that fits.
+
+    Args:
+        task: what to plan for.
+        budget: bytes.
+        levers: what the user decided.
+
+    Raises:
+        OutOfMemoryError: none fits; says what the leanest would need.
+    """
+    plans = list(candidates(task, levers or Levers()))
+    for plan in plans:
+        if plan.total <= budget:
+            return plan
+    leanest = min(plans, key=lambda plan: plan.total)
+    raise OutOfMemoryError(
+        f"{budget / GIB:,.3g} GiB of memory: even the leanest plan needs more. "
+        f"{'; '.join(leanest.lines(budget))}. "
+        "Take a smaller model, or shorter windows (preprocess --max-length)"
+    )
+
+
+def fit(
+    settings: TrainConfig,
+    config: EncoderConfig,
+    store: Store | Corpus,
+    processes: Processes,
+    memory: str | None,
+    levers: Levers,
+    masked_share: float = 0.0,
+    attention: str = "dense",
+    before: Levers | None = None,
+) -> tuple[TrainConfig, list[str]]:
+    """Settings that fit the memory at hand, and the plan as sentences.
+
+    Args:
+        settings: what the user asked for.
+        config: the encoder's shape.
+        store: what is trained on.
+        processes: who works along.
+        memory: the budget of each process as the user gave it; what is free where None.
+        levers: what the user decided.
+        masked_share: share of the tokens that are asked for over the whole vocabulary.
+        attention: a key of `ATTENTION`.
+        before: the plan of the run that is resumed; it is kept where it fits and the user does not
+            ask for another, because other micro-batches round otherwise.
+
+    Raises:
+        OutOfMemoryError: nothing fits.
+        UsageError: `memory` is no size, or what was asked for does not go together.
+    """
+    if levers.states is not None:
+        settings = replace(settings, optimizer_states=levers.states)  # which refuses some pairs
+    device = processes.device
+    if memory is None:
+        budget = free_memory(device)
+        if device.type == "cpu":
+            budget //= processes.world  # all of them are on this machine, as far as we know
+    else:
+        budget = parse_size("--memory", memory)
+        limit_memory(device, budget)
+    budget = processes.least(budget)  # one plan for all: their optimisers must be alike
+    task = task_of(config, store, settings, processes, masked_share, attention)
+    plan, said = _plan_as_before(task, budget, levers, before)
+    if device.type == "cpu":
+        keep_freed_memory(plan.is_tight(budget), plan.total, plan.varying)
+    fitted = replace(
+        settings,
+        accumulation=plan.micro_batches,
+        recompute=plan.recompute,
+        optimizer_states=plan.states,
+    )
+    return fitted, [*plan.lines(budget), *said]
+
+
+def _plan_as_before(
+    task: Task, budget: int, levers: Levers, before: Levers | None
+) -> tuple[Plan, list[str]]:
+    """The plan of the run that is resumed, unless the user or the memory wants another one.
+
+    Returns:
+        The plan, and what is to be said of it.
+    """
+    if before is None:
+        return make_plan(task, budget, levers), []
+    given = {name: value for name, value in asdict(levers).items() if value is not None}
+    try:
+        plan = make_plan(task, budget, replace(before, **given))
+    except OutOfMemoryError:
+        # Moments cannot change their form on the way.
+        plan = make_plan(task, budget, replace(levers, states=levers.states or before.states))
+    changed = [
+        f"{name} {was} before, {now} now"
+        for name, was, now in (
+            ("micro-batches", before.accumulation, plan.micro_batches),
+            ("recompute", before.recompute, plan.recompute),
+        )
+        if was != now
+    ]
+    if not changed:
+        return plan, []
+    why = "as asked for" if given else "because the plan of before does not fit this memory"
+    return plan, [
+        f"note: another plan than the run was begun with, {why} ({'; '.join(changed)}): from here "
+        "on its results may differ in their rounding"
+    ]

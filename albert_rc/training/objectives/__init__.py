@@ -1,0 +1,1 @@
+"""What a run learns: questions, spans, hidden words, a teacher."""

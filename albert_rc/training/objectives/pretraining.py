@@ -1,0 +1,184 @@
+"""Pretraining: hidden words, and the order of two segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albert_rc.batch import PretrainBatch
+from albert_rc.checkpoints.load import load_pretraining
+from albert_rc.corpus.batches import PAIRS, PretrainCollator
+from albert_rc.corpus.mask_config import MaskConfig
+from albert_rc.corpus.shards import Corpus
+from albert_rc.errors import UsageError
+from albert_rc.io.files import sha256
+from albert_rc.model.pretraining_head import PretrainingModel
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.batches import BatchOrder, batches_by_length
+from albert_rc.text.tokenizer import Tokenizer
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.objective import Evaluation, Objective
+
+TOKEN_BUDGET = 8192
+RECIPES: dict[str, dict[str, Any]] = {
+    "paper": {  # Lan et al. 2020, section 4.1, and the original's own LAMB
+        "optimizer": "lamb-albert",
+        "learning_rate": 0.00176,
+        "batch_size": 4096,
+        "max_steps": 125_000,
+        "warmup": 3125 / 125_000,
+    },
+    "small": {
+        "optimizer": "adamw",
+        "learning_rate": 1e-3,
+        "batch_size": 32,
+        "epochs": 10,
+        "warmup": 0.02,
+    },
+}
+"""Settings by name; each may be overridden."""
+DEV_SEED = 0  # whatever the run's: figures of different runs are of the same questions
+
+
+def open_teacher(source: str, tokenizer: Tokenizer) -> PretrainingModel:
+    """A model to learn hidden words from.
+
+    Raises:
+        UsageError: no such model, or it has another vocabulary or no head for hidden words.
+        CheckpointError: unusable weights.
+    """
+    loaded = load_pretraining(source, with_pairs=False)
+    if loaded.tokenizer.fingerprint != tokenizer.fingerprint:
+        raise UsageError(
+            f"--teacher {source}: has another vocabulary; for hidden words teacher and student "
+            "must have the same"
+        )
+    if loaded.report.new:
+        raise UsageError(
+            f"--teacher {source}: it was not trained to predict hidden words; pretrain it first"
+        )
+    return loaded.model
+
+
+class Pretraining(Objective[PretrainBatch]):
+    """Learns a corpus.
+
+    Args:
+        model: the encoder and its head.
+        tokenizer: its vocabulary.
+        corpus: what is learned from.
+        dev: sequences of other documents, to tell how well; None for none.
+        settings: the recipe.
+        masking: how words are hidden.
+        pair: a key of `PAIRS`.
+        teacher: a model with the same vocabulary whose probabilities of hidden words, and hidden
+            states if they are as wide, are learned as well.
+
+    Raises:
+        UsageError: no such pair objective, or the model has no head for it.
+    """
+
+    unit = "sequences"
+    num_sums = 4
+    num_counts = 2
+
+    def __init__(
+        self,
+        model: PretrainingModel,
+        tokenizer: Tokenizer,
+        corpus: Corpus,
+        dev: Corpus | None,
+        settings: TrainConfig,
+        masking: MaskConfig,
+        pair: str,
+        teacher: PretrainingModel | None = None,
+    ) -> None:
+        if pair not in PAIRS:
+            raise UsageError(f"--pair {pair}: choose from {', '.join(PAIRS)}")
+        self.model: PretrainingModel = model
+        self.tokenizer = tokenizer
+        self.corpus, self.dev = corpus, dev
+        self.masking, self.pair = masking, pair
+        self.teacher, self.teacher_weight = teacher, settings.teacher_weight
+        self.collate = PretrainCollator(corpus, tokenizer, masking, pair, settings.seed)
+        self.order = BatchOrder(
+            lengths=corpus.lengths, batch_size=settings.batch_size, seed=settings.seed
+        )
+
+    def begin(self) -> None:
+        if self.teacher is not None:
+            self.teacher.to(self.model.words.device).eval()
+            self.teacher.encoder.compute = replace(
+                self.teacher.encoder.compute, precision=self.encoder.compute.precision
+            )
+            self.teacher.encoder.freeze()
+
+    def batch(self, items: Sequence[int], epoch: int) -> PretrainBatch:
+        return self.collate(items, epoch)
+
+    def counts(self, batch: PretrainBatch) -> list[int]:
+        return [len(batch.masked_token_M), int((batch.pair_B >= 0).sum())]
+
+    def losses(self, batch: PretrainBatch, counts: Tensor) -> tuple[Tensor, Tensor]:
+        lesson = None
+        if self.teacher is not None and self.model.training:
+            lesson = self.teacher.teach(batch, self.teacher_weight)
+        output = self.model(batch, lesson)
+        loss = output.masked_loss_sum / counts[0] + output.pair_loss_sum / counts[1]
+        sums = [
+            output.plain_loss_sum.detach(),
+            output.masked_correct,
+            output.pair_loss_sum.detach(),
+            output.pair_correct.float(),
+        ]
+        return loss, torch.stack(sums)
+
+    def report(self, sums: Sequence[float], counts: Sequence[float]) -> dict[str, float]:
+        words, pairs = max(1.0, counts[0]), max(1.0, counts[1])
+        figures = {"loss": sums[0] / words, "accuracy": sums[1] / words}
+        if self.pair != "none":
+            figures |= {"pair_loss": sums[2] / pairs, "pair_accuracy": sums[3] / pairs}
+        return figures
+
+    def evaluate(self, processes: Processes) -> Evaluation | None:
+        if self.dev is None:
+            return None
+        collate = PretrainCollator(self.dev, self.tokenizer, self.masking, self.pair, DEV_SEED)
+        batches = list(batches_by_length(self.dev.lengths, TOKEN_BUDGET, TOKEN_BUDGET))
+        sums = torch.zeros(self.num_sums + self.num_counts, device=processes.device)
+        one = torch.ones(self.num_counts, device=processes.device)
+        was_training = self.model.training
+        self.model.eval()
+        with torch.inference_mode(), self.encoder.unchanged():
+            for items in batches[processes.rank :: processes.world]:
+                batch = collate(items)
+                _, parts = self.losses(batch.to(processes.device), one)
+                counts = torch.tensor(self.counts(batch), device=processes.device)
+                sums += torch.cat([parts, counts])
+        self.model.train(was_training)
+        processes.sum(sums)
+        totals = sums.tolist()
+        figures = self.report(totals[: self.num_sums], totals[self.num_sums :])
+        line = f"dev words {figures['accuracy']:.2%}, loss {figures['loss']:.4f}"
+        if self.pair != "none":
+            line += f", {self.pair} {figures['pair_accuracy']:.2%}"
+        return Evaluation(
+            score=figures["accuracy"],
+            values={name: round(value, 5) for name, value in figures.items()},
+            line=line,
+        )
+
+    def identity(self) -> dict[str, Any]:
+        found = super().identity() | {
+            "corpus": self.corpus.hash,
+            "dev corpus": None if self.dev is None else self.dev.hash,
+            "masking": asdict(self.masking),
+            "--pair": self.pair,
+        }
+        if self.teacher is not None:
+            found["--teacher"] = sha256(self.teacher.words.detach().cpu().numpy().tobytes())[:16]
+        return found

@@ -1,0 +1,214 @@
+"""Fine-tuning: questions about passages, and words hidden beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albert_rc.answering.quality import quality
+from albert_rc.answering.score import score
+from albert_rc.batch import Batch
+from albert_rc.errors import UsageError
+from albert_rc.io.files import sha256
+from albert_rc.model.heads import ClozeHead, Output, ReadingModel
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.batches import BatchOrder, Collator, ragged
+from albert_rc.stores.masking import WordHider
+from albert_rc.stores.store import Store
+from albert_rc.text.tokenizer import Tokenizer
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.health.vitals import Vitals
+from albert_rc.training.objective import Evaluation, Objective, stores_identity
+from albert_rc.training.objectives.answer_loss import disagreement, smoothed_loss, taught_loss
+
+LETTERS = 8
+"""Letters that answers are counted by; the last stands for all from there on."""
+
+
+def answer_sums(batch: Batch, logits_QK: Tensor) -> Tensor:
+    """What tells answers from guesses, summed over the questions whose answer is known.
+
+    Args:
+        batch: on the model's device.
+        logits_QK: its logits.
+
+    Returns:
+        ln(#options), 1/#options, how often each letter was chosen, how often each was right;
+        zeros where numbers are asked for.
+    """
+    sums = logits_QK.new_zeros(2 + 2 * LETTERS)
+    if batch.value_Q is not None:
+        return sums
+    known_Q = (batch.answer_Q >= 0).float()
+    options_Q = known_Q.new_zeros(batch.num_questions)
+    owner_O = batch.option_slot_O // batch.num_options
+    options_Q.index_add_(0, owner_O, known_Q.new_ones(1).expand(len(owner_O)))
+    sums[0] = (known_Q * options_Q.log()).sum()
+    sums[1] = (known_Q / options_Q).sum()
+    last = LETTERS - 1
+    sums.index_add_(0, 2 + logits_QK.detach().argmax(-1).clamp(max=last), known_Q)
+    sums.index_add_(0, 2 + LETTERS + batch.answer_Q.clamp(0, last), known_Q)
+    return sums
+
+
+def _require_use(model: ReadingModel, store: Store, settings: TrainConfig) -> None:
+    """Refuse parts of a recipe that would do nothing."""
+    asked = {"--label-smoothing": settings.label_smoothing, "--r-drop": settings.r_drop}
+    for flag, value in asked.items():
+        if value and store.kind == "label" and not store.labels:
+            raise UsageError(
+                f"{flag} {value} is for options and labels; this task asks for numbers"
+            )
+    config = model.config
+    dropout = max(config.dropout, config.attention_dropout)
+    if model.task != "cloze":
+        dropout = max(dropout, config.classifier_dropout)
+    if settings.r_drop and not dropout:
+        raise UsageError(
+            f"--r-drop {settings.r_drop} compares passes with different dropout, and this model "
+            "has none; add --dropout 0.1"
+        )
+
+
+class Reading(Objective[Batch]):
+    """Learns to answer the questions of a store.
+
+    Args:
+        model: the encoder and its head.
+        tokenizer: its vocabulary.
+        train_store: what is learned from.
+        dev_store: what decides which weights are best; without one the last are kept.
+        settings: the recipe.
+        chance_O: a teacher's probabilities of all options of `train_store`, see `Teacher`.
+
+    Raises:
+        UsageError: the recipe asks for what these questions or this model cannot have.
+    """
+
+    num_sums = 3 + 2 + 2 * LETTERS
+    num_counts = 3
+
+    def __init__(
+        self,
+        model: ReadingModel,
+        tokenizer: Tokenizer,
+        train_store: Store,
+        dev_store: Store | None,
+        settings: TrainConfig,
+        chance_O: Tensor | None = None,
+    ) -> None:
+        self.model: ReadingModel = model
+        self.tokenizer = tokenizer
+        self.train_store = train_store
+        self.dev_store = dev_store
+        self.score_name = " and ".join(train_store.metrics)
+        self.mask_weight = settings.mask_weight
+        self.smoothing, self.r_drop = settings.label_smoothing, settings.r_drop
+        self.chance_O, self.teacher_weight = chance_O, settings.teacher_weight
+        _require_use(model, train_store, settings)
+        self.hider = None
+        if settings.mask_rate and train_store.kind == "cloze":
+            self.hider = WordHider(tokenizer, settings.mask_rate, settings.seed)
+        self.collate = Collator(train_store, tokenizer, self.hider)
+        self.order = BatchOrder(
+            lengths=train_store.lengths, batch_size=settings.batch_size, seed=settings.seed
+        )
+
+    def begin(self) -> None:
+        if self.hider is not None and isinstance(self.model.head, ClozeHead):
+            words = self.train_store.tensors["token"].long()
+            count_V = torch.bincount(words, minlength=self.model.config.vocab_size)
+            self.model.head.set_prior(count_V)
+
+    def batch(self, items: Sequence[int], epoch: int) -> Batch:
+        batch = self.collate(items, epoch)
+        if self.chance_O is None:
+            return batch
+        counts = self.train_store.num_options
+        first_Q = (counts.cumsum(0) - counts)[batch.question_Q]
+        option_O, _, _ = ragged(first_Q, counts[batch.question_Q])
+        return replace(batch, chance_O=self.chance_O[option_O])
+
+    def counts(self, batch: Batch) -> list[int]:
+        hidden = 0 if batch.masked_index_M is None else len(batch.masked_index_M)
+        learned_Q = known_Q = batch.answer_Q >= 0
+        if batch.chance_O is not None:
+            learned_Q = known_Q | batch.by_question(batch.chance_O)[:, 0].isfinite()
+        return [int(known_Q.sum()), hidden, int(learned_Q.sum())]
+
+    def losses(self, batch: Batch, counts: Tensor) -> tuple[Tensor, Tensor]:
+        output = self.model(batch)
+        loss = self._loss(batch, output, counts)
+        if self.r_drop:
+            # Half of Liang et al. 2021, equation 4, so that the learning rate means what it does
+            # without: the mean of both passes' losses, and their disagreement.
+            again = self.model(batch)
+            apart = disagreement(output.logits_QK, again.logits_QK, batch.answer_Q)
+            loss = (loss + self._loss(batch, again, counts)) / 2
+            loss = loss + self.r_drop / 2 * apart / counts[0]
+        sums = [output.loss_sum.detach(), output.num_correct.float(), loss.new_zeros(())]
+        if output.masked_loss_sum is not None:
+            sums[2] = output.masked_loss_sum.detach()
+        return loss, torch.cat([torch.stack(sums), answer_sums(batch, output.logits_QK)])
+
+    def _loss(self, batch: Batch, output: Output, counts: Tensor) -> Tensor:
+        """What one pass loses; what is shown and watched is the plain cross-entropy."""
+        answers = output.loss_sum
+        if batch.chance_O is not None:
+            chance_QK = batch.by_question(batch.chance_O)
+            answers = taught_loss(
+                output.logits_QK, batch.answer_Q, chance_QK, self.teacher_weight, self.smoothing
+            )
+        elif self.smoothing:
+            answers = smoothed_loss(output.logits_QK, batch.answer_Q, self.smoothing)
+        loss = answers / counts[2]
+        if output.masked_loss_sum is not None:
+            loss = loss + self.mask_weight * output.masked_loss_sum / counts[1]
+        return loss
+
+    def report(self, sums: Sequence[float], counts: Sequence[float]) -> dict[str, float]:
+        answered = max(1.0, counts[0])
+        figures = {"loss": sums[0] / answered, "accuracy": sums[1] / answered}
+        if self.hider is not None:
+            figures["masked_loss"] = sums[2] / max(1.0, counts[1])
+        return figures
+
+    def vitals(self, sums: Sequence[float], counts: Sequence[float]) -> Vitals:
+        lost, right, _, chance, guessed, *letters = sums
+        loss = self.report(sums, counts)["loss"]
+        if not chance:  # a number was asked for, or nothing
+            return Vitals(loss)
+        return Vitals(
+            loss=loss,
+            questions=counts[0],
+            lost=lost,
+            chance=chance,
+            right=right,
+            guessed=guessed,
+            chosen=tuple(letters[:LETTERS]),
+            gold=tuple(letters[LETTERS:]),
+        )
+
+    def evaluate(self, processes: Processes) -> Evaluation | None:
+        if self.dev_store is None or not self.dev_store.has_answers:
+            return None
+        scored_QK = score(self.model, self.tokenizer, self.dev_store, processes)
+        found = quality(self.dev_store, scored_QK)
+        said = ", ".join(f"{name} {value:.2%}" for name, value in found.metrics.items())
+        metrics = {name: round(value, 5) for name, value in found.metrics.items()}
+        return Evaluation(
+            score=found.score,
+            values={"loss": round(found.loss, 5), **metrics, "questions": found.questions},
+            line=f"dev {said}, loss {found.loss:.4f}",
+        )
+
+    def identity(self) -> dict[str, Any]:
+        stores = stores_identity(self.train_store, self.dev_store)
+        found = super().identity() | stores | {"--option-score": self.model.option_score}
+        if self.chance_O is not None:
+            found["--teacher"] = sha256(self.chance_O.numpy().tobytes())[:16]
+        return found

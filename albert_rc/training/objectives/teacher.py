@@ -1,0 +1,112 @@
+"""What a teacher thinks of the training questions' options: from its score file, or the model."""
+
+# Q questions, K options of the question that has most, O options of all questions in a row
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from albert_rc.answering.score import score
+from albert_rc.checkpoints.load import load_model
+from albert_rc.errors import DataError, UsageError
+from albert_rc.io.messages import quoted
+from albert_rc.runtime.devices import Processes
+from albert_rc.scoring.score_file import read_scores
+from albert_rc.stores.store import Store
+
+SCORES = ".jsonl"
+"""How the name of a score file ends."""
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A larger model, or several, that a student learns from (Hinton et al. 2015)."""
+
+    source: str
+    """A score file that `predict --scores` or `ensemble --scores` wrote of the training papers, or
+    a model with the student's vocabulary, which answers them now."""
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the answers are there already."""
+        return Path(self.source).suffix == SCORES
+
+    def chances(self, store: Store, group: Processes, precision: str) -> Tensor:
+        """The teacher's probability of each option of a store, [O], fp32.
+
+        NaN at the options of questions that a score file does not have.
+
+        Args:
+            store: the training papers.
+            group: who works along; a model answers on its device.
+            precision: that a model computes in.
+
+        Raises:
+            UsageError: the store asks for numbers or spans, or the model has another vocabulary.
+            DataError: the score file cannot be read, or is of other papers.
+            CheckpointError: unusable weights.
+        """
+        if store.kind == "span" or store.is_numeric:
+            raise UsageError(
+                f"--teacher {self.source}: only questions with options or labels can be taught"
+            )
+        if self.is_file:
+            return _from_file(Path(self.source), store)
+        return _from_model(self.source, store, group, precision)
+
+
+def _from_model(source: str, store: Store, group: Processes, precision: str) -> Tensor:
+    labels = store.labels if store.kind == "label" else None
+    loaded = load_model(source, store.kind, labels=labels, precision=precision)
+    if loaded.tokenizer.fingerprint != store.meta["vocabulary"]:
+        raise UsageError(
+            f"--teacher {source}: its vocabulary is not the store's. Let it answer the training "
+            "papers themselves, with `albert-rc predict --data PAPERS --model "
+            f"{source} --scores teacher.jsonl`, and give --teacher teacher.jsonl"
+        )
+    if loaded.report.new:
+        raise UsageError(f"--teacher {source}: it was not trained for this task ({store.kind})")
+    model = loaded.model.to(group.device)
+    model.encoder.compute = replace(model.encoder.compute, precision=precision)
+    scored_QK = score(model, loaded.tokenizer, store, group)
+    there_QK = torch.arange(scored_QK.shape[1]) < store.num_options[:, None]
+    return scored_QK.exp()[there_QK]
+
+
+def _from_file(path: Path, store: Store) -> Tensor:
+    file = read_scores(path)
+    if (file.kind == "labels") != (store.kind == "label"):
+        raise DataError(f"{path}: holds {file.kind}; the training papers are {store.kind}")
+    for place, name in file.labels.items():
+        if place >= len(store.labels) or store.labels[place] != name:
+            raise DataError(f"{path}: its labels are not those of the training papers")
+    rows = {key: row for row, key in enumerate(file.keys)}
+    counts = store.num_options.tolist()
+    found: list[Tensor] = []
+    numbers: dict[int, int] = {}
+    known = 0
+    for question, passage in enumerate(store.passage_of_question.tolist()):
+        numbers[passage] = numbers.get(passage, 0) + 1
+        row = rows.get((store.meta["ids"][passage], numbers[passage]))
+        if row is None:
+            found.append(torch.full((counts[question],), torch.nan))
+            continue
+        given = int(file.num_options_Q[row])
+        if given != counts[question]:
+            key = quoted(store.meta["ids"][passage])
+            raise DataError(
+                f"{file.where(row)}: {given} options, but paper {key} of the training papers has "
+                f"{counts[question]} at number {numbers[passage]}; score the same papers"
+            )
+        known += 1
+        found.append(torch.from_numpy(file.chances_QK[row, :given]).float())
+    if not known:
+        raise DataError(
+            f"{path}: none of its questions is among the training papers; make it of these, with "
+            "`albert-rc predict --data PAPERS --scores`"
+        )
+    return torch.cat(found)

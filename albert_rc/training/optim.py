@@ -1,0 +1,143 @@
+"""The optimiser and its schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from albert_rc.errors import UsageError
+from albert_rc.training.lamb import Lamb
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": partial(torch.optim.AdamW, fused=True),
+    "lamb": Lamb,
+    "lamb-albert": partial(Lamb, bias_correction=False),
+    "adafactor": lambda groups, lr, betas, eps: torch.optim.Adafactor(groups, lr=lr),
+}
+
+
+def make_optimizer(
+    model: nn.Module,
+    learning_rate: float,
+    weight_decay: float,
+    states: str = "fp32",
+    name: str = "adamw",
+) -> torch.optim.Optimizer:
+    """An optimiser with decay on matrices only: biases, norms and other vectors are left alone.
+
+    Betas and epsilon are those that ALBERT and BERT were fine-tuned with (0.9, 0.999, 1e-6).
+
+    Args:
+        model: whose parameters are moved.
+        learning_rate: at the start.
+        weight_decay: of matrices.
+        states: a key of `planner.STATES`. In 8 bits the moments are quantised by blocks of 256
+            (Dettmers et al. 2022).
+        name: a key of `OPTIMIZERS`.
+
+    Raises:
+        UsageError: no such optimiser, or not with such moments; torchao is needed and not
+            installed.
+    """
+    if name not in OPTIMIZERS:
+        raise UsageError(f"--optimizer {name}: choose from {', '.join(OPTIMIZERS)}")
+    decayed = [p for p in model.parameters() if p.ndim > 1]
+    kept = [p for p in model.parameters() if p.ndim <= 1]
+    groups = [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": kept, "weight_decay": 0.0},
+    ]
+    settings: dict[str, Any] = {"lr": learning_rate, "betas": (0.9, 0.999), "eps": 1e-6}
+    if states == "fp32":
+        return OPTIMIZERS[name](groups, **settings)
+    if name != "adamw":
+        raise UsageError(f"--optimizer-states {states} goes with --optimizer adamw only")
+    try:
+        # A well-kept library's 8-bit states; its compiled step needs a C++ compiler on CPUs.
+        from torchao.optim import AdamW8bit, CPUOffloadOptimizer
+    except ImportError:
+        raise UsageError(
+            f"--optimizer-states {states} needs torchao: pip install 'albert-rc[lean]'"
+        ) from None
+    if states == "8bit":
+        lean: torch.optim.Optimizer = AdamW8bit(groups, **settings)
+        return lean
+    offloaded: torch.optim.Optimizer = _offloading(CPUOffloadOptimizer)(
+        groups, torch.optim.AdamW, fused=True, **settings
+    )
+    return offloaded
+
+
+def _offloading(base: Any) -> Any:
+    """The optimiser of torchao with moments in the processor's memory, made to fit our loop.
+
+    It sends gradients off as the backward pass makes them: before processes have summed them, and
+    before they are clipped. And it keeps copies of the weights, which a state that is loaded into
+    the model does not reach.
+    """
+
+    class Offloading(base):  # type: ignore[misc]
+        def step(self, closure: Any = None) -> Any:
+            for weight, copy in self.param_d2h_map.items():
+                if weight.grad is not None:
+                    copy.grad.copy_(weight.grad)
+                    self.queue[weight] = self.stream.record_event()
+            return super().step(closure)
+
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            super().load_state_dict(state_dict)
+            with torch.no_grad():
+                for weight, copy in self.param_d2h_map.items():
+                    copy.copy_(weight)
+
+    return Offloading
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of all groups."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):  # whose step is compiled for a tensor
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def linear_rate(step: int, total_steps: int, peak: float, warmup_share: float) -> float:
+    """Learning rate of a step: up to `peak` over `warmup_share` of the steps, then down to 0.
+
+    A pure function, so that resuming needs no state of it.
+    """
+    warmup = max(1, round(total_steps * warmup_share)) if warmup_share else 0
+    if step < warmup:
+        # Step 0 already learns: with a rate of 0 it would be a batch read for nothing.
+        return peak * (step + 1) / (warmup + 1)
+    return peak * max(0.0, (total_steps - step) / max(1, total_steps - warmup))
+
+
+def settled_step(total_steps: int, warmup_share: float, share: float) -> int:
+    """The first step before which `linear_rate` has spent this share of all its learning rates."""
+    warmup = total_steps * warmup_share
+    # The area under the triangle: up to `warmup` it grows as step^2 / (2 warmup), of total / 2.
+    if share * total_steps <= warmup:
+        return math.ceil(math.sqrt(share * total_steps * warmup))
+    return math.ceil(total_steps - math.sqrt((1 - share) * total_steps * (total_steps - warmup)))
+
+
+def step_if_finite(optimizer: torch.optim.Optimizer, norm: Tensor) -> None:
+    """Take the optimiser's step, unless the gradient's norm says that some of it is no number.
+
+    Weights and moments are then what they were. Nobody waits for a GPU, if the optimiser takes
+    the verdict as a tensor, as fused ones do for `torch.amp.GradScaler`; others are asked for it.
+    """
+    if getattr(optimizer, "_step_supports_amp_scaling", False):
+        told: Any = optimizer
+        told.grad_scale, told.found_inf = None, norm.isfinite().logical_not().float()
+        optimizer.step()
+        del told.grad_scale, told.found_inf
+    elif bool(norm.isfinite()):
+        optimizer.step()

@@ -1,0 +1,1 @@
+"""Runs as a whole: prepared, repeated over seeds and folds, searched, verified."""

@@ -1,0 +1,144 @@
+"""What lies in a run's folder before the run begins: an earlier run, or somebody's model."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from itertools import count
+from pathlib import Path
+
+from albert_rc.errors import UsageError
+from albert_rc.runtime.devices import Processes
+from albert_rc.text.tokenizer import VOCABULARY_FILES
+from albert_rc.training.checkpoint import states
+
+EARLIER = "earlier"
+MARK = ".set-aside"
+"""An empty file in what `set_aside` makes, which `forget_earlier` may remove."""
+_RECORDS = ("train.json", "pretrain.json", "metrics.jsonl", "log.txt")
+"""What a run writes before its first step: where one of them lies, weights are a run's."""
+_OF_A_RUN = (
+    *("config.json", *_RECORDS),
+    *("calibration*.json", "int8.json", "curves.png", "curves.svg", "events.out.tfevents.*"),
+)
+"""What lies in its folder beside weights, states and vocabulary."""
+
+
+def set_aside(folder: Path) -> Path | None:
+    """Move what an earlier run left out of a new one's way: forgetting --resume loses nothing.
+
+    What was set aside before stays where it is.
+
+    Returns:
+        Where it is now, or None if there was nothing worth keeping.
+
+    Raises:
+        UsageError: the weights there were not made by a run.
+    """
+    if said := _not_ours(folder):
+        raise UsageError(said)
+    worth = [*states(folder), folder / "model.safetensors"]
+    if not any(path.is_file() for path in worth):
+        return None
+    aside = _free(folder)
+    aside.mkdir()
+    (aside / MARK).touch()
+    of_a_run = [path for name in _OF_A_RUN for path in folder.glob(name)]
+    for path in (*worth, *of_a_run):
+        if path.is_file():
+            path.rename(aside / path.name)
+    for name in VOCABULARY_FILES:
+        # The new run may be reading its own from here.
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, aside / name)
+    return aside
+
+
+def forget_earlier(folder: Path) -> None:
+    """Remove what `set_aside` kept."""
+    for aside in _set_aside(folder):
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _set_aside(folder: Path) -> list[Path]:
+    """What we made and nobody renamed; a run of the user's may have such a name, too."""
+    found = (mark.parent for mark in folder.glob(f"{EARLIER}*/{MARK}"))
+    return [path for path in found if re.fullmatch(rf"{EARLIER}(-\d+)?", path.name)]
+
+
+def _free(folder: Path) -> Path:
+    names = (EARLIER if n == 1 else f"{EARLIER}-{n}" for n in count(1))
+    return next(folder / name for name in names if not os.path.lexists(folder / name))
+
+
+def require_kept(
+    model: str,
+    folders: Iterable[Path],
+    group: Processes,
+    *,
+    resume: bool = False,
+    scratch: bool = False,
+    replaced: bool = False,
+) -> None:
+    """Refuse, before the work, runs that would remove the model they start from, or others.
+
+    Args:
+        model: what is to be trained, as the user named it.
+        folders: where runs are to begin.
+        group: who works along; the main process looks.
+        resume: a run that has a state is gone on with, so that nothing is set aside.
+        scratch: only the vocabulary of `model` is read, which always stays.
+        replaced: the folders are removed as a whole when a better run takes their name.
+
+    Raises:
+        UsageError: names the folder and the way out.
+    """
+    said = None
+    if group.is_main:
+        found = (_danger(model, folder, resume, scratch, replaced) for folder in folders)
+        said = next(filter(None, found), None)
+    if said := group.from_main(said):
+        raise UsageError(said)
+
+
+def _danger(model: str, out: Path, resume: bool, scratch: bool, replaced: bool) -> str | None:
+    """What a run in `out` would remove that it must not; None if nothing."""
+    for aside in _set_aside(out):
+        if _reads_from(model, aside, inside=True):
+            return (
+                f"--model {model} lies in {aside}, an earlier run that is removed when the new one "
+                "is done; rename that folder, and name it by its new name"
+            )
+    if replaced and _reads_from(model, out, inside=True):
+        return f"--model {model} lies in {out}, which a better run replaces; give another --out"
+    if resume and states(out):
+        return None
+    if not (scratch or replaced) and _reads_from(model, out, inside=False):
+        return (
+            f"--model {model} and the run's folder {out} are the same: the weights to start from "
+            "would be removed when the run is done; give another --out"
+        )
+    return _not_ours(out)
+
+
+def _reads_from(model: str, place: Path, inside: bool) -> bool:
+    """Whether a model's files lie in a folder, or anywhere inside it, also by way of links."""
+    folder, place = Path(model), place.resolve()
+    if not folder.is_dir():
+        return False
+    files = (path for path in folder.iterdir() if path.is_file())
+    homes = {folder.resolve(), *(path.resolve().parent for path in files)}
+    return any(home == place or (inside and place in home.parents) for home in homes)
+
+
+def _not_ours(folder: Path) -> str | None:
+    """That a folder holds weights that no run has left there; None if it does not."""
+    weights = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
+    if not weights or states(folder) or any((folder / name).is_file() for name in _RECORDS):
+        return None
+    return (
+        f"{min(weights)}: these weights were not left there by a run, and a run in that folder "
+        "would replace them; give another --out"
+    )

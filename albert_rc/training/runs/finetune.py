@@ -1,0 +1,195 @@
+"""From stores and a recipe to a trainer: what every fine-tuning run does before its first step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from albert_rc.checkpoints.load import Loaded, load_model, load_spans
+from albert_rc.errors import DataError, UsageError
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.store import Store, check_store, load_store
+from albert_rc.stores.subset import joined
+from albert_rc.training.checkpoint import planned_before
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.loop import Trainer
+from albert_rc.training.memory.planner import Levers, fit
+from albert_rc.training.objective import Objective
+from albert_rc.training.objectives.reading import Reading
+from albert_rc.training.objectives.spans import Spans
+from albert_rc.training.objectives.teacher import Teacher
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A run that is about to begin."""
+
+    loaded: Loaded[Any]
+    objective: Objective[Any]
+    settings: TrainConfig
+    """With what the memory at hand asked for."""
+    plan: list[str]
+    """The memory planner's sentences."""
+    group: Processes
+    workers: int
+
+    asked: Mapping[str, Any]
+    """What is to be trained, and on what, as the user said it."""
+
+    def trainer(self, out: Path) -> Trainer[Any]:
+        """What runs it, in a folder, and leaves train.json there."""
+        about = {"train.json": self.record()}
+        return Trainer(self.objective, self.settings, out, self.group, self.workers, about)
+
+    def record(self) -> dict[str, Any]:
+        """What was asked for, how the model was opened, and all settings."""
+        model, compute = self.loaded.model, self.loaded.model.encoder.compute
+        return {
+            **self.asked,
+            "task": model.task,
+            "residual": model.config.residual,
+            "dropout": model.config.dropout,
+            "option_score": model.option_score,
+            "attention": compute.attention,
+            "lsh": asdict(compute.lsh),
+            "world": self.group.world,
+            **asdict(self.settings),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuning:
+    """What runs have in common that differ in their papers, their seed or their folder."""
+
+    model: str
+    """Folder or hub id to start from."""
+    how: Mapping[str, Any]
+    """What else `load_model` takes, but for the seed."""
+    option_score: str | None
+    settings: TrainConfig
+    levers: Levers
+    memory: str | None
+    max_length: int | None
+    data: Path
+    """Where the stores are from, for messages."""
+    group: Processes
+    workers: int
+    teacher: Teacher | None = None
+
+    def prepare(
+        self, train: Store, dev: Store | None, seed: int, resumed: Path | None = None
+    ) -> Prepared:
+        """Open the model, look whether the stores are made for it, and plan for the memory.
+
+        Args:
+            train: what is learned from.
+            dev: what decides which weights are kept, if anything.
+            seed: of the run.
+            resumed: the folder of the run that is resumed, if one is.
+
+        Raises:
+            UsageError: no such model, or a recipe that these papers cannot have.
+            CheckpointError: unusable weights.
+            DataError: a store that was made for another model.
+            OutOfMemoryError: nothing fits.
+        """
+        loaded = self._load(train, seed)
+        longest = loaded.model.config.max_length
+        if self.max_length is not None:
+            if self.max_length < 1:
+                raise UsageError(f"--max-length {self.max_length} must be at least 1")
+            longest = min(self.max_length, longest)
+        for store, name in ((train, "train.pt"), (dev, "dev.pt")):
+            if store is not None:
+                check_store(store, self.data / name, loaded.tokenizer, longest)
+        settings, plan = fit(
+            replace(self.settings, seed=seed),
+            loaded.model.config,
+            train,
+            self.group,
+            self.memory,
+            self.levers,
+            masked_share=self.settings.mask_rate if train.kind == "cloze" else 0.0,
+            attention=loaded.model.encoder.compute.attention,
+            before=None if resumed is None else planned_before(resumed, self.group),
+        )
+        parts = (loaded.model, loaded.tokenizer, train, dev, settings)
+        objective: Objective[Any]
+        if self.teacher is not None:
+            chance_O = self.teacher.chances(train, self.group, settings.precision)
+            objective = Reading(*parts, chance_O)
+        else:
+            objective = Spans(*parts) if train.kind == "span" else Reading(*parts)
+        return Prepared(
+            loaded=loaded,
+            objective=objective,
+            settings=settings,
+            plan=plan,
+            group=self.group,
+            workers=self.workers,
+            asked={
+                "model": self.model,
+                "scratch": self.how.get("scratch"),
+                "data": str(self.data),
+                "teacher": None if self.teacher is None else self.teacher.source,
+            },
+        )
+
+    def _load(self, store: Store, seed: int) -> Loaded[Any]:
+        """The model for a store's kind of questions."""
+        how = {**self.how, "seed": seed}
+        if store.kind == "span":
+            return load_spans(self.model, **how)
+        return load_model(
+            self.model,
+            store.kind,
+            option_score=self.option_score,
+            labels=store.labels,
+            format_name=store.meta.get("source_format") if store.kind == "label" else None,
+            **how,
+        )
+
+
+def unlike(train: Store, dev: Store | None) -> str | None:
+    """What tells that two stores are not of one `preprocess`, which may have been killed; or None.
+
+    It may be meant, so it is said and not refused.
+    """
+    if dev is None or train.meta["max_length"] == dev.meta["max_length"]:
+        return None
+    return (
+        f"train.pt has windows of {train.meta['max_length']} tokens, dev.pt of "
+        f"{dev.meta['max_length']}; unless that is meant, preprocess both again"
+    )
+
+
+def open_stores(
+    data: Path, with_dev: bool = False, taught: bool = False
+) -> tuple[Store, Store | None]:
+    """What is learned from, and what decides when it is enough, if anything.
+
+    Args:
+        data: holds train.pt and, perhaps, dev.pt.
+        with_dev: learn from both.
+        taught: a teacher answers what has no answers.
+
+    Raises:
+        DataError: missing, unusable, without answers, or of two tasks.
+    """
+    train = load_store(data / "train.pt")
+    dev_path = data / "dev.pt"
+    dev = load_store(dev_path) if dev_path.is_file() else None
+    if with_dev and dev is None:
+        raise DataError(f"--with-dev: there is no {dev_path}")
+    for store, name in ((train, "train.pt"), (dev if with_dev else None, "dev.pt")):
+        if store is not None and not (store.has_answers or taught):
+            raise DataError(f"{data / name}: its papers have no answers to learn from")
+    if dev is not None and dev.kind != train.kind:
+        raise DataError(f"{dev_path}: holds {dev.kind}, but train {train.kind}")
+    if dev is not None and dev.labels != train.labels:
+        raise DataError(f"{dev_path}: has other labels than train; make both of the same task")
+    if with_dev and dev is not None:
+        return joined(train, dev, "train and dev"), None
+    return train, dev

@@ -1,0 +1,65 @@
+"""What a run is: what must be the same where it is resumed, and what is said if it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from albert_rc.io.files import parse_json, to_json
+from albert_rc.stores.store import Store
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.objective import stores_identity
+
+if TYPE_CHECKING:
+    from albert_rc.training.runs.finetune import FineTuning
+
+FIXED = (
+    "epochs", "batch_size", "learning_rate", "warmup", "weight_decay", "clip", "max_steps",
+    "precision", "mask_rate", "mask_weight", "optimizer", "optimizer_states", "seed",
+    "label_smoothing", "r_drop", "fgm", "ema", "teacher_weight",
+)  # fmt: skip
+"""Settings that decide what comes out."""
+
+
+def flag_of(name: str) -> str:
+    """The option of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, Any]:
+    """What decides how runs come out, by option or name, as it is when read from a JSON file."""
+    how, settings = tuning.how, tuning.settings
+    found = {
+        "--model": str(Path(tuning.model)),
+        **stores_identity(train, dev),
+        **{f"--{name}": how.get(name) for name in ("scratch", "attention", "dropout")},
+        "--residual": how.get("scratch_shape", {}).get("residual"),
+        "--max-length": how.get("max_length"),
+        "setting of lsh": how.get("lsh", {}),
+        "--option-score": tuning.option_score,
+        "--teacher": None if tuning.teacher is None else tuning.teacher.source,
+        **{flag_of(name): getattr(settings, name) for name in FIXED},
+        "--optimizer-states": tuning.levers.states or settings.optimizer_states,
+    }
+    as_read: dict[str, Any] = parse_json(to_json(found))
+    return as_read
+
+
+def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
+    """The first thing in which two of `made_of` differ, to be said after "begun"; None if none."""
+    fields = TrainConfig.__dataclass_fields__
+    for name in {**before, **now}:
+        usual = fields.get(name[2:].replace("-", "_"))  # of a version without it
+        was, now_is = before.get(name, usual and usual.default), now.get(name)
+        if was == now_is:
+            continue
+        if isinstance(was, dict) and isinstance(now_is, dict):
+            keys = [key for key in {**was, **now_is} if was.get(key) != now_is.get(key)]
+            parts = [f"{key} {was.get(key)}, not {now_is.get(key)}" for key in keys]
+            return f"with another {name}: {'; '.join(parts)}"
+        if isinstance(was, dict) or isinstance(now_is, dict):
+            return f"without a {name}, not with one" if was is None else f"with a {name}"
+        if was is None:
+            return f"without {name}, not with {now_is}"
+        return f"with {name} {was}, not {'without' if now_is is None else now_is}"
+    return None

@@ -1,0 +1,143 @@
+"""The mean of several checkpoints' weights: of folders, or of the last states of one run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albert_rc.checkpoints.hf_config import read_config
+from albert_rc.checkpoints.hf_names import FAMILIES, hub_key
+from albert_rc.checkpoints.hub import resolve_source
+from albert_rc.checkpoints.weights import open_weights, read_weight, write_weights
+from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.io.atomic import atomic_folder, require_new
+from albert_rc.io.files import check_archive
+from albert_rc.model.config import EncoderConfig
+from albert_rc.text.tokenizer import VOCABULARY_FILES, load_tokenizer
+from albert_rc.training.checkpoint import states
+
+
+@dataclass(frozen=True)
+class Source:
+    """Weights that are read one at a time: all checkpoints together need not fit into memory."""
+
+    name: str
+    shapes: dict[str, tuple[int, ...]]
+    """By Hugging Face's names."""
+    read: Callable[[str], Tensor]
+
+
+def of_folders(folders: Sequence[str | Path]) -> list[Source]:
+    """The weights of several folders, which must be of one shape and one vocabulary.
+
+    Raises:
+        UsageError: no such folder, or one given twice.
+        CheckpointError: unusable, or not alike.
+    """
+    sources: list[Source] = []
+    kinds: list[dict[str, Any]] = []
+    found = [resolve_source(folder) for folder in folders]
+    for place, folder in enumerate(found):
+        if folder.resolve() in [other.resolve() for other in found[:place]]:
+            raise UsageError(f"{folder} is given twice; each checkpoint counts once")
+        config, _ = read_config(folder)
+        weights = open_weights(folder, FAMILIES[config.family])
+        kinds.append(_shape(config) | {"vocabulary": load_tokenizer(folder).fingerprint})
+        if differing := [name for name, value in kinds[0].items() if kinds[-1].get(name) != value]:
+            raise CheckpointError(
+                f"{folder}: differs from {sources[0].name} in {', '.join(differing)}; only weights "
+                "that are alike have a mean (for others take `albert-rc ensemble`)"
+            )
+
+        def read(name: str, weights=weights) -> Tensor:  # type: ignore[no-untyped-def]
+            return read_weight(weights, weights.keys[name])
+
+        sources.append(Source(str(folder), weights.shapes, read))
+    return sources
+
+
+def _shape(config: EncoderConfig) -> dict[str, Any]:
+    """What weights are for; dropout is nothing of theirs."""
+    return {k: v for k, v in asdict(config).items() if not k.endswith("dropout")}
+
+
+def of_states(run: Path, last: int) -> list[Source]:
+    """The weights in the newest states of a run.
+
+    Args:
+        run: its folder, with its weights, which say what they are called.
+        last: how many.
+
+    Raises:
+        UsageError: fewer than two, or there are not so many; `train --keep` keeps more.
+        CheckpointError: torn, damaged or foreign.
+    """
+    if last < 2:
+        raise UsageError(f"--last {last}: a mean takes at least two states")
+    found = states(run)[:last]
+    if len(found) < last:
+        raise UsageError(
+            f"--last {last}: {run} has {len(found)} states; train with --keep {last}, and "
+            "--save-steps for how far they are apart"
+        )
+    config, _ = read_config(run)
+    sources = []
+    for path in found:
+        try:
+            check_archive(path)
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            # With --ema it is the average that is measured and kept.
+            model = state["model"] | state.get("averaged", {})
+        except Exception as error:  # torch raises many types for a foreign file
+            reason = str(error).partition("\n")[0][:120]
+            raise CheckpointError(f"{path}: cannot be read ({reason})") from None
+        named = {hub_key(name, config): tensor for name, tensor in model.items()}
+        shapes = {name: tuple(tensor.shape) for name, tensor in named.items()}
+        sources.append(Source(str(path), shapes, named.__getitem__))
+    return sources
+
+
+def write_mean(sources: Sequence[Source], like: Path, out: Path) -> int:
+    """Write the mean as a folder that `load_model` opens.
+
+    Sums are in fp64; each weight is written in the type that it has in the first source. Izmailov
+    et al. (2018) average along one run so; runs from different seeds have no useful mean.
+
+    Args:
+        sources: at least two, alike.
+        like: whose config.json and vocabulary it gets.
+        out: a new folder, which is there whole or not at all.
+
+    Returns:
+        How many tensors were averaged.
+
+    Raises:
+        UsageError: fewer than two sources, or there is something in `out`.
+        CheckpointError: tensors are missing, or of other shapes.
+    """
+    if len(sources) < 2:
+        raise UsageError("a mean takes at least two checkpoints")
+    require_new(out)
+    first = sources[0]
+    for source in sources[1:]:
+        for name in first.shapes.keys() | source.shapes.keys():
+            if first.shapes.get(name) != source.shapes.get(name):
+                raise CheckpointError(f"{source.name}: {name} is not as in {first.name}")
+    mean = {}
+    for name in first.shapes:
+        total = torch.zeros(first.shapes[name], dtype=torch.float64)
+        for source in sources:
+            total += source.read(name)
+        mean[name] = (total / len(sources)).to(first.read(name).dtype).contiguous()
+    with atomic_folder(out) as temporary:
+        for name in (*VOCABULARY_FILES, "config.json"):
+            if (like / name).is_file():
+                shutil.copyfile(like / name, temporary / name)
+        write_weights(temporary / "model.safetensors", mean, load_tokenizer(like).fingerprint)
+    return len(mean)

@@ -1,0 +1,291 @@
+"""Several runs of one recipe: over seeds, and over folds of the training papers.
+
+What they are made of is kept beside them: they are resumed only as what they were begun as.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+
+from albert_rc.answering.quality import quality
+from albert_rc.answering.score import score, score_lines
+from albert_rc.checkpoints.load import load_model
+from albert_rc.errors import DataError, Interrupted, UsageError
+from albert_rc.io.atomic import write_bytes
+from albert_rc.io.files import json_lines, natural_key, parse_json, read_json, write_json
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.store import Store
+from albert_rc.stores.subset import chosen_papers
+from albert_rc.training.checkpoint import states
+from albert_rc.training.runs.earlier import set_aside
+from albert_rc.training.runs.identity import difference
+from albert_rc.training.tally import TrainResult
+
+RUNS = "runs.json"
+"""The runs that are done, and what they are made of, in the folder that holds theirs."""
+HELD_OUT = "held_out.jsonl"
+SCORES = "scores.jsonl"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several runs."""
+
+    name: str
+    """Of its folder."""
+    seed: int
+    train: Store
+    dev: Store | None
+    held_out: Store | None = None
+    """Papers that it never sees, and answers when it is done."""
+
+
+def over_seeds(count: int, seed: int, train: Store, dev: Store | None) -> list[Part]:
+    """The same run with seeds that follow each other.
+
+    Raises:
+        UsageError: fewer than two.
+    """
+    if count < 2:
+        raise UsageError(f"--seeds {count} must be at least 2; --seed chooses one")
+    return [Part(f"seed-{n}", n, train, dev) for n in range(seed, seed + count)]
+
+
+def over_folds(count: int, seed: int, train: Store, dev: Store | None) -> list[Part]:
+    """Runs that each leave another part of the training papers out; a paper stays whole.
+
+    Raises:
+        UsageError: fewer than two folds, or than papers for them, or questions without options.
+    """
+    papers = len(train.meta["ids"])
+    if not 2 <= count <= papers:
+        raise UsageError(f"--folds {count} must be from 2 to the number of papers, {papers}")
+    if train.kind == "span" or train.is_numeric:
+        raise UsageError("--folds is for questions with options or labels, which have scores")
+    if len(set(train.meta["ids"])) < papers:
+        raise UsageError(
+            "--folds with --with-dev: rows of a table are called by their numbers, so those of "
+            "train and dev could not be told apart in the scores; leave --with-dev out"
+        )
+    order = torch.randperm(papers, generator=torch.Generator().manual_seed(seed)).tolist()
+    parts = []
+    for fold in range(count):
+        out, name = set(order[fold::count]), f"fold {fold + 1} of {count}"
+        parts.append(
+            Part(
+                f"fold-{fold + 1}",
+                seed,
+                chosen_papers(train, [i for i in range(papers) if i not in out], f"all but {name}"),
+                dev,
+                chosen_papers(train, sorted(out), name),
+            )
+        )
+    return parts
+
+
+def run_all(
+    parts: Sequence[Part],
+    out: Path,
+    record: dict[str, Any],
+    group: Processes,
+    resume: bool,
+    run: Callable[[Part, Path, bool], TrainResult],
+    say: Callable[[str], None],
+) -> dict[str, Any] | None:
+    """Run one after the other; those that are done already are not run again on resuming.
+
+    Args:
+        parts: the runs.
+        out: holds a folder for each, `RUNS`, and, of folds, `SCORES`.
+        record: what they are made of, and how many: they go on only as the same.
+        group: who works along.
+        resume: go on where this was stopped.
+        run: runs one in its folder, resuming it or not.
+        say: told what comes next.
+
+    Returns:
+        What `RUNS` says; None if a run was paused.
+
+    Raises:
+        Interrupted: asked to stop at the end of a run; others are left.
+        UsageError: nothing to resume, or it was begun otherwise.
+        DataError: what a run answered is not there any more.
+    """
+    begin = _resumed if resume else _begun
+    done = group.from_main(begin(parts, out, record, say) if group.is_main else None)
+    if isinstance(done, str):
+        raise UsageError(done)
+    for part in parts:
+        if any(row["name"] == part.name for row in done):
+            continue
+        folder = out / part.name
+        if group.is_main:
+            say(f"{part.name}: {len(done) + 1} of {len(parts)}, into {folder}")
+        result = run(part, folder, resume and group.from_main(bool(states(folder))))
+        if result.paused:
+            return None
+        row: dict[str, Any] = {
+            "name": part.name, "seed": part.seed, "dev": result.best_score,
+            "best_step": result.best_step, "steps": result.steps,
+        }  # fmt: skip
+        if part.held_out is not None:
+            row["held_out"] = _answer(part.held_out, folder, group)
+        done.append(row)
+        if group.is_main:
+            write_json(out / RUNS, _summary(done) | {"made_of": record})
+        if result.stop_asked and len(done) < len(parts):
+            raise Interrupted(
+                f"stopped after {part.name}, {len(done)} of {len(parts)}; "
+                "the same command with --resume goes on from there"
+            )
+    if group.is_main and parts[0].held_out is not None:
+        _write_scores(parts, out)
+    return _summary(done)
+
+
+def _begun(
+    parts: Sequence[Part], out: Path, record: dict[str, Any], say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Make the folder ready for new runs; none of them is done."""
+    before = _kept(out / RUNS).get("made_of")
+    (out / RUNS).unlink(missing_ok=True)
+    if before is None or difference(before, record):
+        # Or, resumed before their turn, they would be taken for the new ones.
+        for part in parts:
+            if aside := set_aside(out / part.name):
+                say(f"starting over; the earlier {part.name} is in {aside} until this one is done")
+    write_json(out / RUNS, {"runs": [], "made_of": record})
+    return []
+
+
+def _resumed(
+    parts: Sequence[Part], out: Path, record: dict[str, Any], say: Callable[[str], None]
+) -> list[dict[str, Any]] | str:
+    """The runs that are done; or why they cannot be gone on with."""
+    path, kept = out / RUNS, _kept(out / RUNS)
+    before, done = kept.get("made_of"), kept.get("runs", [])
+    if path.is_file() and before is None:
+        return (
+            f"--resume: {path} does not say what its runs were made of (an older version wrote "
+            "it); start without --resume, or give another --out"
+        )
+    if not (isinstance(done, list) and all(map(_is_row, done))):
+        return f"--resume: {path} is damaged; start without --resume, or give another --out"
+    folders = [out / part.name for part in parts]
+    if before is not None:
+        folders += [*out.glob("seed-*"), *out.glob("fold-*")]
+    if not done and not any(states(folder) for folder in folders):
+        single = [*states(out), out / "model.safetensors", out / "train.json"]
+        if found := [path for path in single if path.is_file()]:
+            return (
+                f"--resume: {found[0]} is of one run, and --seeds and --folds make several; "
+                "leave them out, or give another --out"
+            )
+        return f"--resume: there is no state in {out}; start without --resume"
+    if before is None:
+        write_json(path, {"runs": [], "made_of": record})
+    elif what := difference(_with_seeds_of(record, before), record):
+        return (
+            f"--resume: the runs in {out} were begun {what}; give the options that they were "
+            "begun with, or another --out"
+        )
+    names = {part.name for part in parts}
+    return [row for row in done if row["name"] in names]
+
+
+def _with_seeds_of(record: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """What runs were made of, whatever their number: another seed may be added, a fold may not."""
+    both = record.get("--seeds") is not None and before.get("--seeds") is not None
+    return before | {"--seeds": record["--seeds"]} if both else before
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """What `RUNS` says; nothing if it is not there, or of no use."""
+    try:
+        kept = read_json(path)
+    except DataError:
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _is_row(row: Any) -> bool:
+    """Whether it says of a run what `run_all` writes."""
+    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+        return False
+    return all(isinstance(row.get(x), (int, float, type(None))) for x in ("dev", "held_out"))
+
+
+def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The runs, and the mean and spread of their figures."""
+    found: dict[str, Any] = {"runs": rows}
+    for figure in ("dev", "held_out"):
+        values = [row[figure] for row in rows if row.get(figure) is not None]
+        if values:
+            found[figure] = {
+                "mean": round(mean(values), 6),
+                # The spread of a sample: its square is divided by the number less one.
+                "standard_deviation": round(stdev(values), 6) if len(values) > 1 else None,
+                "least": min(values),
+                "most": max(values),
+            }
+    return found
+
+
+def spread_line(name: str, found: dict[str, Any], unit: str) -> str:
+    """The mean and the spread of a figure of `RUNS`, as a sentence."""
+    said = f"{name} {unit} {found['mean']:.2%}"
+    if found["standard_deviation"] is not None:
+        said += f", standard deviation {100 * found['standard_deviation']:.2f} points"
+    return f"{said} ({found['least']:.2%} to {found['most']:.2%})"
+
+
+def _answer(store: Store, folder: Path, group: Processes) -> float:
+    """Have a run's best weights answer the papers that it never saw; how good that is."""
+    loaded = load_model(folder, store.kind, labels=store.labels)
+    loaded.model.to(group.device)
+    scored_QK = score(loaded.model, loaded.tokenizer, store, group)
+    if group.is_main:
+        write_bytes(folder / HELD_OUT, json_lines(score_lines(store, scored_QK)))
+    return round(quality(store, scored_QK).score, 5)
+
+
+def _write_scores(parts: Sequence[Part], out: Path) -> None:
+    """All papers' scores, each by the run that never saw it, in the papers' order.
+
+    Raises:
+        DataError: a run's are not those of the papers that it left out.
+    """
+    ids = [paper for part in parts if part.held_out for paper in part.held_out.meta["ids"]]
+    lines = [
+        line for part in parts if part.held_out for line in _answered(part, part.held_out, out)
+    ]
+    places = {paper: place for place, paper in enumerate(sorted(ids, key=natural_key))}
+    lines.sort(key=lambda line: (places[line["paper"]], line["number"]))
+    write_bytes(out / SCORES, json_lines(lines))
+
+
+def _answered(part: Part, store: Store, out: Path) -> list[dict[str, Any]]:
+    """A run's scores of the papers that it left out: of these, and all of them."""
+    path, count = out / part.name / HELD_OUT, Counter[int]()
+    asked = Counter[tuple[str, int]]()
+    for paper in store.passage_of_question.tolist():
+        count[paper] += 1
+        asked[store.meta["ids"][paper], count[paper]] += 1
+    try:
+        lines = [parse_json(line) for line in path.read_bytes().splitlines()]
+        found = Counter((line["paper"], line["number"]) for line in lines)
+    except (OSError, ValueError, KeyError, TypeError):
+        found = Counter()
+    if found != asked:
+        raise DataError(
+            f"{path}: these are not the scores of the papers that {part.name} left out; "
+            "start without --resume"
+        )
+    return lines

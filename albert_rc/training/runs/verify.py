@@ -1,0 +1,214 @@
+"""Whether a run that is killed and resumed ends as one that is not: tried, not believed."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albert_rc.errors import UsageError, error_of
+from albert_rc.io.files import read_json_lines
+from albert_rc.runtime.busy import busy_processes
+from albert_rc.training.checkpoint import state_path, states
+
+OWN = (
+    "--out", "--resume", "--max-steps", "--save-steps", "--epochs", "--minutes", "--keep",
+    "--seeds", "--folds",
+)  # fmt: skip
+"""Options that the trial sets itself."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far a part of the final state is from the unbroken run's."""
+
+    part: str
+    values: int
+    """Numbers compared."""
+    unequal: int
+    """How many of them are not bit for bit the same."""
+    largest: float
+    """The largest distance between two of them."""
+    run: str = "killed"
+    """Which run was compared with the first one."""
+
+    @property
+    def equal(self) -> bool:
+        """Bit for bit."""
+        return self.unequal == 0
+
+
+def kill_and_resume(
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    command: str = "train",
+    steps: int = 12,
+    kills: int = 2,
+    seed: int = 0,
+    runs: int = 1,
+    busy: int = 0,
+    say: Callable[[str], None] = print,
+) -> list[Difference]:
+    """Train several times, alike but for the kills, and compare where the runs end.
+
+    Args:
+        arguments: options of the command, without `OWN`.
+        folder: for all runs; they stay there.
+        command: `train` or `pretrain`.
+        steps: of each run.
+        kills: how often the last run is killed (SIGKILL) and resumed.
+        seed: of the moments.
+        runs: unbroken ones; each is compared with the first.
+        busy: processes that each keep one core busy meanwhile, as other programs would.
+        say: called with each line of progress.
+
+    Returns:
+        The differences of weights, moments, random states, progress and metrics.
+
+    Raises:
+        UsageError: an option that the trial sets itself, a folder with an earlier trial, a run
+            that fails, or one that is over before it could be killed.
+    """
+    for option in OWN:
+        if any(given.partition("=")[0] == option for given in arguments):
+            raise UsageError(f"{option} is set by the trial itself; leave it out")
+    if not 1 <= kills < steps:
+        raise UsageError(f"--kills {kills} must be from 1 to --steps {steps} less 1")
+    names = ["whole", *(f"whole-{n}" for n in range(2, runs + 1))]
+    unbroken, broken = [folder / name for name in names], folder / "broken"
+    for path in (*unbroken, broken):
+        if path.exists():
+            raise UsageError(f"{path}: is of an earlier trial; name another --folder, or delete it")
+    begin = [
+        sys.executable, "-m", "albert_rc", command, *arguments, "--max-steps", str(steps),
+        "--save-steps", "1", "--keep", "2",
+    ]  # fmt: skip
+    with busy_processes(busy):
+        for number, whole in enumerate(unbroken, 1):
+            say(f"run {number} of {runs}: {steps} steps, unbroken")
+            _finish([*begin, "--out", str(whole)])
+        _run_with_kills(begin, broken, steps, kills, seed, say)
+    others = [(f"run {number}", path) for number, path in enumerate(unbroken[1:], 2)]
+    return [
+        replace(part, run=name)
+        for name, path in (*others, ("killed", broken))
+        for part in (*_differences(unbroken[0], path, steps), _of_metrics(unbroken[0], path))
+    ]
+
+
+def _run_with_kills(
+    begin: list[str],
+    folder: Path,
+    steps: int,
+    kills: int,
+    seed: int,
+    say: Callable[[str], None],
+) -> None:
+    """Run a command to its end, killed and resumed at random moments."""
+    rng = random.Random(seed)
+    resume: list[str] = []
+    for step in sorted(rng.sample(range(1, steps), kills)):
+        took = _kill_after([*begin, "--out", str(folder), *resume], folder, step, rng.random())
+        found = states(folder)
+        if took is None or not found:
+            raise UsageError(
+                f"the run was over before it could be killed after step {step}; "
+                "give more --steps, or larger batches"
+            )
+        say(f"killed at step {step} or just after; {found[0].name} is the newest state")
+        resume = ["--resume"]
+    _finish([*begin, "--out", str(folder), *resume])
+    say("resumed to the end")
+
+
+def _finish(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if re.search(r"\w", line)]
+        last = ["", *said][-1].strip("│ ").removeprefix("error: ")
+        raise error_of(done.returncode)(f"the trial's run failed: {last}")
+
+
+def _kill_after(command: list[str], folder: Path, step: int, wait: float) -> float | None:
+    """Kill a run once it has saved a step, at some moment of the next; None if it was over."""
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        last = time.perf_counter()
+        before = 0
+        while run.poll() is None:
+            reached = max((int(p.stem.partition("-")[2]) for p in states(folder)), default=0)
+            if reached > before:
+                before, last, took = reached, time.perf_counter(), time.perf_counter() - last
+            if state_path(folder, step).is_file() or reached >= step:
+                time.sleep(wait * min(took, 5.0))
+                run.kill()
+                run.wait()
+                return time.perf_counter() - began
+            time.sleep(0.005)
+    return None
+
+
+def _differences(one: Path, other: Path, step: int) -> list[Difference]:
+    states_ = [
+        torch.load(state_path(folder, step), map_location="cpu", weights_only=True)
+        for folder in (one, other)
+    ]
+    names = {
+        "model": "weights", "optimizer": "moments", "averaged": "averaged weights",
+        "random": "random states", "progress": "progress",
+    }  # fmt: skip
+    return [
+        _compared(said, *(list(_numbers(state[name])) for state in states_))
+        for name, said in names.items()
+        if states_[0][name]
+    ]
+
+
+def _numbers(value: Any) -> Any:
+    """The tensors in a state, whatever holds them."""
+    if isinstance(value, Tensor):
+        yield value.flatten().double() if value.is_floating_point() else value.flatten().long()
+    elif isinstance(value, dict):
+        for key in value:
+            yield from _numbers(value[key])
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _numbers(part)
+    elif isinstance(value, (int, float)):
+        yield torch.tensor([float(value)], dtype=torch.float64)
+
+
+def _compared(part: str, one: list[Tensor], other: list[Tensor]) -> Difference:
+    if [len(x) for x in one] != [len(x) for x in other]:
+        return Difference(part, sum(map(len, one)), sum(map(len, one)), float("inf"))
+    unequal, largest, values = 0, 0.0, 0
+    for a, b in zip(one, other, strict=True):
+        values += len(a)
+        apart = (a - b).abs()
+        unequal += int((a != b).sum())
+        largest = max(largest, float(apart.max()) if len(apart) else 0.0)
+    return Difference(part, values, unequal, largest)
+
+
+def _of_metrics(one: Path, other: Path) -> Difference:
+    """The records of both runs, but for their speed."""
+    both = [
+        [
+            float(value)
+            for record in read_json_lines(folder / "metrics.jsonl")
+            for name, value in sorted(record.items())
+            if isinstance(value, (int, float)) and not name.endswith("_per_second")
+        ]
+        for folder in (one, other)
+    ]
+    return _compared("metrics", *([torch.tensor(x, dtype=torch.float64)] for x in both))

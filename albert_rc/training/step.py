@@ -1,0 +1,221 @@
+"""One optimiser step on a global batch: gradients, their sum over processes, and the update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Generic
+
+import torch
+from torch import Tensor, nn
+
+from albert_rc.errors import OutOfMemoryError
+from albert_rc.runtime.devices import is_out_of_memory
+from albert_rc.runtime.heap import hand_back
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.feed import Feed, micro_batches
+from albert_rc.training.objective import Kind, Objective
+from albert_rc.training.objectives.adversarial import moved
+from albert_rc.training.optim import set_rate, step_if_finite
+from albert_rc.training.parallel import DataParallel
+
+
+class Stepper(Generic[Kind]):
+    """Takes the optimiser's steps.
+
+    Args:
+        objective: what is learned.
+        settings: the recipe.
+        parallel: the model, and who works along.
+        optimizer: of the model.
+        scaler: of the losses, for fp16.
+        last: the step to end before.
+        workers: processes that make batches ahead of time; with none, they are made in the step.
+        say: told what has to be changed for want of memory.
+    """
+
+    def __init__(
+        self,
+        objective: Objective[Kind],
+        settings: TrainConfig,
+        parallel: DataParallel,
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler,
+        *,
+        last: int,
+        workers: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self.objective = objective
+        self.settings = settings
+        self.parallel = parallel
+        self.processes = parallel.processes
+        self.optimizer = optimizer
+        self.scaler = scaler
+        self.last = last
+        self.workers = workers
+        self.say = say
+        self.micro_batches = settings.accumulation
+        self.cut: dict[str, Any] = {}
+        """What was cut for want of memory, and with how many processes; nothing at first."""
+        self._step = 0
+        self._feed: Feed[Kind] | None = None
+
+    def forget_batches(self) -> None:
+        """Have no more batches made ahead: another order comes, or none."""
+        self._feed = None
+
+    def cut_as(self, cut: dict[str, Any]) -> None:
+        """Go on with what a run that is resumed had cut: other pieces round otherwise.
+
+        With another number of processes there is another share to cut, so it begins anew.
+        """
+        if cut and cut["processes"] == self.processes.world:
+            self.cut = dict(cut)
+            self.micro_batches = max(self.micro_batches, cut["micro_batches"])
+            if cut.get("layers_recomputed"):
+                self._recompute_layers()
+
+    def take(
+        self, items: list[int], epoch: int, step: int, rate: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One optimiser step on a global batch.
+
+        Where the gradient is no number the weights stay as they are.
+        Where memory runs out, all processes halve their micro-batches and take the step again.
+
+        Args:
+            items: of the global batch.
+            epoch: that they are read in.
+            step: its number, from 0.
+            rate: the learning rate.
+
+        Returns:
+            The objective's sums and counts over all processes, and the gradient's norm, [1].
+        """
+        self._step = step
+        self.parallel.gather()
+        while True:
+            micro = self._micro_batches(items, epoch, step)
+            counts = self._counts(micro)
+            sums = self._passed(micro, counts)
+            if sums is not None and self.settings.fgm:
+                with moved(self.objective.model.words, self.settings.fgm, self.processes):
+                    if self._passed(micro, counts) is None:
+                        sums = None
+            if sums is not None:
+                break
+            self._halve(len(items))
+        norm = self.update(rate)
+        if self.processes.device.type == "cpu":
+            hand_back()
+        # The same on every process, or nearly; their mean is the same to the last bit.
+        sums = torch.cat([sums, norm[None] / self.processes.world])
+        self.processes.sum(sums)
+        return sums[:-1], counts, sums[-1:]
+
+    def _halve(self, items: int) -> None:
+        """Make room for the step to be taken again.
+
+        Raises:
+            OutOfMemoryError: nothing is left to cut.
+        """
+        encoder = self.objective.encoder
+        self.objective.model.zero_grad(set_to_none=True)
+        self.forget_batches()
+        if self.processes.device.type == "cuda":
+            torch.cuda.empty_cache()
+        share_of_rank = -(-items // self.processes.world)
+        if self.micro_batches < share_of_rank:
+            self.micro_batches = min(share_of_rank, 2 * self.micro_batches)
+            self.say(f"out of memory: {self.micro_batches} micro-batches a step from now on")
+        elif encoder.compute.recompute != "layers":
+            self._recompute_layers()
+            self.say("out of memory: layers are recomputed from now on")
+        else:
+            raise OutOfMemoryError(
+                "out of memory with single passages and recomputed layers; try "
+                "--optimizer-states 8bit (with --parallel ddp), a smaller model, or shorter "
+                "windows (preprocess --max-length)"
+            )
+        self.cut |= {"processes": self.processes.world, "micro_batches": self.micro_batches}
+
+    def _recompute_layers(self) -> None:
+        encoder = self.objective.encoder
+        encoder.compute = replace(encoder.compute, recompute="layers", join=1)
+        self.cut["layers_recomputed"] = True
+
+    def _passed(self, micro: list[Kind], counts: Tensor) -> Tensor | None:
+        """`passes`, or None where memory runs out, be it for another process."""
+        sums = None
+        try:
+            sums = self.passes(micro, counts)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+        return None if self.processes.any(sums is None) else sums
+
+    def passes(self, micro: list[Kind], counts: Tensor) -> Tensor:
+        """Forward and backward; gradients are added to those that are there.
+
+        Args:
+            micro: this process's share of a global batch, in pieces.
+            counts: the objective's, of the global batch.
+
+        Returns:
+            The objective's sums, of this process's share.
+        """
+        device = self.processes.device
+        sums = torch.zeros(self.objective.num_sums, device=device)
+        with self.objective.encoder.unchanged():
+            for number, batch in enumerate(micro):
+                place = (self.objective.order.seed, self._step, self.processes.rank, number)
+                self.objective.encoder.place = place
+                loss, parts = self.objective.losses(batch.to(device), counts)
+                sums += parts
+                self.scaler.scale(loss).backward()
+        return sums
+
+    def _micro_batches(self, items: list[int], epoch: int, step: int) -> list[Kind]:
+        rank, world, pieces = self.processes.rank, self.processes.world, self.micro_batches
+        if not self.workers:
+            return micro_batches(self.objective, items, epoch, rank, world, pieces)
+        if self._feed is None:
+            self._feed = Feed(
+                self.objective,
+                first=step,
+                last=self.last,
+                rank=rank,
+                world=world,
+                pieces=pieces,
+                workers=self.workers,
+                pinned=self.processes.device.type == "cuda",
+            )
+        return next(self._feed)
+
+    def _counts(self, micro: list[Kind]) -> Tensor:
+        """What the losses of the global batch are divided by, at least 1 each."""
+        found = torch.zeros(self.objective.num_counts, dtype=torch.float32)
+        for batch in micro:
+            found += torch.tensor(self.objective.counts(batch), dtype=torch.float32)
+        counts = found.to(self.processes.device)
+        self.processes.sum(counts)
+        return counts.clamp(min=1)
+
+    def update(self, rate: float) -> Tensor:
+        """Sum gradients over the processes, clip, and move the weights; the gradient's norm."""
+        self.parallel.reduce()
+        parameters = [p for p in self.objective.model.parameters() if p.requires_grad]
+        self.scaler.unscale_(self.optimizer)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = self.parallel.plain(nn.utils.get_total_norm(gradients, foreach=True))
+        if self.settings.clip:
+            nn.utils.clip_grads_with_norm_(parameters, self.settings.clip, norm, foreach=True)
+        set_rate(self.optimizer, rate)
+        if self.scaler.is_enabled():
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            step_if_finite(self.optimizer, norm)
+        self.optimizer.zero_grad(set_to_none=True)
+        return norm

@@ -1,0 +1,69 @@
+"""Every question answered exactly once, however the work is cut."""
+
+import pytest
+import torch
+
+from albert_rc.answering.score import answers_of, score, score_lines
+from albert_rc.checkpoints.load import load_model
+from albert_rc.errors import CheckpointError
+from albert_rc.model.config import Compute
+from albert_rc.papers.formats import read_split
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.store import make_store
+
+ALONE = Processes(torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def models(sample):
+    return {
+        task: load_model(sample / "vocabulary", task, scratch="tiny", seed=1).model
+        for task in ("cloze", "choice")
+    }
+
+
+@pytest.mark.parametrize("name", ["cloze", "race", "dream"])
+def test_batches_do_not_change_the_scores(models, stores, tokenizer, name):
+    store = stores[name, "train"]
+    model = models[store.kind]
+    found = [score(model, tokenizer, store, ALONE, token_budget=b) for b in (1, 700, 50_000)]
+    for other in found[1:]:
+        torch.testing.assert_close(found[0], other, atol=1e-4, rtol=0)
+    assert found[0].exp().sum(-1).sub(1).abs().max() < 1e-5
+
+
+def test_windows_of_a_long_paper_answer_in_order(models, sample, tokenizer):
+    """The same paper, whole and in windows: same blanks, same order, the same number of answers."""
+    papers = read_split(sample / "cloze" / "train")
+    store = make_store(papers, tokenizer, 40)
+    assert store.num_items > 3 * len(papers.passages)
+    scored = score(models["cloze"], tokenizer, store, ALONE)
+    answers = answers_of(store, scored)
+    assert list(answers) == [p.id for p in papers.passages]
+    for passage in papers.passages:
+        assert len(answers[passage.id]) == len(passage.questions)
+    lines = score_lines(store, scored)
+    assert [(x["paper"], x["number"]) for x in lines] == [
+        (p.id, n + 1) for p in papers.passages for n in range(len(p.questions))
+    ]
+    for line, passage_answer in zip(lines, (a for v in answers.values() for a in v), strict=True):
+        assert line["answer"] == passage_answer
+        best = max(line["probabilities"])
+        assert line["probabilities"]["ABCDE".index(line["answer"])] == best
+
+
+def test_damaged_weights_are_noticed(sample, stores, tokenizer):
+    model = load_model(sample / "vocabulary", "cloze", scratch="tiny").model
+    torch.nn.init.constant_(model.head.bias, float("nan"))
+    with pytest.raises(CheckpointError, match="not numbers"):
+        score(model, tokenizer, stores["cloze", "dev"], ALONE)
+
+
+def test_bf16_answers_nearly_as_fp32(models, stores, tokenizer):
+    store = stores["cloze", "train"]
+    exact = score(models["cloze"], tokenizer, store, ALONE)
+    models["cloze"].encoder.compute = Compute(precision="bf16")
+    quick = score(models["cloze"], tokenizer, store, ALONE)
+    models["cloze"].encoder.compute = Compute()
+    finite = exact.isfinite()
+    assert (exact - quick)[finite].abs().max() < 0.05

@@ -1,0 +1,262 @@
+"""SQuAD: answers stand where they say, windows hold them, and the best spans are found."""
+
+import json
+from itertools import pairwise
+
+import pytest
+import torch
+
+from albert_rc.answering.spans import BEST, LONGEST, _best, _central, find_spans, golds
+from albert_rc.checkpoints.load import load_spans, save_model
+from albert_rc.papers.formats import read_split
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.encode_spans import STRIDE, encode_spans
+from albert_rc.stores.span_batches import SpanCollator
+from albert_rc.stores.store import load_store, make_store
+
+CONTEXT = (
+    "Ms. Émile Zola, who wrote “Germinal”, was born\tin Paris — on 2 April 1840. He died there."
+)
+SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2, "ffn_size": 64}
+
+
+def answer(text, context=CONTEXT):
+    return {"text": text, "answer_start": context.index(text)}
+
+
+def asked(key, *texts, context=CONTEXT, **more):
+    golds_ = [answer(text, context) for text in texts]
+    return {"id": key, "question": f"What of {key}?", "answers": golds_, **more}
+
+
+@pytest.fixture
+def file(tmp_path):
+    long = " ".join(f"In {1000 + i} the king of land {i} built house {i}." for i in range(60))
+    articles = [
+        {
+            "title": "Zola",
+            "paragraphs": [
+                {
+                    "context": CONTEXT,
+                    "qas": [
+                        asked("where", "Paris"),
+                        asked("who", "Émile Zola"),
+                        asked("when", "2 April 1840", "1840"),
+                        asked("why", is_impossible=True),
+                        {"id": "test", "question": "And now?"},
+                    ],
+                },
+                {"context": long, "qas": [asked("late", "house 55", context=long)]},
+            ],
+        }
+    ]
+    path = tmp_path / "dev-v2.0.json"
+    path.write_text(json.dumps({"version": "v2.0", "data": articles}))
+    return path
+
+
+@pytest.fixture
+def store(file, tokenizer):
+    return make_store(read_split(file), tokenizer, 64)
+
+
+def test_papers_are_paragraphs(file):
+    papers = read_split(file)
+    assert (papers.format, papers.kind, papers.ids) == ("squad", "span", ["Zola#1", "Zola#2"])
+    first = papers.passages[0]
+    assert [q.answer for q in first.questions] == [1, 1, 1, 0, None]
+    assert [first.text[a:b] for a, b in first.questions[2].spans] == ["2 April 1840", "1840"]
+
+
+def test_answers_that_do_not_stand_there_are_named(tmp_path):
+    bad = asked("where", "Paris")
+    bad["answers"][0]["answer_start"] += 1
+    paragraphs = [{"context": CONTEXT, "qas": [bad, {"question": "No id?"}, 7]}]
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]}))
+    said = [str(problem) for problem in read_split(path).problems]
+    assert len(said) == 3
+    assert "question 1 (where): the answer" in said[0]
+    assert '"id" is missing' in said[1]
+    path.write_text(json.dumps({"data": "none"}))
+    assert "no articles with paragraphs" in str(read_split(path, format_name="squad").problems[0])
+
+
+def test_a_question_is_impossible_or_has_answers(tmp_path):
+    asks = [asked("both", "Paris", is_impossible=True), asked("none", is_impossible=True)]
+    paragraphs = [{"context": CONTEXT, "qas": asks}]
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]}))
+    (said,) = read_split(path).problems
+    assert 'question 1 (both): "is_impossible", but there are "answers"' in str(said)
+
+
+def test_windows_hold_the_passage_and_the_answer(file, tokenizer, store):
+    encoded = encode_spans(read_split(file).passages, tokenizer, 64)
+    long, windows = encoded.passage_tokens[1], encoded.windows[-1]
+    assert len(windows) > 4
+    seen = {i for start, length in windows for i in range(start, start + length)}
+    assert seen == set(range(len(long)))
+    steps = {b[0] - a[0] for a, b in pairwise(windows)}
+    assert len(steps) == 1
+    assert max(steps) <= STRIDE
+    tensors = store.tensors
+    for question, gold in enumerate(golds(store)):
+        first, last = int(tensors["first"][question]), int(tensors["last"][question])
+        if not gold:
+            assert (first, last) == (-1, -1)
+            continue
+        passage = int(tensors["question_passage"][question])
+        offset = int(tensors["token_offset"][passage])
+        text = read_split(file).passages[passage].text
+        cut = text[int(tensors["begin"][offset + first]) : int(tensors["end"][offset + last])]
+        assert gold[0] in cut
+        assert len(cut) <= len(gold[0]) + 2
+
+
+def test_a_batch_is_question_and_passage(store, tokenizer):
+    collate = SpanCollator(store, tokenizer)
+    items = list(range(store.num_items))
+    batch = collate(items)
+    rows = batch.token_T.split(list(batch.lengths))
+    read = batch.token_T[batch.read_S].split(list(batch.reads))
+    for window in items:
+        row, tokens = rows[window].tolist(), read[window].tolist()
+        assert len(row) <= 64
+        assert (row[0], row[-1]) == (tokenizer.cls_id, tokenizer.sep_id)
+        middle = row.index(tokenizer.sep_id)
+        assert tokens == [row[0], *row[middle + 1 : -1]]
+        question = int(collate.question_W[window])
+        first, last = int(batch.first_B[window]), int(batch.last_B[window])
+        known = int(store.tensors["answer"][question])
+        if known < 0:
+            assert (first, last) == (-1, -1)
+        elif first:
+            said = tokenizer.to_text(tokens[first : last + 1])
+            gold = golds(store)[question][0]
+            assert tokenizer.to_text(tokenizer.encode([gold])[0]).split()[-1] in said
+    # Some window of each question with an answer holds it.
+    with_answer = {int(q) for q, f in zip(collate.question_W, batch.first_B, strict=True) if f > 0}
+    assert with_answer == {0, 1, 2, 5}
+
+
+def test_every_token_belongs_to_one_window(store):
+    central = _central(store)
+    starts = store.tensors["window_start"]
+    for question in range(store.num_questions):
+        own = (store.question_of_window == question).nonzero()[:, 0].tolist()
+        places = [int(starts[w]) + place - 1 for w in own for place in range(*central[w].tolist())]
+        passage = int(store.tensors["question_passage"][question])
+        assert places == list(range(int(store.tensors["token_offset"].diff()[passage])))
+
+
+def test_the_best_spans_of_a_window():
+    draw = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 50, 2, generator=draw)
+    logits[1, 40:] = -torch.inf
+    null, spans = _best(logits, torch.tensor([[1, 50], [5, 20]]))
+    for row, (low, high, size) in enumerate([(1, 50, 50), (5, 20, 40)]):
+        every = sorted(
+            (
+                (float(logits[row, a, 0] + logits[row, b, 1]), a, b)
+                for a in range(low, high)
+                for b in range(a, min(size, a + LONGEST))
+            ),
+            reverse=True,
+        )
+        assert [span[1:] for span in spans[row][:5]] == [span[1:] for span in every[:5]]
+        assert len(spans[row]) <= BEST
+        assert null[row] == pytest.approx(float(logits[row, 0].sum()))
+
+
+def test_a_model_that_marks_the_answer_gives_its_text(store, tokenizer, sample, monkeypatch):
+    """Logits that are high at the right tokens, through all windows and back to the text."""
+    model = load_spans(sample / "vocabulary", scratch="tiny", scratch_shape=SHAPE).model
+    collate = SpanCollator(store, tokenizer)
+    forward = model.forward
+
+    def marking(batch):
+        output = forward(batch)
+        logits = torch.zeros_like(output.logits_BL2).masked_fill(
+            output.logits_BL2 == -torch.inf, -torch.inf
+        )
+        exact = collate(batch.window_B.tolist())
+        for row, (first, last) in enumerate(zip(exact.first_B, exact.last_B, strict=True)):
+            if first > 0:
+                logits[row, first, 0] += 9
+                logits[row, last, 1] += 9
+        return type(output)(
+            logits_BL2=logits, loss_sum=output.loss_sum, num_correct=output.num_correct
+        )
+
+    monkeypatch.setattr(model, "forward", marking)
+    found = find_spans(model, tokenizer, store, Processes(torch.device("cpu")), token_budget=200)
+    texts = {question.key: question.answer(None) for question in found}
+    assert texts["where"] == "Paris"
+    assert texts["who"] == "Émile Zola"
+    assert texts["when"] == "2 April 1840"
+    assert texts["late"].startswith("house 55")
+    assert found[0].answer(-20.0) == ""
+
+
+def test_hugging_face_computes_the_same(store, tokenizer, sample, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    loaded = load_spans(sample / "vocabulary", scratch="tiny", scratch_shape=SHAPE)
+    loaded.model.null_threshold = 1.5
+    save_model(loaded.model, loaded.tokenizer, tmp_path)
+    theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path).eval()
+    batch = SpanCollator(store, tokenizer)([6])
+    with torch.inference_mode():
+        ours = loaded.model.eval()(batch).logits_BL2[0]
+        expected = theirs(batch.token_T[None], token_type_ids=batch.segment_T[None])
+    both = torch.stack([expected.start_logits[0], expected.end_logits[0]], -1)
+    torch.testing.assert_close(ours, both[batch.read_S], atol=1e-5, rtol=1e-5)
+    assert load_spans(tmp_path).model.null_threshold == 1.5
+
+
+def test_from_articles_to_answers(file, cli, works, sample, tmp_path):
+    raw, data = tmp_path / "raw", tmp_path / "data"
+    raw.mkdir()
+    for split in ("train", "dev"):
+        (raw / f"{split}-v2.0.json").write_bytes(file.read_bytes())
+    commands = [
+        ("preprocess", raw, "--model", sample / "vocabulary", "--out", data, "--max-length", 64),
+        ("train", "--data", data, "--model", sample / "vocabulary", "--scratch", "tiny", "--out",
+         tmp_path / "run", "--epochs", 2, "--batch-size", 4),
+        ("predict", "--data", data / "dev.pt", "--model", tmp_path / "run", "--out",
+         tmp_path / "answer.json", "--scores", tmp_path / "scores.jsonl"),
+    ]  # fmt: skip
+    for command in commands:
+        works(*command)
+    store = load_store(data / "dev.pt")
+    assert store.num_questions == 6
+    answers = json.loads((tmp_path / "answer.json").read_bytes())
+    assert list(answers) == ["where", "who", "when", "why", "test", "late"]
+    lines = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    for line in lines:
+        assert line["no_answer"] + sum(b["probability"] for b in line["best"]) == pytest.approx(
+            1, abs=1e-3
+        )
+    assert {line["id"]: line["answer"] for line in lines} == answers
+    said = [
+        works("evaluate", tmp_path / name, file, "--json").stdout
+        for name in ("answer.json", "scores.jsonl")
+    ]
+    assert said[0] == said[1]
+    old = tmp_path / "old.jsonl"
+    old.write_text("".join(json.dumps(line | {"answer": None}) + "\n" for line in lines))
+    done = cli("evaluate", old, file)
+    assert done.returncode == 3
+    assert "old.jsonl, line 1" in done.stderr
+    assert "give answer.json" in done.stderr
+    tuned = json.loads((tmp_path / "run/config.json").read_bytes())["albert_rc"]["null_threshold"]
+    assert isinstance(tuned, float)
+    done = cli("predict", "--data", file, "--model", tmp_path / "run", "--out",
+               tmp_path / "raw.json", "--null-threshold", 1e9, "--max-length", 64)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert all(json.loads((tmp_path / "raw.json").read_bytes()).values())
+    done = works("doctor", file, "--model", sample / "vocabulary", "--max-length", 64)
+    assert "longer than 64 tokens" in done.stdout
+    assert "answerable 66.7%, no answer 16.7%, none 16.7%" in " ".join(done.stdout.split())
+    works("predict", "--data", data / "dev.pt", "--model", tmp_path / "run", "--out",
+          tmp_path / "int8.json", "--precision", "int8", "--tolerance", 100)  # fmt: skip

@@ -1,0 +1,66 @@
+"""Numbers on the command line: each has bounds, and what lies beyond them is refused at once."""
+
+import inspect
+import typing
+
+import pytest
+from typer.testing import CliRunner
+
+from albert_rc.cli.app import app
+from albert_rc.cli.bench_attention import parse_lengths
+from albert_rc.errors import UsageError
+from albert_rc.io.sizes import parse_size
+
+
+def numbers(group=app, before=()):
+    """Every option that is a whole number: its command, flag, and what typer knows of it."""
+    for each in group.registered_groups:
+        yield from numbers(
+            each.typer_instance, (*before, each.typer_instance.info.name or "inspect")
+        )
+    for command in group.registered_commands:
+        name = (*before, command.name or command.callback.__name__)
+        hints = typing.get_type_hints(command.callback, include_extras=True)
+        for option in inspect.signature(command.callback).parameters:
+            base, *more = typing.get_args(hints[option]) or (None,)
+            if base is int or int in typing.get_args(base):
+                yield pytest.param(name, option, more[0], id=f"{name[-1]} {option}")
+
+
+@pytest.mark.parametrize(("command", "option", "info"), list(numbers()))
+def test_every_whole_number_has_bounds(command, option, info):
+    assert info.min is not None
+    assert info.max is not None
+    flag = f"--{option.replace('_', '-')}"
+    for number in (info.min - 1, info.max + 1, 10**20):
+        done = CliRunner().invoke(app, [*command, flag, str(number)])
+        assert done.exit_code == 2
+        assert flag in done.output
+        assert isinstance(done.exception, SystemExit), "not refused by typer"
+
+
+@pytest.mark.parametrize("size", ["9" * 400 + "GB", "99999999999999GiB", "0.1"])
+def test_sizes_have_bounds(size):
+    with pytest.raises(UsageError, match=r"--memory .*: must be from 1 byte to 1,048,576 GiB"):
+        parse_size("--memory", size)
+    assert parse_size("--memory", "1048576GiB") == 2**50
+
+
+@pytest.mark.parametrize("length", ["9" * 20, "9" * 5000, "0"])
+def test_lengths_have_bounds(length):
+    with pytest.raises(UsageError, match="--lengths"):
+        parse_lengths(f"256,{length}", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["search", "--batch-sizes", "1,99999999999999999999"], "at most 65,536 each"),
+        (["pretrain-data", "text.txt", "--part", f"1/{'9' * 5000}"], "give I/N, from 1/N to N/N"),
+    ],
+)
+def test_numbers_in_texts_have_bounds(cli, tmp_path, arguments, said):
+    (tmp_path / "text.txt").write_text("A line.")
+    done = cli(*arguments, "--model", "albert-rc-tiny", cwd=tmp_path)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr

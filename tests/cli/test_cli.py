@@ -1,0 +1,295 @@
+"""The main job as a user runs it, its exit codes, and what it says."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Literal, get_args, get_origin, get_type_hints
+
+import pytest
+from commands import run_cli
+from conftest import SAMPLE
+from safetensors.torch import load_file, save_file
+
+from albert_rc.io.files import read_json, write_json
+from albert_rc.papers.formats import read_split
+from albert_rc.papers.schema import gold_letters
+
+VOCABULARY = SAMPLE / "vocabulary"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Stores and briefly trained models of every format, made by the commands."""
+    root = tmp_path_factory.mktemp("work")
+    for name in ("cloze", "race", "dream"):
+        done = run_cli(
+            "preprocess", SAMPLE / name, "--model", VOCABULARY, "--out", root / "data" / name
+        )
+        assert done.returncode == 0, done.stderr
+        done = run_cli(
+            "train", "--data", root / "data" / name, "--model", VOCABULARY, "--scratch", "tiny",
+            "--out", root / "models" / name, "--max-steps", 3, "--batch-size", 4,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "random weights" in done.stderr
+    return root
+
+
+@pytest.mark.parametrize("name", ["cloze", "race", "dream"])
+def test_the_whole_job(trained, cli, tmp_path, name):
+    answers = tmp_path / "predictions" / "answer.json"
+    scores = tmp_path / "scores.jsonl"
+    done = cli(
+        "predict", "--data", trained / "data" / name / "dev.pt", "--model",
+        trained / "models" / name, "--out", answers, "--scores", scores,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    gold = SAMPLE / name / ("dev.json" if name == "dream" else "dev")
+    papers = read_split(gold).passages
+    found = read_json(answers)
+    if name == "cloze":
+        assert list(found) == [p.id for p in papers]
+        assert [len(v) for v in found.values()] == [len(p.questions) for p in papers]
+    else:
+        expected = [f"{p.id}#{n + 1}" for p in papers for n in range(len(p.questions))]
+        assert list(found) == expected
+        assert set("".join(found.values())) <= set("ABCD")
+    lines = [json.loads(line) for line in scores.read_text().splitlines()]
+    questions = [q for p in papers for q in p.questions]
+    assert len(lines) == len(questions)
+    for line, question in zip(lines, questions, strict=True):
+        assert len(line["probabilities"]) == len(question.options)
+        assert sum(line["probabilities"]) == pytest.approx(1, abs=1e-4)
+
+    done = cli("evaluate", answers, gold, "--json")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["total"] == len(questions)
+    assert figures["low"] <= figures["accuracy"] <= figures["high"]
+    assert figures["no_reading"] is not None
+    assert ("level" in figures["groups"]) == (name == "race")
+
+
+def test_raw_papers_and_their_store_get_the_same_answers(trained, cli, tmp_path):
+    outputs = []
+    for number, data in enumerate((trained / "data/cloze/test.pt", SAMPLE / "cloze" / "test")):
+        for budget in (4096, 300):
+            out = tmp_path / f"{number}{budget}.json"
+            done = cli(
+                "predict", "--data", data, "--model", trained / "models/cloze", "--out", out,
+                "--token-budget", budget,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            outputs.append(out.read_bytes())
+    assert len(set(outputs)) == 1
+
+
+def test_perfect_answers_are_perfect_and_compare(cli, tmp_path):
+    papers = read_split(SAMPLE / "cloze" / "dev").passages
+    letters = iter(gold_letters(papers))
+    gold = {p.id: [next(letters) for _ in p.questions] for p in papers}
+    write_json(tmp_path / "gold.json", gold)
+    write_json(tmp_path / "all_a.json", {k: ["A"] * len(v) for k, v in gold.items()})
+    done = cli(
+        "evaluate", tmp_path / "gold.json", SAMPLE / "cloze/dev", "--json", "--against",
+        tmp_path / "all_a.json",
+    )  # fmt: skip
+    figures = json.loads(done.stdout)
+    assert figures["accuracy"] == 1.0
+    assert figures["against"]["only_second_right"] == 0
+    assert figures["against"]["mcnemar_p"] < 0.001
+    done = cli("evaluate", tmp_path / "gold.json", SAMPLE / "cloze/dev")
+    assert "100.00%" in done.stdout
+    assert "no reading" in done.stdout
+
+
+def broken_copy(folder: Path) -> Path:
+    shutil.copytree(SAMPLE / "cloze", folder)
+    paper = read_json(folder / "train" / "train0003.json")
+    paper["answers"][1] = "Z"
+    paper["options"].pop()
+    write_json(folder / "train" / "train0003.json", paper)
+    (folder / "dev" / "dev0002.json").write_text("{")
+    return folder
+
+
+def test_bad_papers_stop_everything_and_all_are_named(cli, tmp_path):
+    raw, out = broken_copy(tmp_path / "raw"), tmp_path / "out"
+    done = cli("preprocess", raw, "--model", VOCABULARY, "--out", out)
+    assert done.returncode == 3
+    assert "train/train0003.json: 10 blanks but 9 option lists" in done.stderr
+    assert "dev/dev0002.json: not JSON at line 1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not out.exists()
+
+
+def test_bad_papers_can_be_skipped_and_are_named(cli, tmp_path):
+    raw, out = broken_copy(tmp_path / "raw"), tmp_path / "out"
+    done = cli("preprocess", raw, "--model", VOCABULARY, "--out", out, "--on-error", "skip")
+    assert done.returncode == 0
+    assert "2 paper(s) skipped" in done.stdout
+    rejected = [
+        json.loads(line)["file"] for line in (out / "rejects.jsonl").read_text().splitlines()
+    ]
+    assert set(rejected) == {"train/train0003.json", "dev/dev0002.json"}
+    assert "27 papers" in done.stdout
+    assert "7 papers" in done.stdout
+
+
+def test_brackets_in_papers_are_no_markup(cli, tmp_path):
+    paper = {"article": "It was _ .", "options": [["glad [/b]☃", "[red]sad"]], "answers": ["A"]}
+    write_json(tmp_path / "raw" / "[x].json", paper)
+    done = cli("doctor", tmp_path / "raw", "--model", VOCABULARY)
+    assert done.returncode == 0, done.stderr
+    assert "glad [/b]☃" in done.stdout
+
+
+def test_a_failed_run_leaves_the_old_stores(cli, tmp_path):
+    out = tmp_path / "out"
+    assert cli("preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--out", out).returncode == 0
+    before = {p.name: p.read_bytes() for p in out.iterdir()}
+    raw = broken_copy(tmp_path / "raw")
+    assert cli("preprocess", raw, "--model", VOCABULARY, "--out", out).returncode == 3
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == before
+
+
+def test_doctor_tells_all(cli, tmp_path):
+    done = cli("doctor", SAMPLE / "cloze", "--model", VOCABULARY)
+    assert done.returncode == 0, done.stderr
+    for said in ("papers", "tokens, percentiles", "options of several words", "right answers"):
+        assert said in done.stdout
+    raw = broken_copy(tmp_path / "raw")
+    shutil.copy(SAMPLE / "cloze/train/train0001.json", raw / "dev" / "dev0099.json")
+    done = cli("doctor", raw, "--model", VOCABULARY, "--json", "--max-length", 100)
+    assert done.returncode == 3
+    found = json.loads(done.stdout)
+    assert found["train"]["rejected"] == 1
+    assert found["dev"]["overlaps"]["train"][0]["other"] == "train0001.json"
+    assert len(found["train"]["tokens"]["longer_than_window"]) > 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["preprocess", "nowhere"], 3, "nowhere: no such file or folder"),
+        (
+            ["preprocess", SAMPLE / "cloze", "--model", "nowhere"],
+            2,
+            "--model nowhere: no such folder",
+        ),
+        (
+            ["preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--format", "x"],
+            2,
+            "choose from",
+        ),
+        (
+            ["preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--on-error", "x"],
+            2,
+            "'x' is not one of",
+        ),
+        (
+            ["preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--max-length", "3"],
+            2,
+            "at least 8",
+        ),
+        (["train", "--data", "nowhere"], 3, "train.pt: no such store; make it again"),
+        (["predict", "--data", "nowhere.pt"], 3, "no such store"),
+        (
+            ["predict", "--data", SAMPLE / "cloze" / "dev", "--model", VOCABULARY],
+            4,
+            "cannot be read",
+        ),
+        (["evaluate", "nowhere.json", SAMPLE / "cloze" / "dev"], 3, "nowhere.json: cannot be read"),
+        (["train", "--nonsense"], 2, "No such option"),
+        (["train", "--device", "gpu"], 2, "--device gpu: choose cpu or cuda"),
+        (
+            ["preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--out", "/dev/null/x"],
+            2,
+            "/dev/null",
+        ),
+    ],
+)
+def test_exit_codes_and_one_clear_sentence(cli, tmp_path, arguments, code, said):
+    done = cli(*arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert said in re.sub(r"\s+", " ", done.stderr)
+    assert "Traceback" not in done.stderr
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_a_store_of_another_vocabulary_is_refused(trained, cli, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(trained / "models/cloze", other)
+    (other / "spiece.model").unlink()
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the"]
+    (other / "vocab.txt").write_text("\n".join(words))
+    out = tmp_path / "a.json"
+    command = ["predict", "--data", trained / "data/cloze/dev.pt", "--model", other, "--out", out]
+    done = cli(*command)
+    assert done.returncode == 4
+    assert "its vocabulary is not the one that the weights were trained with" in done.stderr
+    # Weights of others do not say which vocabulary is theirs.
+    save_file(load_file(other / "model.safetensors"), other / "model.safetensors")
+    done = cli(*command)
+    assert done.returncode == 3
+    assert "another vocabulary" in done.stderr
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("command", ["doctor", "preprocess", "train", "predict", "evaluate"])
+def test_every_help_ends_in_an_example(cli, command):
+    done = cli(command, "--help")
+    assert done.returncode == 0
+    assert f"Example: albert-rc {command}" in re.sub(r"\s+", " ", done.stdout)
+
+
+def test_the_contracts_options_exist(cli):
+    """Scripts outside the project call these names."""
+    contract = {
+        "preprocess": "--out --model --format --max-length --on-error",
+        "train": "--data --model --scratch --out --epochs --batch-size --learning-rate --max-steps "
+        "--save-steps --seed --precision --attention --max-length --resume",
+        "predict": "--data --model --out --scores",
+        "evaluate": "--json",
+    }
+    for command, options in contract.items():
+        shown = cli(command, "--help", env={"COLUMNS": "200"}).stdout
+        assert all(f"{option} " in shown for option in options.split()), command
+
+
+def test_the_choices_of_options_are_those_of_the_code():
+    """Each name that the parser lets through is one that the work knows, and the other way."""
+    from albert_rc.answering.pieces import WAYS
+    from albert_rc.cli.app import COMMANDS
+    from albert_rc.corpus.batches import PAIRS
+    from albert_rc.model.attention import ATTENTION
+    from albert_rc.model.config import HASHES, RECOMPUTE, RESIDUALS, SHARING
+    from albert_rc.model.heads import OPTION_SCORES
+    from albert_rc.training.config import COLLAPSE, PARALLEL
+    from albert_rc.training.memory.planner import STATES
+    from albert_rc.training.objectives.pretraining import RECIPES as PRETRAINING
+    from albert_rc.training.optim import OPTIMIZERS
+    from albert_rc.training.runs.recipes import RECIPES as TRAINING
+
+    known = {
+        "on_collapse": COLLAPSE, "parallel": PARALLEL, "recompute": RECOMPUTE,
+        "residual": RESIDUALS, "sharing": SHARING, "pair": PAIRS, "attention": ATTENTION,
+        "lsh_hash": HASHES, "optimizer": OPTIMIZERS, "optimizer_states": STATES,
+        "train option_score": OPTION_SCORES, "predict option_score": WAYS,
+        "pretrain recipe": PRETRAINING, "train recipe": TRAINING,
+    }  # fmt: skip
+    tried = set()
+    for name, command in (pair for panel in COMMANDS.values() for pair in panel.items()):
+        for option, hint in get_type_hints(command).items():
+            key = option if option in known else f"{name} {option}"
+            choices = {
+                choice
+                for kind in (hint, *get_args(hint))
+                if get_origin(kind) is Literal
+                for choice in get_args(kind)
+            }
+            if key in known and choices:
+                assert choices == set(known[key]), (name, option)
+                tried.add(key)
+    assert tried == set(known)

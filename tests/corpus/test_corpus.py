@@ -1,0 +1,412 @@
+"""From documents to sequences: nothing is lost, nothing crosses a document, shards go together."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from albert_rc.corpus.cut import LEAST, Cut, ShardMaker, cut_document, plan_shards
+from albert_rc.corpus.documents import find_sources, read_paragraphs, sentences
+from albert_rc.corpus.examine import examine
+from albert_rc.corpus.shards import Corpus
+from albert_rc.errors import DataError, UsageError
+
+STORY = (
+    "Mr. Brown met Dr. A. Lee at the gate. 'Are you well?' he asked. \"Very,\" said she! "
+    "They walked on... The dog followed them (it always did). Nobody spoke."
+)
+
+
+@pytest.fixture
+def text(tmp_path):
+    """Twelve stories of one file each, and twelve in one file with blank lines between them."""
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for number in range(12):
+        lines = [f"Story {number} begins here. {STORY}"] * (number + 1)
+        (folder / f"story{number}.txt").write_bytes("\r\n\r\n".join(lines).encode("utf-8-sig"))
+    return folder
+
+
+@pytest.fixture
+def make(sample, tmp_path):
+    def make(sources, out="corpus", exclude=(), **cut):
+        maker = ShardMaker(
+            tmp_path / out, sample / "vocabulary", Cut(**({"dev": 0.0} | cut)), list(exclude)
+        )
+        return [maker(shard) for shard in plan_shards(sources, 4000)]
+
+    return make
+
+
+def test_sentences_end_where_they_do():
+    assert sentences(STORY) == [
+        "Mr. Brown met Dr. A. Lee at the gate.",
+        "'Are you well?' he asked.",
+        '"Very," said she!',
+        "They walked on...",
+        "The dog followed them (it always did).",
+        "Nobody spoke.",
+    ]
+    assert sentences("   ") == []
+    assert sentences("no end") == ["no end"]
+
+
+def test_documents_are_read_as_they_are_laid_out(tmp_path):
+    wrapped = tmp_path / "wrapped.txt"
+    wrapped.write_text("A line that was broken\nto fit the page.\n\n\nAnother paragraph.\n")
+    (source,), _ = find_sources([wrapped])
+    assert [p and " ".join(p.split()) for p in read_paragraphs(source)] == [
+        "A line that was broken to fit the page.",
+        "Another paragraph.",
+        None,
+    ]
+    lines = [p and p.strip() for p in read_paragraphs(source, blank_lines=True)]
+    assert lines == [
+        "A line that was broken",
+        "to fit the page.",
+        None,
+        "Another paragraph.",
+        None,
+    ]
+
+
+def test_exam_papers_are_documents_with_their_blanks_filled(tmp_path):
+    paper = {"article": "He was _ to see us.", "options": [["glad", "sad"]], "answers": ["A"]}
+    (tmp_path / "p1.json").write_text(json.dumps(paper))
+    (source,), _ = find_sources([tmp_path])
+    assert list(read_paragraphs(source)) == ["He was glad to see us.", None]
+
+
+def test_papers_whose_names_end_in_txt_are_no_running_text(tmp_path):
+    paper = {
+        "article": "He was glad.", "questions": ["Who?"], "options": [["he", "she"]],
+        "answers": ["A"], "id": "1.txt",
+    }  # fmt: skip
+    (tmp_path / "race" / "high").mkdir(parents=True)
+    place = tmp_path / "race" / "high" / "1.txt"
+    place.write_text(json.dumps(paper))
+    for given in (tmp_path / "race", place):
+        (source,), _ = find_sources([given])
+        assert source.files() == [place]
+        assert list(read_paragraphs(source)) == ["He was glad.", None]
+    story = tmp_path / "race" / "story.txt"
+    story.write_text('[Illustration]\n\n"Once," he said.')
+    with pytest.raises(DataError, match=r"story\.txt: text among exam papers such as .*1\.txt"):
+        find_sources([tmp_path / "race"])
+    assert [source.is_text for source in find_sources([story])[0]] == [True]
+    story.unlink()
+    (tmp_path / "race" / "0.json").write_text(json.dumps({"article": "A _", "options": [["b"]]}))
+    with pytest.raises(DataError, match=r"1\.txt: an exam paper among others .*\(cloze\)"):
+        find_sources([tmp_path / "race"])
+
+
+@pytest.mark.parametrize(
+    "rows", [["Quality\t#1 ID\t#1 String", "1\t7\tHe ran."], ["It is good.\t1"] * 3]
+)
+def test_tables_are_no_running_text(tmp_path, rows):
+    (tmp_path / "msr_train.txt").write_text("\n".join(rows))
+    with pytest.raises(DataError, match=r"msr_train\.txt: a table .* name it msr_train\.tsv"):
+        examine(find_sources([tmp_path])[0])
+    (tmp_path / "msr_train.txt").write_text("\tA line.\nNo\ttable.\n\tAnother.")
+    assert examine(find_sources([tmp_path])[0]).sources
+
+
+def test_text_that_stands_twice_is_read_once(text):
+    (text / "sub").mkdir()
+    copy = text / "sub" / "again.txt"
+    copy.write_bytes((text / "story3.txt").read_bytes())
+    sources, copies = find_sources([text])
+    assert copies == [copy]
+    assert len(sources) == 12
+
+
+@pytest.mark.parametrize("short", [0.0, 0.3])
+def test_sequences_hold_all_text_in_order(text, make, tmp_path, tokenizer, short):
+    sources, _ = find_sources([text])
+    made = make(sources, max_length=64, short=short)
+    corpus = Corpus(tmp_path / "corpus" / "train")
+    assert corpus.count.documents == 12
+    assert len(made) > 2  # so shards do go together
+    dropped = sum(part.train.dropped for part in made)
+    assert len(corpus) == sum(part.train.sequences for part in made)
+    assert corpus.lengths.max() + 3 <= 64
+    assert corpus.lengths.min() >= LEAST
+    read = [torch_list(corpus, item) for item in range(len(corpus))]
+    whole = []
+    for source in sources:
+        paragraphs = [p for p in read_paragraphs(source) if p]
+        parts = [sentence for paragraph in paragraphs for sentence in sentences(paragraph)]
+        whole += [i for ids in tokenizer.encode(parts) for i in ids]
+    assert sum(map(len, read)) == len(whole) - dropped
+    if not dropped:
+        assert [i for ids in read for i in ids] == whole
+    full = sum(length + 3 > 40 for length in map(len, read)) / len(read)
+    assert (full > 0.8) == (short == 0.0)
+
+
+def test_what_is_too_short_for_a_sequence_is_not_lost_unseen():
+    sentences = [("a", [1] * 10), ("b", [2] * 60), ("c", [3] * 5)]
+    parts = list(cut_document(sentences, Cut(max_length=64, short=0.0), seed=0))
+    assert [part.ids for part in parts] == [[1] * 10, [2] * 60, [3] * 5]
+
+
+@pytest.mark.parametrize("max_length", [64, 128])
+def test_lengths_do_not_tell_which_segment_is_first(max_length):
+    """Filled in from the front alone, first segments are longer in 60% of these pairs."""
+    draw = random.Random(1)
+    lengths = []
+    for seed in range(300):
+        told = [("a", [1] * min(90, 1 + int(draw.expovariate(0.05)))) for _ in range(300)]
+        for sequence in cut_document(told, Cut(max_length=max_length), seed):
+            lengths.append((sequence.middle, len(sequence.ids) - sequence.middle))
+    told = [first > second for first, second in lengths if first != second]
+    assert sum(told) / len(told) == pytest.approx(0.5, abs=0.02)
+    shares = [first / (first + second) for first, second in lengths if first and second]
+    assert sum(shares) / len(shares) == pytest.approx(0.5, abs=0.01)
+
+
+def torch_list(corpus, item):
+    first, second = corpus.pair(item)
+    assert len(first)
+    assert len(second)
+    return first.tolist() + second.tolist()
+
+
+def test_no_sequence_crosses_a_document(text, make, tmp_path):
+    sources, _ = find_sources([text])
+    make(sources, max_length=64)
+    corpus = Corpus(tmp_path / "corpus" / "train")
+    groups = [
+        [item for item in range(len(corpus)) if corpus.same_document(item, first)]
+        for first in range(len(corpus))
+    ]
+    assert len({tuple(group) for group in groups}) == 12
+
+
+def test_the_same_shards_whoever_makes_them(text, make, tmp_path):
+    sources, _ = find_sources([text])
+    make(sources, "one")
+    make(sources, "two")
+    for path in (tmp_path / "one" / "train").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / "train" / path.name).read_bytes()
+
+
+def test_what_is_there_is_kept_and_what_changed_is_made_anew(text, make, tmp_path):
+    sources, _ = find_sources([text])
+    assert not any(part.kept for part in make(sources, dev=0.3))
+    assert all(part.kept for part in make(sources, dev=0.3))
+    assert not any(part.kept for part in make(sources, dev=0.3, max_length=64))
+    assert all(part.kept for part in make(sources, dev=0.3, max_length=64))
+    torn = next(iter((tmp_path / "corpus" / "train").iterdir()))
+    torn.write_bytes(torn.read_bytes()[:100])
+    assert sum(not part.kept for part in make(sources, dev=0.3, max_length=64)) == 1
+    before = make(sources, dev=0.3, max_length=64)
+    (text / "story0.txt").write_text("Another story. It is short. But it is long enough to count.")
+    sources, _ = find_sources([text])
+    after = make(sources, dev=0.3, max_length=64)
+    assert [part.kept for part in after] == [False, *[True] * (len(before) - 1)]
+
+
+def test_some_documents_are_kept_apart(text, make, tmp_path):
+    sources, _ = find_sources([text])
+    make(sources, dev=0.3)
+    train, dev = (Corpus(tmp_path / "corpus" / part) for part in ("train", "dev"))
+    assert train.count.documents + dev.count.documents == 12
+    assert train.count.documents > dev.count.documents > 0
+
+
+def test_what_overlaps_with_exam_papers_is_left_out(text, make, tmp_path):
+    paper = {"article": f"{STORY} _ .", "options": [["Yes", "No"]]}
+    (tmp_path / "exam").mkdir()
+    (tmp_path / "exam" / "p.json").write_text(json.dumps(paper))
+    (text / "other.txt").write_text("A tale of the sea and of ships that sailed far away. " * 9)
+    sources, _ = find_sources([text])
+    made = make(sources, exclude=[tmp_path / "exam"])
+    assert sum(part.train.overlapping for part in made) > 12
+    corpus = Corpus(tmp_path / "corpus" / "train")
+    assert len(corpus) >= 1
+    kept = sum(part.train.sequences + part.train.overlapping for part in made)
+    assert kept == sum(part.train.sequences for part in make(sources, "all"))
+
+
+def test_papers_that_cannot_be_read_cannot_be_kept_apart(text, make, tmp_path):
+    (tmp_path / "exam").mkdir()
+    (tmp_path / "exam" / "good.json").write_text(
+        json.dumps({"article": "A _", "options": [["b", "c"]]})
+    )
+    (tmp_path / "exam" / "bad.json").write_text("{torn")
+    with pytest.raises(DataError, match=r"bad\.json.*1 errors in all; `albert-rc doctor"):
+        make(find_sources([text])[0], exclude=[tmp_path / "exam"])
+
+
+def test_papers_that_overlap_are_left_out_as_a_whole(make, tmp_path):
+    """Also the part of them that stands in no other paper, which sequences alone would keep."""
+    far = "Ships sailed to the south. Birds sat on the masts and looked at the grey water below. "
+    for folder, article in (("exam", f"{STORY} _ ."), ("papers", f"{far * 8}\n{STORY} He _ .")):
+        (tmp_path / folder).mkdir()
+        paper = {"article": article, "options": [["slept", "ran"]], "answers": ["A"]}
+        (tmp_path / folder / "p.json").write_text(json.dumps(paper))
+    paper = {"article": f"{far} They _ .", "options": [["slept", "ran"]], "answers": ["A"]}
+    (tmp_path / "papers" / "other.json").write_text(json.dumps(paper))
+    sources, _ = find_sources([tmp_path / "papers"])
+    (made,) = make(sources, exclude=[tmp_path / "exam"], max_length=64)
+    assert (made.train.overlapping_papers, made.train.documents) == (1, 1)
+
+
+def test_corpora_that_are_not_whole_are_refused(text, make, tmp_path):
+    folder = tmp_path / "corpus" / "train"
+    with pytest.raises(DataError, match="no shards there; make them with `albert-rc pretrain-data"):
+        Corpus(folder)
+    sources, _ = find_sources([text])
+    make(sources)
+    paths = sorted(folder.iterdir())
+    content = paths[1].read_bytes()
+    paths[1].unlink()
+    with pytest.raises(DataError, match=r"of \d+ shards \(shard-00002"):
+        Corpus(folder)
+    make(sources, "longer", max_length=256)
+    paths[1].write_bytes((tmp_path / "longer" / "train" / paths[1].name).read_bytes())
+    with pytest.raises(DataError, match="made with another max_length"):
+        Corpus(folder)
+    paths[1].write_bytes(content)
+    Corpus(folder)
+
+
+def test_what_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(DataError, match="no such file or folder"):
+        find_sources([tmp_path / "nowhere"])
+    (tmp_path / "picture.png").write_bytes(b"x")
+    with pytest.raises(DataError, match=r"no text there; files end in \.txt"):
+        find_sources([tmp_path])
+    for before, line in ((b"", 1), (b"A line.\r\n" * 3000, 3001), (b"One.\rTwo.\rThree, ", 3)):
+        (tmp_path / "odd.txt").write_bytes(before + b"It\x81s another.\nAnd more.\n")
+        said = rf"^{tmp_path}/odd\.txt: byte 0x81 in line {line} is not UTF-8.*; save it as UTF-8$"
+        with pytest.raises(DataError, match=said):
+            examine(find_sources([tmp_path / "odd.txt"])[0])
+    for wrong in ({"max_length": 10}, {"short": 1.5}, {"dev": -0.1}):
+        with pytest.raises(UsageError):
+            Cut(**wrong)
+
+
+def test_the_command_makes_a_corpus_in_parts(text, cli, tmp_path, sample):
+    def run(*more):
+        done = cli(
+            "pretrain-data", text, "--model", sample / "vocabulary", "--out", tmp_path / "c",
+            "--shard-size", "2kB", "--dev", 0.2, *more,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done
+
+    run("--part", "1/2", "--workers", 1)
+    with pytest.raises(DataError, match="shards"):
+        Corpus(tmp_path / "c" / "train")
+    assert "documents" in run("--part", "2/2", "--workers", 2).stdout
+    assert run().stderr.count("was there") == len(list((tmp_path / "c" / "train").iterdir()))
+    Corpus(tmp_path / "c" / "train")
+    Corpus(tmp_path / "c" / "dev")
+    for wrong in ("0/2", "3/2", "half"):
+        done = cli("pretrain-data", text, "--model", sample / "vocabulary", "--part", wrong)
+        assert done.returncode == 2
+
+
+@pytest.fixture
+def made_by(cli, tmp_path, sample):
+    """Runs `pretrain-data` on what lies in the test's folder."""
+
+    def run(name, *more):
+        return cli(
+            "pretrain-data", tmp_path / name, "--model", sample / "vocabulary",
+            "--out", tmp_path / "new" / "c", *more,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_nobody_can_make_no_corpus(text, made_by, tmp_path, workers):
+    done = made_by("text", "--workers", workers)
+    assert done.returncode == 2
+    assert "--workers" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "more", "said"),
+    [
+        ("empty.txt", "", [], "empty.txt: there is no text in it"),
+        ("tiny.txt", "Hello.", [], "tiny.txt: no document has the 16 tokens"),
+        ("open.json", '{"article": "A _", "options": [["b", "c"]]}', [], "no paper has an answer"),
+        ("good.txt", STORY, ["--dev", 1], "--dev keeps all there is apart (1 sequence)"),
+    ],
+)
+def test_a_corpus_of_nothing_is_not_left_behind(made_by, tmp_path, name, content, more, said):
+    (tmp_path / name).write_text(content)
+    done = made_by(name, *more)
+    assert (done.returncode, said in done.stderr) == (3, True), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_no_document_kept_apart_is_said(made_by, tmp_path):
+    (tmp_path / "one.txt").write_text(STORY)
+    done = made_by("one.txt")
+    assert done.returncode == 0, done.stderr
+    assert "train: 1 document, 1 sequence, " in done.stdout
+    assert "note: --dev 0.01 keeps nothing apart of 1 document, so" in done.stderr
+
+
+def test_a_corpus_of_no_sequence_is_refused(cli, made_by, text, tmp_path, sample):
+    """A part may be empty, for others may hold something; all of them may not."""
+    (tmp_path / "tiny.txt").write_text("Hello.")
+    assert made_by("tiny.txt", "--part", "1/2").returncode == 0
+    data = tmp_path / "new" / "c"
+    done = cli(
+        "pretrain", "--data", data, "--model", sample / "vocabulary", "--scratch", "tiny",
+        "--out", tmp_path / "p",
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert f"{data / 'train'}: holds no sequence to learn from" in done.stderr
+
+
+def test_shards_of_another_corpus_are_not_mixed_in(made_by, text, tmp_path):
+    place = tmp_path / "new" / "c"
+    assert made_by("text", "--dev", 0.3).returncode == 0
+    before = {path: path.read_bytes() for path in sorted(place.rglob("*.pt"))}
+    assert len(before) == 2
+    done = made_by("text", "--dev", 0.3, "--shard-size", "2kB")
+    assert done.returncode == 2
+    assert "train/shard-00001-of-00001.pt is there already, of another corpus" in done.stderr
+    assert f"remove {place / 'train'} and {place / 'dev'}" in done.stderr
+    assert "--dev 0: " in made_by("text", "--dev", 0).stderr
+    assert {path: path.read_bytes() for path in sorted(place.rglob("*.pt"))} == before
+    one = next(iter(before))
+    one.with_name("shard-00002-of-00003.pt").write_bytes(before[one])
+    with pytest.raises(DataError, match=r"of 2 corpora \(one has 1, another 3\); remove"):
+        Corpus(one.parent)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_command_says_that_it_goes_on(text, tmp_path, sample, number):
+    for i in range(300):
+        (text / f"more{i}.txt").write_text(f"Tale {i}. {STORY * 200}")
+    command = [
+        sys.executable, "-m", "albert_rc", "pretrain-data", text, "--out", tmp_path / "c",
+        "--model", sample / "vocabulary", "--shard-size", "20kB", "--workers", 1,
+    ]  # fmt: skip
+    program = subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("c/train/*.pt")):
+        assert program.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(program.pid, number)
+    _, stderr = program.communicate(timeout=60)
+    assert program.returncode == 130, stderr
+    assert stderr.endswith("stopped; shards that are done are kept, and the same command goes on\n")

@@ -1,0 +1,290 @@
+"""The files that papers come in: text in its encodings, Word, PDF, and what cannot be read."""
+
+import pytest
+from exam import (
+    ARTICLE,
+    BREAD,
+    CHINESE,
+    CLOZE,
+    KEY,
+    LISTS,
+    OPTIONS,
+    QUESTIONS,
+    RACE,
+    STORY,
+    TEXT,
+    bring,
+    understood,
+)  # fmt: skip
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.printed.read.extract import read_lines
+from albert_rc.printed.run import import_papers
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("utf-8-sig", "read as UTF-8 with a byte order mark"),
+        ("gb18030", "read as GB18030"),
+        ("utf-16", "read as UTF-16"),
+        ("utf-16-le", "read as UTF-16 without a byte order mark"),
+    ],
+)
+def test_encodings(tmp_path, encoding, said):
+    text = (CHINESE + STORY + LISTS + KEY).replace("\n", "\r\n")
+    papers, refused, imports = bring(tmp_path, text, encoding=encoding)
+    assert refused == []
+    assert papers == [CLOZE]
+    assert imports[0].notes == [said]
+
+
+def test_an_encoding_that_is_not_certain_is_refused(tmp_path):
+    text = STORY.replace("letter", "letter that “she” hadn’t sent") + LISTS
+    with pytest.raises(DataError, match="save it as UTF-8"):
+        bring(tmp_path, text, encoding="mac_roman")
+    _, refused, imports = bring(tmp_path, text + KEY, encoding="cp1252")
+    assert refused == []
+    assert imports[0].notes == ["read as Windows-1252"]
+
+
+@pytest.fixture
+def document():
+    docx = pytest.importorskip("docx")
+    return docx.Document()
+
+
+def test_a_word_document(tmp_path, document):
+    document.add_heading("2024 Examination", 1)
+    document.add_paragraph("阅读下面短文，从A、B、C和D四个选项中选出最佳选项。")
+    for part in STORY.replace("\n    ", "\0").split("\0"):
+        paragraph = document.add_paragraph()
+        for number, piece in enumerate(" ".join(part.split()).split("__")):
+            # Blanks as Word's users draw them: underlined spaces around the number.
+            paragraph.add_run(f"  {piece}  " if number % 2 else piece).underline = bool(number % 2)
+    table = document.add_table(rows=3, cols=5)
+    for row, options, number in zip(table.rows, OPTIONS, (36, 37, 38), strict=True):
+        texts = [f"{number}.", *(f"{m}. {o}" for m, o in zip("ABCD", options, strict=True))]
+        for cell, text in zip(row.cells, texts, strict=True):
+            cell.text = text
+    document.add_paragraph("参考答案")
+    table = document.add_table(rows=2, cols=4)
+    for row, texts in zip(
+        table.rows, (["题号", "36", "37", "38"], ["答案", "D", "D", "A"]), strict=True
+    ):
+        for cell, text in zip(row.cells, texts, strict=True):
+            cell.text = text
+    document.save(tmp_path / "exam.docx")
+    papers, refused, _ = understood(import_papers([tmp_path / "exam.docx"]))
+    assert refused == []
+    assert [p["options"] for p in papers] == [OPTIONS]
+    assert papers[0]["answers"] == CLOZE["answers"]
+    assert papers[0]["article"].replace(" ,", ",").replace(" _ ,", " _,") == ARTICLE
+
+
+KEY_TABLES = {
+    "a number and a letter a row, A first": [["36", "A"], ["37", "D"], ["38", "B"]],
+    "under a header": [["Number", "Answer"], ["36", "A"], ["37", "D"], ["38", "B"]],
+    "a range before letters in their order": [["36-37", "A", "D"], ["38", "B"]],
+    "rows": [["No.", "36", "37", "38"], ["Key", "A", "D", "B"]],
+}
+
+
+@pytest.mark.parametrize("name", KEY_TABLES)
+def test_key_tables_in_word(tmp_path, document, name):
+    rows = KEY_TABLES[name]
+    for line in (STORY + LISTS).splitlines():
+        document.add_paragraph(line)
+    for heading in ("", "Answers"):
+        if heading:
+            document.add_paragraph(heading)
+        table = document.add_table(rows=len(rows), cols=max(map(len, rows)))
+        for row, texts in zip(table.rows, rows, strict=True):
+            for cell, text in zip(row.cells, texts, strict=False):
+                cell.text = text
+        document.save(tmp_path / "exam.docx")
+        papers, refused, _ = understood(import_papers([tmp_path / "exam.docx"]))
+        assert refused == []
+        assert [paper["answers"] for paper in papers] == [["A", "D", "B"]]
+
+
+@pytest.mark.parametrize(
+    ("first", "key"), [("No.", False), ("", False), ("36-39", True), ("Answers", True)]
+)
+def test_a_table_with_letters_above_is_one_of_options(tmp_path, document, first, key):
+    table = document.add_table(rows=2, cols=5)
+    texts = [[first, *"ABCD"], ["36", *OPTIONS[0]]]
+    for row, cells in zip(table.rows, texts, strict=True):
+        for cell, text in zip(row.cells, cells, strict=True):
+            cell.text = text
+    document.save(tmp_path / "exam.docx")
+    lines, _ = read_lines(tmp_path / "exam.docx")
+    assert (len(lines) == 2) == key
+    assert ("A. made" in lines[-1].text) != key
+
+
+def test_the_numbers_that_word_writes(tmp_path, document):
+    document.add_paragraph(BREAD)
+    for question, options in zip(RACE["questions"], RACE["options"], strict=True):
+        document.add_paragraph(question.replace("_", "____"), style="List Number")
+        for mark, option in zip("ABCD", options, strict=True):
+            document.add_paragraph(f"{mark}. {option}")
+    document.save(tmp_path / "exam.docx")
+    papers, refused, imports = understood(import_papers([tmp_path / "exam.docx"]))
+    assert refused == []
+    assert imports[0].papers[0].numbers == [1, 2]
+    assert papers == [RACE | {"answers": []}]
+
+
+def test_text_inside_tags_insertions_and_controls_of_word(tmp_path, document):
+    from docx.oxml import OxmlElement
+    from docx.oxml.ns import qn
+
+    for part in STORY.replace("\n    ", "\0").split("\0"):
+        document.add_paragraph(" ".join(part.split()))
+    first, second = document.paragraphs[:2]
+    run = first.runs[0]._r
+    for kind in ("w:ins", "w:smartTag", "w:sdt"):  # each around the one before
+        holder = OxmlElement(kind)
+        run.addprevious(holder)
+        (OxmlElement("w:sdtContent") if kind == "w:sdt" else holder).append(run)
+        if kind == "w:sdt":
+            content = run.getparent()
+            holder.append(content)
+        run = holder
+    gone = OxmlElement("w:del")
+    text = OxmlElement("w:r")
+    text.append(OxmlElement("w:t"))
+    text[0].text = "deleted"
+    gone.append(text)
+    first._p.append(gone)
+    control, content = OxmlElement("w:sdt"), OxmlElement("w:sdtContent")
+    second._p.addprevious(control)
+    control.append(content)
+    content.append(second._p)
+    box = document.add_paragraph().add_run()._r
+    for kind in ("w:pict", "w:txbxContent", "w:p", "w:r", "w:t"):
+        box.append(OxmlElement(kind))
+        box = box[-1]
+    box.text = "36-38 DDA"
+    for line in LISTS.splitlines():
+        document.add_paragraph(line)
+    document.save(tmp_path / "exam.docx")
+    assert qn("w:smartTag") in {element.tag for element in document.element.iter()}
+    papers, refused, (found,) = understood(import_papers([tmp_path / "exam.docx"]))
+    assert refused == []
+    assert papers == [{key: CLOZE[key] for key in ("article", "options")}]
+    assert "the text box '36-38 DDA' was not read" in found.notes
+
+
+def draw_pdf(path, columns, size=10):
+    """A PDF with columns of lines, each column at its place: (left, top, lines)."""
+    canvas = pytest.importorskip("reportlab.pdfgen.canvas").Canvas(str(path), pagesize=(595, 842))
+    for page in columns:
+        for left, top, lines in page:
+            canvas.setFont("Times-Roman", size)
+            for number, line in enumerate(lines):
+                indent = len(line) - len(line.lstrip())
+                canvas.drawString(left + 4 * indent, 842 - top - 13 * number, line.strip())
+        canvas.showPage()
+    canvas.save()
+
+
+def in_columns(lists):
+    return [line for line in lists.splitlines() if line]
+
+
+def test_a_pdf(tmp_path):
+    first = ["Section A", "", *STORY.splitlines(), "", *in_columns(LISTS)]
+    second = [
+        "Section B",
+        "",
+        *TEXT.splitlines(),
+        *in_columns(QUESTIONS),
+        "",
+        "Answers",
+        "36-40 DDABA",
+    ]
+    draw_pdf(
+        tmp_path / "exam.pdf",
+        [[(60, 60, first), (290, 810, ["- 1 -"])], [(60, 60, second), (290, 810, ["- 2 -"])]],
+    )
+    papers, refused, _ = understood(import_papers([tmp_path / "exam.pdf"]))
+    assert refused == []
+    assert papers == [CLOZE, RACE]
+
+
+def test_a_pdf_in_two_columns(tmp_path):
+    left = ["Section A", "", *STORY.splitlines(), "", *in_columns(LISTS)]
+    right = ["Section B", "", *TEXT.splitlines(), *in_columns(QUESTIONS)]
+    draw_pdf(tmp_path / "exam.pdf", [[(40, 60, left), (310, 60, right)]], size=8)
+    key = tmp_path / "key.txt"
+    key.write_text("36-40 DDABA")
+    papers, refused, _ = understood(import_papers([tmp_path / "exam.pdf"], key))
+    assert refused == []
+    assert papers == [CLOZE, RACE]
+
+
+def test_a_pdf_whose_right_column_is_short(tmp_path):
+    lists = LISTS.splitlines()
+    title = (
+        40,
+        30,
+        ["A test of spring, with a title that is wider than one of the two columns is"],
+    )
+    left = ["Section A", "", *STORY.splitlines(), "", *lists[:2]]
+    draw_pdf(
+        tmp_path / "one.pdf",
+        [[title, (40, 60, left), (310, 60, [lists[2], "", "Key: 36-38", "DDA"])]],
+        size=8,
+    )
+    papers, refused, _ = understood(import_papers([tmp_path / "one.pdf"]))
+    assert (papers, refused) == ([CLOZE], [])
+    # The last page, which alone could not tell, is as the first.
+    right = ["Section B", "", *TEXT.splitlines(), *in_columns(QUESTIONS)]
+    last = [
+        title,
+        (40, 60, ["41. Who ate it?", "A. Tom. B. Ann.", "C. Sue. D. Bob."]),
+        (310, 60, ["36-41 DDABAC"]),
+    ]
+    draw_pdf(
+        tmp_path / "two.pdf",
+        [[title, (40, 60, [*left, lists[2]]), (310, 60, right)], last],
+        size=8,
+    )
+    papers, refused, _ = understood(import_papers([tmp_path / "two.pdf"]))
+    assert refused == []
+    assert [paper["answers"] for paper in papers] == [list("DDA"), list("BAC")]
+
+
+def test_a_locked_pdf(tmp_path):
+    canvas = pytest.importorskip("reportlab.pdfgen.canvas")
+    path = tmp_path / "exam.pdf"
+    canvas.Canvas(str(path), encrypt="secret").save()
+    with pytest.raises(DataError, match="locked with a password"):
+        import_papers([path])
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    for name, error, said in (
+        ("exam.doc", UsageError, "save it as .docx"),
+        ("exam.rtf", UsageError, "papers end in"),
+        ("exam.docx", DataError, "no whole Word document"),
+        ("exam.pdf", DataError, "no PDF that can be read"),
+        ("exam.txt", DataError, "not a text file; save it"),
+    ):
+        path = tmp_path / name
+        path.write_bytes(b"\0\1\2\0\0\xff")
+        with pytest.raises(error, match=said):
+            import_papers([path])
+    with pytest.raises(DataError, match="no such file"):
+        import_papers([tmp_path / "none.txt"])
+
+
+def test_without_the_extra_the_way_out_is_said(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "docx", None)
+    monkeypatch.setitem(__import__("sys").modules, "pdfplumber", None)
+    for name in ("exam.docx", "exam.pdf"):
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(UsageError, match=r'pip install "albert-rc\[import\]"'):
+            import_papers([tmp_path / name])

@@ -1,0 +1,182 @@
+"""What `import` leaves out: text, questions and answers are never lost without a word."""
+
+import pytest
+from exam import BREAD, CLOZE, LISTS, QUESTIONS, RACE, STORY, TEXT, bring
+
+from albert_rc.printed.run import import_papers
+
+FILLER = "The baker in our street sells more than two hundred loaves on every day of the week."
+ANSWERS = "\nAnswers\n39-40 BA\n"
+
+
+def said(imports):
+    return [str(trouble) for found in imports for trouble in found.all_troubles()]
+
+
+@pytest.mark.parametrize("question", ["What is bread?\nA Food B Drink", "Is it stale? (T/F)"])
+def test_first_questions_that_cannot_be_read_are_no_text(tmp_path, question):
+    text = f"{TEXT}\n37. Who baked it?\n38. {question}\n{QUESTIONS}"
+    papers, refused, _ = bring(tmp_path, text)
+    assert (papers, refused) == ([], [37, 38])
+
+
+def test_a_question_in_the_middle_does_not_become_a_passage(tmp_path):
+    text = f"{TEXT}\n{QUESTIONS.replace('40.', '41.').replace('41.', '40. Why? (write)%41.', 1)}"
+    papers, refused, _ = bring(tmp_path, text.replace("%", "\n"))
+    assert refused == [40]
+    assert [paper["article"] for paper in papers] == [BREAD]
+    assert [len(paper["questions"]) for paper in papers] == [1]
+
+
+def test_a_last_question_is_named_and_the_others_are_whole(tmp_path):
+    unread = ("What did she do?\nA Ate  B Slept  C Sang", [41])
+    for question, lost in (unread, ("Write a title.", [])):
+        papers, refused, imports = bring(tmp_path, f"{TEXT}\n{QUESTIONS}41. {question}\n")
+        assert refused == lost
+        assert papers == [{**RACE, "answers": []}]
+        assert any("41 begins a line" in note for note in imports[0].notes) == (not lost)
+
+
+@pytest.mark.parametrize("heading", ["38. Reading comprehension", "38. Cloze (10 points)"])
+def test_numbers_of_sections_are_no_questions(tmp_path, heading):
+    papers, refused, _ = bring(tmp_path, f"{heading}\n\n{TEXT}\n{QUESTIONS}{ANSWERS}")
+    assert (refused, [paper["answers"] for paper in papers]) == ([], [["B", "A"]])
+
+
+def test_a_numbered_list_in_a_later_passage_is_text(tmp_path):
+    steps = "36. Wash the bread.\n37. Cut it.\n38. Eat it."
+    text = f"{STORY}{LISTS}\nPassage 2\n{TEXT}\n{steps}\n\n{QUESTIONS}"
+    papers, refused, _ = bring(tmp_path, text)
+    assert (refused, len(papers)) == ([], 2)
+    assert steps.replace("\n", " ") in papers[1]["article"].replace("\n", " ")
+
+
+@pytest.mark.parametrize("said", ["Answer: {}", "【答案】{}\n【解析】细节题。", "{number}. {}"])
+@pytest.mark.parametrize("label", ["Passage 2\n", "", "Directions: Read the text and answer.\n"])
+def test_a_passage_right_below_an_answer_is_no_explanation(tmp_path, said, label):
+    first = QUESTIONS.replace("39.", "36.").replace("40.", "37.").rstrip("\n").split("\n37.")
+    text = "\n37.".join([f"{first[0]}\n{said.format('B', number=36)}", first[1]])
+    text = f"{TEXT}\n{text}\n{said.format('A', number=37)}\n{label}{TEXT}{QUESTIONS}"
+    papers, _, imports = bring(tmp_path, text)
+    whole = all(paper.whole for paper in imports[0].papers)
+    assert [len(paper["questions"]) for paper in papers] == [2, 2] or not whole
+    if label:
+        assert [paper["answers"] for paper in papers] == [["B", "A"], []]
+
+
+def test_labels_behind_explained_answers_count(tmp_path):
+    text = f"Passage 1\n{TEXT}\n{QUESTIONS}\nPassage 2\n{TEXT}\n{QUESTIONS}"
+    text = text.replace("39.", "1.").replace("40.", "2.")
+    key = (
+        "Answers\nPassage 2\n1. C. He says so in the text.\n2. D. It is there that they kept it."
+        "\nPassage 1\n1. A. They say so.\n2. B. Said in line 3."
+    )
+    papers, refused, _ = bring(tmp_path, f"{text}\n{key}\n")
+    assert refused == []
+    assert ["".join(paper["answers"]) for paper in papers] == ["AB", "CD"]
+
+
+def test_headings_of_numbers_above_letters_are_no_key(tmp_path):
+    papers, refused, imports = bring(tmp_path, f"Questions 39-40\nA\n{TEXT}\n{QUESTIONS}")
+    assert (refused, said(imports)) == ([], [])
+    assert len(papers) == 1
+
+
+def test_numbered_paragraphs_are_text(tmp_path):
+    lines = [f"{number}. {FILLER}" for number in (1, 2, 3)]
+    text = "\n\n".join(lines)
+    papers, refused, _ = bring(tmp_path, f"{text}\n\n{QUESTIONS}{ANSWERS}")
+    assert refused == []
+    assert papers[0]["article"] == "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "between", ["（注：loaf 一条面包）", "Mais non, mes amis, dit Pierre, tout content."]
+)
+def test_a_line_in_another_language_parts_no_passage(tmp_path, between):
+    for text, article in (
+        (f"{FILLER}\n\n{between}\n\n{TEXT}\n", f"{FILLER} {BREAD}"),
+        (f"{TEXT}\n{between}\n\n", BREAD),
+    ):
+        papers, refused, imports = bring(tmp_path, f"{text}{QUESTIONS}{ANSWERS}")
+        assert refused == []
+        assert [p["article"].replace("\n", " ") for p in papers] == [article]
+        assert papers == [{**RACE, "article": papers[0]["article"]}]
+        assert [line.why for line in imports[0].left_out][:1] == ["foreign"]
+
+
+@pytest.mark.parametrize("heading", ["Part 2", "Date: July 5 to July 12"])
+def test_sentences_above_a_heading_are_not_dropped_in_silence(tmp_path, heading):
+    text = f"{FILLER}\n{FILLER}\n\n{heading}\n\n{TEXT}\n{QUESTIONS}{ANSWERS}"
+    papers, _, imports = bring(tmp_path, text)
+    assert papers == []
+    assert said(imports)
+    assert all("is parted from the passage by a heading" in line for line in said(imports))
+    # A title above one is no text.
+    papers, _, imports = bring(tmp_path, f"Our Bread\n\n{heading}\n\n{TEXT}\n{QUESTIONS}{ANSWERS}")
+    assert (papers, said(imports)) == ([RACE], [])
+
+
+def test_a_sentence_on_the_exam_is_no_text(tmp_path):
+    text = f"{FILLER}\n\nPart I\n\n{TEXT}\n{QUESTIONS}{ANSWERS}"
+    papers, _, imports = bring(tmp_path, text)
+    assert said(imports) == []
+    assert papers[0]["article"].replace("\n", " ") == BREAD
+    assert any("is parted from the passage" in note for note in imports[0].papers[0].notes)
+
+
+def test_a_gloss_in_a_passage_of_short_lines(tmp_path):
+    poem = "\n".join(["The rain came down upon the town", "and nobody was out"] * 7)
+    text = f"{poem}\n\n*town 城镇\n\nGood night.\n\n{QUESTIONS}{ANSWERS}"
+    papers, refused, _ = bring(tmp_path, text)
+    assert refused == []
+    assert papers[0]["article"].startswith("The rain")
+    assert papers[0]["article"].endswith("Good night.")
+
+
+def test_texts_that_share_a_list_are_said_to_be_parted(tmp_path):
+    first, second = STORY[: STORY.index("    He")], STORY[STORY.index("    He") :]
+    _, _, imports = bring(tmp_path, f"{first}\nPassage 2\n\n{second}\n{LISTS}")
+    for paper in imports[0].papers:
+        assert any("one list of options for 2 texts" in note for note in paper.notes)
+
+
+@pytest.mark.parametrize(
+    "line", ["Passage One: DDA", "DDA", "Answer: D and then another D", "答案 D，D，A"]
+)
+def test_what_looks_like_an_answer_is_placed_or_refused(tmp_path, line):
+    papers, _, imports = bring(tmp_path, f"{STORY}{LISTS}\n{line}\n")
+    assert said(imports)
+    assert all("answers" not in paper for paper in papers)
+
+
+@pytest.mark.parametrize("line", ["A B C D", "School: ABC BE", "Test Paper Type AB"])
+def test_letters_that_are_no_answers(tmp_path, line):
+    papers, refused, imports = bring(tmp_path, f"{STORY}{LISTS}\n{line}\n")
+    assert (refused, said(imports)) == ([], [])
+    assert len(papers) == 1
+
+
+def test_an_answer_given_again_below_the_key(tmp_path):
+    papers, refused, _ = bring(tmp_path, f"{STORY}{LISTS}\n36-38 DDA\n37. B\n")
+    assert (papers, refused) == ([], [37])
+    papers, refused, _ = bring(tmp_path, f"{STORY}{LISTS}\n36-38 DDA\n37. D\n")
+    assert (papers, refused) == ([CLOZE], [])
+
+
+def test_parts_of_a_key_that_are_called_after_their_files(tmp_path):
+    key = tmp_path / "answers.txt"
+    for name, article in (("exam1", STORY), ("exam2", STORY.replace("Tom", "Ann"))):
+        (tmp_path / f"{name}.txt").write_text(article + LISTS)
+    paths = [tmp_path / "exam1.txt", tmp_path / "exam2.txt"]
+    for text in ("exam2: 1-3 AAA\nexam1: 1-3 BBB", "exam2.txt\n1-3 AAA\nexam1.txt\n1-3 BBB"):
+        key.write_text(text)
+        *imports, _ = import_papers(paths, key)
+        assert [paper.answers for found in imports for paper in found.papers] == [
+            list("BBB"),
+            list("AAA"),
+        ]
+    key.write_text("The Wolf: 1-3 AAA\nThe Lamb: 1-3 BBB")
+    imports = import_papers(paths, key)
+    assert all("which does not fit the passages" in line for line in said(imports))
+    assert not any(paper.whole for found in imports for paper in found.papers)

@@ -1,0 +1,321 @@
+"""Score files put together: what is read, refused, fitted, kept and written."""
+
+import json
+
+import numpy as np
+import pytest
+from drawn_scores import softmax
+from typer.testing import CliRunner
+
+from albert_rc.errors import DataError
+from albert_rc.papers.formats import read_split
+from albert_rc.scoring.align import put_together
+from albert_rc.scoring.score_file import read_scores
+
+
+def line(paper="p", number=1, answer="A", chances=(0.7, 0.3), **others):
+    record = {"paper": paper, "number": number, "answer": answer, "probabilities": list(chances)}
+    return json.dumps({**record, **others})
+
+
+GOOD = [line(), line(number=2, answer="B", chances=(0.2, 0.8)), line("q", chances=(0.5, 0.3, 0.2))]
+
+
+def written(path, lines):
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (line(number=2, chances=(0.5, float("nan"))), "NaN or infinite"),
+        (line(number=2).replace("0.3", "null"), "probability 2 is null, as NaN is written"),
+        (line(number=2).replace("0.3", '"0.3"'), "probability 2 is '0.3', no number"),
+        (line(number=2, chances=(0.7, 0.2)), "sum to 0.9, not to 1"),
+        (line(number=2, chances=(1.2, -0.2)), "probability 1 is 1.2, not between"),
+        (line(number=2, chances=(1.0,)), "a list of two or more"),
+        (line(number=2, answer="B"), "the answer is 'B', but A likeliest"),
+        (line(number=2, answer="D"), "the answer is 'D', but A likeliest"),
+        (line(number=3), "number 3 where number 2 was to come"),
+        (line(number=1), "number 1 where number 2 was to come"),
+        (line(number=2, temperature=2), "another temperature than on line 1"),
+        (line(number=2, id="p#2"), "an id here or on line 1"),
+        ('{"paper": "p", "number": 2, "answer": 3.5}', "probabilities here or on line 1"),
+        ('{"id": "q", "null_odds": 1, "no_answer": 0.5, "best": []}', r"spans \(SQuAD\)"),
+        ("[]", "must be an object"),
+        ("{", "not JSON"),
+    ],
+)
+def test_lines_that_are_no_scores_are_refused(tmp_path, bad, said):
+    path = written(tmp_path / "s.jsonl", [GOOD[0], bad])
+    with pytest.raises(DataError, match=rf"s\.jsonl, line 2: .*{said}"):
+        read_scores(path)
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (GOOD, r"b\.jsonl, line 1 to the last: the same scores as .*a\.jsonl"),
+        ([*GOOD, ""], r"the same scores as"),
+        (
+            [GOOD[0], GOOD[1], line("r")],
+            r"b\.jsonl, line 3: paper 'r', number 1, is not in .*a\.js",
+        ),
+        (GOOD[:2], r"a\.jsonl, line 3: paper 'q', number 1, is not in .*b\.jsonl"),
+        ([*GOOD[:2], line("q")], r"b\.jsonl, line 3: 2 options, but 3 in .*a\.jsonl, line 3"),
+        (['{"paper": "p", "number": 1, "answer": 3.5}'], r"b\.jsonl: holds numbers, but"),
+        (
+            [line(chances=(0.6, 0.4), id="p#1")],
+            r"b\.jsonl: has ids of questions, unlike .*a\.jsonl",
+        ),
+    ],
+)
+def test_files_that_do_not_go_together_are_refused(tmp_path, others, said):
+    paths = [written(tmp_path / "a.jsonl", GOOD), written(tmp_path / "b.jsonl", others)]
+    with pytest.raises(DataError, match=said):
+        put_together([read_scores(path) for path in paths])
+
+
+def test_another_order_of_the_papers_is_put_right(tmp_path):
+    other = [line("q", chances=(0.6, 0.2, 0.2)), line(chances=(0.9, 0.1)), GOOD[1]]
+    paths = [written(tmp_path / "a.jsonl", GOOD), written(tmp_path / "b.jsonl", other)]
+    first, second = put_together([read_scores(path) for path in paths])
+    assert first.keys == second.keys
+    assert second.chances_QK[:, 0] == pytest.approx([0.9, 0.2, 0.6])
+
+
+def test_a_tie_of_rounding_is_the_answers(tmp_path):
+    path = written(tmp_path / "a.jsonl", [line(answer="B", chances=(0.5, 0.5))])
+    assert read_scores(path).chances_QK.argmax(-1).tolist() == [1]
+
+
+def test_what_was_rounded_to_zero_stays_the_least(tmp_path):
+    """Of other programs' files with six decimals, and of ours with six digits."""
+    for least, expected in ((0.5, 5e-7), (1e-9, 1e-9)):
+        texts = [line(chances=(1 - least, least)), line("q", chances=(1.0, 0.0))]
+        found = read_scores(written(tmp_path / "a.jsonl", texts)).chances_QK
+        assert found[1, 1] == pytest.approx(expected, rel=1e-3)
+
+
+def test_scores_read_in_another_way_do_not_fit(score_files, sample, tmp_path):
+    dev, kept = score_files("cloze", "dev"), tmp_path / "fit.json"
+    assert run(*dev, "--gold", sample / "cloze" / "dev", "--fit", kept).exit_code == 0
+    lines = [json.loads(text) | {"option_score": "pll"} for text in dev[0].read_text().splitlines()]
+    dev[0].write_text("".join(json.dumps(x) + "\n" for x in lines))
+    refused = run(*dev, "--use", kept, "--out", tmp_path / "a.json")
+    assert "scores of --option-score pll, but" in str(refused.exception)
+
+
+def test_labels_get_their_names_from_lines_without_a_tie(tmp_path):
+    tied = line("1", answer="yes", chances=(0.5, 0.5))
+    rest = [line("2", answer="no", chances=(0.6, 0.4)), line("3", answer="yes", chances=(0.1, 0.9))]
+    found = read_scores(written(tmp_path / "a.jsonl", [tied, *rest]))
+    assert found.labels == {0: "no", 1: "yes"}
+    assert found.chances_QK.argmax(-1).tolist() == [1, 0, 1]
+    two_names = [*rest, line("4", answer="yes", chances=(0.9, 0.1))]
+    with pytest.raises(DataError, match=r"line 3: the likeliest label, number 1, is called 'yes'"):
+        read_scores(written(tmp_path / "b.jsonl", two_names))
+
+
+def run(*arguments):
+    from albert_rc.cli.app import app
+
+    return CliRunner().invoke(app, ["ensemble", *map(str, arguments)])
+
+
+@pytest.fixture
+def score_files(sample, tmp_path):
+    """Writes score files of three models for a split of the sample, with or without ids."""
+
+    def write(name, split, seed=0):
+        papers = read_split(sample / name / split)
+        paths = []
+        for model in range(3):
+            rng = np.random.default_rng([seed, model, split == "dev"])
+            lines = []
+            for passage in papers.passages:
+                for number, question in enumerate(passage.questions, 1):
+                    logits = rng.normal(size=len(question.options))
+                    if question.answer is not None:
+                        logits[question.answer] += model + 0.5
+                    chances = [round(float(c), 6) for c in softmax(logits)]
+                    key = {} if name == "cloze" else {"id": f"{passage.id}#{number}"}
+                    answer = "ABCDEFG"[int(np.argmax(chances))]
+                    lines.append(line(passage.id, number, answer, chances, **key))
+            paths.append(written(tmp_path / f"{name}-{split}-{model}.jsonl", lines))
+        return paths
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["cloze", "race"])
+def test_plain_means_need_no_gold(score_files, sample, tmp_path, name):
+    paths = score_files(name, "test")
+    out, scores = tmp_path / "answer.json", tmp_path / "all.jsonl"
+    done = run(*paths, "--out", out, "--scores", scores, "--abstain", 0.5)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "not calibrated" in done.output
+    answers = json.loads(out.read_text())
+    papers = read_split(sample / name / "test")
+    whole = read_scores(scores)
+    assert len(whole.keys) == papers.num_questions
+    mean = np.mean([read_scores(path).chances_QK for path in paths], 0)
+    assert np.abs(mean - whole.chances_QK).max() < 1e-5
+    if name == "cloze":
+        assert [a for paper in papers.ids for a in answers[paper]] == whole.answers
+    else:
+        assert list(answers.items()) == list(zip(whole.ids, whole.answers, strict=True))
+    listed = (tmp_path / "answer.unsure.jsonl").read_text().splitlines()
+    assert len(listed) == (whole.chances_QK.max(-1) < 0.5).sum()
+
+
+def test_a_fit_is_kept_and_used(score_files, sample, tmp_path):
+    dev, test = score_files("cloze", "dev"), score_files("cloze", "test")
+    gold = ("--gold", sample / "cloze" / "dev", "--method", "weights", "--folds", 3)
+    at_once, kept, later = (tmp_path / name for name in ("a.json", "fit.json", "b.json"))
+    pairs = [part for path in dev for part in ("--dev-scores", path)]
+    done = run(*test, *pairs, *gold, "--fit", kept, "--out", at_once, "--json")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert run(*dev, *gold).exit_code == 0
+    record = json.loads(kept.read_text())
+    assert record["method"] == "weights"
+    assert sum(model["weight"] for model in record["models"]) == pytest.approx(1)
+    done = run(*test, "--use", kept, "--out", later)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert at_once.read_bytes() == later.read_bytes()
+    done = run(*dev, "--use", kept, "--out", later)
+    assert "is what was fitted on" in done.output
+    refused = run(*test[:2], "--use", kept, "--out", later)
+    assert isinstance(refused.exception, DataError)
+    assert "2 score files to a fit of 3 models" in str(refused.exception)
+    kept.write_text("{}")
+    assert "no fit" in str(run(*test, "--use", kept, "--out", later).exception)
+
+
+def test_swapped_models_are_refused_where_the_files_show_it(score_files, sample, tmp_path):
+    dev = score_files("cloze", "dev")
+    gold = ("--gold", sample / "cloze" / "dev", "--method", "weights")
+    swapped = [part for path in (dev[1], dev[0], dev[2]) for part in ("--dev-scores", path)]
+    refused = run(*dev, *swapped, *gold)
+    assert isinstance(refused.exception, DataError)
+    assert "is number 1 here, but of the model that is number 2 of what was" in str(
+        refused.exception
+    )
+    kept = tmp_path / "fit.json"
+    assert run(*dev, *gold, "--fit", kept).exit_code == 0
+    refused = run(*reversed(dev), "--use", kept, "--out", tmp_path / "a.json")
+    assert "is number 1 here, but of the model that is number 3" in str(refused.exception)
+    pairs = [part for path in dev for part in ("--dev-scores", path)]
+    done = run(*dev, *pairs, *gold, "--out", tmp_path / "a.json")
+    assert done.output.count("is what was fitted on") == 3
+    assert (
+        run(*dev, "--use", dev[0], "--out", tmp_path / "a.json")
+        .exception.args[0]
+        .startswith(f"{dev[0]}: no fit of an ensemble")
+    )
+
+
+def test_models_are_told_by_their_weights(score_files, sample, tmp_path):
+    """Of other papers' scores nothing but the weights' name says whose they are."""
+    dev, test = score_files("cloze", "dev"), score_files("cloze", "test")
+    for paths in (dev, test):
+        for path, (weights, way) in zip(
+            paths, (("aa", None), ("bb", None), ("bb", "pll")), strict=True
+        ):
+            texts = [json.loads(text) for text in path.read_text().splitlines()]
+            texts = [text | ({"option_score": way} if way else {}) for text in texts]
+            texts[0]["weights"] = weights
+            path.write_text("".join(json.dumps(text) + "\n" for text in texts))
+    kept, out = tmp_path / "fit.json", tmp_path / "a.json"
+    assert run(*dev, "--gold", sample / "cloze" / "dev", "--fit", kept).exit_code == 0
+    assert run(*test, "--use", kept, "--out", out).exit_code == 0
+    refused = run(test[1], test[0], test[2], "--use", kept, "--out", out)
+    assert "is number 1 here, but of the model that is number 2" in str(refused.exception)
+
+
+def test_the_order_of_lines_changes_no_figure(score_files, sample, tmp_path):
+    dev = score_files("cloze", "dev")
+    lines = dev[0].read_text().splitlines()
+    papers = {}
+    for text in lines:
+        papers.setdefault(json.loads(text)["paper"], []).append(text)
+    other = written(tmp_path / "other.jsonl", [t for p in reversed(papers.values()) for t in p])
+    gold = ("--gold", sample / "cloze" / "dev", "--method", "best", "--json")
+    done = [run(path, *dev[1:], *gold).stdout for path in (dev[0], other)]
+    first, second = (
+        text.replace(str(path), "") for text, path in zip(done, (dev[0], other), strict=True)
+    )
+    assert first == second
+
+
+def test_what_was_recalled_is_carried_on_and_not_fitted(score_files, sample, tmp_path):
+    dev = score_files("cloze", "dev")
+    for path, reading in zip(dev, "BBC", strict=True):
+        first, *rest = map(json.loads, path.read_text().splitlines())
+        path.write_text("".join(json.dumps(x) + "\n" for x in ({**first, "read": reading}, *rest)))
+    whole = tmp_path / "all.jsonl"
+    assert run(*dev, "--out", tmp_path / "a.json", "--scores", whole).exit_code == 0
+    read = read_scores(whole).read
+    assert (read[0], set(read[1:])) == ("B", {None})
+    refused = run(*dev, "--gold", sample / "cloze" / "dev")
+    assert "1 answers in the scores of --gold were recalled" in str(refused.exception)
+
+
+def test_a_score_file_can_be_evaluated(score_files, sample, tmp_path):
+    from albert_rc.scoring.evaluate import read_answers
+
+    for name in ("cloze", "race"):
+        papers = read_split(sample / name / "dev").passages
+        for path in score_files(name, "dev"):
+            assert read_answers(path, papers) == read_scores(path).answers
+
+
+def test_gold_of_other_papers_is_refused(score_files, sample):
+    dev = score_files("cloze", "dev")
+    refused = run(*dev, "--gold", sample / "cloze" / "train")
+    assert "is not among the papers; give the papers" in str(refused.exception)
+    assert "line 1" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--method", "greedy", "--out", "a"], "give --gold"),
+        (["--method", "median", "--out", "a"], "--method is one of"),
+        (["--use", "f", "--method", "ranks", "--out", "a"], "no --gold or --method"),
+        (["--fit", "f", "--out", "a"], "need --gold"),
+        (["--abstain", "0.5", "--gold", "g"], "need --out"),
+        ([], "--out says where"),
+        (["--abstain", "7", "--out", "a"], "must be in 0 to 1"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options, said):
+    assert said in str(run("a.jsonl", "b.jsonl", *options).exception)
+    assert "two score files" in str(run("a.jsonl", "--out", "a").exception)
+
+
+def test_labels_and_numbers(tmp_path):
+    out = tmp_path / "answer.json"
+    one = [line("1", answer="no", chances=(0.4, 0.6)), line("2", answer="yes", chances=(0.9, 0.1))]
+    two = [line("1", answer="yes", chances=(0.8, 0.2)), line("2", answer="no", chances=(0.3, 0.7))]
+    paths = [written(tmp_path / f"{i}.jsonl", lines) for i, lines in enumerate((one, two))]
+    assert run(*paths, "--out", out).exit_code == 0
+    assert json.loads(out.read_text()) == {"1": "yes", "2": "yes"}
+    swapped = [
+        line("1", answer="no", chances=(0.8, 0.2)),
+        line("2", answer="no", chances=(0.9, 0.1)),
+    ]
+    paths = [paths[0], written(tmp_path / "swapped.jsonl", swapped)]
+    assert "must be of the same task" in str(run(*paths, "--out", out).exception)
+    never = [written(tmp_path / f"never{i}.jsonl", [o[1 - i]]) for i, o in enumerate((one, two))]
+    never[0].write_text(line("1", answer="yes", chances=(0.9, 0.1)) + "\n")
+    never[1].write_text(line("1", answer="yes", chances=(0.8, 0.2)) + "\n")
+    assert "label 2 of 2 is never the answer" in str(run(*never, "--out", out).exception)
+    numbers = [
+        written(tmp_path / f"n{i}.jsonl", [json.dumps({"paper": "1", "number": 1, "answer": v})])
+        for i, v in enumerate((2.5, 4.0))
+    ]
+    assert run(*numbers, "--out", out).exit_code == 0
+    assert json.loads(out.read_text()) == {"1": 3.25}
+    assert "numbers are averaged" in str(run(*numbers, "--gold", "g").exception)

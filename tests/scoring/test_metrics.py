@@ -1,0 +1,188 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.stats import binom, binomtest
+
+from albert_rc.errors import DataError
+from albert_rc.io.files import write_json
+from albert_rc.papers.formats import read_collection, read_split
+from albert_rc.papers.overlap import OverlapIndex
+from albert_rc.papers.parse import Report, parse_cloze
+from albert_rc.papers.schema import Passage, Question, gold_letters
+from albert_rc.scoring.accuracy import accuracy, by_group, compare, interval_over_papers
+from albert_rc.scoring.baseline import no_reading_answers
+from albert_rc.scoring.evaluate import evaluate, read_answers
+
+
+def test_the_interval_of_independent_questions_is_the_binomials():
+    rng = np.random.default_rng(0)
+    right = rng.random(2000) < 0.7
+    found = accuracy(right.tolist(), range(2000))
+    low, high = binom.interval(0.95, 2000, found.value)
+    assert abs(found.low - low / 2000) < 0.004
+    assert abs(found.high - high / 2000) < 0.004
+
+
+def test_papers_not_blanks_are_resampled():
+    """20 blanks that stand and fall together are one observation, not twenty."""
+    right = [True] * 500 + [False] * 500
+    papers = [i // 20 for i in range(1000)]
+    together, apart = accuracy(right, papers), accuracy(right, range(1000))
+    assert (together.high - together.low) > 3 * (apart.high - apart.low)
+
+
+def test_all_right_or_none_has_the_interval_of_papers():
+    """173 papers of two blanks: Wilson's interval of 173 papers, not of 346 blanks."""
+    papers = [i // 2 for i in range(346)]
+    for right, successes in ((True, 173), (False, 0)):
+        found = accuracy([right] * 346, papers)
+        theirs = binomtest(successes, 173).proportion_ci(method="wilson")
+        assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))
+
+
+def test_the_interval_is_the_same_in_every_process():
+    code = (
+        "from albert_rc.scoring.accuracy import accuracy;"
+        "print(accuracy([i % 3 > 0 for i in range(90)], [f'p{i // 7}' for i in range(90)]))"
+    )
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(shown) == 1
+
+
+def test_few_papers_have_a_wide_interval():
+    """Two papers, half right each: every resample is alike, and tells nothing."""
+    found = accuracy([True, False] * 20, [i // 20 for i in range(40)])
+    assert (found.low, found.high) == pytest.approx((0.0945, 0.9055), abs=1e-4)
+    low, high = interval_over_papers([0.5] * 40, [i // 20 for i in range(40)])
+    assert np.isnan([low, high]).all()
+    assert not np.isnan(interval_over_papers([0.5] * 10, range(10))).any()
+
+
+def test_one_paper_has_no_interval():
+    assert np.isnan(accuracy([True, False], ["a", "a"]).low)
+    assert accuracy([], []).as_json()["accuracy"] is None
+
+
+def test_groups_split_the_questions():
+    found = by_group([True, False, True], ["a", "b", "c"], ["x", None, "y"])
+    assert {k: (v.correct, v.total) for k, v in found.items()} == {"x": (1, 1), "y": (1, 1)}
+
+
+def test_mcnemar_counts_only_where_they_differ():
+    gold = ["A"] * 12
+    first, second = ["A"] * 12, ["A"] * 2 + ["B"] * 10
+    found = compare(first, second, gold)
+    assert (found.only_first, found.only_second) == (10, 0)
+    assert found.agreement == pytest.approx(2 / 12)
+    assert found.p_value == pytest.approx(2 / 2**10)
+    assert compare(first, first, gold).p_value == 1.0
+
+
+def test_the_baseline_is_the_answer_rate_not_the_count():
+    question = Question(("often", "rare"), 1)
+    train = [
+        Passage(str(i), "_", (Question(("often", "x"), i % 3 and 1),), "cloze") for i in range(9)
+    ]
+    train.append(Passage("r", "_", (question,), "cloze"))
+    asked = [Passage("q", "_", (Question(("often", "rare", "new")),), "cloze")]
+    assert no_reading_answers(train, asked) == [1]
+
+
+TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+
+
+def cloze(paper_id, blanks, text=TEXT):
+    words = text.split()
+    options = []
+    for place in blanks:
+        options.append([words[place], "other"])
+        words[place] = "_"
+    raw = {"article": " ".join(words), "options": options, "answers": ["A"] * len(options)}
+    return parse_cloze(raw, paper_id, None, Report(paper_id))
+
+
+def test_the_same_text_with_other_blanks_is_found():
+    index = OverlapIndex(
+        [
+            cloze("far", [2], "quite another text that has no word with it in common"),
+            cloze("t", [1]),
+        ]
+    )
+    found = index.best(cloze("d", [6]))
+    assert found.other == "t"
+    assert found.share == 1.0
+
+
+def test_other_texts_do_not_overlap():
+    index = OverlapIndex([cloze("t", [3])])
+    shuffled = " ".join(reversed(TEXT.split()))
+    assert index.best(cloze("d", [3], shuffled)) is None
+
+
+def test_twins_inside_a_split_are_found_but_not_oneself():
+    passages = [cloze("a", [2]), cloze("b", [9]), cloze("c", [1], " ".join(reversed(TEXT.split())))]
+    found = OverlapIndex(passages).all(passages, within=True)
+    assert {k: v.other for k, v in found.items()} == {"a": "b", "b": "a"}
+
+
+def test_the_real_overlaps_are_found(real_data):
+    """About a tenth of dev and of test; dev0009 stands whole in train3578; dev has exact twins."""
+    splits = {s.name: s for s in read_collection(real_data / "ele")}
+    index = OverlapIndex(splits["train"].passages)
+    shared = index.all(splits["dev"].passages)
+    assert shared["dev0009.json"].other == "train3578.json"
+    assert shared["dev0009.json"].share == 1.0
+    assert 0.08 < len(shared) / 400 < 0.15
+    assert 0.08 < len(index.all(splits["test"].passages)) / 400 < 0.15
+    dev = splits["dev"].passages
+    guesses = no_reading_answers(splits["train"].passages, dev)
+    gold = [q.answer for p in dev for q in p.questions]
+    share = sum(a == b for a, b in zip(guesses, gold, strict=True)) / len(gold)
+    assert 0.395 < share < 0.405
+
+
+@pytest.fixture
+def papers():
+    return [cloze("d2", [1, 3]), cloze("d10", [2, 5, 7])]
+
+
+def test_evaluation_counts_by_group(papers, tmp_path):
+    write_json(tmp_path / "a.json", {"d2": ["A", "B"], "d10": ["A", "A", "B"]})
+    answers = read_answers(tmp_path / "a.json", papers)
+    found = evaluate(answers, papers, train=[cloze("t", [9])])
+    assert (found.total.correct, found.total.total) == (3, 5)
+    assert found.chance == 0.5
+    assert found.groups["overlap with training"]["shared with training"].total == 5
+    assert found.groups["blank number"]["blanks 1-5"].total == 5
+    assert gold_letters(papers) == ["A"] * 5
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"d2": ["A", "B"]}, "d10: no answers"),
+        ({"d2": ["A"], "d10": ["A"] * 3}, "d2: 1 answers to 2 questions"),
+        ({"d2": ["A", "C"], "d10": ["A"] * 3}, "d2: answer 2 is 'C', not A to B"),
+        ({"d2": ["A", "B"], "d10": ["A"] * 3, "d3": []}, "d3: answered, but it is not among"),
+        (["A"], "must be an object"),
+    ],
+)
+def test_answers_that_do_not_fit_are_refused(papers, tmp_path, answers, said):
+    write_json(tmp_path / "a.json", answers)
+    with pytest.raises(DataError, match=said):
+        read_answers(tmp_path / "a.json", papers)
+
+
+def test_papers_without_answers_cannot_be_evaluated(sample):
+    papers = read_split(sample / "cloze" / "test").passages
+    with pytest.raises(DataError, match="give no right answers"):
+        evaluate(["A"] * sum(len(p.questions) for p in papers), papers)

@@ -1,0 +1,336 @@
+"""`serve` without a browser: answers, limits, who may ask, and what the API says of itself."""
+
+import json
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, SAMPLE
+from exam import as_word
+
+pytest.importorskip("starlette", reason="no starlette; pip install 'albert-rc[serve]'")
+pytest.importorskip("uvicorn", reason="no uvicorn; pip install 'albert-rc[serve]'")
+jsonschema = pytest.importorskip("jsonschema")
+from serving import CLOZE, schema_of, serving  # noqa: E402
+
+from albert_rc.cli.predict import predict  # noqa: E402
+from albert_rc.serve.page import PACKAGE  # noqa: E402
+from albert_rc.serve.uploads import make_upload, shown_name  # noqa: E402
+
+PRINTED = b"""Fill in the blanks.
+
+Tom went to the __1__ to buy bread. He __2__ his money at home, so he walked back.
+
+1. A. shop B. sea C. moon D. tree
+2. A. left B. ate C. sang D. drew
+"""
+GARBLED = PRINTED + b"4. A. one B. two C. three D. four\n"
+
+
+@pytest.fixture(scope="module")
+def served():
+    with serving() as found:
+        yield found
+
+
+def test_answers_are_those_of_predict(served, tmp_path):
+    lines = [
+        {**json.loads(path.read_bytes()), "id": path.name}
+        for path in sorted((SAMPLE / "cloze" / "dev").iterdir())[:3]
+    ]
+    race = next(path for path in sorted((SAMPLE / "race" / "dev").rglob("*.txt")))
+    dream = json.loads((SAMPLE / "dream" / "dev.json").read_bytes())[:3]
+    for name, content, kind in (
+        ("papers.jsonl", b"".join(json.dumps(line).encode() + b"\n" for line in lines), "cloze"),
+        ("list.json", json.dumps(lines[::-1]).encode(), "cloze"),
+        (race.name, race.read_bytes(), "choice"),
+        ("dream.json", json.dumps(dream).encode(), "choice"),
+    ):
+        papers, out, scores = tmp_path / name, tmp_path / "a.json", tmp_path / "s.jsonl"
+        papers.write_bytes(content)
+        predict(data=papers, model="albert-rc-tiny", out=out, scores=scores, device="cpu")
+        found = served.post(content, "application/octet-stream", name)
+        assert found.status == 200, found.content
+        assert found.json["answers"] == {kind: json.loads(out.read_bytes())}
+        assert list(found.json["answers"][kind]) == list(json.loads(out.read_bytes()))
+        expected = [json.loads(line) for line in scores.read_bytes().splitlines()]
+        questions = [q for paper in found.json["papers"] for q in paper["questions"]]
+        assert [q["probabilities"] for q in questions] == [e["probabilities"] for e in expected]
+        assert [q["answer"] for q in questions] == [e["answer"] for e in expected]
+
+
+def test_a_printed_paper_is_answered_and_what_has_no_place_is_said(served):
+    good = served.post(PRINTED, "text/plain", "exam.txt").json
+    assert good["complete"]
+    assert list(good["answers"]["cloze"]) == ["exam-1.json"]
+    (paper,) = good["papers"]
+    assert paper["paper"]["article"].count("_") == 2
+    assert [question["right"] for question in paper["questions"]] == [None, None]
+    printed = PRINTED.replace(b"1", b"36").replace(b"2", b"37")
+    later = served.post(printed, "text/plain").json["papers"][0]
+    assert [question["number"] for question in later["questions"]] == [36, 37]
+    assert later["paper"] | {"id": ""} == paper["paper"] | {"id": ""}
+    with_key = served.post_form([("paper", "exam.txt", PRINTED), ("key", None, b"1-2 AB")]).json
+    assert [question["right"] for question in with_key["papers"][0]["questions"]] == ["A", "B"]
+    assert with_key["answers"] == good["answers"]
+    refused = served.post(GARBLED, "text/plain")
+    assert refused.status == 422
+    assert "3 is missing" in refused.error
+    part = PRINTED + b"\n\nPassage 2\nThe sun is __3__ .\n\n3. A. hot B. cold\n5. A. x B. y\n"
+    found = served.post(part, "text/plain").json
+    assert not found["complete"]
+    assert [message["paper"] for message in found["messages"] if message["level"] == "refused"]
+    assert len(found["answers"]["cloze"]) == 1
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_docs_curl_commands(served, tmp_path):
+    printed, cloze = SAMPLE / "printed", SAMPLE / "cloze" / "test"
+    as_word(printed / "exam.txt", tmp_path / "exam.docx")
+    shutil.copy(printed / "answers.txt", tmp_path)
+    shutil.copy(sorted(cloze.iterdir())[0], tmp_path / "test0001.json")
+    page = (ROOT / "docs" / "serve.md").read_text()
+    commands = [line for line in page.splitlines() if line.startswith("curl ")]
+    assert len(commands) == 2
+    for line in commands:
+        words = shlex.split(line.replace("http://127.0.0.1:8000", served.address))
+        done = subprocess.run([*words, "-sS"], cwd=tmp_path, capture_output=True, check=True)
+        found = json.loads(done.stdout)
+        assert found["complete"], found
+        assert found["answers"]
+
+
+def test_the_paper_comes_back_in_the_projects_form(served):
+    paper = {**CLOZE, "answers": ["A", "B"]}
+    found = served.post(paper, name="mine.json").json
+    (entry,) = found["papers"]
+    assert entry["id"] == "mine.json"
+    assert entry["paper"] == {**paper, "id": "mine.json"}
+    assert [question["right"] for question in entry["questions"]] == ["A", "B"]
+    assert [question["number"] for question in entry["questions"]] == [1, 2]
+    assert served.post(entry["paper"], name="mine.json").json == found
+    warned = served.post({**CLOZE, "article": "He was _31 to see us . We _ ."}).json
+    assert [message["level"] for message in warned["messages"]] == ["warning"]
+
+
+def test_probabilities_are_calibrated_as_those_of_predict(tmp_path):
+    import torch
+
+    from albert_rc.checkpoints.hub import SHIPPED
+    from albert_rc.io.files import file_sha256
+    from albert_rc.runtime.devices import Processes
+    from albert_rc.serve.engine import Engine
+    from albert_rc.serve.limits import Limits
+
+    folder = tmp_path / "mine"
+    shutil.copytree(SHIPPED / "albert-rc-tiny", folder)
+    record = {"temperature": 2, "weights_sha256": file_sha256(folder / "model.safetensors")}
+    (folder / "calibration.json").write_text(json.dumps(record))
+    content = json.dumps(CLOZE).encode()
+    engine = Engine(str(folder), Processes(torch.device("cpu")), Limits(), lambda _: None)
+    found = json.loads(engine.submit(make_upload(content, "a.json"), None).result())
+    engine.close()
+    assert (found["model"], found["calibrated"]) == ("mine", True)
+    (tmp_path / "a.json").write_bytes(content)
+    out, scores = tmp_path / "out.json", tmp_path / "scores.jsonl"
+    predict(data=tmp_path / "a.json", model=str(folder), out=out, scores=scores, device="cpu")
+    expected = [json.loads(line)["probabilities"] for line in scores.read_bytes().splitlines()]
+    assert [question["probabilities"] for question in found["papers"][0]["questions"]] == expected
+
+
+def test_untrained_heads_are_said_to_guess(served):
+    race = {"article": "It rains .", "questions": ["What ?"], "options": [["rain", "sun"]]}
+    (message,) = served.post({**race, "answers": [], "id": "r"}).json["messages"]
+    assert message["level"] == "warning"
+    assert "guesses" in message["text"]
+
+
+def test_the_api_is_as_it_says(served):
+    document = served.get("/openapi.json").json
+    assert document["openapi"].startswith("3.1")
+    health = served.get("/api/health")
+    jsonschema.validate(health.json, schema_of(served, "Health"))
+    race = next((SAMPLE / "race" / "dev").rglob("*.txt")).read_bytes()
+    for body, kind in ((CLOZE, "application/json"), (race, "text/plain"), ({}, "application/json")):
+        found = served.post(body, kind)
+        name = "Answers" if found.status == 200 else "Error"
+        jsonschema.validate(found.json, schema_of(served, name))
+        assert str(found.status) in document["paths"]["/api/answer"]["post"]["responses"]
+    route = document["paths"]["/api/answer"]["post"]
+    for kind, content in route["requestBody"]["content"].items():
+        if "example" in content:
+            example = content["example"]
+            body = example.encode() if isinstance(example, str) else example
+            assert served.post(body, kind).status == 200, kind
+    page = served.get("/api")
+    text = page.content.decode()
+    for path in document["paths"]:
+        assert path in text
+    for name in document["components"]["schemas"]:
+        assert f'id="{name}"' in text
+
+
+def test_pages_ask_for_nothing_from_elsewhere(served):
+    for path in ("/", "/api"):
+        page = served.get(path)
+        assert page.status == 200
+        policy = dict(
+            part.split(" ", 1) for part in page.headers["content-security-policy"].split("; ")
+        )
+        assert policy["default-src"] == "'none'"
+        for rule in ("script-src", "style-src"):
+            assert re.fullmatch(r"'sha256-[\w+/=]+'", policy[rule])
+        assert policy["connect-src"] == "'self'"
+        text = page.content.decode()
+        assert not re.search(r'(src|href|action)="(https?:)?//', text)
+        assert not re.search(r'\son\w+="|\sstyle="', text)
+    for path in ("/", "/api", "/openapi.json", "/api/health", "/nothing", "/icon.svg"):
+        headers = served.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert headers["cache-control"] == "no-store"
+        assert "access-control-allow-origin" not in headers
+
+
+def test_the_example_of_the_page_is_understood(served):
+    from albert_rc.report.parts import read_part
+
+    found = served.post(read_part("example.txt", PACKAGE).encode(), "text/plain").json
+    assert found["complete"]
+    assert [q["right"] for q in found["papers"][0]["questions"]] == list("CABDB")
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example", ""]
+)
+def test_names_that_are_not_ours_are_refused(served, host):
+    for method, path in (("GET", "/"), ("GET", "/api/health"), ("POST", "/api/answer")):
+        found = served.request(method, path, headers={"Host": host.format(port=served.port)})
+        assert found.status == 403
+        assert "name" in found.error
+
+
+def test_names_that_are_ours(served):
+    for host in ("localhost", f"localhost:{served.port}", f"127.0.0.1:{served.port}", "[::1]:80"):
+        assert served.get("/api/health", Host=host).status == 200
+
+
+def test_pages_of_other_sites_are_refused(served):
+    for headers in (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": f"http://127.0.0.1:{served.port + 1}"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ):
+        assert "another site" in served.post(CLOZE, **headers).error
+    own = {"Origin": served.address, "Sec-Fetch-Site": "same-origin"}
+    assert served.post(CLOZE, **own).status == 200
+
+
+def test_others_are_let_in_only_where_that_was_asked_for():
+    from starlette.datastructures import Headers
+
+    from albert_rc.serve.guard import Guard, Refusal
+    from albert_rc.serve.limits import Limits
+    from albert_rc.serve.listen import names_of
+
+    async def app(scope, receive, send):
+        pass
+
+    here, anywhere = (Guard(app, Limits(), hosts) for hosts in (names_of("::1"), None))
+    other = Headers({"host": "exams.example:8000"})
+    anywhere._check("POST", other)
+    here._check("POST", Headers({"host": "[::1]:8000", "origin": "http://[::1]:8000"}))
+    with pytest.raises(Refusal, match="name"):
+        here._check("GET", other)
+    for guard in (here, anywhere):
+        with pytest.raises(Refusal):
+            guard._check("POST", Headers({"host": "localhost", "origin": "http://evil.example"}))
+
+
+def test_other_routes_and_methods(served):
+    assert served.get("/nothing").status == 404
+    assert served.get("/nothing").error
+    assert served.get("/api/answer").status == 405
+    assert served.request("DELETE", "/").status == 405
+    assert served.request("HEAD", "/").content == b""
+    assert served.post(b"a=b", "application/x-www-form-urlencoded").status == 415
+    assert "Content-Type" in served.post(b"x", "image/png").error
+    assert served.post(b"  \n", "text/plain").status == 422
+
+
+def test_what_a_paper_is_is_told_by_its_content():
+    for content, name, said, kind in (
+        (b"%PDF-1.7", "a.json", "application/json", "pdf"),
+        (b"PK\x03\x04", "a.txt", "text/plain", "docx"),
+        (b"\xd0\xcf\x11\xe0", "a.docx", "", "doc"),
+        (b' {"article": 1}', "a.txt", "text/plain", "json"),
+        (b"\xef\xbb\xbf[[1]]", "", "", "json"),
+        (b"[2019] Read the text", "a.txt", "", "text"),
+        (b"hello", "a.json", "", "json"),
+        (b"hello", "a.jsonl", "application/octet-stream", "lines"),
+        (b"hello", "A.PDF", "", "pdf"),
+        (b"hello", "", "", "text"),
+    ):
+        assert make_upload(content, name, said).kind == kind, (content, name, said)
+
+
+def test_names_are_names():
+    assert shown_name("../../etc/passwd") == "passwd"
+    assert shown_name("C:\\papers\\exam 1.docx") == "exam 1.docx"
+    assert shown_name("..") == shown_name("a/..") == shown_name("/") == ""
+    assert shown_name("a\0b\nc.json") == "a\\x00b\\nc.json"
+    assert len(shown_name("x" * 10_000 + ".json")) < 200
+
+
+def test_the_command_line_checks_its_options(tmp_path):
+    from albert_rc.cli.serve import serve
+    from albert_rc.errors import UsageError
+    from albert_rc.serve.listen import address_of, open_socket
+
+    for options, said in (
+        ({"port": 70_000}, "--port 70000"),
+        ({"max_megabytes": 0}, "--max-megabytes"),
+        ({"host": "no such host"}, "--host"),
+        ({"port": 0, "model": str(tmp_path / "none")}, "--model"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            serve(**options)
+    listener, loopback = open_socket("127.0.0.1", 0)
+    with listener:
+        assert loopback
+        port = listener.getsockname()[1]
+        assert address_of(listener, "127.0.0.1") == f"http://127.0.0.1:{port}"
+        with pytest.raises(UsageError, match="is taken"):
+            open_socket("127.0.0.1", port)
+    everywhere, loopback = open_socket("0.0.0.0", 0)
+    everywhere.close()
+    assert not loopback
+
+
+@pytest.mark.slow
+def test_it_starts_and_ends(tmp_path):
+    command = [sys.executable, "-m", "albert_rc", "serve", "--port", "0"]
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        server = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        )
+        try:
+            line = server.stdout.readline()
+            address = re.search(r"http://127\.0\.0\.1:\d+", line)[0]
+            import urllib.request
+
+            with urllib.request.urlopen(f"{address}/api/health", timeout=20) as reply:
+                assert json.loads(reply.read())["model"] == "albert-rc-tiny"
+            server.send_signal(stop)
+            _, said = server.communicate(timeout=20)
+        finally:
+            server.kill()
+        assert server.returncode == 0, said
+        assert "Traceback" not in said
+        assert said.endswith("stopped\n")

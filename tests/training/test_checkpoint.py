@@ -1,0 +1,174 @@
+"""States to resume from: the newest whole one, what is kept, and whose folder it is."""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+import torch
+from conftest import run_until_power_cut
+
+from albert_rc.checkpoints.load import load_model
+from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.io.atomic import LOCK, atomic_path, only_run
+from albert_rc.training.checkpoint import states
+from albert_rc.training.runs.earlier import EARLIER, MARK
+
+
+def flip_a_bit(path, share=0.5):
+    content = bytearray(path.read_bytes())
+    content[int(share * len(content))] ^= 16
+    path.write_bytes(content)
+
+
+def steps(folder):
+    return [int(path.stem.partition("-")[2]) for path in states(folder)]
+
+
+def test_the_newest_states_are_kept(trainer, tmp_path):
+    trainer(tmp_path, max_steps=6, save_steps=1, keep=3).run()
+    assert steps(tmp_path) == [6, 5, 4]
+
+
+@pytest.mark.parametrize("harm", ["flipped", "cut", "emptied", "directory", "foreign", "newer"])
+def test_a_damaged_state_is_passed_over_and_said(trainer, tmp_path, harm):
+    whole = trainer(tmp_path / "whole", save_steps=1)
+    whole.run()
+    broken = tmp_path / "broken"
+    run_until_power_cut(trainer(broken, save_steps=1), 7)
+    newest = states(broken)[0]
+    if harm == "flipped":
+        flip_a_bit(newest)
+    elif harm == "directory":  # torch reads flags there that Python passes over
+        content = bytearray(newest.read_bytes())
+        content[content.index(b"PK\1\2") + 9] ^= 32
+        newest.write_bytes(content)
+    elif harm == "foreign":
+        torch.save({"model": {}}, newest)
+    elif harm == "newer":
+        content = torch.load(newest, weights_only=True)
+        content["progress"]["mood"] = 1
+        torch.save(content, newest)
+    else:
+        newest.write_bytes(newest.read_bytes()[: 5000 if harm == "cut" else 0])
+    again, said = trainer(broken, save_steps=1), []
+    again.run(resume=True, on_event=said.append)
+    assert any(f"{newest} is passed over: " in line for line in said)
+    assert "step 6 of 12" in said
+    for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    for path in states(broken):
+        flip_a_bit(path)
+    with pytest.raises(
+        CheckpointError, match="all its states are torn, damaged or foreign; start without"
+    ):
+        trainer(broken, save_steps=1).run(resume=True)
+
+
+def test_forgetting_to_resume_loses_nothing(trainer, tmp_path):
+    run_until_power_cut(trainer(tmp_path, save_steps=1), 7)
+    again, said = trainer(tmp_path, save_steps=1), []
+    again._step = lambda items, epoch: (_ for _ in ()).throw(RuntimeError("at once"))
+    with pytest.raises(RuntimeError, match="at once"):
+        again.run(on_event=said.append)
+    assert "starting over; the earlier run stays in" in said[0]
+    # A second start over an unfinished one keeps what the first put aside, and what that one has.
+    run_until_power_cut(trainer(tmp_path, save_steps=1), 2)
+    run = trainer(tmp_path)
+    run._step = again._step
+    with pytest.raises(RuntimeError, match="at once"):
+        run.run()
+    assert steps(tmp_path / EARLIER) == [7, 6]
+    assert load_model(tmp_path / EARLIER, "cloze").tokenizer.size
+    assert steps(tmp_path / f"{EARLIER}-2") == [2, 1]
+    trainer(tmp_path).run()
+    assert not list(tmp_path.glob(f"{EARLIER}*"))
+
+
+def test_what_the_user_calls_so_is_not_ours(trainer, tmp_path):
+    """Runs that lie in the folder of another are not removed with what that one set aside."""
+    names = ("start", ".startled", EARLIER, f"{EARLIER}-2", f"{EARLIER}-9", f"{EARLIER}-kept")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(b"a day's work")
+    (tmp_path / f"{EARLIER}-kept" / MARK).touch()  # renamed, to stay
+    run_until_power_cut(trainer(tmp_path, save_steps=1), 3)
+    events = next(tmp_path.glob("events.*")).name
+    again, said = trainer(tmp_path, save_steps=1, on_collapse="restart"), []
+    again._step = lambda items, epoch: (_ for _ in ()).throw(RuntimeError("at once"))
+    with pytest.raises(RuntimeError, match="at once"):
+        again.run(on_event=said.append)
+    assert str(tmp_path / f"{EARLIER}-3") in said[0]
+    assert (tmp_path / f"{EARLIER}-3" / events).is_file()
+    trainer(tmp_path, on_collapse="restart").run()
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == set(names)
+    assert all((tmp_path / name / "model.safetensors").is_file() for name in names)
+
+
+def test_a_pipe_is_no_state(trainer, tmp_path):
+    run_until_power_cut(trainer(tmp_path, save_steps=1), 3)
+    os.mkfifo(tmp_path / "resume-00000099.pt")
+    trainer(tmp_path, save_steps=1).run(resume=True)
+
+
+def test_what_the_dead_left_is_cleared_away_by_the_next_run(tmp_path):
+    left, mine = tmp_path / ".resume-00000010.pt.7alens5d.tmp", tmp_path / ".notes.tmp"
+    in_use = tmp_path / "resume-00000011.pt"
+    for path in (left, mine):
+        path.write_bytes(b"half")
+    with atomic_path(in_use) as temporary:
+        with only_run(tmp_path):
+            assert not left.exists()
+            assert mine.exists()
+        temporary.write_bytes(b"whole")
+    assert in_use.read_bytes() == b"whole"
+
+
+def _hold(folder, ready):
+    with only_run(folder):
+        ready.set()
+        time.sleep(60)
+
+
+def test_a_folder_is_for_one_run(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    other = context.Process(target=_hold, args=(tmp_path, ready))
+    other.start()
+    assert ready.wait(30)
+    said = rf"another run is at work there \(process {other.pid} on"
+    with pytest.raises(UsageError, match=said), only_run(tmp_path):
+        pass
+    other.kill()
+    other.join()
+    assert (tmp_path / LOCK).exists()  # and yet nobody holds it
+    with only_run(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def _write(target, ready):
+    with atomic_path(target) as temporary:
+        temporary.write_text("half")
+        ready.set()
+        time.sleep(60)
+
+
+def test_what_the_dead_left_half_written_is_cleared_away(tmp_path):
+    target = tmp_path / "answer.json"
+    context = multiprocessing.get_context("spawn")
+    ready = [context.Event(), context.Event()]
+    dead, alive = (context.Process(target=_write, args=(target, event)) for event in ready)
+    dead.start()
+    alive.start()
+    assert all(event.wait(30) for event in ready)
+    assert len(list(tmp_path.iterdir())) == 2
+    os.kill(dead.pid, signal.SIGKILL)
+    dead.join()
+    with atomic_path(target) as temporary:
+        assert len(list(tmp_path.iterdir())) == 2, "the living one's was taken away, or none"
+        temporary.write_text("whole")
+    alive.kill()
+    alive.join()
+    assert target.read_text() == "whole"

@@ -1,0 +1,80 @@
+"""Running out of memory in a step: it is taken again in smaller pieces, with the same result."""
+
+import pytest
+import torch
+from conftest import assert_same_but_rounding, run_until_power_cut, starved, too_large
+
+from albert_rc.errors import OutOfMemoryError
+from albert_rc.runtime.devices import free_memory, is_out_of_memory
+
+
+def test_the_allocators_refusal_is_recognised():
+    with pytest.raises(RuntimeError) as caught:
+        too_large()
+    assert is_out_of_memory(caught.value)
+    assert not is_out_of_memory(RuntimeError("shapes do not match"))
+
+
+def test_micro_batches_are_halved_and_the_result_stays(trainer, tmp_path):
+    whole, cut = trainer(tmp_path / "whole"), trainer(tmp_path / "cut")
+    starved(cut, lambda run: run.progress.step >= 3 and run.stepper.micro_batches < 4)
+    said = []
+    whole.run()
+    cut.run(on_event=said.append)
+    assert [line for line in said if "out of memory" in line] == [
+        "out of memory: 2 micro-batches a step from now on",
+        "out of memory: 4 micro-batches a step from now on",
+    ]
+    assert_same_but_rounding(whole.model.state_dict(), cut.model.state_dict())
+
+
+@pytest.mark.parametrize("what", ["micro-batches", "layers"])
+def test_what_was_cut_stays_cut_when_the_run_goes_on(trainer, tmp_path, what):
+    """Smaller pieces round otherwise, and a resumed run ends bit for bit as an unbroken one."""
+
+    def wide(run):
+        if what == "layers":
+            return run.model.encoder.compute.recompute != "layers"
+        return run.stepper.micro_batches < 4
+
+    def begun(name):
+        batch_size = 1 if what == "layers" else 6
+        run = trainer(tmp_path / name, batch_size=batch_size, save_steps=3)
+        starved(run, lambda run: run.progress.step == 2 and wide(run))
+        return run
+
+    unbroken, broken = begun("unbroken"), begun("broken")
+    unbroken.run()
+    run_until_power_cut(broken, 4)
+    again = begun("broken")
+    again.run(resume=True)
+    assert not wide(again)
+    for one, other in zip(unbroken.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_layers_are_recomputed_before_giving_up(trainer, tmp_path):
+    run = trainer(tmp_path, batch_size=2)
+    starved(run, lambda run: run.model.encoder.compute.recompute != "layers")
+    said = []
+    run.run(on_event=said.append)
+    assert "out of memory: layers are recomputed from now on" in said
+    hopeless = trainer(tmp_path / "hopeless", batch_size=2)
+    starved(hopeless, lambda run: True)
+    with pytest.raises(OutOfMemoryError, match="--optimizer-states 8bit"):
+        hopeless.run()
+
+
+def test_other_errors_are_not_swallowed(trainer, tmp_path):
+    run = trainer(tmp_path)
+
+    def broken(items, epoch):
+        raise RuntimeError("shapes do not match")
+
+    run.stepper.passes = broken
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        run.run()
+
+
+def test_free_memory_is_a_sensible_number():
+    assert 2**28 < free_memory(torch.device("cpu")) < 2**45

@@ -1,0 +1,82 @@
+"""Plans: what fits is taken, the fastest first, and what cannot fit is refused."""
+
+import pytest
+from small import task
+
+from albert_rc.errors import OutOfMemoryError, UsageError
+from albert_rc.io.sizes import parse_size
+from albert_rc.model.config import RECOMPUTE
+from albert_rc.training.memory.footprint import predict_parts
+from albert_rc.training.memory.planner import GIB, Levers, make_plan
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("8GiB", 8 * GIB), ("8 gib", 8 * GIB), ("7.5GB", 7.5e9), ("500m", 5e8), ("12345", 12345)],
+)
+def test_sizes_are_read(text, size):
+    assert parse_size("--memory", text) == size
+
+
+@pytest.mark.parametrize("text", ["", "eight", "8 TiB", "-1GiB", "0", "8GiB!"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(UsageError, match="--memory"):
+        parse_size("--memory", text)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_xxlarge_fits_6_gib_with_the_same_mathematics_and_4_without(device):
+    six = make_plan(task(device=device), 6 * GIB)
+    assert six.states == "fp32"
+    assert six.total <= 6 * GIB
+    four = make_plan(task(device=device), 4 * GIB)
+    assert four.states == "8bit"
+    assert four.total <= 4 * GIB
+
+
+def test_plenty_of_memory_changes_nothing():
+    plan = make_plan(task("base"), 80 * GIB)
+    assert (plan.micro_batches, plan.recompute, plan.states) == (1, "nothing", "fp32")
+
+
+def test_activations_are_kept_on_cpus_where_that_is_a_small_part():
+    small = task("tiny", device="cpu", lengths=[64] * 2, longest=64)
+    assert make_plan(small, 80 * GIB).recompute == "nothing"
+    large = task("base", device="cpu")
+    assert make_plan(large, 80 * GIB).recompute == "activations"
+    assert make_plan(large, 80 * GIB, Levers(recompute="nothing")).recompute == "nothing"
+    # What counts is a micro-batch.
+    pieces = task("base", items=8, device="cpu", lengths=[420] * 8, longest=420)
+    assert make_plan(pieces, 80 * GIB).recompute == "activations"
+    assert make_plan(pieces, 80 * GIB, Levers(accumulation=8)).recompute == "nothing"
+
+
+def test_less_memory_never_takes_more():
+    totals = []
+    for budget in range(80, 2, -1):
+        try:
+            plan = make_plan(task(items=16), budget * GIB)
+        except OutOfMemoryError:
+            break
+        assert plan.total <= budget * GIB
+        totals.append(plan.total)
+    assert totals == sorted(totals, reverse=True)
+    assert len(set(totals)) > 3
+
+
+def test_what_the_user_decides_is_kept():
+    plan = make_plan(task(items=8), 80 * GIB, Levers(4, "layers", "8bit"))
+    assert (plan.micro_batches, plan.micro_items) == (4, 2)
+    assert (plan.recompute, plan.states) == ("layers", "8bit")
+    with pytest.raises(OutOfMemoryError, match="the leanest plan needs more"):
+        make_plan(task(), GIB)
+
+
+def test_every_lever_saves():
+    by_level = [sum(predict_parts(task(), 1024, level, "fp32").values()) for level in RECOMPUTE]
+    assert by_level == sorted(by_level, reverse=True)
+    assert len(set(by_level)) == 3
+    by_states = [
+        sum(predict_parts(task(), 1024, "layers", s).values()) for s in ("fp32", "8bit", "cpu")
+    ]
+    assert by_states == sorted(by_states, reverse=True)

@@ -1,0 +1,334 @@
+"""Pretraining: Hugging Face's losses, what it learns, stopping and going on; its commands."""
+
+import json
+import multiprocessing
+
+import pytest
+import torch
+from conftest import assert_same_but_rounding, run_until_power_cut, starved
+
+from albert_rc.checkpoints.load import load_model, load_pretraining, save_model
+from albert_rc.corpus.batches import PretrainCollator
+from albert_rc.corpus.cut import Cut, ShardMaker, plan_shards
+from albert_rc.corpus.documents import find_sources
+from albert_rc.corpus.mask_config import MaskConfig
+from albert_rc.corpus.shards import Corpus
+from albert_rc.errors import UsageError
+from albert_rc.runtime.devices import Processes
+from albert_rc.text.make_vocabulary import make_vocabulary
+from albert_rc.text.tokenizer import load_tokenizer
+from albert_rc.training.checkpoint import states
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.loop import Trainer
+from albert_rc.training.objectives.pretraining import Pretraining
+
+SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2}
+
+
+@pytest.fixture(scope="module")
+def corpora(sample, tmp_path_factory):
+    """The sample's papers as a corpus, with some of them kept apart."""
+    folder = tmp_path_factory.mktemp("corpus")
+    sources, _ = find_sources([sample / "cloze", sample / "race"])
+    maker = ShardMaker(folder, sample / "vocabulary", Cut(max_length=96, dev=0.2), [])
+    for shard in plan_shards(sources, 2**20):
+        maker(shard)
+    return Corpus(folder / "train"), Corpus(folder / "dev")
+
+
+@pytest.fixture
+def pretrainer(sample, corpora):
+    def make(folder, pair="sop", shape=None, **settings):
+        loaded = load_pretraining(
+            sample / "vocabulary",
+            scratch="tiny",
+            shape=SHAPE | (shape or {}),
+            with_pairs=pair != "none",
+        )
+        defaults = {"learning_rate": 1e-3, "batch_size": 8, "max_steps": 8, "eval_steps": 4}
+        config = TrainConfig(**(defaults | settings))
+        objective = Pretraining(
+            loaded.model, loaded.tokenizer, *corpora, config, MaskConfig(), pair
+        )
+        return Trainer(objective, config, folder, Processes(torch.device("cpu")))
+
+    return make
+
+
+def test_a_student_learns_what_its_teacher_thinks_of_hidden_words(
+    pretrainer, sample, corpora, tmp_path
+):
+    """With the answers left out it still comes to the teacher's probabilities and states."""
+    teacher = load_pretraining(
+        sample / "vocabulary", scratch="tiny", shape=SHAPE, with_pairs=False, seed=9
+    ).model
+    torch.nn.init.normal_(teacher.head.bias, std=2.0)  # pieces that the teacher prefers
+    trainer = pretrainer(
+        tmp_path, pair="none", max_steps=80, learning_rate=2e-2, teacher_weight=1.0
+    )
+    objective = trainer.objective
+    objective.teacher = teacher
+    batch = objective.batch([0, 1, 2, 3, 4, 5, 6, 7], 0)
+    lesson = teacher.teach(batch, 1.0)
+
+    def apart():
+        with torch.no_grad():
+            hidden = objective.model.hidden(batch)[batch.masked_index_M]
+            head = objective.model.head
+            logits = head.transform(hidden) @ objective.model.words.T + head.bias
+            chances = lesson.words.probabilities(slice(None), torch.float32)
+        divergence = torch.nn.functional.kl_div(
+            logits.log_softmax(-1), chances, reduction="batchmean"
+        )
+        return float(divergence), (hidden - lesson.hidden_MD).square().mean().item()
+
+    before = apart()
+    trainer.run()
+    after = apart()
+    assert after[0] < before[0] / 3
+    assert after[1] < before[1] / 2
+    assert "--teacher" in objective.identity()
+
+
+@pytest.mark.parametrize("family", ["albert", "bert"])
+def test_losses_are_hugging_faces(family, sample, corpora, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    tokenizer = load_tokenizer(sample / "vocabulary")
+    prefix = family.capitalize()
+    config = getattr(transformers, f"{prefix}Config")(
+        vocab_size=tokenizer.size, hidden_size=48, num_attention_heads=4, intermediate_size=96,
+        num_hidden_layers=2, embedding_size=16, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0, initializer_range=0.2,
+    )  # fmt: skip
+    theirs = getattr(transformers, f"{prefix}ForPreTraining")(config).eval()
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "spiece.model").write_bytes((sample / "vocabulary/spiece.model").read_bytes())
+    loaded = load_pretraining(tmp_path)
+    assert not loaded.report.new
+    assert not loaded.report.unused
+    batch = PretrainCollator(corpora[0], tokenizer, MaskConfig(), "sop", 0)([0, 1, 2, 3])
+    found = loaded.model(batch)
+    label_T = torch.full_like(batch.token_T, -100)
+    label_T[batch.read_S[batch.masked_index_M]] = batch.masked_token_M
+
+    def rows(flat):
+        return torch.nn.utils.rnn.pad_sequence(flat.split(batch.lengths), True)
+
+    mask_BL = rows(torch.ones_like(batch.token_T))
+    expected = theirs(
+        input_ids=rows(batch.token_T),
+        attention_mask=mask_BL,
+        token_type_ids=rows(batch.segment_T),
+        labels=rows(label_T).masked_fill(mask_BL == 0, -100),
+        **{f"{'sentence_order' if family == 'albert' else 'next_sentence'}_label": batch.pair_B},
+    )
+    ours = found.masked_loss_sum / len(batch.masked_token_M) + found.pair_loss_sum / 4
+    torch.testing.assert_close(ours, expected.loss, atol=1e-5, rtol=1e-5)
+    save_model(loaded.model, loaded.tokenizer, tmp_path / "again")
+    again = getattr(transformers, f"{prefix}ForPreTraining").from_pretrained(tmp_path / "again")
+    for name, value in theirs.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+
+
+def test_micro_batches_change_nothing_but_rounding(pretrainer, tmp_path):
+    whole, cut = pretrainer(tmp_path / "a"), pretrainer(tmp_path / "b", accumulation=3)
+    whole.run()
+    cut.run()
+    assert_same_but_rounding(whole.model.state_dict(), cut.model.state_dict())
+
+
+def test_batches_made_ahead_are_the_same(pretrainer, tmp_path):
+    """Also where the run is broken off, and where micro-batches get smaller on the way."""
+    alone, fed = pretrainer(tmp_path / "alone"), pretrainer(tmp_path / "fed", save_steps=1)
+    fed.stepper.workers = 2
+    alone.run()
+    run_until_power_cut(fed, 3)
+    again = pretrainer(tmp_path / "fed", save_steps=1)
+    again.stepper.workers = 2
+    again.run(resume=True)
+    for one, other in zip(alone.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert multiprocessing.active_children() == []
+    cut = pretrainer(tmp_path / "cut")
+    cut.stepper.workers = 2
+    starved(cut, lambda run: run.progress.step == 1 and run.stepper.micro_batches == 1)
+    cut.run()
+    assert cut.stepper.micro_batches == 2
+    assert_same_but_rounding(alone.model.state_dict(), cut.model.state_dict())
+
+
+def test_a_slice_ends_in_time_and_goes_on_bit_for_bit(pretrainer, tmp_path):
+    whole = pretrainer(tmp_path / "whole")
+    whole.run()
+    for _ in range(20):
+        part = pretrainer(tmp_path / "parts")
+        result = part.run(resume=bool(states(tmp_path / "parts")), seconds=1e-3)
+        if result.steps == result.total_steps:
+            break
+    assert result.steps == 8
+    for one, other in zip(whole.model.parameters(), part.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    kinds = [json.loads(x) for x in (tmp_path / "parts/metrics.jsonl").read_text().splitlines()]
+    assert [x["step"] for x in kinds if x["kind"] == "dev"] == [4, 8]
+
+
+def test_other_questions_are_not_resumed(pretrainer, tmp_path):
+    pretrainer(tmp_path, max_steps=4, save_steps=2).run()
+    with pytest.raises(UsageError, match="begun with --pair sop, not nsp"):
+        pretrainer(tmp_path, "nsp", max_steps=4, save_steps=2).run(resume=True)
+
+
+def test_without_pairs_there_is_no_head_for_them(pretrainer, tmp_path):
+    run = pretrainer(tmp_path, "none")
+    run.run()
+    assert not any("pair" in name or "pooler" in name for name, _ in run.model.named_parameters())
+    loaded = load_model(tmp_path, "cloze")
+    assert not loaded.report.new
+    assert not loaded.report.unused
+    with pytest.raises(UsageError, match="--pair sep: choose from sop, nsp, none"):
+        pretrainer(tmp_path, "sep")
+
+
+def test_the_commands_lead_from_text_to_answers(cli, sample, tmp_path):
+    def run(*arguments):
+        done = cli(*arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    said = run("vocabulary", sample / "cloze", "--size", 600, "--out", "words")
+    assert "600 pieces" in said.stdout
+    tokenizer = load_tokenizer(tmp_path / "words")
+    special = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    assert tokenizer.pieces(range(5)) == special
+    run(
+        "pretrain-data", sample / "cloze" / "train", "--model", "words", "--out", "corpus",
+        "--max-length", 128, "--dev", 0.2, "--exclude", sample / "cloze" / "dev",
+    )  # fmt: skip
+    common = (
+        "pretrain", "--data", "corpus", "--model", "words", "--scratch", "tiny", "--out", "p",
+        "--hidden-size", 32, "--embedding-size", 16, "--num-layers", 4, "--num-heads", 2,
+        "--sharing", "ffn", "--batch-size", 8, "--max-steps", 6, "--save-steps", 2,
+        "--optimizer", "lamb", "--learning-rate", 0.01, "--device", "cpu",
+    )  # fmt: skip
+    assert "paused" in run(*common, "--minutes", 1e-5).stdout
+    assert "6 steps" in run(*common, "--resume").stdout
+    settings = json.loads((tmp_path / "p" / "pretrain.json").read_text())
+    assert (settings["shape"]["common"], settings["optimizer"]) == ("ffn", "lamb")
+    run("preprocess", sample / "cloze", "--model", "p", "--out", "data")
+    run("train", "--model", "p", "--data", "data", "--out", "run", "--max-steps", 2)
+    run("predict", "--model", "run", "--data", "data/test.pt", "--out", "answer.json")
+    assert json.loads((tmp_path / "answer.json").read_text())
+
+
+def test_what_does_not_fit_together_is_refused(cli, sample, tmp_path):
+    folder = tmp_path / "c"
+    done = cli(
+        "pretrain-data", sample / "cloze", "--model", sample / "vocabulary", "--out", folder,
+        "--max-length", 600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    done = cli("vocabulary", sample / "cloze", "--size", 500, "--out", tmp_path / "words")
+    assert done.returncode == 0, done.stderr
+    for model, said in (
+        (tmp_path / "words", "made with another vocabulary"),
+        (sample / "vocabulary", "sequences of 600 tokens, but the model takes 512"),
+    ):
+        done = cli(
+            "pretrain", "--data", folder, "--model", model, "--scratch", "tiny", "--out",
+            tmp_path / "p",
+        )  # fmt: skip
+        assert done.returncode == 3
+        assert said in done.stderr
+    done = cli("pretrain", "--recipe", "secret", "--data", folder)
+    assert done.returncode == 2
+    assert "'secret' is not one of 'paper'" in done.stderr
+    done = cli("vocabulary", sample / "cloze", "--size", 10**6, "--out", tmp_path / "v")
+    assert done.returncode == 2
+    assert "--size 1000000" in done.stderr
+
+
+def test_teachers_of_hidden_words_must_fit(cli, sample, corpora, tmp_path):
+    bare = load_model(sample / "vocabulary", "choice", scratch="tiny")
+    save_model(bare.model, bare.tokenizer, tmp_path / "choice")
+    options = ["--data", corpora[0].folder.parent, "--model", sample / "vocabulary"]
+    options += ["--scratch", "tiny", "--pair", "none", "--max-steps", 1, "--out", tmp_path / "run"]
+    for teacher, said in (
+        ("albert-rc-tiny", "must have the same"),
+        (tmp_path / "choice", "not trained to predict hidden words"),
+    ):
+        done = cli("pretrain", *options, "--teacher", teacher)
+        assert done.returncode == 2
+        assert said in done.stderr
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_the_same_vocabulary_whenever_it_is_made(sample, tmp_path):
+    texts = (sample / "README.md").read_text().split("\n")
+    made = []
+    for name in ("one", "two"):
+        make_vocabulary(texts, 120, tmp_path / name)
+        made.append((tmp_path / name / "spiece.model").read_bytes())
+    assert made[0] == made[1]
+    assert b"/spiece" not in made[0]
+
+
+def test_what_no_vocabulary_can_be_made_of_is_said(cli, tmp_path):
+    (tmp_path / "tiny.txt").write_text("One fish.")
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "odd.txt").write_bytes(b"Well.\nIt\x81s bad.\n")
+    (tmp_path / "open.json").write_text(json.dumps({"article": "A _", "options": [["b", "c"]]}))
+    for name, options, code, said in (
+        ("tiny.txt", ["--coverage", 0.5], 2, "--coverage 0.5: give a share from 0.98 to 1"),
+        ("tiny.txt", [], 2, "--size 30000: the text gives 21 pieces at most"),
+        ("tiny.txt", ["--size", 16], 2, "--size 16: the text's characters alone take 21 pieces"),
+        ("empty.txt", [], 3, "empty.txt: there is no text in it"),
+        ("open.json", [], 3, "open.json: no paper has an answer to each of its blanks"),
+        ("odd.txt", [], 3, f"error: {tmp_path / 'odd.txt'}: byte 0x81 in line 2 is not UTF-8"),
+    ):
+        done = cli("vocabulary", tmp_path / name, "--out", tmp_path / "v", *options)
+        assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert not (tmp_path / "v").exists()
+    done = cli("vocabulary", tmp_path / "tiny.txt", "--size", 21, "--out", tmp_path / "v")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_help_names_each_of_alberts_ids(cli):
+    said = cli("vocabulary", "--help").stdout
+    assert "padding 0, unknown 1, [CLS] 2, [SEP] 3, [MASK] 4" in " ".join(said.split())
+
+
+@pytest.mark.slow
+def test_sentence_order_is_learned(sample, tmp_path):
+    """Held-out pairs, far above chance: stories whose sentences are numbered by words."""
+    names = "one two three four five six seven eight nine ten eleven twelve".split()
+    draw = torch.Generator().manual_seed(0)
+    folder = tmp_path / "stories"
+    folder.mkdir()
+    for number in range(400):
+        some = torch.rand(len(names), generator=draw) < 0.6
+        told = [name for name, is_in in zip(names, some.tolist(), strict=True) if is_in]
+        lines = [f"Then {name} came to the house and sat down there." for name in told]
+        (folder / f"{number}.txt").write_text(" ".join(lines))
+    maker = ShardMaker(tmp_path / "c", sample / "vocabulary", Cut(max_length=128, dev=0.2), [])
+    for shard in plan_shards(find_sources([folder])[0], 2**20):
+        maker(shard)
+    loaded = load_pretraining(
+        sample / "vocabulary",
+        scratch="tiny",
+        shape={"hidden_size": 64, "embedding_size": 64, "num_layers": 2, "num_heads": 4},
+    )
+    settings = TrainConfig(learning_rate=2e-3, batch_size=16, max_steps=300, warmup=0.05)
+    objective = Pretraining(
+        loaded.model,
+        loaded.tokenizer,
+        Corpus(tmp_path / "c" / "train"),
+        Corpus(tmp_path / "c" / "dev"),
+        settings,
+        MaskConfig(),
+        "sop",
+    )
+    group = Processes(torch.device("cpu"))
+    Trainer(objective, settings, tmp_path / "run", group).run()
+    evaluation = objective.evaluate(group)
+    assert evaluation is not None
+    assert evaluation.values["pair_accuracy"] > 0.7

@@ -1,0 +1,284 @@
+"""Several runs of one recipe: over seeds, over folds, and over train and dev."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from albert_rc.answering.score import score_lines
+from albert_rc.errors import DataError, Interrupted, UsageError
+from albert_rc.io.files import json_lines
+from albert_rc.papers.formats import read_split
+from albert_rc.runtime.devices import Processes
+from albert_rc.scoring.score_file import read_scores
+from albert_rc.stores.store import load_store, make_store
+from albert_rc.training.checkpoint import state_path
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.memory.planner import Levers
+from albert_rc.training.runs import several
+from albert_rc.training.runs.earlier import EARLIER
+from albert_rc.training.runs.finetune import FineTuning, open_stores, unlike
+from albert_rc.training.runs.identity import difference, made_of
+from albert_rc.training.runs.several import over_folds, over_seeds, run_all
+from albert_rc.training.tally import TrainResult
+
+TINY = ("--scratch", "tiny", "--max-steps", 3, "--batch-size", 4, "--learning-rate", 1e-3)
+
+
+@pytest.fixture
+def data(stores, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for split in ("train", "dev"):
+        stores["cloze", split].save(folder / f"{split}.pt")
+    return folder
+
+
+@pytest.fixture
+def tuning(data):
+    return FineTuning(
+        model="./models/x",
+        how={"scratch": None, "lsh": {}},
+        option_score=None,
+        settings=TrainConfig(),
+        levers=Levers(),
+        memory=None,
+        max_length=None,
+        data=data,
+        group=Processes(torch.device("cpu")),
+        workers=0,
+    )
+
+
+@pytest.fixture
+def go(data, tuning, tmp_path, monkeypatch):
+    """Goes through several runs that learn nothing; gives the names of those that were run."""
+    out = tmp_path / "out"
+
+    def answer(store, folder, group):
+        options = int(store.num_options.max())
+        scored = torch.zeros(store.num_questions, options)
+        (folder / "held_out.jsonl").write_bytes(json_lines(score_lines(store, scored)))
+        return 0.5
+
+    monkeypatch.setattr(several, "_answer", answer)
+
+    def run_them(resume=False, seeds=None, folds=None, seed=0, fails=None, stop=None, **changed):
+        stores = open_stores(data)
+        parts = over_seeds(seeds, seed, *stores) if seeds else over_folds(folds, seed, *stores)
+        asked = replace(tuning, settings=replace(tuning.settings, seed=seed, **changed))
+        record = {"--seeds": seeds, "--folds": folds} | made_of(asked, *stores)
+        ran = []
+
+        def run(part, folder, resuming):
+            ran.append(part.name + " again" * resuming)
+            if part.name == fails:
+                raise RuntimeError("power cut")
+            folder.mkdir(parents=True, exist_ok=True)
+            state_path(folder, 3).write_bytes(b"state")
+            return TrainResult(3, 3, 0.5, 3, False, False, 1.0, stop_asked=part.name == stop)
+
+        run_all(parts, out, record, asked.group, resume, run, lambda line: None)
+        return ran
+
+    run_them.out = out
+    return run_them
+
+
+def test_folds_share_the_papers_out(data):
+    train, dev = open_stores(data)
+    parts = over_folds(3, 7, train, dev)
+    held = [set(part.held_out.meta["ids"]) for part in parts]
+    assert sorted(x for ids in held for x in ids) == sorted(train.meta["ids"])
+    assert max(map(len, held)) - min(map(len, held)) <= 1
+    for part, ids in zip(parts, held, strict=True):
+        assert set(part.train.meta["ids"]) == set(train.meta["ids"]) - ids
+        assert part.dev is dev
+    others = over_folds(3, 8, train, dev)
+    assert [set(part.held_out.meta["ids"]) for part in others] != held
+
+
+def test_what_makes_no_sense_is_refused(data):
+    train, dev = open_stores(data)
+    with pytest.raises(UsageError, match="--seeds 1"):
+        over_seeds(1, 0, train, dev)
+    for count in (1, len(train.meta["ids"]) + 1):
+        with pytest.raises(UsageError, match=f"--folds {count} must be from 2"):
+            over_folds(count, 0, train, dev)
+    (data / "dev.pt").unlink()
+    with pytest.raises(DataError, match="--with-dev"):
+        open_stores(data, with_dev=True)
+
+
+def test_dev_papers_can_be_learned_from_too(data):
+    train, dev = open_stores(data)
+    both, none = open_stores(data, with_dev=True)
+    assert none is None
+    assert both.num_questions == train.num_questions + dev.num_questions
+    assert both.meta["ids"] == train.meta["ids"] + dev.meta["ids"]
+
+
+def test_folds_answer_every_paper_once_and_go_on(data, sample, tmp_path, works, cli):
+    out = tmp_path / "runs"
+    given = ("--data", data, "--model", sample / "vocabulary", "--out", out, *TINY, "--folds", 2)
+    done = works("train", *given)
+    assert "2 runs, held-out papers accuracy" in done.stdout
+    found = json.loads((out / "runs.json").read_text())
+    assert [row["name"] for row in found["runs"]] == ["fold-1", "fold-2"]
+    scores = read_scores(out / "scores.jsonl")
+    train = load_store(data / "train.pt")
+    assert list(dict.fromkeys(scores.papers)) == train.meta["ids"]
+    assert len(scores.keys) == train.num_questions
+    # As if the second had been stopped before its end.
+    found["runs"].pop()
+    (out / "runs.json").write_text(json.dumps(found))
+    before = (out / "scores.jsonl").read_bytes()
+    weights = (out / "fold-1" / "model.safetensors").stat().st_mtime_ns
+    again = works("train", *given, "--resume")
+    assert "fold-1:" not in again.stderr
+    assert (out / "scores.jsonl").read_bytes() == before
+    assert (out / "fold-1" / "model.safetensors").stat().st_mtime_ns == weights
+    other = cli("train", *given, "--learning-rate", 5e-2, "--resume")
+    assert other.returncode == 2
+    assert "were begun with --learning-rate 0.001, not 0.05; give the" in other.stderr
+    assert (out / "scores.jsonl").read_bytes() == before
+
+
+def test_other_folds_do_not_go_on_with_these(go):
+    with pytest.raises(RuntimeError):
+        go(folds=4, fails="fold-3")
+    with pytest.raises(UsageError, match=r"out were begun with --folds 4, not 2; give the options"):
+        go(resume=True, folds=2)
+    with pytest.raises(UsageError, match="begun without --seeds, not with 4"):
+        go(resume=True, seeds=4)
+    assert go(resume=True, folds=4) == ["fold-3", "fold-4"]
+    good = (go.out / "scores.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="--folds 4, not 2"):
+        go(resume=True, folds=2)
+    assert (go.out / "scores.jsonl").read_bytes() == good
+
+
+def test_runs_with_other_settings_are_not_passed_off_as_these(go, data, stores):
+    go(seeds=2)
+    assert go(resume=True, seeds=2) == []
+    assert go(resume=True, seeds=3) == ["seed-2"]
+    assert go(resume=True, seeds=2) == []
+    with pytest.raises(UsageError, match=r"begun with --learning-rate 1e-05, not 0\.1; give"):
+        go(resume=True, seeds=2, learning_rate=0.1)
+    with pytest.raises(UsageError, match="begun with --seed 0, not 1"):
+        go(resume=True, seeds=2, seed=1)
+    stores["cloze", "dev"].save(data / "train.pt")
+    with pytest.raises(
+        UsageError, match="begun with another train store: split train, not dev; so"
+    ):
+        go(resume=True, seeds=2)
+    stores["cloze", "train"].save(data / "train.pt")
+    (data / "dev.pt").unlink()
+    with pytest.raises(UsageError, match="begun with a dev store; give"):
+        go(resume=True, seeds=2)
+    stores["cloze", "dev"].save(data / "dev.pt")
+    assert go(resume=True, seeds=2) == []
+    old = json.loads((go.out / "runs.json").read_text())
+    del old["made_of"]
+    (go.out / "runs.json").write_text(json.dumps(old))
+    with pytest.raises(UsageError, match=r"runs.json does not say what its runs were made of"):
+        go(resume=True, seeds=2)
+    assert go(seeds=2) == ["seed-0", "seed-1"]
+
+
+def test_what_runs_are_made_of_is_compared(tuning, data):
+    train, dev = open_stores(data)
+    before = made_of(tuning, train, dev)
+    assert before["--model"] == "models/x"
+    assert difference(before, json.loads(json.dumps(before))) is None
+    for changed, said in (
+        ({"model": "models/y"}, "with --model models/x, not models/y"),
+        ({"how": {"scratch": "tiny"}}, "without --scratch, not with tiny"),
+        ({"how": {"lsh": {"chunk": 16}}}, "with another setting of lsh: chunk None, not 16"),
+        ({"levers": Levers(states="8bit")}, "with --optimizer-states fp32, not 8bit"),
+    ):
+        now = made_of(replace(tuning, **changed), train, dev)
+        assert difference(before, now) == said
+    assert difference(before, made_of(tuning, train, None)) == "with a dev store"
+    assert difference(made_of(tuning, train, None), before) == "without a dev store, not with one"
+    # Of a version without the option: the run was as it usually is.
+    del before["--ema"]
+    assert difference(before, made_of(tuning, train, dev)) is None
+    other = replace(tuning, settings=TrainConfig(ema=0.9))
+    assert difference(before, made_of(other, train, dev)) == "with --ema 0.0, not 0.9"
+
+
+def test_what_earlier_runs_left_is_not_resumed_in_new_ones(go):
+    go(seeds=2)
+    with pytest.raises(RuntimeError):
+        go(seeds=2, learning_rate=0.1, fails="seed-0")
+    assert (go.out / "seed-1" / EARLIER / "resume-00000003.pt").is_file()
+    (go.out / "seed-0" / "resume-00000001.pt").write_bytes(b"state")
+    assert go(resume=True, seeds=2, learning_rate=0.1) == ["seed-0 again", "seed-1"]
+
+
+def test_ctrl_c_at_the_end_of_a_run_keeps_the_next_from_beginning(go):
+    with pytest.raises(Interrupted, match=r"stopped after fold-1, 1 of 2; .*--resume goes on"):
+        go(folds=2, stop="fold-1")
+    assert [row["name"] for row in json.loads((go.out / "runs.json").read_text())["runs"]] == [
+        "fold-1"
+    ]
+    assert (go.out / "fold-1" / "held_out.jsonl").is_file()
+    # Nothing is left after the last.
+    assert go(resume=True, folds=2, stop="fold-2") == ["fold-2"]
+    assert (go.out / "scores.jsonl").is_file()
+
+
+def test_scores_are_of_all_papers_and_no_others(go):
+    go(folds=2)
+    good = (go.out / "scores.jsonl").read_bytes()
+    held = go.out / "fold-1" / "held_out.jsonl"
+    lines = held.read_bytes().splitlines(keepends=True)
+    other = (go.out / "fold-2" / "held_out.jsonl").read_bytes().splitlines(keepends=True)
+    for wrong in (lines[1:], [*lines, lines[0]], [*lines[1:], other[0]], [b"torn"], None):
+        held.unlink() if wrong is None else held.write_bytes(b"".join(wrong))
+        with pytest.raises(DataError, match="not the scores of the papers that fold-1 left out"):
+            go(resume=True, folds=2)
+        assert (go.out / "scores.jsonl").read_bytes() == good
+    held.write_bytes(b"".join(lines))
+    assert go(resume=True, folds=2) == []
+
+
+def test_several_do_not_go_on_with_one_nor_with_nothing(go):
+    with pytest.raises(UsageError, match=r"--resume: there is no state in .*out; start without"):
+        go(resume=True, seeds=2)
+    for name in ("train.json", "model.safetensors", "resume-00000003.pt"):
+        go.out.mkdir(exist_ok=True)
+        (go.out / name).write_bytes(b"of one run")
+        with pytest.raises(UsageError, match=f"--resume: .*{name} is of one run, and --seeds"):
+            go(resume=True, seeds=2)
+    # What failed before its first state is nothing to go on with, whatever it was to be.
+    with pytest.raises(RuntimeError):
+        go(seeds=2, fails="seed-0", learning_rate=0.1)
+    (go.out / "resume-00000003.pt").unlink()
+    with pytest.raises(UsageError, match=r"model\.safetensors is of one run"):
+        go(resume=True, seeds=2)
+    assert go(seeds=2) == ["seed-0", "seed-1"]
+    # An older version began, and wrote no record before the first run was done.
+    (go.out / "runs.json").unlink()
+    assert go(resume=True, seeds=2) == ["seed-0 again", "seed-1 again"]
+
+
+@pytest.mark.slow
+def test_seeds_differ_and_their_spread_is_told(data, sample, tmp_path, works):
+    out = tmp_path / "runs"
+    given = ("--data", data, "--model", sample / "vocabulary", "--out", out, *TINY, "--seeds", 2)
+    done = works("train", *given, "--seed", 5)
+    assert "standard deviation" in done.stdout
+    names = [row["name"] for row in json.loads((out / "runs.json").read_text())["runs"]]
+    assert names == ["seed-5", "seed-6"]
+    one, other = ((out / name / "model.safetensors").read_bytes() for name in names)
+    assert one != other
+
+
+def test_stores_of_two_lengths_are_said(sample, tokenizer):
+    papers = read_split(sample / "cloze" / "dev")
+    long, short = (make_store(papers, tokenizer, length) for length in (128, 64))
+    assert unlike(long, None) is unlike(long, long) is None
+    assert "windows of 128 tokens, dev.pt of 64" in unlike(long, short)
