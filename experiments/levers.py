@@ -20,8 +20,6 @@ CHANGES: dict[str, dict[str, object]] = {
     "everything kept": {"recompute": "nothing"},
     "fp32": {"precision": "fp32"},
     "freed memory handed back": {"keep_freed": False},
-    "gradients of 4 layers joined": {"join": 4},
-    "gradients of all layers joined": {"join": 12},
     "layers recomputed": {"recompute": "layers"},
     "8-bit moments": {"optimizer_states": "8bit"},
 }

@@ -52,7 +52,6 @@ class Job:
     """Tokens of each made-up item; see `drawn_lengths` for None."""
     device: str | None = None
     recompute: str | None = None
-    join: int = 1
     optimizer_states: str | None = None
     memory: str | None = None
     """What the planner may use in training."""
@@ -143,7 +142,7 @@ def check(job: Job) -> EncoderConfig:
         CheckpointError: a config.json that cannot be used.
         DataError: no store.
     """
-    counts = {"--batch-size": job.batch_size, "--steps": job.steps, "--join": job.join}
+    counts = {"--batch-size": job.batch_size, "--steps": job.steps}
     for flag, number in counts.items():
         if number < 1:
             raise UsageError(f"{flag} {number} must be at least 1")

@@ -82,9 +82,7 @@ class Training:
     def __init__(self, job: Job, work: Workload, device: torch.device, folder: Path) -> None:
         torch.manual_seed(job.seed)
         config, source = work.config, work.source
-        settings = TrainConfig(
-            batch_size=job.batch_size, precision=job.precision, join=job.join, seed=job.seed
-        )
+        settings = TrainConfig(batch_size=job.batch_size, precision=job.precision, seed=job.seed)
         processes = Processes(device)
         self.plan: Plan = _plan(job, work, settings, processes)
         settings = replace(

@@ -92,14 +92,6 @@ def bench(
     optimizer_states: Annotated[
         str | None, typer.Option(help="Ours, in training: fp32, 8bit or cpu.")
     ] = None,
-    join: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=1000,
-            help="Ours: layers whose weight gradients are one product.",
-        ),
-    ] = 1,
     lengths: Annotated[
         str | None,
         typer.Option(help="attention: tokens, such as 256,512; by default powers of two from 256."),
@@ -196,7 +188,6 @@ def bench(
         length=length,
         device=device,
         recompute=recompute,
-        join=join,
         optimizer_states=optimizer_states,
         memory=memory,
     )
@@ -274,8 +265,6 @@ def _command(job: Job, against: str | None, busy: int | None, rounds: int) -> st
     for name in ("length", "dropout", "memory", "recompute", "optimizer_states"):
         if getattr(job, name) is not None:
             parts.append(f"--{name.replace('_', '-')} {getattr(job, name)}")
-    if job.join != 1:
-        parts.append(f"--join {job.join}")
     if against:
         parts.append(f"--against {against}")
     if busy:

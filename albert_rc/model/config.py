@@ -230,8 +230,6 @@ class Compute:
     """Of `--attention lsh`."""
     recompute: str = "nothing"
     """What is computed again in the backward pass instead of kept: a key of `RECOMPUTE`."""
-    join: int = 1
-    """Applications of a shared matrix whose weight gradients are multiplied as one product."""
     in_place: bool = False
     """Add to the matrices' `grad` during the backward pass, so that the gradients of several
     micro-batches stand in memory once. For `backward()` only, not `torch.autograd.grad`."""

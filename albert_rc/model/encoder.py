@@ -223,7 +223,7 @@ class Encoder(nn.Module):
         shared = Pass(
             compute=compute,
             layout=Layout(lengths, lengths),
-            gradients=Gradients(compute.join, compute.in_place) if learning else None,
+            gradients=Gradients(compute.in_place) if learning else None,
             read_S=read_S,
             read_layout=None if read_S is None else Layout(reads, lengths),
             key=self._key(token_T.device),

@@ -114,16 +114,15 @@ class Prepared:
         return out_TI
 
     def add_gradients(
-        self, pairs: Sequence[tuple[Tensor, Tensor]], sums: Sequence[Tensor | None]
+        self, x_TI: Tensor, gradient_TO: Tensor, sums: Sequence[Tensor | None]
     ) -> list[Tensor]:
-        """Add to the gradients of `parameters` what applications contribute, in fp32.
+        """Add to the gradients of `parameters` what one application contributes, in fp32.
 
         Args:
-            pairs: inputs, and gradient of the outputs, of each application.
+            x_TI: its inputs.
+            gradient_TO: the gradient of its outputs.
             sums: what has been summed so far, changed in place; None for nothing.
         """
-        x_TI = _joined([x_TI for x_TI, _ in pairs])
-        gradient_TO = _joined([gradient_TO for _, gradient_TO in pairs])
         count = len(self.linears)
         parts = gradient_TO.split(self.outputs, 1)
         weights = [
@@ -184,15 +183,11 @@ class Gradients:
     """Collects what the applications of shared matrices contribute to their gradients.
 
     Args:
-        join: applications of a matrix whose contributions are multiplied together. More of them
-            keep more activations for longer, and add up fewer gradients.
         in_place: add to the parameters' `grad` rather than hand the sums to autograd.
     """
 
-    def __init__(self, join: int, in_place: bool = False) -> None:
-        self.join = join
+    def __init__(self, in_place: bool = False) -> None:
         self.in_place = in_place
-        self._pairs: dict[Prepared, list[tuple[Tensor, Tensor]]] = {}
         self._sums: dict[Prepared, Sequence[Tensor | None]] = {}
 
     def add(
@@ -206,19 +201,14 @@ class Gradients:
             gradient_TO: gradient of the result.
             last: no further application of the matrix will follow in this backward pass.
         """
-        pairs = self._pairs.setdefault(prepared, [])
-        pairs.append((x_TI, gradient_TO))
-        if len(pairs) < self.join and not last:
-            return None
-        del self._pairs[prepared]
         parameters = prepared.parameters
         if self.in_place:
-            sums = prepared.add_gradients(pairs, [p.grad for p in parameters])
+            sums = prepared.add_gradients(x_TI, gradient_TO, [p.grad for p in parameters])
             for parameter, gradient in zip(parameters, sums, strict=True):
                 parameter.grad = gradient
             return None
         none: list[Tensor | None] = [None] * len(parameters)
-        found = prepared.add_gradients(pairs, self._sums.pop(prepared, none))
+        found = prepared.add_gradients(x_TI, gradient_TO, self._sums.pop(prepared, none))
         if not last:
             self._sums[prepared] = found
             return None

@@ -47,8 +47,6 @@ class TrainConfig:
     precision: str = "fp32"
     recompute: str = "nothing"
     """See `Compute.recompute`."""
-    join: int = 1
-    """See `Compute.join`."""
     ffn_chunk: int | None = None
     """See `Compute.ffn_chunk`."""
     optimizer: str = "adamw"
@@ -88,7 +86,6 @@ class TrainConfig:
             "--keep": self.keep,
             "--patience": self.patience,
             "--max-restarts": self.max_restarts,
-            "--join": self.join,
             "--ffn-chunk": self.ffn_chunk,
         }
         for flag, value in positive.items():

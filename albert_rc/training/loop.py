@@ -66,7 +66,6 @@ class Trainer(Generic[Kind]):
             self.encoder.compute,
             precision=settings.precision,
             recompute=settings.recompute,
-            join=settings.join,
             in_place=True,
             ffn_chunk=settings.ffn_chunk,
         )

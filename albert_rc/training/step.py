@@ -142,7 +142,7 @@ class Stepper(Generic[Kind]):
 
     def _recompute_layers(self) -> None:
         encoder = self.objective.encoder
-        encoder.compute = replace(encoder.compute, recompute="layers", join=1)
+        encoder.compute = replace(encoder.compute, recompute="layers")
         self.cut["layers_recomputed"] = True
 
     def _passed(self, micro: list[Kind], counts: Tensor) -> Tensor | None:

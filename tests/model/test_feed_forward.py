@@ -53,7 +53,6 @@ def passed(encoder, **compute):
 def shared_with(test):
     """All the ways in which a matrix's gradient comes together."""
     for name, values in {
-        "join": [1, 4],
         "in_place": [False, True],
         "sharing": ["all", "none", "ffn"],
         "recompute": RECOMPUTE,
@@ -63,10 +62,10 @@ def shared_with(test):
 
 
 @shared_with
-def test_chunks_change_nothing_but_rounding(recompute, sharing, in_place, join):
+def test_chunks_change_nothing_but_rounding(recompute, sharing, in_place):
     encoder = encoder_for(sharing)
     out, gradients = passed(encoder)
-    how = {"recompute": recompute, "in_place": in_place, "join": join, "ffn_chunk": CHUNK}
+    how = {"recompute": recompute, "in_place": in_place, "ffn_chunk": CHUNK}
     found, others = passed(encoder, **how)
     torch.testing.assert_close(found, out, atol=1e-5, rtol=1e-5)
     for name, gradient in gradients.items():
@@ -74,11 +73,11 @@ def test_chunks_change_nothing_but_rounding(recompute, sharing, in_place, join):
 
 
 @shared_with
-def test_in_bf16_they_are_as_far_from_fp32_as_the_whole(recompute, sharing, in_place, join):
+def test_in_bf16_they_are_as_far_from_fp32_as_the_whole(recompute, sharing, in_place):
     encoder = encoder_for(sharing)
     exact_SD, exact = passed(encoder)
     whole_SD, whole = passed(encoder, precision="bf16")
-    how = {"recompute": recompute, "in_place": in_place, "join": join, "ffn_chunk": CHUNK}
+    how = {"recompute": recompute, "in_place": in_place, "ffn_chunk": CHUNK}
     found_SD, found = passed(encoder, precision="bf16", **how)
     assert (found_SD - exact_SD).norm() <= 1.05 * (whole_SD - exact_SD).norm()
     for name, gradient in exact.items():
@@ -93,7 +92,7 @@ def test_gradcheck(monkeypatch):
 
     def run(x_SD, *parameters):
         prepared = [Prepared([linear], "fp32", learning=True) for linear in (up, down)]
-        return feed_forward(x_SD, *prepared, "gelu_new", compute, Gradients(1))
+        return feed_forward(x_SD, *prepared, "gelu_new", compute, Gradients())
 
     x_SD = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(run, (x_SD, *up.parameters(), *down.parameters()))

@@ -123,17 +123,14 @@ def test_dropout_of_attention_keeps_the_mean():
 
 
 @pytest.mark.parametrize("packing", [True, False])
-@pytest.mark.parametrize("join", [1, 2, 3, 5])
 @pytest.mark.parametrize("activation", [None, F.gelu])
-def test_a_matrix_applied_five_times_gets_its_whole_gradient(
-    activation, join, packing, monkeypatch
-):
+def test_a_matrix_applied_five_times_gets_its_whole_gradient(activation, packing, monkeypatch):
     if not packing:
         monkeypatch.setattr(products, "has_packing", lambda dtype, device: False)
     torch.manual_seed(0)
     maps = [nn.Linear(16, 12), nn.Linear(16, 4)]
     x_TI = torch.randn(9, 16, requires_grad=True)
-    prepared, gradients = Prepared(maps, "fp32", learning=True), Gradients(join)
+    prepared, gradients = Prepared(maps, "fp32", learning=True), Gradients()
     found = x_TI
     for step in range(5):
         found = linear(found, prepared, gradients, step == 0, activation)
@@ -154,8 +151,7 @@ def test_a_matrix_applied_five_times_gets_its_whole_gradient(
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("join", [1, 3])
-def test_gradients_of_several_passes_are_summed_in_place(join, precision, monkeypatch):
+def test_gradients_of_several_passes_are_summed_in_place(precision, monkeypatch):
     """Row by row into one tensor, and the same as autograd's sum."""
     monkeypatch.setattr(products, "ROWS", 5)
     torch.manual_seed(0)
@@ -168,7 +164,7 @@ def test_gradients_of_several_passes_are_summed_in_place(join, precision, monkey
             part.zero_grad()
         places = []
         for x_TI in inputs:
-            gradients, found = Gradients(join, in_place), x_TI
+            gradients, found = Gradients(in_place), x_TI
             for step in range(3):
                 found = linear(found, prepared, gradients, step == 0)
             found.float().square().sum().backward()

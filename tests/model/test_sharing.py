@@ -57,9 +57,8 @@ def test_layers_draw_on_their_groups():
 
 
 @pytest.mark.parametrize("recompute", ["nothing", "layers"])
-@pytest.mark.parametrize("join", [1, 3])
 @pytest.mark.parametrize("sharing", ["attention", "ffn"])
-def test_what_is_common_gets_the_gradient_of_all_its_uses(sharing, join, recompute):
+def test_what_is_common_gets_the_gradient_of_all_its_uses(sharing, recompute):
     """The same as the sum over the layers of an encoder with copies of it."""
     torch.manual_seed(0)
     tied, copies = Encoder(shaped(sharing)), Encoder(shaped("none"))
@@ -73,7 +72,7 @@ def test_what_is_common_gets_the_gradient_of_all_its_uses(sharing, join, recompu
     token_T, place_T = torch.randint(5, 1600, (20,)), torch.arange(20)
     outs = []
     for encoder in (tied, copies):
-        encoder.compute = Compute(join=join, recompute=recompute, in_place=True)
+        encoder.compute = Compute(recompute=recompute, in_place=True)
         out = encoder(token_T, place_T, (20,))
         out.square().sum().backward()
         outs.append(out)

@@ -41,7 +41,7 @@ CASES = {
     # Tight enough that AdamW's epsilon counts: else it would hide a wrong norm.
     "clipping": {"clip": 1e-3},
     "layers": {"recompute": "layers"},
-    "unshared": {"shape": UNSHARED, "join": 2},
+    "unshared": {"shape": UNSHARED},
     # Not for long: words that all options share have little gradient but rounding.
     "choice": {"store": "race", "shape": SHAPE | {"classifier_dropout": 0.0}, "max_steps": HALF},
     # The second process has no passage at all, and evaluations have fewer batches than processes.

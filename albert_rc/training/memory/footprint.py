@@ -42,7 +42,6 @@ class Task:
     """cpu or cuda."""
     masked_share: float = 0.0
     """Share of the words that the auxiliary loss asks for."""
-    join: int = 1
     ffn_chunk: int | None = None
     """See `Compute.ffn_chunk`."""
     attention: str = "dense"
@@ -76,7 +75,6 @@ def task_of(
         precision=settings.precision,
         device=processes.device.type,
         masked_share=masked_share,
-        join=settings.join,
         ffn_chunk=settings.ffn_chunk,
         attention=attention,
         shards=count_shards(settings.parallel, processes),
@@ -127,10 +125,9 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
         # Two streams in fp64, their gradients in fp32, and one layer at a time.
         kept = tokens * hidden * 2 * (8 + 4) + one_layer
         kept += (weights + inside) * (recompute != "activations")
-    # In the backward pass: the feed-forward's inside, rows of one matrix's gradient that are about
-    # to be added, and pairs that wait for their joined product.
+    # In the backward pass: the feed-forward's inside, and rows of one matrix's gradient that are
+    # about to be added.
     working = at_work + tokens * 4 * hidden * size + ROWS * wide * (size + 4)
-    working += (task.join - 1) * (at_work + tokens * 8 * hidden * size)
     working += 2 * at_once  # of one sequence: attention's weights, and their gradient
     # The head: logits over the vocabulary at hidden words, gradients of the word embeddings.
     words = int(task.masked_share * tokens)
