@@ -3,8 +3,8 @@
     python benchmarks/scaling.py STORES VOCABULARY OUT.json [--size base] [--steps 20]
 
 STORES holds train.pt and test.pt. Both use all cores: one process with all threads, or two with
-half of them each, which hold the whole model (ddp) or a part of it (fsdp). Prints and writes
-passages per second, and the bytes of the gradients that go between processes.
+half of them each. Prints and writes passages per second, and the bytes of the gradients that go
+between processes.
 """
 
 from __future__ import annotations
@@ -66,30 +66,28 @@ def main() -> None:
         folder = Path(name)
         shutil.copy(arguments.stores / "train.pt", folder / "train.pt")
         answers = []
-        for world, parallel in ((1, "ddp"), (2, "ddp"), (2, "fsdp")):
-            model = folder / f"{parallel}{world}"
+        for world in (1, 2):
+            model = folder / f"run{world}"
             _, said = run(
                 world, "train", "--data", folder, "--model", arguments.vocabulary, "--scratch",
                 arguments.size, "--out", model, "--max-steps", arguments.steps, "--batch-size",
-                arguments.batch_size, "--device", "cpu", "--parallel", parallel,
+                arguments.batch_size, "--device", "cpu",
             )  # fmt: skip
             seconds = float(re.search(r"steps in (\d+) s", said)[1])  # type: ignore[index]
             row: dict[str, object] = {
                 "processes": world,
-                "parallel": parallel,
                 "train_passages_per_second": round(
                     arguments.steps * arguments.batch_size / seconds, 3
                 ),
             }
-            if parallel == "ddp":
-                out = folder / f"answer{world}.json"
-                took, _ = run(
-                    world, "predict", "--data", arguments.stores / "test.pt", "--model",
-                    folder / "ddp1", "--out", out, "--device", "cpu", "--precision", "fp32",
-                )  # fmt: skip
-                answers.append(json.loads(out.read_bytes()))
-                row["predict_passages_per_second"] = round(papers / took, 3)
-                row["same_answers"] = answers[-1] == answers[0]
+            out = folder / f"answer{world}.json"
+            took, _ = run(
+                world, "predict", "--data", arguments.stores / "test.pt", "--model",
+                folder / "run1", "--out", out, "--device", "cpu", "--precision", "fp32",
+            )  # fmt: skip
+            answers.append(json.loads(out.read_bytes()))
+            row["predict_passages_per_second"] = round(papers / took, 3)
+            row["same_answers"] = answers[-1] == answers[0]
             rows.append(row)
             print(row, flush=True)
     write_json(

@@ -62,7 +62,15 @@ def torchrun(count: int, *arguments: object, check: bool = True):
         "--nproc-per-node", str(count), *map(str, arguments),
     ]  # fmt: skip
     # Where one of them aborts, it says where.
-    env = os.environ | {"PYTHONFAULTHANDLER": "1"}
+    places = [
+        str(ROOT / "tests"),
+        str(ROOT / "tests" / "helpers"),
+        os.environ.get("PYTHONPATH", ""),
+    ]
+    env = os.environ | {
+        "PYTHONFAULTHANDLER": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, places)),
+    }
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=240, check=False, env=env
     )

@@ -133,7 +133,7 @@ def main() -> None:
 def _was_broken(leaving: SystemExit) -> bool:
     """Whether a command was left since nobody reads its output: typer and rich say 1 of that."""
     error: BaseException | None = leaving
-    while error is not None:
+    while error is not None and not isinstance(error, AlbertRcError):  # as of a worker that died
         if isinstance(error, BrokenPipeError):
             return True
         error = error.__context__

@@ -90,7 +90,7 @@ def bench(
         ),
     ] = None,
     optimizer_states: Annotated[
-        str | None, typer.Option(help="Ours, in training: fp32, 8bit or cpu.")
+        str | None, typer.Option(help="Ours, in training: fp32 or 8bit.")
     ] = None,
     lengths: Annotated[
         str | None,

@@ -85,9 +85,9 @@ FfnChunk = Annotated[
     ),
 ]
 OptimizerStates = Annotated[
-    Literal["fp32", "8bit", "cpu"] | None,
+    Literal["fp32", "8bit"] | None,
     typer.Option(
-        help="Optimiser states in fp32, 8bit or on the cpu (default: chosen to fit memory).",
+        help="Optimiser states in fp32 or in 8 bits (default: chosen to fit memory).",
         rich_help_panel=MEMORY,
     ),
 ]
@@ -176,14 +176,6 @@ Precision = Annotated[
     Literal["fp32", "bf16", "fp16"] | None,
     typer.Option(
         help="Precision of products: fp32, bf16 or fp16 (default: bf16 if the hardware has it).",
-        rich_help_panel=MEMORY,
-    ),
-]
-Parallel = Annotated[
-    Literal["ddp", "fsdp"],
-    typer.Option(
-        help="What each of several processes holds: ddp, the whole model; fsdp, a part of "
-        "its weights and moments (less memory, more messages).",
         rich_help_panel=MEMORY,
     ),
 ]
@@ -419,7 +411,7 @@ def announce(
     count = sum(p.numel() for p in loaded.model.parameters())
     for line in loaded.report.lines():
         say(line)
-    ranks = f"{group.world} ranks, {settings.parallel}"
+    ranks = f"{group.world} ranks"
     say(f"{count:,} parameters, {settings.precision}, {group.device}, {ranks}")
     for line in plan:
         say(line)

@@ -173,7 +173,6 @@ def pretrain(
     ffn_chunk: options.FfnChunk = None,
     optimizer_states: options.OptimizerStates = None,
     precision: options.Precision = None,
-    parallel: options.Parallel = "ddp",
     workers: options.Workers = None,
     on_collapse: options.OnCollapse = "warn",
     max_restarts: options.MaxRestarts = 2,
@@ -236,7 +235,6 @@ def pretrain(
             precision=choose_precision(precision, group.device, learning=True),
             **options.teacher_settings(teacher, teacher_weight),
             ffn_chunk=ffn_chunk,
-            parallel=parallel,
             seed=seed,
         )
         corpus = Corpus(data / "train")

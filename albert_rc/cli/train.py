@@ -87,7 +87,6 @@ def train(
     precision: options.Precision = None,
     recompute: options.Recompute = None,
     ffn_chunk: options.FfnChunk = None,
-    parallel: options.Parallel = "ddp",
     workers: options.Workers = None,
     seeds: Annotated[
         int | None,
@@ -188,7 +187,6 @@ def train(
             ema=ema,
             **options.teacher_settings(teacher, teacher_weight),
             ffn_chunk=ffn_chunk,
-            parallel=parallel,
             seed=seed,
         )
         how: dict[str, Any] = {

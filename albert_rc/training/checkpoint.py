@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.atomic import atomic_path
@@ -18,7 +18,6 @@ from albert_rc.runtime.devices import Processes
 from albert_rc.training.averaging import Averaged
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.memory.planner import Levers
-from albert_rc.training.parallel import DataParallel
 from albert_rc.training.runs.identity import FIXED, difference, flag_of
 
 _PARTS = {
@@ -74,8 +73,9 @@ class Checkpoints:
 
     folder: Path
     """The run's."""
-    parallel: DataParallel
-    """The model, and who works along."""
+    model: nn.Module
+    processes: Processes
+    """Who works along."""
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     settings: TrainConfig
@@ -97,19 +97,16 @@ class Checkpoints:
         Raises:
             OSError: no room; the states that were there still are.
         """
-        processes = self.parallel.processes
+        processes = self.processes
         # Every rank draws its own random numbers, so every rank's state is kept.
         random: list[Any] = [_random_states(processes.device)]
         if processes.world > 1:
             random = [None] * processes.world
             torch.distributed.all_gather_object(random, _random_states(processes.device))
-        # Whole tensors, so that any number of processes can go on, however they share them.
-        model = self.parallel.whole(self.parallel.model.state_dict())
-        moments = self.parallel.whole(self.optimizer.state_dict())
         if processes.is_main:
             content = {
-                "model": model,
-                "optimizer": moments,
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
                 "scaler": self.scaler.state_dict(),
                 "averaged": {} if self.averaged is None else self.averaged.state(),
                 "progress": asdict(progress),
@@ -143,7 +140,7 @@ class Checkpoints:
             UsageError: nothing to resume, or other settings or data than the run was begun with.
             CheckpointError: all states are torn or damaged.
         """
-        processes = self.parallel.processes
+        processes = self.processes
         path = processes.from_main(
             _newest_whole(self.folder, say, good) if processes.is_main else None
         )
@@ -153,16 +150,13 @@ class Checkpoints:
             )
         if isinstance(path, str):
             raise CheckpointError(path)
-        # Mapped: a process that holds a part of the state does not read all of it.
-        content = torch.load(
-            path, map_location="cpu", weights_only=True, mmap=self.parallel.divides
-        )
+        content = torch.load(path, map_location="cpu", weights_only=True)
         _require_same(content, self.settings, self.identity())
         try:
-            self.parallel.model.load_state_dict(self.parallel.part(content["model"]))
+            self.model.load_state_dict(content["model"])
         except RuntimeError:
             raise UsageError("--resume: the run was begun with a model of another shape") from None
-        self.optimizer.load_state_dict(self.parallel.part(content["optimizer"]))
+        self.optimizer.load_state_dict(content["optimizer"])
         self.scaler.load_state_dict(content["scaler"])
         if self.averaged is not None:
             self.averaged.restore(content["averaged"])

@@ -7,11 +7,6 @@ from dataclasses import dataclass
 
 from albert_rc.errors import UsageError
 
-PARALLEL = {
-    "ddp": "every process holds the whole model; gradients are summed",
-    "fsdp": "weights and moments lie in parts, one per process, and are gathered for each step",
-}
-
 COLLAPSE = {
     "warn": "say so, and go on",
     "stop": "end the run; its last good state and best weights stay",
@@ -53,8 +48,6 @@ class TrainConfig:
     """A key of `train.optim.OPTIMIZERS`."""
     optimizer_states: str = "fp32"
     """How the optimiser's moments are kept: a key of `train.planner.STATES`."""
-    parallel: str = "ddp"
-    """What each of several processes holds: a key of `PARALLEL`."""
     mask_rate: float = 0.0
     """Share of the other words that are hidden, and asked for, as well."""
     mask_weight: float = 1.0
@@ -108,10 +101,6 @@ class TrainConfig:
             raise UsageError(f"--learning-rate {self.learning_rate} must be above 0")
         if self.on_collapse not in COLLAPSE:
             raise UsageError(f"--on-collapse {self.on_collapse}: choose from {', '.join(COLLAPSE)}")
-        if self.parallel not in PARALLEL:
-            raise UsageError(f"--parallel {self.parallel}: choose from {', '.join(PARALLEL)}")
-        if self.parallel == "fsdp":
-            self._require_parts()
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"--seed {self.seed} must be from 0 to 2^63 - 1")
         self._require_shares()
@@ -130,17 +119,3 @@ class TrainConfig:
         weight = self.teacher_weight
         if not 0 < weight <= 1:
             raise UsageError(f"--teacher-weight {weight} must be above 0 and at most 1")
-
-    def _require_parts(self) -> None:
-        """Refuse what `--parallel fsdp` cannot divide."""
-        if self.optimizer_states != "fp32":
-            raise UsageError(
-                f"--optimizer-states {self.optimizer_states} does not go with --parallel fsdp, "
-                "which divides the moments among the processes already; leave one of them out"
-            )
-        for flag, number in (("--fgm", self.fgm), ("--ema", self.ema)):
-            if number:
-                raise UsageError(
-                    f"{flag} {number} needs the whole model on each process, which --parallel fsdp "
-                    "divides; leave one of them out"
-                )

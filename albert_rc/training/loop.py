@@ -27,7 +27,7 @@ from albert_rc.training.health.guard import LOOK, Guard, Symptom, not_numbers
 from albert_rc.training.health.restart import WayBack, order_seed, respond
 from albert_rc.training.objective import Kind, Objective
 from albert_rc.training.optim import linear_rate, make_optimizer, settled_step
-from albert_rc.training.parallel import make_parallel
+from albert_rc.training.parallel import copy_weights
 from albert_rc.training.record import Record
 from albert_rc.training.runs.earlier import forget_earlier, set_aside
 from albert_rc.training.step import Stepper
@@ -73,7 +73,7 @@ class Trainer(Generic[Kind]):
         self.folder = folder
         self.about = about or {}
         self.processes = processes
-        self.parallel = make_parallel(settings.parallel, self.model, processes)
+        copy_weights(self.model, processes)
         self.steps_per_epoch = objective.order.batches_per_epoch
         self.total_steps = settings.max_steps or settings.epochs * self.steps_per_epoch
         self.optimizer = make_optimizer(
@@ -89,7 +89,7 @@ class Trainer(Generic[Kind]):
         self.stepper = Stepper(
             objective,
             settings,
-            self.parallel,
+            processes,
             self.optimizer,
             self.scaler,
             last=self.total_steps,
@@ -99,7 +99,8 @@ class Trainer(Generic[Kind]):
         self.averaged = Averaged(self.model, settings.ema) if settings.ema else None
         self.checkpoints = Checkpoints(
             folder,
-            self.parallel,
+            self.model,
+            processes,
             self.optimizer,
             self.scaler,
             settings,
@@ -285,7 +286,7 @@ class Trainer(Generic[Kind]):
         step = self.progress.step
         found = self.guard.look() if keeping or step % LOOK == 0 else []
         if keeping and self.processes.any(
-            not all(bool(p.isfinite().all()) for p in self.parallel.own())
+            not all(bool(p.isfinite().all()) for p in self.model.parameters())
         ):
             found.append(not_numbers(step))
         return any(self._act(symptom) for symptom in found)
@@ -345,7 +346,7 @@ class Trainer(Generic[Kind]):
 
     def _evaluate(self) -> bool:
         """Evaluate, keep the weights if they are the best; whether to stop early."""
-        with self.parallel.gathered(), self._weights_to_keep():
+        with self._weights_to_keep():
             evaluation = self.objective.evaluate(self.processes)
         if evaluation is None:
             return False
@@ -387,7 +388,7 @@ class Trainer(Generic[Kind]):
         return nullcontext() if self.averaged is None else self.averaged.in_place()
 
     def _save_weights(self) -> None:
-        with self.parallel.gathered(), self._weights_to_keep():
+        with self._weights_to_keep():
             if self.processes.is_main:
                 self.objective.save(self.folder)
         self.processes.wait()

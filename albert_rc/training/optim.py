@@ -59,43 +59,13 @@ def make_optimizer(
         raise UsageError(f"--optimizer-states {states} goes with --optimizer adamw only")
     try:
         # A well-kept library's 8-bit states; its compiled step needs a C++ compiler on CPUs.
-        from torchao.optim import AdamW8bit, CPUOffloadOptimizer
+        from torchao.optim import AdamW8bit
     except ImportError:
         raise UsageError(
             f"--optimizer-states {states} needs torchao: pip install 'albert-rc[lean]'"
         ) from None
-    if states == "8bit":
-        lean: torch.optim.Optimizer = AdamW8bit(groups, **settings)
-        return lean
-    offloaded: torch.optim.Optimizer = _offloading(CPUOffloadOptimizer)(
-        groups, torch.optim.AdamW, fused=True, **settings
-    )
-    return offloaded
-
-
-def _offloading(base: Any) -> Any:
-    """The optimiser of torchao with moments in the processor's memory, made to fit our loop.
-
-    It sends gradients off as the backward pass makes them: before processes have summed them, and
-    before they are clipped. And it keeps copies of the weights, which a state that is loaded into
-    the model does not reach.
-    """
-
-    class Offloading(base):  # type: ignore[misc]
-        def step(self, closure: Any = None) -> Any:
-            for weight, copy in self.param_d2h_map.items():
-                if weight.grad is not None:
-                    copy.grad.copy_(weight.grad)
-                    self.queue[weight] = self.stream.record_event()
-            return super().step(closure)
-
-        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-            super().load_state_dict(state_dict)
-            with torch.no_grad():
-                for weight, copy in self.param_d2h_map.items():
-                    copy.copy_(weight)
-
-    return Offloading
+    lean: torch.optim.Optimizer = AdamW8bit(groups, **settings)
+    return lean
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from albert_rc.errors import OutOfMemoryError
-from albert_rc.runtime.devices import is_out_of_memory
+from albert_rc.runtime.devices import Processes, is_out_of_memory
 from albert_rc.runtime.heap import hand_back
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.feed import Feed, micro_batches
 from albert_rc.training.objective import Kind, Objective
 from albert_rc.training.objectives.adversarial import moved
 from albert_rc.training.optim import set_rate, step_if_finite
-from albert_rc.training.parallel import DataParallel
+from albert_rc.training.parallel import sum_gradients
 
 
 class Stepper(Generic[Kind]):
@@ -26,7 +26,7 @@ class Stepper(Generic[Kind]):
     Args:
         objective: what is learned.
         settings: the recipe.
-        parallel: the model, and who works along.
+        processes: who works along.
         optimizer: of the model.
         scaler: of the losses, for fp16.
         last: the step to end before.
@@ -38,7 +38,7 @@ class Stepper(Generic[Kind]):
         self,
         objective: Objective[Kind],
         settings: TrainConfig,
-        parallel: DataParallel,
+        processes: Processes,
         optimizer: torch.optim.Optimizer,
         scaler: torch.amp.GradScaler,
         *,
@@ -48,8 +48,7 @@ class Stepper(Generic[Kind]):
     ) -> None:
         self.objective = objective
         self.settings = settings
-        self.parallel = parallel
-        self.processes = parallel.processes
+        self.processes = processes
         self.optimizer = optimizer
         self.scaler = scaler
         self.last = last
@@ -94,7 +93,6 @@ class Stepper(Generic[Kind]):
             The objective's sums and counts over all processes, and the gradient's norm, [1].
         """
         self._step = step
-        self.parallel.gather()
         while True:
             micro = self._micro_batches(items, epoch, step)
             counts = self._counts(micro)
@@ -135,8 +133,8 @@ class Stepper(Generic[Kind]):
         else:
             raise OutOfMemoryError(
                 "out of memory with single passages and recomputed layers; try "
-                "--optimizer-states 8bit (with --parallel ddp), a smaller model, or shorter "
-                "windows (preprocess --max-length)"
+                "--optimizer-states 8bit, a smaller model, or shorter windows (preprocess "
+                "--max-length)"
             )
         self.cut |= {"processes": self.processes.world, "micro_batches": self.micro_batches}
 
@@ -204,11 +202,11 @@ class Stepper(Generic[Kind]):
 
     def update(self, rate: float) -> Tensor:
         """Sum gradients over the processes, clip, and move the weights; the gradient's norm."""
-        self.parallel.reduce()
+        sum_gradients(self.objective.model, self.processes)
         parameters = [p for p in self.objective.model.parameters() if p.requires_grad]
         self.scaler.unscale_(self.optimizer)
         gradients = [p.grad for p in parameters if p.grad is not None]
-        norm = self.parallel.plain(nn.utils.get_total_norm(gradients, foreach=True))
+        norm = nn.utils.get_total_norm(gradients, foreach=True)
         if self.settings.clip:
             nn.utils.clip_grads_with_norm_(parameters, self.settings.clip, norm, foreach=True)
         set_rate(self.optimizer, rate)

@@ -266,14 +266,14 @@ def test_the_choices_of_options_are_those_of_the_code():
     from albert_rc.model.attention import ATTENTION
     from albert_rc.model.config import HASHES, RECOMPUTE, RESIDUALS, SHARING
     from albert_rc.model.heads import OPTION_SCORES
-    from albert_rc.training.config import COLLAPSE, PARALLEL
+    from albert_rc.training.config import COLLAPSE
     from albert_rc.training.memory.planner import STATES
     from albert_rc.training.objectives.pretraining import RECIPES as PRETRAINING
     from albert_rc.training.optim import OPTIMIZERS
     from albert_rc.training.runs.recipes import RECIPES as TRAINING
 
     known = {
-        "on_collapse": COLLAPSE, "parallel": PARALLEL, "recompute": RECOMPUTE,
+        "on_collapse": COLLAPSE, "recompute": RECOMPUTE,
         "residual": RESIDUALS, "sharing": SHARING, "pair": PAIRS, "attention": ATTENTION,
         "lsh_hash": HASHES, "optimizer": OPTIMIZERS, "optimizer_states": STATES,
         "train option_score": OPTION_SCORES, "predict option_score": WAYS,

@@ -8,6 +8,9 @@ import pytest
 from commands import run_cli, start_cli
 from conftest import SAMPLE
 
+from albert_rc.cli.app import _was_broken
+from albert_rc.errors import AlbertRcError
+
 DOCTOR = ("doctor", SAMPLE / "cloze", "--model", SAMPLE / "vocabulary")
 
 
@@ -50,6 +53,27 @@ def test_so_does_one_who_reads_the_errors_too():
     finally:
         os.close(writer)
     assert done.returncode == 141
+
+
+def test_a_worker_that_dies_is_not_a_reader_that_left():
+    """The pipe to it broke, which the error that is shown was raised in answer to."""
+    try:
+        try:
+            try:
+                raise BrokenPipeError
+            except OSError:
+                raise AlbertRcError("a worker process ended") from None
+        except AlbertRcError:
+            sys.exit(1)
+    except SystemExit as leaving:
+        assert not _was_broken(leaving)
+    try:
+        try:
+            raise BrokenPipeError
+        except OSError:
+            sys.exit(1)
+    except SystemExit as leaving:
+        assert _was_broken(leaving)
 
 
 def test_a_reader_who_stays_hears_how_it_ended():

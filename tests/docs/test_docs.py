@@ -33,7 +33,7 @@ def test_every_command_could_be_given():
         ("albert-rc train --epochs many", "valid integer"),
         ("albert-rc trane", "no command"),
         ("albert-rc inspect colours", "no command"),
-        ("torchrun -m albert_rc train --parallell fsdp ...", "No such option"),
+        ("torchrun -m albert_rc train --optimizer-state 8bit ...", "No such option"),
         ("make tests", "the Makefile has no"),
         ('pip install "albert-rc[imports]"', "no extra"),
         ("python experiments/collapse.py --minutes 3", "knows no --minutes"),

@@ -1,4 +1,4 @@
-"""Weights and moments in parts over two processes: the same result as one process, and resuming.
+"""Two processes that share a batch: the same result as one process, and resuming.
 
 One torchrun takes all the runs of two processes, for starting it costs more than they do: this
 file is also what it runs.
@@ -6,7 +6,6 @@ file is also what it runs.
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,12 @@ from safetensors.torch import load_file
 
 from albert_rc.checkpoints.load import load_model
 from albert_rc.cli.app import leave
-from albert_rc.errors import UsageError
-from albert_rc.model.config import size_config
 from albert_rc.runtime.devices import Processes, processes
 from albert_rc.stores.store import load_store
 from albert_rc.text.tokenizer import load_tokenizer
 from albert_rc.training.checkpoint import states
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.loop import Trainer
-from albert_rc.training.memory.footprint import Task, predict_parts
-from albert_rc.training.memory.planner import Levers, candidates, fit
 from albert_rc.training.objectives.reading import Reading
 
 VOCABULARY = Path(__file__).parents[2] / "data" / "sample" / "vocabulary"
@@ -48,7 +43,7 @@ CASES = {
     "idle": {"batch_size": 1, "dev": True, "eval_steps": 3},
 }
 """Settings of runs; two processes must reach the weights of one."""
-RESUMED = {"parts": {}, "copies": {"parallel": "ddp", "precision": "bf16"}}
+RESUMED = {"fp32": {}, "bf16": {"precision": "bf16"}}
 """Settings of runs that are cut off and resumed."""
 
 
@@ -80,23 +75,14 @@ def work(folder):
     with processes("cpu") as group:
 
         def make(name, **settings):
-            return trainer(folder / "two" / name, folder, group, **{"parallel": "fsdp"} | settings)
+            return trainer(folder / "two" / name, folder, group, **settings)
 
-        held = None
         for name, settings in CASES.items():
-            run = make(name, **settings)
-            run.run()
-            if name == "plain":
-                moments = run.optimizer.state_dict()["state"].values()
-                held = {
-                    "parameters": sum(p.numel() for p in run.model.parameters()),
-                    "own": sum(p.numel() for p in run.parallel.own()),
-                    "moments": sum(m["exp_avg"].to_local().numel() for m in moments),
-                }
+            make(name, **settings).run()
         run = make("starved")
         starved(run, the_second_alone)
         run.run()
-        held["micro_batches"] = run.stepper.micro_batches
+        held = {"micro_batches": run.stepper.micro_batches}
         for name, settings in RESUMED.items():
             of = {"shape": DROPOUT, "mask_rate": 0.2} | settings
             make(name, **of).run()
@@ -132,7 +118,7 @@ def assert_close(one, two):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_two_processes_with_parts_reach_the_weights_of_one(folder, case):
+def test_two_processes_reach_the_weights_of_one(folder, case):
     assert_close(folder / "one" / case, folder / "two" / case)
 
 
@@ -140,12 +126,6 @@ def test_a_process_that_runs_out_of_memory_halves_for_all(folder):
     assert_close(folder / "one" / "plain", folder / "two" / "starved")
     held = [json.loads((folder / f"held{rank}.json").read_text()) for rank in (0, 1)]
     assert [of["micro_batches"] for of in held] == [2, 2]
-
-
-def test_weights_and_moments_lie_in_parts(folder):
-    held = [json.loads((folder / f"held{rank}.json").read_text()) for rank in (0, 1)]
-    assert sum(of["own"] for of in held) == held[0]["parameters"] == held[1]["parameters"]
-    assert all(of["own"] == of["moments"] < 0.51 * of["parameters"] for of in held)
 
 
 @pytest.mark.parametrize("name", RESUMED)
@@ -159,7 +139,7 @@ def test_resuming_two_processes_is_bit_for_bit(folder, name):
             assert torch.equal(value, two["optimizer"]["state"][index][key])
 
 
-def test_one_process_goes_on_from_parts_and_the_other_way_round(folder, alone):
+def test_one_process_goes_on_from_two_and_the_other_way_round(folder, alone):
     trainer(folder / "two" / "half", folder, alone).run(resume=True)
     assert_close(folder / "one" / "plain", folder / "two" / "half")
     assert_close(folder / "one" / "plain", folder / "two" / "begun_by_one")
@@ -178,58 +158,6 @@ def test_the_state_is_the_same_file_as_of_one_process(folder):
         for name, value in moments.items():
             other = two["optimizer"]["state"][index][name]
             assert (type(other), other.shape) == (type(value), value.shape)
-
-
-@pytest.mark.slow
-def test_the_command_line_takes_it(folder, tmp_path):
-    stores = tmp_path / "data"
-    stores.mkdir()
-    (folder / "cloze.pt").rename(stores / "train.pt")
-    (folder / "dev.pt").rename(stores / "dev.pt")
-    done = torchrun(
-        2, "-m", "albert_rc", "train", "--data", stores, "--model", VOCABULARY, "--scratch", "tiny",
-        "--max-steps", 2, "--device", "cpu", "--out", tmp_path / "run", "--parallel", "fsdp",
-    )  # fmt: skip
-    assert "2 ranks, fsdp" in done.stderr
-    assert "gathered" in done.stderr  # in the plan
-    assert json.loads((tmp_path / "run" / "train.json").read_text())["parallel"] == "fsdp"
-    load_model(tmp_path / "run", "cloze")
-
-
-def test_what_does_not_go_together_is_refused(stores, alone):
-    with pytest.raises(UsageError, match="--parallel tp: choose from ddp, fsdp"):
-        TrainConfig(parallel="tp")
-    with pytest.raises(
-        UsageError, match="--optimizer-states 8bit does not go with --parallel fsdp"
-    ):
-        TrainConfig(parallel="fsdp", optimizer_states="8bit")
-    settings, config = TrainConfig(parallel="fsdp"), size_config("tiny")
-    with pytest.raises(UsageError, match=r"only one; start several: torchrun"):
-        fit(settings, config, stores["cloze", "train"], alone, None, Levers())
-    with pytest.raises(UsageError, match="--optimizer-states 8bit does not go with"):
-        fit(
-            settings,
-            config,
-            stores["cloze", "train"],
-            replace(alone, world=2),
-            None,
-            Levers(states="8bit"),
-        )
-
-
-def test_the_planner_counts_parts():
-    config = size_config("xxlarge")
-    task = Task(
-        config=config, lengths=[512] * 8, longest=512, items=2, precision="bf16", device="cuda"
-    )
-    parts = {n: predict_parts(replace(task, shards=n), 1024, "layers", "fp32") for n in (1, 2, 8)}
-    assert parts[1]["gathered"] == 0
-    assert parts[2]["gathered"] == parts[8]["gathered"] == parts[1]["weights"]
-    for purpose in ("weights", "optimiser"):
-        assert parts[8][purpose] == parts[1][purpose] // 8
-    totals = [sum(parts[n].values()) for n in (1, 2, 8)]
-    assert totals == sorted(totals, reverse=True)
-    assert {plan.states for plan in candidates(replace(task, shards=2), Levers())} == {"fp32"}
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class WayBack:
 
     def forget_start(self) -> None:
         """Remove it: the run is over, or another one begins."""
-        processes = self._saved.parallel.processes
+        processes = self._saved.processes
         if processes.is_main:
             shutil.rmtree(self._start.folder, ignore_errors=True)
         processes.wait()

@@ -13,7 +13,6 @@ from albert_rc.model.word_loss import product_dtype, working_bytes
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import Store
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.parallel import count_shards
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
@@ -45,8 +44,6 @@ class Task:
     ffn_chunk: int | None = None
     """See `Compute.ffn_chunk`."""
     attention: str = "dense"
-    shards: int = 1
-    """Processes that the weights and the optimiser's moments are divided among."""
     passes: int = 1
     """Forward passes whose activations are kept at once."""
     averaged: bool = False
@@ -77,7 +74,6 @@ def task_of(
         masked_share=masked_share,
         ffn_chunk=settings.ffn_chunk,
         attention=attention,
-        shards=count_shards(settings.parallel, processes),
         passes=2 if settings.r_drop else 1,
         averaged=settings.ema > 0,
         moved_words=settings.fgm > 0,
@@ -136,21 +132,16 @@ def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[
     kept *= task.passes
     head += 3 * 4 * config.vocab_size * config.embedding_size * task.moved_words
     prepared = matrices * size * (2 if on_cpu else task.precision != "fp32")
-    # In a step the weights are whole once more, and so are the gradients until the backward pass
-    # is over: with shared layers none is complete before. Their parts come when the whole ones go.
     parts = {
-        "weights": 4 * parameters // task.shards,
-        "gathered": 4 * parameters * (task.shards > 1),
+        "weights": 4 * parameters,
         "gradients": 4 * parameters,
-        "optimiser": {"fp32": 8, "8bit": 2, "cpu": 0}[states] * parameters // task.shards,
+        "optimiser": {"fp32": 8, "8bit": 2}[states] * parameters,
         "matrices": prepared,
         # To swap it in takes one more copy of the largest tensor; words are that, mostly.
         "average": (4 * parameters + 4 * config.vocab_size * config.embedding_size) * task.averaged,
         "activations": kept,
         "working": working + head,
     }
-    if states == "cpu" and on_cpu:
-        parts["optimiser"] = 8 * parameters
     if states == "8bit" and on_cpu:
         parts["optimiser"] += COMPILER
     slack = SLACK[task.device]

@@ -2,7 +2,7 @@
 
 Peak memory is predicted from the shape; then the fastest way to compute the same step that fits is
 chosen. Micro-batches and recomputation change nothing but rounding. Only where nothing else fits
-are the optimiser's moments kept in 8 bits, or on the processor's side.
+are the optimiser's moments kept in 8 bits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ GIB = 2**30
 STATES = {
     "fp32": "the optimiser's moments in fp32",
     "8bit": "AdamW's moments in 8 bits (torchao)",
-    "cpu": "AdamW's moments, and its step, in the processor's memory (torchao)",
 }
 COMFORT = 0.8
 """Share of a budget that a plan may fill before freed memory is handed back."""
@@ -121,10 +120,7 @@ def _levels(task: Task, levers: Levers) -> list[str]:
 def candidates(task: Task, levers: Levers) -> Iterator[Plan]:
     """Ways to take a step, the fastest first; what the user decided is kept to."""
     lengths = sorted(task.lengths, reverse=True)
-    free = [s for s in STATES if s != "cpu" or task.device != "cpu"]
-    if task.shards > 1:
-        free = ["fp32"]
-    for states in [levers.states] if levers.states else free:
+    for states in [levers.states] if levers.states else STATES:
         for recompute in _levels(task, levers):
             for count in [levers.accumulation] if levers.accumulation else _cuts(task.items):
                 piece = -(-task.items // count)
