@@ -55,25 +55,24 @@ def test_so_does_one_who_reads_the_errors_too():
     assert done.returncode == 141
 
 
-def test_a_worker_that_dies_is_not_a_reader_that_left():
-    """The pipe to it broke, which the error that is shown was raised in answer to."""
-    try:
-        try:
-            try:
-                raise BrokenPipeError
-            except OSError:
-                raise AlbertRcError("a worker process ended") from None
-        except AlbertRcError:
-            sys.exit(1)
-    except SystemExit as leaving:
-        assert not _was_broken(leaving)
+def fail_and_leave(shown):
+    """As a command that ends after a broken pipe; with `shown`, after an error of its own."""
     try:
         try:
             raise BrokenPipeError
         except OSError:
+            if shown:
+                raise AlbertRcError("a worker process ended") from None
             sys.exit(1)
-    except SystemExit as leaving:
-        assert _was_broken(leaving)
+    except AlbertRcError:
+        sys.exit(1)
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_worker_that_dies_is_not_a_reader_that_left(shown):
+    with pytest.raises(SystemExit) as leaving:
+        fail_and_leave(shown)
+    assert _was_broken(leaving.value) is not shown
 
 
 def test_a_reader_who_stays_hears_how_it_ended():
