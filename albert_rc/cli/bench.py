@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from albert_rc.cli import options
-from albert_rc.cli.bench_attention import attention_job, bench_attention, parse_lengths
 from albert_rc.cli.bench_report import measurement, show
 from albert_rc.cli.console import example, say
 from albert_rc.cli.outputs import check_outputs
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def bench(
-    work: Annotated[str, typer.Argument(help="train, predict, pretrain or attention.")] = "train",
+    work: Annotated[str, typer.Argument(help="train, predict or pretrain.")] = "train",
     size: Annotated[
         str | None,
         typer.Option(
@@ -92,33 +91,6 @@ def bench(
     optimizer_states: Annotated[
         str | None, typer.Option(help="Ours, in training: fp32 or 8bit.")
     ] = None,
-    lengths: Annotated[
-        str | None,
-        typer.Option(help="attention: tokens, such as 256,512; by default powers of two from 256."),
-    ] = None,
-    longest: Annotated[
-        int | None,
-        typer.Option(min=1, max=options.LONGEST, help="attention: longest of them (16384)."),
-    ] = None,
-    heads: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="attention: how many (12).")
-    ] = None,
-    head_size: Annotated[
-        int | None,
-        typer.Option(min=1, max=1024, help="attention: of each head (64)."),
-    ] = None,
-    lsh_chunk: Annotated[
-        int | None,
-        typer.Option(min=1, max=2**20, help="attention: tokens of a chunk (64)."),
-    ] = None,
-    lsh_rounds: Annotated[
-        int | None,
-        typer.Option(min=1, max=1000, help="attention: rounds of hashing (4)."),
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(help="attention: leave out what would take longer for a pass, in s (60)."),
-    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
     json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
@@ -130,9 +102,6 @@ def bench(
 
     `pretrain`: masked LM with 15% of the tokens hidden, on sequences of random tokens, which take
     as long as text does.
-
-    `attention`: memory and time of dense attention and of hashing, alone, by length; --out FILE
-    also draws them beside FILE.
     """
     from dataclasses import replace
 
@@ -140,36 +109,15 @@ def bench(
     from albert_rc.bench.jobs import Job, check
     from albert_rc.errors import UsageError
     from albert_rc.io.files import to_json, write_json
-    from albert_rc.report.plots import figure_paths
     from albert_rc.runtime.devices import choose_precision, processes
 
-    of_attention = {
-        "--lengths": lengths, "--longest": longest, "--heads": heads, "--head-size": head_size,
-        "--lsh-chunk": lsh_chunk, "--lsh-rounds": lsh_rounds, "--time-limit": time_limit,
-    }  # fmt: skip
     if out is not None:
-        drawn = figure_paths(out) if work == "attention" else []
-        figures = {f"--out's {path.suffix}": path for path in drawn}
-        check_outputs({"--out": out} | figures, [data])
+        check_outputs({"--out": out}, [data])
     of_others = {
-        "--against": (against, ("train", "predict", "pretrain")),
-        "--busy": (busy, ("train", "predict", "pretrain")),
-        "--model": (model, ("train", "predict", "pretrain")),
         "--data": (data, ("train", "predict")),
         "--dropout": (dropout, ("train", "pretrain")),
     }
-    _require(work, {flag: (value, ("attention",)) for flag, value in of_attention.items()})
     _require(work, of_others)
-    if work == "attention":
-        bench_attention(
-            parse_lengths(lengths, longest),
-            attention_job(heads, head_size, lsh_chunk, lsh_rounds, precision, device),
-            memory=memory,
-            limit=60.0 if time_limit is None else time_limit,
-            out=out,
-            json=json,
-        )
-        return
     _require_choice(size, model, against, rounds, busy)
     if batch_size is None:
         batch_size = 32 if work == "pretrain" else 2
@@ -229,8 +177,8 @@ def _require(work: str, options: dict[str, tuple[Any, tuple[str, ...]]]) -> None
     from albert_rc.bench.jobs import WORKS
     from albert_rc.errors import UsageError
 
-    if work not in (*WORKS, "attention"):
-        raise UsageError(f"bench {work}: choose {', '.join(WORKS)} or attention")
+    if work not in WORKS:
+        raise UsageError(f"bench {work}: choose from {', '.join(WORKS)}")
     for flag, (value, goes_with) in options.items():
         if value is not None and work not in goes_with:
             named = [f"bench {name}" for name in goes_with]

@@ -7,7 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from albert_rc.cli.app import app
-from albert_rc.cli.bench_attention import parse_lengths
 from albert_rc.errors import UsageError
 from albert_rc.io.sizes import parse_size
 
@@ -44,12 +43,6 @@ def test_sizes_have_bounds(size):
     with pytest.raises(UsageError, match=r"--memory .*: must be from 1 byte to 1,048,576 GiB"):
         parse_size("--memory", size)
     assert parse_size("--memory", "1048576GiB") == 2**50
-
-
-@pytest.mark.parametrize("length", ["9" * 20, "9" * 5000, "0"])
-def test_lengths_have_bounds(length):
-    with pytest.raises(UsageError, match="--lengths"):
-        parse_lengths(f"256,{length}", None)
 
 
 @pytest.mark.parametrize(

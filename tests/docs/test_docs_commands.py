@@ -27,7 +27,7 @@ STANDS_FOR = {
 SHORTER = {"train": ["--max-steps", "2"], "pretrain": ["--max-steps", "2"]}
 AGREES = {"--tolerance": "100"}  # two steps on 28 papers are no model that int8 must keep up with
 TRIED_ELSEWHERE = {
-    "bench": "test_bench.py, test_bench_attention.py",
+    "bench": "test_bench.py",
     "serve": "test_serve.py",
     "verify-resume": "faults/test_verify.py",
 }
