@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,7 +168,7 @@ def bench(
         show(result)
 
 
-def _require(work: str, options: dict[str, tuple[Any, tuple[str, ...]]]) -> None:
+def _require(work: str, options: Mapping[str, tuple[Any, tuple[str, ...]]]) -> None:
     """Refuse unknown work, and options that go with other work.
 
     Args:
