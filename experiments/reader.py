@@ -9,7 +9,9 @@ SOURCES holds what `NEAR`, `FAR` and `APART` name; BERT is the folder of a BERT 
 vocabulary. `prepare` leaves in WORK: `start`, an ALBERT that computes what the BERT computes, with
 the most frequent pieces of its vocabulary; `near` and `novels`, texts to learn hidden words from;
 `ele`, stores of the exam papers without those that overlap with dev or test. `slice` goes on with
-the runs in WORK/runs: hidden words first, then the exam papers' blanks.
+the runs in WORK/runs: hidden words, then with factorised embeddings papers made of running text
+(`made_papers.py`, preprocessed into WORK/made-store with ELE's dev.pt next to it), the exam papers'
+blanks, and questions with options.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -54,18 +57,28 @@ WEIGHT = 20
 """How often a piece of NEAR counts, as novels are long and a century old."""
 PIECES = 12288
 LENGTHS = {"near": 384, "novels": 256}
-PHASES = (
-    Phase(
-        "hidden", "pretrain", "near",
-        {"--pair": "none", "--max-ngram": 1, "--mask-rate": 0.2, "--optimizer": "adamw",
-         "--learning-rate": 5e-4, "--warmup": 0.05, "--batch-size": 32, "--max-steps": 1600,
-         "--eval-steps": 200, "--save-steps": 100},
-    ),
-    Phase(
-        "papers", "train", "ele",
-        {"--epochs": 2, "--learning-rate": 2e-4, "--batch-size": 16, "--warmup": 0.1,
-         "--eval-steps": 140},
-    ),
+SIZE = 128
+"""E of the models that ship: with E 384 they would have 16 million parameters in place of 12."""
+HIDDEN = Phase(
+    "hidden", "pretrain", "near",
+    {"--pair": "none", "--max-ngram": 1, "--mask-rate": 0.2, "--optimizer": "adamw",
+     "--learning-rate": 5e-4, "--warmup": 0.05, "--batch-size": 32, "--max-steps": 1600,
+     "--eval-steps": 200, "--save-steps": 100},
+)  # fmt: skip
+MADE = Phase(
+    "made", "train", "made-store",
+    {"--epochs": 1, "--learning-rate": 3e-4, "--batch-size": 16, "--warmup": 0.05,
+     "--mask-rate": 0.1, "--eval-steps": 250, "--save-steps": 250},
+)  # fmt: skip
+PAPERS = Phase(
+    "papers", "train", "ele",
+    {"--epochs": 2, "--learning-rate": 1e-4, "--batch-size": 16, "--warmup": 0.1,
+     "--eval-steps": 140, "--save-steps": 140},
+)  # fmt: skip
+CHOICE = Phase(
+    "choice", "train", "choice",
+    {"--epochs": 2, "--learning-rate": 1e-4, "--batch-size": 16, "--warmup": 0.1,
+     "--eval-steps": 120, "--save-steps": 120},
 )  # fmt: skip
 
 
@@ -191,7 +204,17 @@ def prove(sources: Path, work: Path) -> None:
 
 def slice_(work: Path, minutes: float) -> None:
     """Go on where the last slice ended."""
-    if go_on(PHASES, work / "start", work, work / "runs", minutes):
+    runs, ends = work / "runs", time.monotonic() + 60 * minutes
+
+    def goes(start: Path, *phases: Phase) -> bool:
+        return go_on(phases, start, work, runs, (ends - time.monotonic()) / 60)
+
+    if not goes(work / "start", HIDDEN):
+        return
+    small = runs / "small"
+    if not (small / "model.safetensors").is_file():
+        smaller(work, runs / "hidden", small, SIZE, None, "mean")
+    if goes(small, MADE, PAPERS) and goes(runs / "made", CHOICE):
         print("done")
 
 

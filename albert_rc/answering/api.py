@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import torch
 
 from albert_rc.answering.score import TOKEN_BUDGET, reading_of, score, score_lines
 from albert_rc.answering.temperature import HIGHEST, LOWEST, kept_temperature
-from albert_rc.checkpoints.load import Loaded
+from albert_rc.checkpoints.hub import READY
+from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.files import parse_json, to_json
 from albert_rc.io.messages import kind_of, shortened
@@ -58,7 +60,7 @@ class AnsweredPaper:
 
 def answer(
     papers: Papers,
-    model: Loaded[ReadingModel],
+    model: Loaded[ReadingModel] | None = None,
     *,
     precision: str | None = None,
     temperature: float | None = None,
@@ -70,7 +72,8 @@ def answer(
         papers: a paper as a dict (`{"article": "It _ .", "options": [["is", "are"]]}`, or with
             `questions` as in RACE); a list of such; their JSON as text or bytes; or the place of a
             file or folder in any format that `predict` reads.
-        model: what `load_model(source, "cloze")` gives, or with `"choice"`.
+        model: what `load_model(source, "cloze")` gives, or with `"choice"`; by default the
+            package's own for these papers.
         precision: fp32, bf16 or fp16; bf16 where the hardware has it.
         temperature: what logits are divided by for probabilities; by default what `calibrate`
             kept beside the weights, else 1. It changes no answer.
@@ -85,9 +88,11 @@ def answer(
         UsageError: an option cannot work, or the model is of a task that `predict` alone answers.
         CheckpointError: the model, or the calibration that lies with it, is damaged.
     """
+    given = _read(papers)
+    if model is None:
+        model = _usual(given.kind)
     if not isinstance(model, Loaded):
         raise UsageError(f"the model is {model!r}; give what load_model(source, task) gives")
-    given = _read(papers)
     reading, tokenizer = model.model, model.tokenizer
     if reading.task not in ("cloze", "choice"):
         raise UsageError(f"the model answers {reading.task}; use `albert-rc predict` for that")
@@ -124,6 +129,14 @@ def answer(
         )
         for passage in given.passages
     ]
+
+
+@cache
+def _usual(kind: str) -> Loaded[ReadingModel]:
+    """The package's model for a kind of papers, loaded once."""
+    if kind not in READY:
+        raise UsageError(f"the papers are {kind}; give the model that is to answer them")
+    return load_model(READY[kind], kind)
 
 
 def _answer(line: Mapping[str, Any], options: Sequence[str]) -> Answer:

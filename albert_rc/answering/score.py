@@ -157,7 +157,8 @@ def describe(recalled: Recalled, scored_QK: Tensor, temperature: float = 1.0) ->
     total, changed = len(scored_QK), int((scored_QK.argmax(-1) != answer_Q).sum())
     return (
         f"recalled from training papers: {recalled.known:,} of {total:,} blanks "
-        f"({recalled.known / max(1, total):.1%}); {changed:,} answers are other than what was read"
+        f"({recalled.known / max(1, total):.1%}); {changed:,} answers differ "
+        "from what the model read"
     )
 
 

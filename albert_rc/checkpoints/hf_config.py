@@ -58,7 +58,7 @@ def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:
     """
     path = folder / "config.json"
     if path.exists() and not path.is_file():  # a named pipe would let us wait for ever
-        raise CheckpointError(f"{path}: is no file")
+        raise CheckpointError(f"{path}: must be a file")
     try:
         raw = parse_json(path.read_bytes())
     except OSError as error:

@@ -9,12 +9,26 @@ from albert_rc.errors import UsageError
 from albert_rc.text.tokenizer import VOCABULARY_FILES
 
 SHIPPED = Path(__file__).parents[1] / "pretrained"
+READY = {"cloze": "albert-rc-tiny"}
+"""The fine-tuned models of the package, by the kind of papers that they answer."""
 
 
 def shipped_models() -> dict[str, Path]:
     """The models that come with the package, by name."""
     folders = sorted(SHIPPED.iterdir()) if SHIPPED.is_dir() else []
     return {folder.name: folder for folder in folders if (folder / "config.json").is_file()}
+
+
+def suited(source: str | Path, kind: str) -> str | Path:
+    """The model of the package for a kind of papers, where `source` is the one for another kind."""
+    if str(source) in READY.values() and not Path(source).is_dir():
+        return READY.get(kind, source)
+    return source
+
+
+def usual_model(kind: str = "cloze") -> str:
+    """The model where none is named: the run in `models`, else the package's for these papers."""
+    return "models" if Path("models/config.json").is_file() else READY.get(kind, READY["cloze"])
 
 
 def resolve_source(source: str | Path) -> Path:

@@ -124,7 +124,7 @@ def _lsh_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
             raise TypeError(f"{name} is {quoted(value)}")
     if not all(type(token) is int and token >= 0 for token in settings["landmarks"]):
-        raise TypeError("landmarks are no ids")
+        raise TypeError("landmarks are not token ids")
     return settings
 
 

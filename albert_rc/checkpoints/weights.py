@@ -115,7 +115,7 @@ def _safetensors(path: Path) -> Weights:
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
     sums = orjson.loads(metadata.get(_SUMS, "{}"))
     if not isinstance(sums, dict):
-        raise ValueError("its checksums are no table")
+        raise ValueError("its checksums are not a table")
 
     def read(key: str, dtype: torch.dtype | None) -> Tensor:
         found, total, finite = None, 0, True
@@ -149,8 +149,7 @@ def _require_numbers(path: Path, key: str, finite: bool) -> None:
     """A row of NaN would make answers of nothing, and only where its word stands."""
     if not finite:
         raise CheckpointError(
-            f"{path}: {key} holds values that are no numbers (NaN or infinite); take a copy, or "
-            "train again"
+            f"{path}: {key} holds NaN or infinite values; take a copy, or train again"
         )
 
 
@@ -234,7 +233,9 @@ def read_weight(weights: Weights, key: str, dtype: torch.dtype | None = None) ->
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"{weights.path}: {key} cannot be read ({reason[:120]})") from None
     if not value.is_floating_point():
-        raise CheckpointError(f"{weights.path}: {key} holds {value.dtype}, which are no weights")
+        raise CheckpointError(
+            f"{weights.path}: {key} holds {value.dtype}, which is not a type of weights"
+        )
     return value
 
 

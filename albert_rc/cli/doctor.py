@@ -59,7 +59,7 @@ def doctor(
     if errors:
         raise DataError(
             f"{errors} problem(s) in {sum(c.rejected for c in checks)} paper(s), listed above; "
-            "mend them, or preprocess with --on-error skip"
+            "fix them, or preprocess with --on-error skip"
         )
 
 

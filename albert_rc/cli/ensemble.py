@@ -56,7 +56,7 @@ def ensemble(
     ] = None,
     abstain: Annotated[
         float | None,
-        typer.Option(help="List the answers less probable than this beside --out."),
+        typer.Option(help="List the answers less probable than this next to --out."),
     ] = None,
     folds: options.Folds = 5,
     seed: options.FoldSeed = 0,
@@ -79,7 +79,7 @@ def ensemble(
     for wrong, said in (
         (len(scores) < 2, "an ensemble has two score files or more"),
         (method not in (None, "best", *WEIGH), f"--method is one of {', '.join(WEIGH)}, best"),
-        (use and (gold or method), "--use is a whole fit: no --gold or --method beside it"),
+        (use and (gold or method), "--use is a whole fit: leave out --gold and --method"),
         (not gold and any(needs_gold.values()), f"{' and '.join(needs_gold)} need --gold"),
         (
             not gold and method in fitted_methods(),

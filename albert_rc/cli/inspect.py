@@ -55,7 +55,7 @@ def layers(
         Path, typer.Option(help="Text, or exam papers, that is read by the models.")
     ] = Path("data/raw_data/dev"),
     out: Annotated[
-        Path, typer.Option(help="The figure: OUT.png and OUT.svg, and OUT.json beside them.")
+        Path, typer.Option(help="The figure: OUT.png and OUT.svg, and OUT.json next to them.")
     ] = Path("predictions/layers"),
     json: Annotated[bool, typer.Option("--json", help="The figures as JSON on stdout.")] = False,
 ) -> None:

@@ -17,7 +17,13 @@ def predict(
     data: Annotated[
         Path, typer.Option(help="A .pt store, or raw papers: a folder or a file.")
     ] = Path("data/test.pt"),
-    model: Annotated[str, typer.Option(help="The run's folder, or a hub id.")] = "models",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A run's folder, a hub id, or a model of the package (default: the run in "
+            "models, or albert-rc-tiny if there is none)."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="File that the answers are written to.")] = Path(
         "predictions/answer.json"
     ),

@@ -35,7 +35,7 @@ def check_ranges(token_budget: int, abstain: float | None, temperature: float | 
 
 
 def open_model(
-    model: str, source: Store | PaperSet, how: dict[str, Any], group: Processes
+    model: str | None, source: Store | PaperSet, how: dict[str, Any], group: Processes
 ) -> Loaded[Any]:
     """The model for these papers, on the device, with what there is to say about it.
 
@@ -43,8 +43,13 @@ def open_model(
         UsageError: no such model.
         CheckpointError: unusable weights.
     """
+    from albert_rc.checkpoints.hub import usual_model
     from albert_rc.checkpoints.load import load_model, load_spans
 
+    if model is None:
+        model = usual_model(source.kind)
+        if group.is_main:
+            say(f"model: {model}")
     loaded: Loaded[Any]
     if source.kind == "span":
         loaded = load_spans(model, **how)
@@ -174,7 +179,7 @@ def check_kind(
         raise UsageError("--null-threshold is for SQuAD: other questions always have an answer")
 
 
-def open_papers(data: Path, format_name: str | None, model: str) -> Store | PaperSet:
+def open_papers(data: Path, format_name: str | None, model: str | None) -> Store | PaperSet:
     """A store, or raw papers, all of them usable.
 
     Raises:
@@ -188,13 +193,13 @@ def open_papers(data: Path, format_name: str | None, model: str) -> Store | Pape
     return read_papers(data, format_name or _format_for(data, model))
 
 
-def _format_for(data: Path, model: str) -> str | None:
+def _format_for(data: Path, model: str | None) -> str | None:
     """Which of the tasks that a table's columns fit the model knows; None if columns suffice.
 
     Test tables of several tasks have the same columns.
     """
     from albert_rc.checkpoints.hf_config import read_config
-    from albert_rc.checkpoints.hub import resolve_source
+    from albert_rc.checkpoints.hub import resolve_source, usual_model
     from albert_rc.checkpoints.load import labels_in
     from albert_rc.papers.formats import possible_formats
     from albert_rc.papers.glue import GLUE
@@ -202,7 +207,7 @@ def _format_for(data: Path, model: str) -> str | None:
     found = possible_formats(data)
     if len(found) < 2:
         return None
-    labels, of = labels_in(read_config(resolve_source(model))[1])
+    labels, of = labels_in(read_config(resolve_source(model or usual_model("label")))[1])
     # Where several are left, they have the same columns and labels, so that answers are the same.
     fitting = [name for name in found if GLUE[name].labels == labels]
     return of if of in found else next(iter(fitting), None)

@@ -77,7 +77,7 @@ def parse_json(content: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise ValueError(
-            f"not JSON at line {error.lineno}, column {error.colno} ({error.msg}); mend it there"
+            f"not JSON at line {error.lineno}, column {error.colno} ({error.msg}); fix it there"
         ) from None
 
 
@@ -173,7 +173,7 @@ def check_archive(path: Path) -> None:
     except zipfile.BadZipFile as error:
         raise ValueError(f"torn or foreign: {error}") from None
     if damaged is not None:
-        raise ValueError(f"damaged: {damaged} is not what was written")
+        raise ValueError(f"checksum mismatch in {damaged}: the file is corrupted")
 
 
 def load_tensors(

@@ -244,7 +244,7 @@ class Sources:
                 continue
             # Opening a named pipe would wait for somebody to write into it.
             if self._is_folder and file.exists() and not file.is_file():
-                yield Raw(place, b"is no ordinary file; take it out", "fault")
+                yield Raw(place, b"must be an ordinary file; take it out", "fault")
                 continue
             try:
                 if layout == "table" or file.suffix == ".jsonl":

@@ -157,5 +157,5 @@ def _number(text: str, report: Report) -> float | None:
         value = math.nan
     if 0 <= value <= 5:
         return value
-    report.error(f"the score {quoted(text)} is no number from 0 to 5; write - where there is none")
+    report.error(f"the score {quoted(text)} must be a number from 0 to 5, or - where there is none")
     return None

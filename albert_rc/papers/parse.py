@@ -44,7 +44,7 @@ class Report:
         if number <= MAX_PROBLEMS:
             self.problems.append(Problem(self.file, shortened(message, LONGEST), severity))
         elif number == MAX_PROBLEMS + 1:
-            said = f"more than {MAX_PROBLEMS} {severity}s in this paper; mend these first"
+            said = f"more than {MAX_PROBLEMS} {severity}s in this paper; fix these first"
             self.problems.append(Problem(self.file, said, severity))
 
 
@@ -116,7 +116,7 @@ def _answer(value: Any, num_options: int, where: str, report: Report) -> int | N
     index = letter_index(value.strip()) if isinstance(value, str) else None
     if index is None:
         report.error(
-            f"{where}: the answer {quoted(value)} is no letter; "
+            f"{where}: the answer {quoted(value)} is not a letter; "
             f"write A to {letter(num_options - 1)}"
         )
     elif index >= num_options:
@@ -145,7 +145,9 @@ def find_blanks(article: str, report: Report) -> tuple[tuple[int, int], ...]:
         elif before.isalpha() or after.isalpha():
             report.error(f"{where}: the blank is glued to a word; put a space between them")
         elif before.isdigit() or after.isdigit():
-            report.warning(f"{where}: a number is glued to the blank; it is read as text beside it")
+            report.warning(
+                f"{where}: a number is glued to the blank; it is read as text next to it"
+            )
         blanks.append((start, end))
     return tuple(blanks)
 

@@ -38,7 +38,7 @@ def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> P
 
 def _question(item: Any, where: str, context: str, report: Report) -> Question | None:
     if not isinstance(item, dict):
-        report.error(f"{where} is no object; it must be one")
+        report.error(f"{where} must be a JSON object")
         return None
     key, text, given = item.get("id"), item.get("question"), item.get("answers")
     if not isinstance(key, str) or not key:

@@ -102,7 +102,7 @@ def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:
 def _blame_key(outline: Outline, papers: Sequence[Paper], found: Import) -> None:
     """Report entries of the key that cannot be read, to the papers that they are for."""
     for problem in (problem for block in outline.blocks for problem in block.key_problems):
-        way_out = problem.way_out or "mend the key there"
+        way_out = problem.way_out or "fix the key there"
         if not found.papers:  # the key's own file
             way_out = way_out.split(", or give it")[0]
         trouble = Trouble(problem.numbers, problem.place, problem.reason, way_out)

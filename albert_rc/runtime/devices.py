@@ -106,7 +106,7 @@ def processes(device: str | None = None) -> Iterator[Processes]:
     if not re.fullmatch(r"cpu|cuda(:\d+)?", kind):
         raise UsageError(f"--device {kind}: choose cpu or cuda")
     if kind.startswith("cuda") and not torch.cuda.is_available():
-        raise UsageError(f"--device {kind}: no GPU is at hand; leave the option out")
+        raise UsageError(f"--device {kind}: no GPU was found; leave the option out")
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield Processes(torch.device(kind))

@@ -30,7 +30,7 @@ class Unsure:
         if len(self.lines) == self.total:
             return said
         if not calibrated:
-            return f"{said}; not calibrated (`albert-rc calibrate`), so these are no frequencies"
+            return f"{said}; not calibrated (`albert-rc calibrate`), so these are not frequencies"
         return f"{said}; the rest should be right in {self.expected:.1%}"
 
 

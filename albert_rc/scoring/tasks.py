@@ -95,8 +95,8 @@ def read_given(path: Path, ids: Sequence[str], kind: type, spans: bool = False) 
         f"{shortened(key)}: answered, but it is not asked" for key in content if key not in asked
     ]
     problems += [
-        f"{shortened(key)}: the answer {quoted(content[key])} is no "
-        f"{'number' if kind is float else 'text'}"
+        f"{shortened(key)}: the answer {quoted(content[key])} must be "
+        f"{'a number' if kind is float else 'text'}"
         for key in ids
         if key in content and not isinstance(content[key], kinds)
     ]

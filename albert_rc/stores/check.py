@@ -36,7 +36,7 @@ def what_is_wrong(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, 
             return f"its {name} are missing or wrong"
     for name in ("ids", "labels", "question_keys"):
         if not all(isinstance(text, str) for text in meta.get(name, ())):
-            return f"its {name} are no texts"
+            return f"its {name} are not text"
     return _wrong_lengths(kind, tensors, meta) or _wrong_values(kind, tensors, meta)
 
 
@@ -50,7 +50,7 @@ def _wrong_lengths(
         tensor = tensors[name]
         good = ("int16", "int32") if column.dtype == "id" else (column.dtype,)
         if tensor.ndim != 1 or str(tensor.dtype).removeprefix("torch.") not in good:
-            return f"{name} is no row of {' or '.join(good)}"
+            return f"{name} must be a row of {' or '.join(good)}"
         length = len(tensor) - bool(column.counts)
         if units.setdefault(column.per, length) != length:
             return f"{name} has {length:,} values for {units[column.per]:,} {column.per}s"
@@ -109,7 +109,7 @@ def _wrong_values(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, 
             return f"{name} leads outside of the store"
     for name in {"token", "piece"} & tensors.keys():
         if not _within(tensors[name], meta["vocab_size"]):
-            return f"{name} holds what is no id of the vocabulary"
+            return f"{name} holds ids that are not in the vocabulary"
     return None
 
 

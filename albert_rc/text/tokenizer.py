@@ -276,7 +276,7 @@ def _from_byte_level(folder: Path, settings: dict[str, Any]) -> Tokenizer:
     from tokenizers import ByteLevelBPETokenizer
 
     if not (folder / "merges.txt").is_file():
-        raise CheckpointError(f"{folder}: vocab.json needs its merges.txt beside it")
+        raise CheckpointError(f"{folder}: vocab.json needs its merges.txt next to it")
     backend = ByteLevelBPETokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
     return HuggingFaceTokenizer(folder, backend._tokenizer)
 

@@ -9,7 +9,7 @@ from albert_rc.model.config import RECOMPUTE, Compute, size_config
 from albert_rc.model.heads import ReadingModel
 from albert_rc.stores.batches import Collator
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is at hand")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU was found")
 CUDA = torch.device("cuda")
 WIDE = {"hidden_size": 64, "ffn_size": 256}  # torchao leaves what is small on the GPU
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from albert_rc.stores.encode import encode_choice, encode_cloze, question_with_option
 
 WAYS_OUT = re.compile(
-    r"mend|add|write|give|keep|save|put|must|need|at most|take|check|rename|is not one of|leave|"
+    r"fix|add|write|give|keep|save|put|must|need|at most|take|check|rename|is not one of|leave|"
     r"count"
 )
 

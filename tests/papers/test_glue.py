@@ -100,7 +100,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path):
         ("train.tsv:5", "the label 'maybe' is not one of entailment, not_entailment"),
     ]
     scores = write(tmp_path / "s.tsv", "sentence1\tsentence2\tscore", "A.\tB.\thigh")
-    assert "no number from 0 to 5" in str(read_split(scores).problems[0])
+    assert "must be a number from 0 to 5" in str(read_split(scores).problems[0])
 
 
 def test_collections_as_they_are_distributed(tmp_path):

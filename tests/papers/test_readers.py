@@ -114,7 +114,7 @@ def test_blanks_at_the_edges_and_beside_signs_are_blanks(write):
         ({"answers": ["A"]}, "2 option lists but 1 answers"),
         ({"options": [["a", "b"]], "answers": ["A"]}, "blank 2 has none"),
         ({"answers": ["A", "C"]}, "blank 2: the answer is C but the last of its 2 options is B"),
-        ({"answers": ["A", 1]}, "blank 2: the answer 1 is no letter; write A to B"),
+        ({"answers": ["A", 1]}, "blank 2: the answer 1 is not a letter; write A to B"),
         ({"answers": "AB"}, '"answers" is text; it must be a list of letters'),
     ],
 )

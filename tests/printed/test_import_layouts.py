@@ -183,7 +183,7 @@ def test_seven_sentences_for_five_blanks(tmp_path):
 根据短文内容，从短文后的选项中选出能填入空白处的最佳选项。选项中有两项为多余选项。
     Sleep is not a waste of time. __36__ Most need eight hours. __37__
     Turn off your telephone an hour before bed. __38__ Your eyes will thank you.
-A. It is when the body mends itself.
+A. It is when the body fixes itself.
 B. Some, however, need more.
 C. Read a book instead.
 D. Dreams are strange.
@@ -192,7 +192,7 @@ E. Coffee is popular.
 36-38 ABC
 """
     papers, refused, imports = bring(tmp_path, text)
-    shared = ["It is when the body mends itself.", "Some, however, need more."]
+    shared = ["It is when the body fixes itself.", "Some, however, need more."]
     shared += ["Read a book instead.", "Dreams are strange.", "Coffee is popular."]
     assert refused == []
     assert papers == [

@@ -24,7 +24,7 @@ def fail_at(bad, how, number):
 
 
 def data_error():
-    raise DataError("papers/a.json: mend it")
+    raise DataError("papers/a.json: fix it")
 
 
 def unpicklable_error():
@@ -86,7 +86,7 @@ def test_endless_tasks_are_read_only_a_little_ahead():
 @pytest.mark.parametrize(
     ("how", "error", "said"),
     [
-        (data_error, DataError, "papers/a.json: mend it"),
+        (data_error, DataError, "papers/a.json: fix it"),
         (unpicklable_error, RuntimeError, "(?s)in a worker process:.*from within"),
         (out_of_memory, MemoryError, None),
         (killed, OutOfMemoryError, "a worker process was killed"),

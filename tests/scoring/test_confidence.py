@@ -71,8 +71,8 @@ def test_a_planted_temperature_is_found(sure):
     chances, present, gold = sure
     too_sure = temper(chances, present, 0.4)
     assert fit_temperature(too_sure, present, gold) == pytest.approx(2.5, rel=0.05)
-    mended = temper(too_sure, present, fit_temperature(too_sure, present, gold))
-    assert measure(mended, gold).ece < 0.02
+    fixed = temper(too_sure, present, fit_temperature(too_sure, present, gold))
+    assert measure(fixed, gold).ece < 0.02
     assert measure(too_sure, gold).ece > 0.1
 
 

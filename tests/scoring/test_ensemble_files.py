@@ -283,7 +283,7 @@ def test_gold_of_other_papers_is_refused(score_files, sample):
     [
         (["--method", "greedy", "--out", "a"], "give --gold"),
         (["--method", "median", "--out", "a"], "--method is one of"),
-        (["--use", "f", "--method", "ranks", "--out", "a"], "no --gold or --method"),
+        (["--use", "f", "--method", "ranks", "--out", "a"], "leave out --gold and --method"),
         (["--fit", "f", "--out", "a"], "need --gold"),
         (["--abstain", "0.5", "--gold", "g"], "need --out"),
         ([], "--out says where"),

@@ -106,7 +106,7 @@ def test_a_gradient_that_is_no_number_never_reaches_the_weights(trainer, tmp_pat
     run.run()
     assert seen == [step != 4 for step in range(1, 13)]
     assert symptoms(tmp_path) == ["skipped"]
-    assert "step 4: the gradient is no number; the step is left out" in (
+    assert "step 4: the gradient is NaN or infinite; the step is skipped" in (
         (tmp_path / "log.txt").read_text()
     )
     assert all(bool(p.isfinite().all()) for p in run.model.parameters())
@@ -116,7 +116,8 @@ def test_a_gradient_that_is_no_number_never_reaches_the_weights(trainer, tmp_pat
 def test_gradients_that_stay_no_numbers_end_the_run(trainer, tmp_path, policy):
     run = trainer(tmp_path, save_steps=3, max_steps=60, eval_steps=60, on_collapse=policy)
     break_gradients(run, range(11, 99))
-    said = rf"step {10 + SKIPS}: the gradient was no number in {SKIPS} steps in a row: .*diverged"
+    said = rf"step {10 + SKIPS}: the gradient was NaN or infinite in {SKIPS} steps in a row: "
+    said += ".*diverged"
     with pytest.raises(UsageError, match=said) as caught:
         run.run()
     assert caught.value.exit_code == 2
@@ -140,7 +141,7 @@ def test_weights_that_are_no_numbers_are_never_kept(trainer, tmp_path):
         return norm
 
     run.stepper.update = overflow
-    with pytest.raises(UsageError, match="step 8: the weights are no numbers any more"):
+    with pytest.raises(UsageError, match="step 8: weights are NaN or infinite"):
         run.run()
     assert all(bool(value.isfinite().all()) for value in weights(tmp_path).values())
 

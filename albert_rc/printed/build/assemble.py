@@ -125,7 +125,7 @@ class _Assembler:
                             (),
                             paper.place,
                             "its options stand in one list with those above",
-                            "mend those",
+                            "fix those",
                         )
                     )
 
@@ -196,7 +196,7 @@ class _Assembler:
                 way_out = f"write __{number}__ where it belongs, or take the options out"
             elif way_out is None and reason.endswith("no options"):
                 way_out = "add them to the list"
-            self._trouble((number,), where, reason, way_out or "mend it there")
+            self._trouble((number,), where, reason, way_out or "fix it there")
         for candidate in placement.passed_over:
             line = self.block.text[candidate.line_number].text
             around = line[max(0, candidate.start - 12) : candidate.end + 12].strip()

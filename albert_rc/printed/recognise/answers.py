@@ -198,7 +198,7 @@ def give(paper: Paper, answers: Sequence[key.Answer], shift: int = 0) -> None:
                     found.place,
                     f"the key's {number} is {found.letter}, but its last option is "
                     f"{letter(len(options) - 1)}",
-                    "mend the key, or the options",
+                    "fix the key, or the options",
                 )
             )
         right.append(found.letter)

@@ -85,7 +85,7 @@ def _twice(items: Sequence[Item]) -> Iterator[Trouble]:
         if times > 1:
             places = ", ".join(item.place for item in items if item.number == number)
             reason = f"options {number} stand {times} times"
-            yield Trouble((number,), places, reason, "leave one, or mend its number")
+            yield Trouble((number,), places, reason, "leave one, or fix its number")
 
 
 def _missing(items: Sequence[Item], found: Sequence[Candidate]) -> Iterator[Trouble]:
@@ -94,7 +94,7 @@ def _missing(items: Sequence[Item], found: Sequence[Candidate]) -> Iterator[Trou
         for number in range(before + 1, after) if after - before <= MOST_MISSING else ():
             if number not in marked:  # else it is a blank without options
                 reason = f"{number} is missing between {before} and {after}: it has no options"
-                yield Trouble((number,), "", reason, "add them, or mend the numbers")
+                yield Trouble((number,), "", reason, "add them, or fix the numbers")
 
 
 def _own(items: Sequence[Item]) -> Iterator[Trouble]:
@@ -102,7 +102,7 @@ def _own(items: Sequence[Item]) -> Iterator[Trouble]:
         if item.trouble:
             name = "" if item.number is None else f"{item.number}: "
             numbers = () if item.number is None else (item.number,)
-            yield Trouble(numbers, item.place, f"{name}{item.trouble}", "mend its options there")
+            yield Trouble(numbers, item.place, f"{name}{item.trouble}", "fix its options there")
 
 
 def _mark_lengths(items: Sequence[Item]) -> None:

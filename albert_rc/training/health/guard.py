@@ -58,7 +58,7 @@ class Symptom:
 
 def not_numbers(step: int) -> Symptom:
     """That weights are no numbers any more, found when they were about to be kept."""
-    said = "the weights are no numbers any more"
+    said = "weights are NaN or infinite"
     return Symptom(name="not finite", step=step, began=step, sentence=said, weight=ALWAYS)
 
 
@@ -167,11 +167,11 @@ class Guard:
                 name="skipped",
                 step=row.step,
                 began=row.step,
-                sentence=f"the {what} is no number; the step is left out",
+                sentence=f"the {what} is NaN or infinite; the step is skipped",
                 weight=NOTE,
             )
         if self._in_row == (OVERFLOWS if self._scaled else SKIPS):
-            sentence = f"the {what} was no number in {self._in_row} steps in a row"
+            sentence = f"the {what} was NaN or infinite in {self._in_row} steps in a row"
             if self._scaled:
                 sentence += ", however small the scale of the fp16 loss"
             yield Symptom(

@@ -1,0 +1,132 @@
+"""The models that read, from the runs of `reader.py` into the package, with their cards.
+
+python experiments/publish_reader.py SOURCES WORK
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from command import command
+
+from albert_rc.checkpoints.load import load_model, save_model
+from albert_rc.io.atomic import write_bytes
+from albert_rc.io.files import parse_json, read_json_lines, write_json
+
+HERE = Path(__file__).parent
+PACKAGE = HERE.parent / "albert_rc" / "pretrained"
+LICENCE = HERE / "cards" / "LICENSE-APACHE-2.0"
+MODELS: dict[str, dict[str, Any]] = {
+    "albert-rc-small": {
+        "run": "papers", "task": "cloze", "store": "ele", "gold": "ele/dev",
+        "train": "text/ele/train", "papers": "ELE", "asked": "blanks",
+        "what": "cloze papers, passages with blanks and options for each",
+        "architecture": "AlbertForMaskedLM", "pipeline": "fill-mask", "tag": "cloze",
+        "last": "It was fine-tuned on the training papers of ELE ($steps steps of 16).",
+    },
+    "albert-rc-small-choice": {
+        "run": "choice", "task": "choice", "store": "choice", "gold": "dream/dev.json",
+        "train": "text/choice/train", "papers": "DREAM", "asked": "questions",
+        "what": "questions about a text, with options for each",
+        "architecture": "AlbertForMultipleChoice", "pipeline": "multiple-choice",
+        "tag": "multiple-choice",
+        "last": "It was fine-tuned on the training questions of DREAM and MCTest ($steps steps of 16).",  # noqa: E501
+    },
+}  # fmt: skip
+
+
+def best(run: Path) -> dict[str, Any]:
+    """The dev evaluation whose weights were kept."""
+    dev = [line for line in read_json_lines(run / "metrics.jsonl") if line["kind"] == "dev"]
+    return max(dev, key=lambda line: float(line["accuracy"]))
+
+
+def figures(found: dict[str, Any], about: dict[str, Any]) -> str:
+    """The evaluation as a sentence and a table by group."""
+    said = (
+        f"{about['papers']} dev, {found['total']:,} {about['asked']}: **{found['accuracy']:.2%}** "
+        f"[{found['low']:.2%}, {found['high']:.2%}] (95%, bootstrap over papers); chance is "
+        f"{found['chance']:.1%}"
+    )
+    if "no_reading" in found:
+        said += (
+            f", and the option most often right in training {found['no_reading']['accuracy']:.2%}"
+        )
+    rows = ["| | right | number |", "|---|---|---|"]
+    for name, group in found["groups"].items():
+        rows += [
+            f"| {name}: {label} | {part['accuracy']:.1%} | {part['total']:,} |"
+            for label, part in group.items()
+            if part["total"]
+        ]
+    return f"{said}.\n\n" + "\n".join(rows)
+
+
+def publish(sources: Path, work: Path) -> None:
+    """Write bf16 weights, measure them there, calibrate, and write the cards."""
+    hidden = work / "runs" / "hidden"
+    made = sum(1 for _ in read_json_lines(work / "made" / "train.jsonl"))
+    results = {}
+    for name, about in MODELS.items():
+        run, folder = work / "runs" / about["run"], PACKAGE / name
+        if not (run / "model.safetensors").is_file():
+            continue
+        loaded = load_model(run, about["task"])
+        save_model(loaded.model, loaded.tokenizer, folder, precision="bf16")
+        answers, scores = work / f"{name}.json", work / f"{name}.jsonl"
+        command(
+            "predict", "--data", work / about["store"] / "dev.pt", "--model", folder, "--out",
+            answers, "--scores", scores, "--temperature", 1,
+        )  # fmt: skip
+        gold = sources / about["gold"]
+        calibrated = parse_json(
+            command("calibrate", scores, gold, "--model", folder, "--json").encode()
+        )
+        found = parse_json(
+            command("evaluate", answers, gold, "--train", work / about["train"], "--json").encode()
+        )
+        results[name] = found | {"calibration": calibrated, "run": best(run)}
+        config, size = loaded.model.config, sum(p.stat().st_size for p in folder.iterdir())
+        steps = best(run)["step"]
+        card = Template((HERE / "cards" / "albert-rc-small.md").read_text("utf-8")).substitute(
+            name=name,
+            what=about["what"],
+            pipeline=about["pipeline"],
+            tag=about["tag"],
+            parameters=f"{sum(p.numel() for p in loaded.model.parameters()) / 1e6:.1f}",
+            layers=config.num_layers,
+            groups=config.num_groups,
+            hidden=config.hidden_size,
+            embedding=config.embedding_size,
+            pieces=f"{config.vocab_size:,}",
+            megabytes=f"{size / 1e6:.1f}",
+            architecture=about["architecture"],
+            figures=figures(found, about)
+            + f"\n\nCalibration error on papers that the temperature was not fitted on: "
+            f"{calibrated['after']['ece']:.3f} ({calibrated['before']['ece']:.3f} without).",
+            hidden_steps=f"{best(hidden)['step']:,}",
+            hidden_words=f"{best(hidden)['accuracy']:.1%}",
+            made=f"{made:,}",
+            last=Template(about["last"]).substitute(steps=f"{steps:,}"),
+        )
+        write_bytes(folder / "README.md", card.encode())
+        shutil.copyfile(LICENCE, folder / "LICENSE")
+        print(f"{folder}: {size / 1e6:.2f} MB")
+    write_json(HERE / "results" / "reader.json", results)
+
+
+def main() -> None:
+    """Publish what there is."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sources", type=Path)
+    parser.add_argument("work", type=Path)
+    given = parser.parse_args()
+    publish(given.sources, given.work)
+
+
+if __name__ == "__main__":
+    main()
