@@ -23,7 +23,7 @@ from albert_rc.io.files import parse_json, to_json
 from albert_rc.model.int8 import has_int8
 from albert_rc.model.linear import DTYPES, Prepared
 from albert_rc.runtime.devices import processes
-from albert_rc.runtime.heap import resident
+from albert_rc.runtime.heap import highest, resident
 
 ROWS, INPUTS, OUTPUTS = 704, 4096, 16384  # two ELE passages through xxlarge's feed-forward
 GPU_ROWS = 8192
@@ -102,11 +102,8 @@ def peak_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     # What getrusage says counts the peak of the process that began this one, too, on Linux.
-    with suppress(OSError):
-        status = Path("/proc/self/status").read_text()
-        found = re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)
-        if found:
-            return int(found[1]) * 1024
+    if most := highest():
+        return most
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024

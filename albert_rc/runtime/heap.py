@@ -23,15 +23,25 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # M_* of
 _MADV_HUGEPAGE = 14  # of <linux/mman.h>
 OVERRUN = 1.15
 """How much more than planned a process may hold at its peak."""
+NEAR = 1.08
+"""From this share of the plan on, a new peak lowers what may be held before the next step."""
 GROWTH = 0.5
-"""Share of a step's activations by which one step may grow what is held: its blocks are of other
-sizes than the freed ones. Measured, see `docs/speed.md`."""
+"""Share of a step's activations by which one step is expected to grow what is held, until steps
+show it: their blocks are of other sizes than the freed ones. Measured, see `docs/speed.md`."""
 
 
 @dataclass
 class _State:
     most: float = float("inf")
     """Bytes that may be held between two steps."""
+    least: float = 0.0
+    """Bytes that `most` is never below: nothing would be left to hand back."""
+    planned: float = float("inf")
+    """Bytes that the process is to hold at its peak."""
+    before: int = 0
+    """Bytes that were held before the last step."""
+    peak: int = 0
+    """The most that was ever held."""
     end: int = 0
     """End of the heap when huge pages were last asked for."""
 
@@ -49,7 +59,11 @@ def keep_freed_memory(tight: bool = False, most: int | None = None, varying: int
             could take the process over `OVERRUN` times as much, see `hand_back`. Never if None.
         varying: bytes of them that are allocated and freed within a step.
     """
-    _state.most = float("inf") if most is None else OVERRUN * most - GROWTH * varying
+    _state.planned = float("inf") if most is None else most
+    _state.most, _state.least = OVERRUN * _state.planned - GROWTH * varying, 0.0
+    if most is not None:
+        _state.least = most - varying
+        _state.before, _state.peak = resident(), highest()
     libc = _glibc()
     if libc is None:
         return
@@ -74,10 +88,28 @@ def hand_back() -> bool:
     if libc is None:
         return False
     _ask_for_huge_pages(libc)
-    if resident() <= _state.most:
-        return False
-    libc.malloc_trim(0)
-    return True
+    if _state.planned < float("inf") and (peak := highest()) > _state.peak:
+        _state.peak = peak
+        _state.most = max(_state.least, lowered(_state.most, _state.planned, _state.before, peak))
+    held = resident()
+    goes = held > _state.most
+    if goes:
+        libc.malloc_trim(0)
+    _state.before = resident() if goes else held
+    return goes
+
+
+def lowered(most: float, planned: float, before: float, peak: float) -> float:
+    """What may be held before a step, after one that took the process to a new peak.
+
+    Args:
+        most: what might be held so far.
+        planned: what the process is to hold at its peak.
+        before: what was held before that step.
+        peak: what was held in it.
+    """
+    over = peak - NEAR * planned
+    return most if over <= 0 else min(most, before - over)
 
 
 def _ask_for_huge_pages(libc: Any) -> None:
@@ -97,6 +129,17 @@ def _ask_for_huge_pages(libc: Any) -> None:
 def resident() -> int:
     """Resident memory of this process in bytes; 0 if the system does not report it."""
     return _pages(1) * _page_size()
+
+
+def highest() -> int:
+    """The most that this process ever had resident, in bytes; 0 if the system does not say."""
+    try:
+        found = re.search(
+            r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE
+        )
+    except OSError:
+        return 0
+    return int(found[1]) * 1024 if found else 0
 
 
 def mapped() -> int:

@@ -5,11 +5,13 @@ import sys
 import pytest
 from commands import start_python
 
+from albert_rc.runtime import heap
+
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="about glibc's heap")
 
 SCATTERED = """
 import torch
-from albert_rc import heap
+from albert_rc.runtime import heap
 
 heap.keep_freed_memory(most={most})
 base = heap.resident()
@@ -34,3 +36,16 @@ def test_free_memory_goes_back_where_too_much_is_held(most, goes):
     assert went == str(goes)
     assert int(before) > 350
     assert int(after) < 50 if goes else int(after) > 350
+
+
+def test_a_step_that_came_near_the_plan_lowers_what_may_be_held():
+    """By as much as it was over, so that the next one from there stays below."""
+    assert heap.lowered(900, 1000, before=850, peak=1070) == 900
+    assert heap.lowered(900, 1000, before=850, peak=1100) == pytest.approx(830)
+    assert heap.lowered(800, 1000, before=850, peak=1100) == 800
+
+
+@LINUX
+def test_peaks_are_the_systems():
+    held = heap.highest()
+    assert held >= heap.resident() > 2**20
