@@ -37,6 +37,7 @@ from albert_rc.cli import (
     vocabulary,
 )
 from albert_rc.cli.console import leave_cleanly
+from albert_rc.cli.settings import TABLES, WithSettings
 from albert_rc.errors import (
     READER_LEFT,
     AlbertRcError,
@@ -91,8 +92,9 @@ PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 for panel, commands in COMMANDS.items():
     for name, command in commands.items():
-        settings = PASSED_ON if name == "verify-resume" else None
-        app.command(name, rich_help_panel=panel, context_settings=settings)(command)
+        passed_on = PASSED_ON if name == "verify-resume" else None
+        kind = WithSettings if name in TABLES else None
+        app.command(name, cls=kind, rich_help_panel=panel, context_settings=passed_on)(command)
 app.add_typer(inspect.inspect, name="inspect", rich_help_panel="Models")
 
 

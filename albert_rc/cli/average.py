@@ -18,7 +18,7 @@ def average(
         typer.Option(
             min=2,
             max=1000,
-            help="Average the newest N states of one run, as `train --keep N` leaves them.",
+            help="Average the newest N states of one run, as `train --set keep=N` leaves them.",
         ),
     ] = None,
 ) -> None:

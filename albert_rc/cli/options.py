@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from albert_rc.checkpoints.load import Loaded
     from albert_rc.runtime.devices import Processes
     from albert_rc.training.config import TrainConfig
+    from albert_rc.training.memory.planner import Levers
     from albert_rc.training.tally import TrainResult
 
 MOST = 10_000_000
@@ -53,47 +55,9 @@ OptionScore = Annotated[
         rich_help_panel=RECIPE,
     ),
 ]
-Accumulation = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=LARGEST_BATCH,
-        help="Micro-batches per step (default: chosen to fit memory).",
-        rich_help_panel=MEMORY,
-    ),
-]
 Memory = Annotated[
     str | None,
     typer.Option(help="Memory that a step may use, such as 8GiB (default: what is free)."),
-]
-Recompute = Annotated[
-    Literal["nothing", "activations", "layers"] | None,
-    typer.Option(
-        help="What is computed again in the backward pass to save memory: nothing, activations or "
-        "layers (default: chosen to fit memory; activations where that saves much).",
-        rich_help_panel=MEMORY,
-    ),
-]
-FfnChunk = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=LONGEST,
-        help="Tokens per feed-forward product: fewer need less memory, with the same result "
-        "(default: all).",
-        rich_help_panel=MEMORY,
-    ),
-]
-OptimizerStates = Annotated[
-    Literal["fp32", "8bit"] | None,
-    typer.Option(
-        help="Optimiser states in fp32 or in 8 bits (default: chosen to fit memory).",
-        rich_help_panel=MEMORY,
-    ),
-]
-WeightDecay = Annotated[
-    float,
-    typer.Option(help="Weight decay of matrices; vectors have none.", rich_help_panel=SCHEDULE),
 ]
 Seed = Annotated[
     int,
@@ -117,9 +81,6 @@ MaxSteps = Annotated[
         rich_help_panel=SCHEDULE,
     ),
 ]
-Clip = Annotated[
-    float, typer.Option(help="Largest gradient norm; 0 for none.", rich_help_panel=SCHEDULE)
-]
 EvalSteps = Annotated[
     int | None,
     typer.Option(
@@ -138,30 +99,12 @@ SaveSteps = Annotated[
         rich_help_panel=SCHEDULE,
     ),
 ]
-Keep = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        max=1000,
-        help="Number of states to keep, the newest ones.",
-        rich_help_panel=SCHEDULE,
-    ),
-]
 OnCollapse = Annotated[
     Literal["warn", "stop", "restart"],
     typer.Option(
         help="When the loss stays at chance, answers are constant, or loss or gradient spike: "
         "warn; stop; or restart from the last good state, or the start, with half the learning "
         "rate and another data order.",
-        rich_help_panel=SAFETY,
-    ),
-]
-MaxRestarts = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        max=100,
-        help="Most restarts with --on-collapse restart.",
         rich_help_panel=SAFETY,
     ),
 ]
@@ -183,34 +126,11 @@ Device = Annotated[
     str | None,
     typer.Option(help="Device to compute on: cpu or cuda (default: cuda if there is one)."),
 ]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=MOST_WORKERS,
-        help="Processes that prepare batches ahead of time (default: none on a CPU).",
-        rich_help_panel=MEMORY,
-    ),
-]
 Resume = Annotated[bool, typer.Option(help="Go on from the state in --out.")]
 Dropout = Annotated[
     float | None,
     typer.Option(
         help="Dropout of layers and attention weights (default: the checkpoint's).",
-        rich_help_panel=RECIPE,
-    ),
-]
-LabelSmoothing = Annotated[
-    float,
-    typer.Option(
-        help="Label smoothing: share of the target spread over all options.", rich_help_panel=RECIPE
-    ),
-]
-RDrop = Annotated[
-    float,
-    typer.Option(
-        help="R-Drop: weight of the disagreement of two passes with different dropout; twice the "
-        "work and memory.",
         rich_help_panel=RECIPE,
     ),
 ]
@@ -222,50 +142,11 @@ Teacher = Annotated[
         rich_help_panel=RECIPE,
     ),
 ]
-TeacherWeight = Annotated[
-    float | None,
-    typer.Option(
-        help="Share of the loss that the teacher's probabilities have (0.5).",
-        rich_help_panel=RECIPE,
-    ),
-]
-Fgm = Annotated[
-    float,
-    typer.Option(
-        help="Adversarial training: how far word embeddings are moved for a second pass; twice "
-        "the work.",
-        rich_help_panel=RECIPE,
-    ),
-]
-Ema = Annotated[
-    float,
-    typer.Option(
-        help="Measure and keep an average of the weights; its decay, such as 0.999.",
-        rich_help_panel=RECIPE,
-    ),
-]
-Deterministic = Annotated[
-    bool,
-    typer.Option(
-        "--deterministic",
-        help="Make a GPU add in the same order in every run (slower). On a CPU runs are the same "
-        "anyway, with the same number of threads.",
-        rich_help_panel=SAFETY,
-    ),
-]
 Scratch = Annotated[
     str | None,
     typer.Option(
         help="Start from random weights of this size instead (tiny, base, large, xlarge, "
         "xxlarge), with the vocabulary of --model."
-    ),
-]
-Residual = Annotated[
-    Literal["post", "reversible"] | None,
-    typer.Option(
-        help="With --scratch: post, as in BERT; or reversible, which keeps nothing of its layers, "
-        "however many (only we can load it). The checkpoint's own by default.",
-        rich_help_panel=ATTENTION,
     ),
 ]
 RunFolder = Annotated[Path, typer.Option(help="The run's folder.")]
@@ -277,84 +158,26 @@ Attention = Annotated[
         help="dense or lsh (hashing); the checkpoint's own by default.", rich_help_panel=ATTENTION
     ),
 ]
-LshForm = Annotated[
-    Literal["ours", "faithful"] | None,
-    typer.Option(
-        help="With lsh: ours, which takes pretrained weights as they are, or faithful, Reformer's.",
-        rich_help_panel=ATTENTION,
-    ),
-]
-LshChunk = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=2**20,
-        help="With lsh: tokens of a chunk (64).",
-        rich_help_panel=ATTENTION,
-    ),
-]
-LshRounds = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=1000,
-        help="With lsh: rounds of hashing (4).",
-        rich_help_panel=ATTENTION,
-    ),
-]
-LshProbes = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=1000,
-        help="With lsh: buckets that a query looks into in each round (1).",
-        rich_help_panel=ATTENTION,
-    ),
-]
-LshHash = Annotated[
-    Literal["rotations", "projections"] | None,
-    typer.Option(help="With lsh, our form: projections or rotations.", rich_help_panel=ATTENTION),
-]
-LshLandmarks = Annotated[
-    bool | None,
-    typer.Option(
-        help="With lsh, our form: whether [CLS], [SEP] and [MASK] see all (yes).",
-        rich_help_panel=ATTENTION,
-    ),
-]
 
 
-def lsh_settings(
-    form: str | None,
-    chunk: int | None,
-    rounds: int | None,
-    probes: int | None,
-    hash_: str | None,
-    landmarks: bool | None,
-) -> dict[str, Any]:
-    """What of `LshConfig` the options set."""
-    given = {"chunk": chunk, "rounds": rounds, "probes": probes, "hash": hash_}
-    settings: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
-    if form is not None:
-        settings["shared"] = form == "faithful"
-    if landmarks is False:
-        settings["landmarks"] = ()
-    return settings
+def levers_of(settings: dict[str, Any]) -> Levers:
+    """What the user decides about memory, taken out of the settings."""
+    from albert_rc.training.memory.planner import Levers
+
+    names = ("accumulation", "recompute", "optimizer_states")
+    return Levers(*(settings.pop(name, None) for name in names))
 
 
-def teacher_settings(teacher: str | None, weight: float | None) -> dict[str, Any]:
-    """What of `TrainConfig` the teacher's options set.
+def require_teacher(teacher: str | None, settings: Mapping[str, Any]) -> None:
+    """Refuse a teacher's weight without a teacher.
 
     Raises:
-        UsageError: a weight without a teacher.
+        UsageError: says so.
     """
     from albert_rc.errors import UsageError
 
-    if weight is None:
-        return {}
-    if teacher is None:
-        raise UsageError(f"--teacher-weight {weight:g} needs --teacher")
-    return {"teacher_weight": weight}
+    if teacher is None and "teacher_weight" in settings:
+        raise UsageError("--set teacher_weight needs --teacher")
 
 
 def seconds_of(minutes: float | None) -> float | None:
@@ -378,15 +201,12 @@ def alone_in(out: Path, group: Processes) -> AbstractContextManager[None]:
 
 
 def batch_workers(workers: int | None, group: Processes) -> int:
-    """What `--workers` comes to: by default, a GPU is fed by up to 8 of its share of the cores."""
-    from albert_rc.errors import UsageError
+    """Processes that make batches; by default up to 8 of its share of the cores feed a GPU."""
     from albert_rc.runtime.pool import cores
 
     if workers is None:
         of_rank = cores() // group.world
         return 0 if group.device.type == "cpu" else max(0, min(8, of_rank - 1))
-    if workers < 0:
-        raise UsageError(f"--workers {workers} must be at least 0")
     return workers
 
 

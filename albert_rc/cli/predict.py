@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from albert_rc.cli import options, predict_parts
+from albert_rc.cli import options, predict_parts, settings
 from albert_rc.cli.console import bar, example
 from albert_rc.cli.outputs import answer_files, check_outputs
 from albert_rc.cli.papers import Format
@@ -98,18 +98,11 @@ def predict(
         ),
     ] = None,
     device: options.Device = None,
-    ffn_chunk: options.FfnChunk = None,
     attention: options.Attention = None,
-    lsh_form: options.LshForm = None,
-    lsh_chunk: options.LshChunk = None,
-    lsh_rounds: options.LshRounds = None,
-    lsh_probes: options.LshProbes = None,
-    lsh_hash: options.LshHash = None,
-    lsh_landmarks: options.LshLandmarks = None,
+    config: settings.Config = None,
+    set_: settings.Set = None,
 ) -> None:
     """Answer every question, in the papers' natural order, or refuse: never a part of them."""
-    from dataclasses import replace
-
     from albert_rc.answering.pieces import require_way
     from albert_rc.answering.score import describe, reading_of, score, write_predictions
     from albert_rc.answering.spans import find_spans, write_spans
@@ -119,11 +112,10 @@ def predict(
 
     predict_parts.check_ranges(token_budget, abstain, temperature)
     check_outputs(answer_files(out, scores, abstain), (data, recall, gate))
+    more = settings.parse(set_, settings.PREDICT)
     how: dict[str, Any] = {
         "attention": attention,
-        "lsh": options.lsh_settings(
-            lsh_form, lsh_chunk, lsh_rounds, lsh_probes, lsh_hash, lsh_landmarks
-        ),
+        "lsh": settings.lsh_of(more),
     }
     with processes(device) as group:
         source = predict_parts.open_papers(data, format_, model)
@@ -134,8 +126,7 @@ def predict(
         store = predict_parts.ready_store(data, source, loaded, max_length)
         if option_score is not None:
             require_way(loaded.model, store, option_score)
-        compute = loaded.model.encoder.compute
-        loaded.model.encoder.compute = replace(compute, precision=chosen, ffn_chunk=ffn_chunk)
+        predict_parts.compute_with(loaded, chosen, more.get("ffn_chunk"))
         recalled = None
         if recall is not None:
             recalled = predict_parts.recalled_for(recall, store, loaded, format_, group)

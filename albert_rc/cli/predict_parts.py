@@ -64,6 +64,14 @@ def open_model(
     return loaded
 
 
+def compute_with(loaded: Loaded[Any], precision: str, ffn_chunk: int | None) -> None:
+    """Have the model compute in a precision, and its feed-forward in chunks if they are given."""
+    from dataclasses import replace
+
+    encoder = loaded.model.encoder
+    encoder.compute = replace(encoder.compute, precision=precision, ffn_chunk=ffn_chunk)
+
+
 def divisor_of(
     loaded: Loaded[Any],
     given: float | None,

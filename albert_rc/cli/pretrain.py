@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from albert_rc.cli import options
+from albert_rc.cli import options, settings
 from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
 from albert_rc.model.config import LARGEST
+
+if TYPE_CHECKING:
+    from albert_rc.corpus.shards import Corpus
 
 
 def pretrain(
@@ -21,6 +24,8 @@ def pretrain(
     ] = DEFAULT_MODEL,
     scratch: options.Scratch = None,
     out: options.RunFolder = Path("models/pretrained"),
+    config: settings.Config = None,
+    set_: settings.Set = None,
     recipe: Annotated[
         Literal["paper", "small"],
         typer.Option(
@@ -47,7 +52,6 @@ def pretrain(
     device: options.Device = None,
     resume: options.Resume = False,
     max_steps: options.MaxSteps = None,
-    weight_decay: options.WeightDecay = 0.01,
     eval_steps: options.EvalSteps = None,
     save_steps: options.SaveSteps = None,
     minutes: options.Minutes = None,
@@ -67,8 +71,6 @@ def pretrain(
             rich_help_panel=options.SCHEDULE,
         ),
     ] = None,
-    clip: options.Clip = 1.0,
-    keep: options.Keep = 2,
     mask_rate: Annotated[
         float,
         typer.Option(
@@ -99,20 +101,10 @@ def pretrain(
             rich_help_panel=options.RECIPE,
         ),
     ] = None,
-    teacher_weight: options.TeacherWeight = None,
     sharing: Annotated[
         Literal["all", "attention", "ffn", "none"] | None,
         typer.Option(
             help="Weights that all layers share: all, attention, ffn or none.",
-            rich_help_panel=options.SHAPE,
-        ),
-    ] = None,
-    num_groups: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=LARGEST["num_groups"],
-            help="Groups of layers; each group shares its weights.",
             rich_help_panel=options.SHAPE,
         ),
     ] = None,
@@ -134,33 +126,6 @@ def pretrain(
             rich_help_panel=options.SHAPE,
         ),
     ] = None,
-    embedding_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=LARGEST["embedding_size"],
-            help="Embedding size; in BERT it is the hidden size.",
-            rich_help_panel=options.SHAPE,
-        ),
-    ] = None,
-    num_heads: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=LARGEST["num_heads"],
-            help="Attention heads.",
-            rich_help_panel=options.SHAPE,
-        ),
-    ] = None,
-    ffn_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=LARGEST["ffn_size"],
-            help="Size of the feed-forward's inside.",
-            rich_help_panel=options.SHAPE,
-        ),
-    ] = None,
     dropout: Annotated[
         float | None,
         typer.Option(
@@ -168,16 +133,8 @@ def pretrain(
             rich_help_panel=options.SHAPE,
         ),
     ] = None,
-    accumulation: options.Accumulation = None,
-    recompute: options.Recompute = None,
-    ffn_chunk: options.FfnChunk = None,
-    optimizer_states: options.OptimizerStates = None,
     precision: options.Precision = None,
-    workers: options.Workers = None,
     on_collapse: options.OnCollapse = "warn",
-    max_restarts: options.MaxRestarts = 2,
-    deterministic: options.Deterministic = False,
-    residual: options.Residual = None,
 ) -> None:
     """Pretrain on hidden n-grams and the order of segments; `train --model OUT` starts from it.
 
@@ -192,7 +149,7 @@ def pretrain(
     from albert_rc.training.checkpoint import planned_before
     from albert_rc.training.config import TrainConfig
     from albert_rc.training.loop import Trainer
-    from albert_rc.training.memory.planner import Levers, fit
+    from albert_rc.training.memory.planner import fit
     from albert_rc.training.objectives.pretraining import RECIPES, Pretraining, open_teacher
     from albert_rc.training.runs.earlier import require_kept
 
@@ -206,43 +163,35 @@ def pretrain(
     chosen: dict[str, Any] = RECIPES[recipe] | {k: v for k, v in given.items() if v is not None}
     if epochs is not None and max_steps is None:
         chosen |= {"epochs": epochs, "max_steps": None}
+    more = settings.parse(set_, settings.PRETRAIN)
     shape = {
         "num_layers": num_layers,
-        "num_groups": num_groups,
         "sharing": sharing,
         "hidden_size": hidden_size,
-        "embedding_size": embedding_size,
-        "num_heads": num_heads,
-        "ffn_size": ffn_size,
         "dropout": dropout,
         "attention_dropout": dropout,
-        "residual": residual,
     }
+    for name in ("num_groups", "embedding_size", "num_heads", "ffn_size", "residual"):
+        shape[name] = more.pop(name, None)
     masking = MaskConfig(rate=mask_rate, max_ngram=max_ngram)
-    if deterministic:
+    if more.pop("deterministic", False):
         be_deterministic()
     with processes(device) as group, options.alone_in(out, group):
         require_kept(model, [out], group, resume=resume, scratch=scratch is not None)
-        settings = TrainConfig(
+        levers = options.levers_of(more)
+        workers = options.batch_workers(more.pop("workers", None), group)
+        options.require_teacher(teacher, more)
+        how_to_train = TrainConfig(
             **chosen,
-            weight_decay=weight_decay,
-            clip=clip,
             eval_steps=eval_steps,
             save_steps=save_steps,
-            keep=keep,
             on_collapse=on_collapse,
-            max_restarts=max_restarts,
             precision=choose_precision(precision, group.device, learning=True),
-            **options.teacher_settings(teacher, teacher_weight),
-            ffn_chunk=ffn_chunk,
             seed=seed,
+            **more,
         )
         corpus = Corpus(data / "train")
-        dev = Corpus(data / "dev") if (data / "dev").is_dir() else None
-        if dev is not None and not len(dev):
-            dev = None
-            if group.is_main:
-                say(f"note: {data / 'dev'} holds no sequence; nothing is measured")
+        dev = _held_out(data / "dev", group.is_main)
         loaded = load_pretraining(
             model,
             scratch=scratch,
@@ -254,27 +203,27 @@ def pretrain(
         for part in (corpus, dev):
             if part is not None:
                 check_corpus(part, loaded.tokenizer, loaded.model.config.max_length)
-        settings, plan_lines = fit(
-            settings,
+        how_to_train, plan_lines = fit(
+            how_to_train,
             loaded.model.config,
             corpus,
             group,
             memory,
-            Levers(accumulation, recompute, optimizer_states),
+            levers,
             masked_share=masking.rate,
             before=planned_before(out, group) if resume else None,
         )
         if group.is_main:
             options.announce(
                 loaded,
-                settings,
+                how_to_train,
                 group,
                 plan_lines,
                 corpus.count.line(),
                 dev.count.line() if dev else None,
             )
         objective = Pretraining(
-            loaded.model, loaded.tokenizer, corpus, dev, settings, masking, pair, taught_by
+            loaded.model, loaded.tokenizer, corpus, dev, how_to_train, masking, pair, taught_by
         )
         used = {
             "model": model,
@@ -284,15 +233,26 @@ def pretrain(
             "teacher": teacher,
         }
         shapes = {"masking": asdict(masking), "shape": asdict(loaded.model.config)}
-        about = {"pretrain.json": used | shapes | asdict(settings)}
-        workers = options.batch_workers(workers, group)
-        trainer = Trainer(objective, settings, out, group, workers, about)
+        about = {"pretrain.json": used | shapes | asdict(how_to_train)}
+        trainer = Trainer(objective, how_to_train, out, group, workers, about)
         seconds = options.seconds_of(minutes)
         with TrainBar(group.is_main) as shown:
             result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)
         if group.is_main:
             best = "" if result.best_score is None else f", dev words {result.best_score:.2%}"
             options.conclude(out, result, best)
+
+
+def _held_out(folder: Path, is_main: bool) -> Corpus | None:
+    """What is measured on; None where nothing is there."""
+    from albert_rc.corpus.shards import Corpus
+
+    found = Corpus(folder) if folder.is_dir() else None
+    if found is not None and not len(found):
+        if is_main:
+            say(f"note: {folder} holds no sequence; nothing is measured")
+        return None
+    return found
 
 
 pretrain.__doc__ = f"{pretrain.__doc__}\n\n" + example(

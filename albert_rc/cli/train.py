@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from albert_rc.cli import options
+from albert_rc.cli import options, settings
 from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ def train(
     model: options.StartFrom = DEFAULT_MODEL,
     scratch: options.Scratch = None,
     out: options.RunFolder = Path("models"),
+    config: settings.Config = None,
+    set_: settings.Set = None,
     recipe: Annotated[
         Literal["default", "published"],
         typer.Option(
@@ -47,7 +49,6 @@ def train(
     device: options.Device = None,
     resume: options.Resume = False,
     max_steps: options.MaxSteps = None,
-    weight_decay: options.WeightDecay = 0.01,
     eval_steps: options.EvalSteps = None,
     save_steps: options.SaveSteps = None,
     minutes: options.Minutes = None,
@@ -58,8 +59,6 @@ def train(
             rich_help_panel=options.SCHEDULE,
         ),
     ] = None,
-    clip: options.Clip = 1.0,
-    keep: options.Keep = 2,
     patience: Annotated[
         int | None,
         typer.Option(
@@ -73,21 +72,8 @@ def train(
     option_score: options.OptionScore = None,
     mask_rate: options.MaskRate = 0.0,
     dropout: options.Dropout = None,
-    label_smoothing: options.LabelSmoothing = 0.0,
     teacher: options.Teacher = None,
-    teacher_weight: options.TeacherWeight = None,
-    mask_weight: Annotated[
-        float, typer.Option(help="Weight of their loss.", rich_help_panel=options.RECIPE)
-    ] = 1.0,
-    r_drop: options.RDrop = 0.0,
-    fgm: options.Fgm = 0.0,
-    ema: options.Ema = 0.0,
-    accumulation: options.Accumulation = None,
-    optimizer_states: options.OptimizerStates = None,
     precision: options.Precision = None,
-    recompute: options.Recompute = None,
-    ffn_chunk: options.FfnChunk = None,
-    workers: options.Workers = None,
     seeds: Annotated[
         int | None,
         typer.Option(
@@ -107,25 +93,8 @@ def train(
             rich_help_panel=options.RUNS,
         ),
     ] = None,
-    with_dev: Annotated[
-        bool,
-        typer.Option(
-            "--with-dev",
-            help="Also learn from dev.pt; the last weights stay.",
-            rich_help_panel=options.RUNS,
-        ),
-    ] = False,
     on_collapse: options.OnCollapse = "warn",
-    max_restarts: options.MaxRestarts = 2,
-    deterministic: options.Deterministic = False,
-    residual: options.Residual = None,
     attention: options.Attention = None,
-    lsh_form: options.LshForm = None,
-    lsh_chunk: options.LshChunk = None,
-    lsh_rounds: options.LshRounds = None,
-    lsh_probes: options.LshProbes = None,
-    lsh_hash: options.LshHash = None,
-    lsh_landmarks: options.LshLandmarks = None,
     max_length: Annotated[
         int | None,
         typer.Option(
@@ -145,7 +114,6 @@ def train(
     from albert_rc.errors import UsageError
     from albert_rc.runtime.devices import be_deterministic, choose_precision, processes
     from albert_rc.training.config import TrainConfig
-    from albert_rc.training.memory.planner import Levers
     from albert_rc.training.objectives.teacher import Teacher
     from albert_rc.training.runs.earlier import require_kept
     from albert_rc.training.runs.finetune import FineTuning, open_stores, unlike
@@ -155,10 +123,13 @@ def train(
 
     if seeds is not None and folds is not None:
         raise UsageError("--seeds and --folds: choose one of them")
-    if deterministic:
+    more = settings.parse(set_, settings.TRAIN)
+    if more.pop("deterministic", False):
         be_deterministic()
     with processes(device) as group, options.alone_in(out, group):
-        train_store, dev_store = open_stores(data, with_dev, taught=teacher is not None)
+        train_store, dev_store = open_stores(
+            data, more.pop("with_dev", False), taught=teacher is not None
+        )
         if group.is_main and (said := unlike(train_store, dev_store)):
             say(f"warning: {data}: {said}")
         given = {
@@ -168,34 +139,26 @@ def train(
             "warmup": warmup,
             "max_steps": max_steps,
         }
-        settings = TrainConfig(
+        lsh, levers = settings.lsh_of(more), options.levers_of(more)
+        workers = options.batch_workers(more.pop("workers", None), group)
+        residual = more.pop("residual", None)
+        options.require_teacher(teacher, more)
+        how_to_train = TrainConfig(
             **choose(recipe, train_store, given),
-            weight_decay=weight_decay,
-            clip=clip,
             eval_steps=eval_steps,
             save_steps=save_steps,
-            keep=keep,
             on_collapse=on_collapse,
-            max_restarts=max_restarts,
             patience=patience,
             precision=choose_precision(precision, group.device, learning=True),
             mask_rate=mask_rate,
-            mask_weight=mask_weight,
-            label_smoothing=label_smoothing,
-            r_drop=r_drop,
-            fgm=fgm,
-            ema=ema,
-            **options.teacher_settings(teacher, teacher_weight),
-            ffn_chunk=ffn_chunk,
             seed=seed,
+            **{name: value for name, value in more.items() if "." not in name},
         )
         how: dict[str, Any] = {
             "scratch": scratch,
             "scratch_shape": {} if residual is None else {"residual": residual},
             "attention": attention,
-            "lsh": options.lsh_settings(
-                lsh_form, lsh_chunk, lsh_rounds, lsh_probes, lsh_hash, lsh_landmarks
-            ),
+            "lsh": lsh,
             "max_length": max_length,
             "dropout": dropout_of(recipe, train_store, dropout),
         }
@@ -203,13 +166,13 @@ def train(
             model=model,
             how=how,
             option_score=option_score,
-            settings=settings,
-            levers=Levers(accumulation, recompute, optimizer_states),
+            settings=how_to_train,
+            levers=levers,
             memory=memory,
             max_length=max_length,
             data=data,
             group=group,
-            workers=options.batch_workers(workers, group),
+            workers=workers,
             teacher=None if teacher is None else Teacher(teacher),
         )
         seconds = options.seconds_of(minutes)

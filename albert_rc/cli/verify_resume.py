@@ -53,7 +53,7 @@ def verify_resume(
     """Train with the options after `--`, unbroken and killed; compare bit for bit.
 
     Exit code 0 if weights, moments, random states and metrics are the same, else 1. GPUs may add
-    in another order each time; `--deterministic` among the options tells them not to.
+    in another order each time; `--set deterministic=true` among the options tells them not to.
     """
     import tempfile
     from dataclasses import asdict

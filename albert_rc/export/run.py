@@ -283,7 +283,7 @@ def _require_expressible(folder: Path, loaded: Loaded[Any], raw: dict[str, Any])
         return []
     if (ours.get("lsh") or {}).get("shared"):
         raise UsageError(
-            f"{folder}: it was trained with queries that serve as keys (--lsh-form faithful), "
+            f"{folder}: it was trained with queries that serve as keys (lsh.form=faithful), "
             "which Hugging Face's classes do not do"
         )
     return ["It was trained with attention by hashing; this folder computes all of attention."]

@@ -133,7 +133,7 @@ class Stepper(Generic[Kind]):
         else:
             raise OutOfMemoryError(
                 "out of memory with single passages and recomputed layers; try "
-                "--optimizer-states 8bit, a smaller model, or shorter windows (preprocess "
+                "--set optimizer_states=8bit, a smaller model, or shorter windows (preprocess "
                 "--max-length)"
             )
         self.cut |= {"processes": self.processes.world, "micro_batches": self.micro_batches}

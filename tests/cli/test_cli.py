@@ -262,6 +262,7 @@ def test_the_choices_of_options_are_those_of_the_code():
     """Each name that the parser lets through is one that the work knows, and the other way."""
     from albert_rc.answering.pieces import WAYS
     from albert_rc.cli.app import COMMANDS
+    from albert_rc.cli.settings import TRAIN
     from albert_rc.corpus.batches import PAIRS
     from albert_rc.model.attention import ATTENTION
     from albert_rc.model.config import HASHES, RECOMPUTE, RESIDUALS, SHARING
@@ -273,12 +274,17 @@ def test_the_choices_of_options_are_those_of_the_code():
     from albert_rc.training.runs.recipes import RECIPES as TRAINING
 
     known = {
-        "on_collapse": COLLAPSE, "recompute": RECOMPUTE,
-        "residual": RESIDUALS, "sharing": SHARING, "pair": PAIRS, "attention": ATTENTION,
-        "lsh_hash": HASHES, "optimizer": OPTIMIZERS, "optimizer_states": STATES,
+        "on_collapse": COLLAPSE, "sharing": SHARING, "pair": PAIRS, "attention": ATTENTION,
+        "optimizer": OPTIMIZERS,
         "train option_score": OPTION_SCORES, "predict option_score": WAYS,
         "pretrain recipe": PRETRAINING, "train recipe": TRAINING,
     }  # fmt: skip
+    of_settings = {
+        "recompute": RECOMPUTE, "residual": RESIDUALS, "lsh.hash": HASHES,
+        "optimizer_states": STATES,
+    }  # fmt: skip
+    for name, choices in of_settings.items():
+        assert set(TRAIN[name].choices) == set(choices), name
     tried = set()
     for name, command in (pair for panel in COMMANDS.values() for pair in panel.items()):
         for option, hint in get_type_hints(command).items():

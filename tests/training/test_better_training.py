@@ -260,7 +260,7 @@ def test_the_mean_of_a_runs_last_states(trainer, tmp_path):
     for name, weight in mean.named_parameters():
         expected = sum(state[name].double() for state in written.values()) / 3
         torch.testing.assert_close(weight, expected.float(), atol=1e-7, rtol=0)
-    with pytest.raises(UsageError, match="has 3 states; train with --keep 4"):
+    with pytest.raises(UsageError, match="has 3 states; train with --set keep=4"):
         of_states(tmp_path / "run", 4)
     (tmp_path / "run" / "resume-00000006.pt").write_bytes(b"torn")
     with pytest.raises(CheckpointError, match=r"resume-00000006\.pt: cannot be read"):

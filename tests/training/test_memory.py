@@ -61,7 +61,7 @@ def test_layers_are_recomputed_before_giving_up(trainer, tmp_path):
     assert "out of memory: layers are recomputed from now on" in said
     hopeless = trainer(tmp_path / "hopeless", batch_size=2)
     starved(hopeless, lambda run: True)
-    with pytest.raises(OutOfMemoryError, match="--optimizer-states 8bit"):
+    with pytest.raises(OutOfMemoryError, match="--set optimizer_states=8bit"):
         hopeless.run()
 
 

@@ -77,7 +77,7 @@ def respond(symptom: Symptom, settings: TrainConfig, attempt: int) -> tuple[str,
         attempt: how often the run has gone back already.
     """
     sentence = f"step {symptom.step}: {symptom.sentence}"
-    adversarial = f", lower --fgm {settings.fgm:g}" if settings.fgm else ""
+    adversarial = f", lower --set fgm={settings.fgm:g}" if settings.fgm else ""
     advice = f"lower --learning-rate {settings.learning_rate:g}{adversarial} or raise --warmup"
     if symptom.name in ("skipped", "recovered"):
         return "warn", sentence

@@ -75,7 +75,7 @@ def of_states(run: Path, last: int) -> list[Source]:
         last: how many.
 
     Raises:
-        UsageError: fewer than two, or there are not so many; `train --keep` keeps more.
+        UsageError: fewer than two, or there are not so many; `train --set keep=N` keeps more.
         CheckpointError: torn, damaged or foreign.
     """
     if last < 2:
@@ -83,7 +83,7 @@ def of_states(run: Path, last: int) -> list[Source]:
     found = states(run)[:last]
     if len(found) < last:
         raise UsageError(
-            f"--last {last}: {run} has {len(found)} states; train with --keep {last}, and "
+            f"--last {last}: {run} has {len(found)} states; train with --set keep={last}, and "
             "--save-steps for how far they are apart"
         )
     config, _ = read_config(run)
@@ -92,7 +92,7 @@ def of_states(run: Path, last: int) -> list[Source]:
         try:
             check_archive(path)
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-            # With --ema it is the average that is measured and kept.
+            # With ema it is the average that is measured and kept.
             model = state["model"] | state.get("averaged", {})
         except Exception as error:  # torch raises many types for a foreign file
             reason = str(error).partition("\n")[0][:120]

@@ -91,7 +91,7 @@ def kill_and_resume(
             raise UsageError(f"{path}: is of an earlier trial; name another --folder, or delete it")
     begin = [
         sys.executable, "-m", "albert_rc", command, *arguments, "--max-steps", str(steps),
-        "--save-steps", "1", "--keep", "2",
+        "--save-steps", "1", "--set", "keep=2",
     ]  # fmt: skip
     with busy_processes(busy):
         for number, whole in enumerate(unbroken, 1):
