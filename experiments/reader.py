@@ -7,7 +7,7 @@
 
 SOURCES holds what `NEAR`, `FAR` and `APART` name; BERT is the folder of a BERT with a WordPiece
 vocabulary. `prepare` leaves in WORK: `start`, an ALBERT that computes what the BERT computes, with
-the most frequent pieces of its vocabulary; `near` and `novels`, texts to learn hidden words from;
+the most frequent pieces of its vocabulary; `near` and `mix`, texts to learn hidden words from;
 `ele`, stores of the exam papers without those that overlap with dev or test. `slice` goes on with
 the runs in WORK/runs: hidden words, then with factorised embeddings papers made of running text
 (`made_papers.py`, preprocessed into WORK/made-store with ELE's dev.pt next to it), the exam papers'
@@ -56,7 +56,10 @@ APART = ("ele/dev", "ele/test", "race-layout/dev", "dream/dev.json")
 WEIGHT = 20
 """How often a piece of NEAR counts, as novels are long and a century old."""
 PIECES = 12288
-LENGTHS = {"near": 384, "novels": 256}
+LENGTHS = {"near": 384, "mix": 256}
+"""Tokens of a sequence; `mix` holds NEAR several times and FAR once."""
+TIMES = 3
+"""How often NEAR stands in `mix`."""
 SIZE = 128
 """E of the models that ship: with E 384 they would have 16 million parameters in place of 12."""
 HIDDEN = Phase(
@@ -89,7 +92,7 @@ def prepare(sources: Path, bert: Path, work: Path) -> None:
     if not (work / "start" / "model.safetensors").is_file():
         _start(near, far, bert, work / "start")
     exclude = [part for place in APART for part in ("--exclude", sources / place)]
-    for name, places in (("near", near), ("novels", far)):
+    for name, places in (("near", near), ("mix", [*near * TIMES, *far])):
         if not (work / name).is_dir():
             command(
                 "pretrain-data", *places, "--model", work / "start", "--out", work / name,
