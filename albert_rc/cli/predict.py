@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from albert_rc.cli import options, predict_parts, settings
-from albert_rc.cli.console import bar, example
+from albert_rc.cli import options, settings
+from albert_rc.cli.console import bar, example, say
 from albert_rc.cli.outputs import answer_files, check_outputs
 from albert_rc.cli.papers import Format
 
@@ -103,91 +103,34 @@ def predict(
     set_: settings.Set = None,
 ) -> None:
     """Answer every question, in the papers' natural order, or refuse: never a part of them."""
-    from albert_rc.answering.pieces import require_way
-    from albert_rc.answering.score import describe, reading_of, score, write_predictions
-    from albert_rc.answering.spans import find_spans, write_spans
-    from albert_rc.answering.temperature import weights_id
-    from albert_rc.runtime.devices import choose_precision, processes
-    from albert_rc.runtime.heap import keep_freed_memory
+    from albert_rc.answering.run import Request, Show, run
+    from albert_rc.runtime.devices import processes
 
-    predict_parts.check_ranges(token_budget, abstain, temperature)
-    check_outputs(answer_files(out, scores, abstain), (data, recall, gate))
     more = settings.parse(set_, settings.PREDICT)
-    how: dict[str, Any] = {
-        "attention": attention,
-        "lsh": settings.lsh_of(more),
-    }
+    request = Request(
+        data=data,
+        out=out,
+        model=model,
+        scores=scores,
+        abstain=abstain,
+        temperature=temperature,
+        option_score=option_score,
+        recall=recall,
+        format_name=format_,
+        max_length=max_length,
+        precision=precision,
+        gate=gate,
+        tolerance=tolerance,
+        token_budget=token_budget,
+        null_threshold=null_threshold,
+        ffn_chunk=more.get("ffn_chunk"),
+        attention=attention,
+        lsh=settings.lsh_of(more),
+    )
+    check_outputs(answer_files(out, scores, abstain), (data, recall, gate))
     with processes(device) as group:
-        source = predict_parts.open_papers(data, format_, model)
-        predict_parts.check_kind(source, abstain, temperature, null_threshold)
-        how["precision"] = chosen = choose_precision(precision, group.device)
-        spans, numbers = source.kind == "span", source.kind == "label" and not source.labels
-        loaded = predict_parts.open_model(model, source, how, group)
-        store = predict_parts.ready_store(data, source, loaded, max_length)
-        if option_score is not None:
-            require_way(loaded.model, store, option_score)
-        predict_parts.compute_with(loaded, chosen, more.get("ffn_chunk"))
-        recalled = None
-        if recall is not None:
-            recalled = predict_parts.recalled_for(recall, store, loaded, format_, group)
-        if chosen == "int8":
-            predict_parts.pass_gate(
-                loaded,
-                gate or data.with_name("dev.pt"),
-                tolerance,
-                group,
-                option_score=option_score,
-                null_threshold=null_threshold,
-                token_budget=token_budget,
-            )
-        wanted = (scores or abstain or recall) is not None and not (spans or numbers)
-        loaded.model.encoder.freeze()
-        keep_freed_memory()  # from here on: the weights' own memory goes back
-        reading = None if spans else reading_of(loaded.model, store.meta["max_length"])
-        # Before the work, so that a damaged record costs none.
-        divisor, calibrated = predict_parts.divisor_of(
-            loaded, temperature, wanted, option_score, reading, group
-        )
-        answer: Any = find_spans if spans else score
-        count = store.num_items if spans else store.num_questions
-        with bar("answering", count, group.is_main) as advance:
-            found = answer(
-                loaded.model,
-                loaded.tokenizer,
-                store,
-                group,
-                token_budget=token_budget,
-                progress=lambda done: advance(done * group.world),
-            )
-        if option_score is not None:
-            found = predict_parts.read_again(
-                loaded, store, found, option_score, group, token_budget
-            )
-        if group.is_main:
-            unsure = None
-            if spans:
-                tuned: Any = loaded.model.null_threshold
-                write_spans(found, tuned if null_threshold is None else null_threshold, out, scores)
-            else:
-                unsure = write_predictions(
-                    store,
-                    found,
-                    out,
-                    scores,
-                    temperature=divisor,
-                    abstain=abstain,
-                    recalled=recalled,
-                    way=option_score,
-                    weights=None if scores is None else weights_id(loaded.tokenizer.folder),
-                    reading=None if scores is None else reading,
-                )
-            typer.echo(
-                f"{out}: {store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
-            )
-            if recalled is not None:
-                typer.echo(describe(recalled, found, divisor))
-            if abstain is not None and unsure is not None:
-                typer.echo(unsure.line(abstain, out, calibrated))
+        for line in run(request, group, Show(say, bar)):
+            typer.echo(line)
 
 
 predict.__doc__ = f"{predict.__doc__}\n\n" + example(

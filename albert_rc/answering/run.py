@@ -1,0 +1,360 @@
+"""`albert-rc predict`, from papers to answer.json: open, prepare, score, write."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from albert_rc.answering import int8_check
+from albert_rc.answering.lookup import Memory, Recalled
+from albert_rc.answering.opening import Say, open_model, open_papers, read_papers, ready_store
+from albert_rc.answering.pieces import readings, require_way, rescored, too_long
+from albert_rc.answering.score import TOKEN_BUDGET, describe, reading_of, score, write_predictions
+from albert_rc.answering.spans import Found, find_spans, write_spans
+from albert_rc.answering.temperature import (
+    HIGHEST,
+    LOWEST,
+    kept_temperature,
+    record_path,
+    weights_id,
+    why_unused,
+)
+from albert_rc.checkpoints.load import Loaded
+from albert_rc.errors import CheckpointError, DataError, UsageError
+from albert_rc.io.messages import listed
+from albert_rc.model.heads import ReadingModel
+from albert_rc.model.span_head import SpanModel
+from albert_rc.papers.schema import PaperSet
+from albert_rc.runtime.devices import Processes, choose_precision
+from albert_rc.runtime.heap import keep_freed_memory
+from albert_rc.stores.store import Store, check_store, load_store, make_store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked; the fields are options of `albert-rc predict`, and are checked on the way."""
+
+    data: Path
+    out: Path
+    model: str | None = None
+    scores: Path | None = None
+    abstain: float | None = None
+    temperature: float | None = None
+    option_score: str | None = None
+    recall: Path | None = None
+    format_name: str | None = None
+    max_length: int | None = None
+    precision: str | None = None
+    gate: Path | None = None
+    tolerance: float = 0.5
+    token_budget: int = TOKEN_BUDGET
+    null_threshold: float | None = None
+    ffn_chunk: int | None = None
+    attention: str | None = None
+    lsh: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.token_budget < 1:
+            raise UsageError(f"--token-budget {self.token_budget} must be at least 1")
+        if self.abstain is not None and not 0 < self.abstain <= 1:
+            raise UsageError(f"--abstain {self.abstain} must be above 0 and at most 1")
+        if self.temperature is not None and not LOWEST <= self.temperature <= HIGHEST:
+            raise UsageError(
+                f"--temperature {self.temperature} must be between {LOWEST:g} and {HIGHEST:g}"
+            )
+
+    def require_for(self, papers: Store | PaperSet) -> None:
+        """Refuse options that these papers have no use for.
+
+        Raises:
+            UsageError: names the option.
+        """
+        spans = papers.kind == "span"
+        numbers = papers.kind == "label" and not papers.labels
+        if (spans or numbers) and (self.abstain is not None or self.temperature is not None):
+            raise UsageError("--abstain and --temperature are for answers with a probability each")
+        if self.null_threshold is not None and math.isnan(self.null_threshold):
+            raise UsageError(f"--null-threshold {self.null_threshold} must be a number")
+        if self.null_threshold is not None and not spans:
+            raise UsageError("--null-threshold is for SQuAD: other questions always have an answer")
+
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Show:
+    """How the work is seen."""
+
+    say: Say
+    bar: Callable[[str, int, bool], AbstractContextManager[Progress]]
+    """Given a description, a total and whether this is the main process."""
+
+
+def run(request: Request, group: Processes, show: Show) -> list[str]:
+    """Answer all papers of a request.
+
+    Args:
+        request: what is asked.
+        group: the device, and who works along.
+        show: told of warnings and progress.
+
+    Returns:
+        What was done, in sentences; none in other processes than the main one.
+
+    Raises:
+        AlbertRcError: something cannot be answered; nothing was written then.
+    """
+    papers = open_papers(request.data, request.format_name, request.model, show.say)
+    request.require_for(papers)
+    chosen = choose_precision(request.precision, group.device)
+    how = {"attention": request.attention, "lsh": request.lsh, "precision": chosen}
+    loaded = open_model(request.model, papers, how, group, show.say)
+    store = ready_store(request.data, papers, loaded, request.max_length, show.say)
+    task = (Spans if papers.kind == "span" else Options)(request, loaded, store, group, show)
+    encoder = loaded.model.encoder
+    encoder.compute = replace(encoder.compute, precision=chosen, ffn_chunk=request.ffn_chunk)
+    task.prepare()
+    if chosen == "int8":
+        _pass_int8_check(request, loaded, group, show.say)
+    encoder.freeze()
+    keep_freed_memory()  # from here on: the weights' own memory goes back
+    task.settle()
+    with show.bar("answering", task.count, group.is_main) as advance:
+        task.score(lambda done: advance(done * group.world))
+    if not group.is_main:
+        return []
+    more = task.write()
+    papers_read = len(store.meta["ids"])
+    return [f"{request.out}: {store.num_questions:,} answers to {papers_read:,} papers", *more]
+
+
+class _Task(ABC):
+    """Answers of one kind: what has to be known before, how they are found and written."""
+
+    def __init__(
+        self, request: Request, loaded: Loaded[Any], store: Store, group: Processes, show: Show
+    ) -> None:
+        self.request, self.loaded, self.store = request, loaded, store
+        self.group, self.show = group, show
+
+    def say(self, line: str) -> None:
+        """Told once, by the main process."""
+        if self.group.is_main:
+            self.show.say(line)
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """What the progress is counted in."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Look at what may be refused before anything is computed."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Look up what answers need, before the long work, so that a damaged record costs none."""
+
+    @abstractmethod
+    def score(self, progress: Progress) -> None:
+        """Find the answers."""
+
+    @abstractmethod
+    def write(self) -> list[str]:
+        """Write them, whole or not at all; what there is to say besides."""
+
+
+class Options(_Task):
+    """Blanks and questions with options, labels, and numbers."""
+
+    model: ReadingModel
+    recalled: Recalled | None = None
+    divisor: float = 1.0
+    """What logits are divided by for probabilities."""
+    calibrated = False
+    scored_QK: Tensor
+    """Log-probabilities of the options in nats, in the store's order."""
+
+    @property
+    def count(self) -> int:
+        return self.store.num_questions
+
+    def prepare(self) -> None:
+        request = self.request
+        if request.option_score is not None:
+            require_way(self.loaded.model, self.store, request.option_score)
+        if request.recall is not None:
+            self.recalled = self._recall(request.recall)
+
+    def _recall(self, path: Path) -> Recalled:
+        """What training papers say about the store's blanks."""
+        if path.suffix == ".pt":
+            known = load_store(path)
+        else:
+            papers = read_papers(path, self.request.format_name, self.show.say)
+            known = make_store(papers, self.loaded.tokenizer, self.loaded.model.config.max_length)
+        if not known.has_answers:
+            raise DataError(f"--recall {path}: its papers have no answers to recall")
+        found = Memory(known).recall(self.store)
+        blanks = len(self.store.num_options)
+        alike = known.meta["source_hash"] == self.store.meta["source_hash"]
+        if alike or found.known > blanks / 2:
+            self.say(
+                f"warning: {found.known:,} of {blanks:,} blanks stand in {path}; where these are "
+                "the papers that are to be answered, their own key is being copied"
+            )
+        return found
+
+    def settle(self) -> None:
+        request, folder = self.request, self.loaded.tokenizer.folder
+        self.reading = reading_of(self.loaded.model, self.store.meta["max_length"])
+        shown = (request.scores or request.abstain or request.recall) is not None
+        if self.store.is_numeric or not shown or not self.group.is_main:
+            self.divisor = request.temperature or 1.0
+            return
+        way = request.option_score
+        if request.temperature is not None:
+            own = 1.0
+            with suppress(CheckpointError):  # it is not what is used
+                own, _ = kept_temperature(folder, way, self.reading)
+            self.divisor = request.temperature
+            self.calibrated = own != 1 and math.isclose(request.temperature, own, rel_tol=1e-4)
+            return
+        self.divisor, self.calibrated = kept_temperature(folder, way, self.reading)
+        record = record_path(folder, way)
+        if self.calibrated:
+            self.say(f"temperature {self.divisor:.4f}, kept in {record} (--temperature 1: without)")
+        elif why := why_unused(folder, way, self.reading):
+            self.say(f"warning: {record} is {why}, and is not used; calibrate again")
+
+    def score(self, progress: Progress) -> None:
+        self.scored_QK = score(
+            self.loaded.model,
+            self.loaded.tokenizer,
+            self.store,
+            self.group,
+            token_budget=self.request.token_budget,
+            progress=progress,
+        )
+        if self.request.option_score is not None:
+            self._read_again(self.request.option_score)
+
+    def _read_again(self, way: str) -> None:
+        """Read options of several pieces once more, with room for each piece."""
+        model = self.loaded.model
+        longest = model.config.max_length
+        if left := too_long(self.store, longest):
+            self.say(
+                f"warning: the model's window of {longest:,} tokens has no room for some options; "
+                f"their blanks are answered as without --option-score:{listed(left)}"
+            )
+        again = readings(model, self.loaded.tokenizer, self.store, way)
+        name = "reading options of several pieces"
+        with self.show.bar(name, len(again), self.group.is_main) as advance:
+            self.scored_QK = rescored(
+                model,
+                again,
+                self.scored_QK,
+                self.group,
+                token_budget=self.request.token_budget,
+                progress=lambda done: advance(done * self.group.world),
+            )
+
+    def write(self) -> list[str]:
+        request, kept = self.request, self.request.scores is not None
+        unsure = write_predictions(
+            self.store,
+            self.scored_QK,
+            request.out,
+            request.scores,
+            temperature=self.divisor,
+            abstain=request.abstain,
+            recalled=self.recalled,
+            way=request.option_score,
+            weights=weights_id(self.loaded.tokenizer.folder) if kept else None,
+            reading=self.reading if kept else None,
+        )
+        said = []
+        if self.recalled is not None:
+            said.append(describe(self.recalled, self.scored_QK, self.divisor))
+        if request.abstain is not None and unsure is not None:
+            said.append(unsure.line(request.abstain, request.out, self.calibrated))
+        return said
+
+
+class Spans(_Task):
+    """Questions whose answers stand in a passage."""
+
+    model: SpanModel
+    found: list[Found]
+
+    @property
+    def count(self) -> int:
+        return self.store.num_items
+
+    def prepare(self) -> None:
+        if self.request.option_score is not None:
+            raise UsageError(f"--option-score {self.request.option_score} is for cloze papers")
+        if self.request.recall is not None:
+            raise UsageError("--recall is for cloze papers")
+
+    def settle(self) -> None:
+        """Spans have no temperature."""
+
+    def score(self, progress: Progress) -> None:
+        self.found = find_spans(
+            self.loaded.model,
+            self.loaded.tokenizer,
+            self.store,
+            self.group,
+            token_budget=self.request.token_budget,
+            progress=progress,
+        )
+
+    def write(self) -> list[str]:
+        threshold = self.request.null_threshold
+        if threshold is None:
+            threshold = self.loaded.model.null_threshold
+        write_spans(self.found, threshold, self.request.out, self.request.scores)
+        return []
+
+
+def _pass_int8_check(request: Request, loaded: Loaded[Any], group: Processes, say: Say) -> None:
+    """Go on in int8 only if it costs little on dev papers, answered as the others will be."""
+    dev = request.gate or request.data.with_name("dev.pt")
+    if not request.tolerance >= 0:
+        raise UsageError(f"--tolerance {request.tolerance} must be a number from 0 on")
+    if not dev.is_file():
+        raise UsageError(
+            f"--precision int8 is tested on dev papers first, and there is no {dev}; "
+            "name a store with --gate, or use --precision bf16"
+        )
+    folder = loaded.tokenizer.folder
+    trial = int8_check.Trial(
+        precision=choose_precision(None, group.device),
+        way=request.option_score,
+        null_threshold=request.null_threshold,
+        token_budget=request.token_budget,
+    )
+    of = int8_check.identity(loaded.model, folder, dev, trial)
+    cost = int8_check.remembered_cost(folder, of)
+    if cost is None:
+        store = load_store(dev)
+        check_store(store, dev, loaded.tokenizer, loaded.model.config.max_length)
+        if store.kind != loaded.model.task:
+            raise UsageError(f"--gate {dev}: holds {store.kind}, but the model {loaded.model.task}")
+        keep_freed_memory()
+        cost = int8_check.measure_cost(loaded.model, loaded.tokenizer, store, group, trial)
+        if group.is_main:
+            int8_check.remember_cost(folder, of, cost)
+    if group.is_main:
+        say(cost.line())
+    cost.require(request.tolerance)
