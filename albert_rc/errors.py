@@ -42,7 +42,7 @@ class OutOfMemoryError(AlbertRcError):
     exit_code = 5
 
 
-class Interrupted(AlbertRcError):  # noqa: N818 - it is no error
+class Interrupted(AlbertRcError):  # noqa: N818 - it is not an error
     """The user or the system asked to stop; everything worth keeping is saved."""
 
     exit_code = 130

@@ -76,7 +76,7 @@ def answer(
             package's own for these papers.
         precision: fp32, bf16 or fp16; bf16 where the hardware has it.
         temperature: what logits are divided by for probabilities; by default what `calibrate`
-            kept beside the weights, else 1. It changes no answer.
+            kept next to the weights, else 1. It changes no answer.
         token_budget: tokens that are computed at a time.
 
     Returns:

@@ -185,7 +185,7 @@ def remembered_cost(folder: Path, of: dict[str, Any]) -> Cost | None:
 
 
 def remember_cost(folder: Path, of: dict[str, Any], cost: Cost) -> None:
-    """Keep a measurement beside the weights it is about, if they may be written to."""
+    """Keep a measurement next to the weights it is about, if they may be written to."""
     if not of:
         return
     try:

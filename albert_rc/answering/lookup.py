@@ -21,7 +21,7 @@ from albert_rc.stores.store import Store
 Ids = NDArray[np.int64]
 
 GRAM = 4
-"""Tokens right beside a blank that are looked up; the rest is then compared."""
+"""Tokens right next to a blank that are looked up; the rest is then compared."""
 CONTEXT = 6
 """Tokens around a blank that must be the same, both sides together."""
 FARTHEST = 64

@@ -27,7 +27,7 @@ from albert_rc.text.tokenizer import Tokenizer
 
 WAYS = ("masks", "pll")
 EDGES = 2
-"""Tokens of a window beside its text: [CLS] and [SEP]."""
+"""Tokens of a window next to its text: [CLS] and [SEP]."""
 
 
 @dataclass(frozen=True)

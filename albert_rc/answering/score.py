@@ -223,7 +223,7 @@ def write_predictions(
     weights: str | None = None,
     reading: Mapping[str, Any] | None = None,
 ) -> Unsure | None:
-    """Write answer.json and what is asked for beside it: all of it whole, or nothing.
+    """Write answer.json and what is asked for next to it: all of it whole, or nothing.
 
     Args:
         store: what was answered.
@@ -231,7 +231,7 @@ def write_predictions(
         path: of answer.json.
         scores: where a JSON line per question goes.
         temperature: what the logits are divided by for probabilities.
-        abstain: list the answers whose probability is below this, beside answer.json.
+        abstain: list the answers whose probability is below this, next to answer.json.
         recalled: what is known of the blanks from other papers.
         way: how options of several pieces were read again, if they were.
         weights: what the first line names as the weights that made them.

@@ -42,7 +42,7 @@ def require_own(folder: Path) -> None:
 
 
 def keep(calibration: Calibration, folder: Path) -> Path:
-    """Keep a temperature beside the weights that it is about.
+    """Keep a temperature next to the weights that it is about.
 
     Raises:
         CheckpointError: there are no weights in the folder.
@@ -61,7 +61,7 @@ def record_path(folder: Path, way: str | None = None) -> Path:
 def kept_temperature(
     folder: Path, way: str | None = None, reading: Mapping[str, Any] | None = None
 ) -> tuple[float, bool]:
-    """The temperature beside a model's weights, and whether there is one for this use of them.
+    """The temperature next to a model's weights, and whether there is one for this use of them.
 
     Args:
         folder: of the model.
@@ -107,7 +107,7 @@ def _other_reading(record: Mapping[str, Any], reading: Mapping[str, Any]) -> str
 
 
 def kept_record(path: Path) -> dict[str, Any] | None:
-    """What `keep` wrote beside a model's weights; None where nothing is, or of other weights.
+    """What `keep` wrote next to a model's weights; None where nothing is, or of other weights.
 
     Raises:
         CheckpointError: the record is damaged.

@@ -64,7 +64,7 @@ def matrix_rate(precision: str, device: torch.device, repeats: int = 5) -> float
     Args:
         precision: fp32, bf16, fp16 or int8.
         device: to measure.
-        repeats: the fastest of so many counts.
+        repeats: the fastest of that many counts.
     """
     rows = GPU_ROWS if device.type == "cuda" else ROWS
     x_TI = torch.randn(rows, INPUTS, device=device, dtype=DTYPES[precision])

@@ -88,7 +88,7 @@ def measure(job: Job) -> dict[str, Any]:
         seconds, memory = timed(done_by, steps, device)
         peak, plan, cut = peak_memory(device), done_by.plan, done_by.cut
         del done_by
-        # Beside busy processes the product would be slower, too; see `compare`.
+        # Next to busy processes the product would be slower, too; see `compare`.
         rate = None if job.busy else matrix_rate(job.precision, device)
         return {
             **job.to_json(),

@@ -60,7 +60,7 @@ def with_groups(model: PretrainingModel, groups: int, merge: str = "mean") -> Pr
         merge: a key of `MERGES`.
 
     Raises:
-        UsageError: the layers cannot be divided among so many groups.
+        UsageError: the layers cannot be divided among that many groups.
     """
     config = model.config
     if merge not in MERGES:

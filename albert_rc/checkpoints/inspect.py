@@ -104,7 +104,7 @@ def layer_distances(
         encoder: on the CPU.
         tokenizer: its vocabulary.
         texts: passages, each cut to the encoder's longest sequence.
-        max_tokens: no more passages are read after so many.
+        max_tokens: no more passages are read after that many.
 
     Raises:
         DataError: no text.

@@ -38,7 +38,7 @@ def with_dropout(config: EncoderConfig, dropout: float | None) -> EncoderConfig:
     """With another dropout in the layers and of attention weights, if one is given.
 
     Raises:
-        UsageError: it is no share.
+        UsageError: it is not a share.
     """
     if dropout is None:
         return config

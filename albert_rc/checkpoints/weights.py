@@ -225,7 +225,7 @@ def read_weight(weights: Weights, key: str, dtype: torch.dtype | None = None) ->
     """A tensor of the file, by its name there; in another precision, if one is given.
 
     Raises:
-        CheckpointError: its numbers cannot be read, or are no weights.
+        CheckpointError: its numbers cannot be read, or are not weights.
     """
     try:
         value = weights.read(key, dtype)

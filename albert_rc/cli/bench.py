@@ -1,4 +1,4 @@
-"""`albert-rc bench`: how fast this machine trains, predicts and attends, and a peer beside it."""
+"""`albert-rc bench`: how fast this machine trains, predicts and attends, and a peer next to it."""
 
 from __future__ import annotations
 

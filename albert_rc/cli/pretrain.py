@@ -138,7 +138,7 @@ def pretrain(
 ) -> None:
     """Pretrain on hidden n-grams and the order of segments; `train --model OUT` starts from it.
 
-    OUT holds a Hugging Face checkpoint, and beside it log.txt, metrics.jsonl and pretrain.json.
+    OUT holds a Hugging Face checkpoint, and next to it log.txt, metrics.jsonl and pretrain.json.
     """
     from dataclasses import asdict
 

@@ -108,7 +108,7 @@ def train(
 ) -> None:
     """Fine-tune on DATA/train.pt; the weights that are best on DATA/dev.pt stay in OUT.
 
-    Beside them: log.txt, metrics.jsonl, TensorBoard's events, train.json (all settings). Several
+    Next to them: log.txt, metrics.jsonl, TensorBoard's events, train.json (all settings). Several
     GPUs: `torchrun --nproc-per-node 2 -m albert_rc train ...`.
     """
     from albert_rc.errors import UsageError

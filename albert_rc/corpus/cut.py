@@ -339,7 +339,7 @@ def _documents(paragraphs: Iterable[str | None]) -> Iterator[Iterator[str]]:
     """The paragraphs of each document; the one before must have been read to its end."""
     paragraphs = iter(paragraphs)
     for first in paragraphs:
-        if first is not None:  # an empty file is no document
+        if first is not None:  # an empty file is not a document
             yield _until_none(chain([first], paragraphs))
 
 
@@ -370,7 +370,7 @@ def _apart(
 
 
 def plan_shards(sources: list[Source], shard_bytes: int) -> list[Shard]:
-    """Sources put together, in order, until a shard has about so many bytes of text."""
+    """Sources put together, in order, until a shard has about that many bytes of text."""
     shards: list[list[Source]] = [[]]
     held = 0
     for source in sources:

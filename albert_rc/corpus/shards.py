@@ -94,7 +94,7 @@ def _total(path: Path) -> int:
 
 
 def require_same_plan(out: Path, total: int, dev: bool) -> None:
-    """Refuse to put shards beside those of another corpus, which would make both unreadable.
+    """Refuse to put shards next to those of another corpus, which would make both unreadable.
 
     They are not cleared away: another process may be at work on them.
 

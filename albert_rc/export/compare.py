@@ -174,7 +174,7 @@ def _answers(model: HeadedModel, batch: Any, theirs_XV: Tensor) -> Tensor:
 
 
 def _best(logits_QK: Tensor) -> Tensor:
-    # A number asked for is no choice; that it is the same is what the logits tell.
+    # A number asked for is not a choice; that it is the same is what the logits tell.
     return logits_QK.argmax(-1)
 
 
@@ -196,7 +196,7 @@ def _compare(found: Agreement, ours_XV: Tensor, theirs_XV: Tensor, who: str, bat
     found.shortest = min(found.shortest, *batch.lengths, found.shortest)
     found.longest = max(found.longest, *batch.lengths, found.longest)
     found.largest = max(found.largest, apart)
-    if not apart <= TOLERANCE:  # nor is a difference that is no number
+    if not apart <= TOLERANCE:  # nor is a difference that is not a number
         raise CheckpointError(
             f"{who} differs from ours: logits of a batch of {len(batch.lengths)} sequences up to "
             f"{max(batch.lengths)} tokens are {apart:.2g} of the largest apart, allowed are "

@@ -1,4 +1,4 @@
-"""A run to a folder for the hub: written beside, compared with ours, then given its name."""
+"""A run to a folder for the hub: written under another name, compared with ours, then renamed."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _SPACES = {"Regex": r"[\s\x1c-\x1f]+"}
 def write_vocabulary(tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
     """Write what `AutoTokenizer` needs to split text as the tokenizer does.
 
-    Beside tokenizer.json stands ALBERT's own file, which ours is read from.
+    Next to tokenizer.json stands ALBERT's own file, which ours is read from.
 
     Args:
         tokenizer: any of ours.

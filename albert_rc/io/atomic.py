@@ -28,7 +28,7 @@ _LINKS = 40
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `target`; rename it onto `target` if the block succeeds.
+    """Yield a temporary path next to `target`; rename it onto `target` if the block succeeds.
 
     The file reaches the disk before it gets its name, so a crash leaves the old file or the new
     one, never a torn one. What killed processes left behind of earlier tries is cleared away.
@@ -79,7 +79,7 @@ def _is_of_the_system(target: Path) -> bool:
 
 
 def _claimed(target: Path) -> tuple[int, Path]:
-    """A new file beside the target, with a lock on it that dies with this process."""
+    """A new file next to the target, with a lock on it that dies with this process."""
     while True:
         # A dot in front keeps half-written files out of every reader's file listing.
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
@@ -192,7 +192,7 @@ def require_new(target: Path) -> None:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `target`; it gets that name if the block succeeds.
+    """Yield a temporary folder next to `target`; it gets that name if the block succeeds.
 
     What killed processes left behind of earlier tries is cleared away.
 

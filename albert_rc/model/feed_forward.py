@@ -113,7 +113,7 @@ def feed_forward(
 ) -> Tensor:
     """`down(activation(up(x)))`, token by token (Vaswani et al. 2017, section 3.3).
 
-    With `compute.ffn_chunk` so many rows are computed at a time (Kitaev et al. 2020, section 3)
+    With `compute.ffn_chunk` that many rows are computed at a time (Kitaev et al. 2020, section 3)
     and nothing of size F is kept for the backward pass; the result is the same up to rounding.
 
     Args:

@@ -208,7 +208,7 @@ def _by_rotation(
 
 
 def _sorted(query_XL: Tensor, key_XL: Tensor, valid_XL: Tensor) -> Sorting:
-    """Queries and keys in the order of their values; what is no key comes last."""
+    """Queries and keys in the order of their values; what is not a key comes last."""
     query_at_XL, query_place_XL = _placed(query_XL, valid_XL)
     key_at_XL, key_place_XL = query_at_XL, query_place_XL
     if key_XL is not query_XL:

@@ -1,7 +1,7 @@
 """A start for small encoders trained from nothing: heads that look at the neighbouring tokens.
 
 With random weights attention begins uniform, and a small corpus takes thousands of steps to teach
-it that the words beside a blank matter most; until then a model learns to count, not to read.
+it that the words next to a blank matter most; until then a model learns to count, not to read.
 Trained BERTs have heads that attend to the next and the previous token (Clark et al. 2019,
 section 3.1), so we begin with such heads, in the spirit of mimetic initialisation (Trockman and
 Kolter 2023). Only the starting point differs: every weight is trained as usual, and the checkpoint
@@ -61,7 +61,7 @@ def start_with_neighbours(encoder: Encoder) -> None:
         assert isinstance(layer.key, nn.Linear)
         assert isinstance(layer.value, nn.Linear)
         assert isinstance(layer.output, nn.Linear)
-        # Values carry words only, loudly enough to be heard beside the token's own place.
+        # Values carry words only, loudly enough to be heard next to the token's own place.
         words_ED = read_ED[2 * count :]
         mixing_DE = torch.randn(encoder.config.hidden_size, len(words_ED)) * len(words_ED) ** -0.5
         layer.value.weight.copy_(mixing_DE @ words_ED)

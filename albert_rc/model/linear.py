@@ -142,7 +142,7 @@ def _joined(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _add_product(gradient_TO: Tensor, x_TI: Tensor, sum_OI: Tensor | None) -> Tensor:
-    """`sum_OI` plus the matrix's gradient, in fp32, with little memory beside it."""
+    """`sum_OI` plus the matrix's gradient, in fp32, with little memory besides."""
     outputs, inputs = gradient_TO.shape[1], x_TI.shape[1]
     if x_TI.dtype == torch.float32:
         if sum_OI is None:
@@ -150,7 +150,7 @@ def _add_product(gradient_TO: Tensor, x_TI: Tensor, sum_OI: Tensor | None) -> Te
         return sum_OI.addmm_(gradient_TO.t(), x_TI)
     new = sum_OI is None
     total_OI = torch.empty(outputs, inputs, device=x_TI.device) if sum_OI is None else sum_OI
-    # Row by row: the product stands beside its sum in 16 bits, and in 32 to be added.
+    # Row by row: the product stands next to its sum in 16 bits, and in 32 to be added.
     for rows_OI, rows_TO in zip(total_OI.split(ROWS), gradient_TO.split(ROWS, 1), strict=True):
         product_OI = rows_TO.t() @ x_TI
         if new:

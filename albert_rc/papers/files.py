@@ -108,7 +108,7 @@ def _papers_in(value: Any, layout: Layout) -> list[Any] | None:
 def _paragraphs(value: Any) -> list[Any] | None:
     """SQuAD's paragraphs, each with its article's title and its number there.
 
-    In the place of what is no paragraph stands a tuple of one text, which says so: JSON has none.
+    What is not a paragraph is replaced by a tuple of one text that says so: JSON has none.
     """
     articles = value.get("data") if isinstance(value, dict) else None
     if not isinstance(articles, list):
@@ -309,7 +309,7 @@ def _columns(line: bytes) -> list[str]:
 
 
 def header_of(line: bytes) -> tuple[str, ...]:
-    """The column names in a table's first line; none if it is no header."""
+    """The column names in a table's first line; none if it is not a header."""
     try:
         names = tuple(_columns(line))
     except UnicodeDecodeError:
@@ -335,12 +335,12 @@ def _row(line: bytes, header: tuple[str, ...]) -> Any:
 
 
 def _first_row(content: bytes) -> Any:
-    """The first row of a table that is whole, or None if it is no table.
+    """The first row of a table that is whole, or None if it is not a table.
 
     If none is whole, the header alone tells what the rows should be.
     """
     lines = content.split(b"\n", SAMPLED)[:SAMPLED]
-    # A torn paper is no table, though it may be indented with tabs.
+    # A torn paper is not a table, though it may be indented with tabs.
     if b"\t" not in lines[0] or lines[0].lstrip().startswith((b"{", b"[{")):
         return None
     header = header_of(lines[0])

@@ -100,7 +100,7 @@ READERS: dict[str, Reader] = {
 def find_splits(raw: Path) -> dict[str, Path]:
     """The splits of a collection: train, dev and test inside it, or itself as the only one.
 
-    Only whole names count: a folder `latest_papers` is no test split.
+    Only whole names count: a folder `latest_papers` is not a test split.
 
     Raises:
         DataError: there is nothing at `raw`, or no split but collections, as `import` makes them.
@@ -135,11 +135,11 @@ def _splits_in(raw: Path) -> dict[str, Path]:
 
 
 def collections_in(raw: Path) -> list[Path]:
-    """Folders in a collection that are no splits of it, and hold splits themselves."""
+    """Folders in a collection that are not splits of it, and hold splits themselves."""
     if not raw.is_dir():
         return []
     known = {name for names in SPLITS.values() for name in names}
-    # There may be a million files: their entries tell what is no folder without a look at each.
+    # There may be a million files: their entries tell what is not a folder without a look at each.
     return [
         child
         for child in _folders_in(raw)
@@ -181,7 +181,7 @@ def possible_formats(path: Path) -> tuple[str, ...]:
         found = tuple(
             name
             for name, reader in READERS.items()
-            # An object in a .json is no row of a table, whatever its fields are called.
+            # An object in a .json is not a row of a table, whatever its fields are called.
             if (suffix in reader.suffixes or suffix not in known) and reader.recognises(sample)
         )
         if found:

@@ -15,7 +15,7 @@ from albert_rc.papers.schema import Passage, Problem, Question, Severity, letter
 
 MAX_OPTIONS = 702  # A to ZZ
 MAX_PROBLEMS = 100
-"""That are named of one paper; who has more has another convention, not so many slips."""
+"""That are named of one paper; who has more has another convention, not that many slips."""
 _RUN = re.compile(r"_+")
 _MISSING = object()
 
@@ -128,10 +128,10 @@ def _answer(value: Any, num_options: int, where: str, report: Report) -> int | N
 
 
 def find_blanks(article: str, report: Report) -> tuple[tuple[int, int], ...]:
-    """Where the blanks stand: each a `_` of its own, beside white space or punctuation.
+    """Where the blanks stand: each a `_` of its own, next to white space or punctuation.
 
     A blank that touches a letter (`_ing`, `un_`) or a run (`____`) is an error, for it tells of
-    another convention, by which every later answer would shift. A number left beside a blank
+    another convention, by which every later answer would shift. A number left next to a blank
     (`_31`), as real papers have it, is a warning.
     """
     blanks = []

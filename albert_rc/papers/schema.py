@@ -163,7 +163,7 @@ def letter(index: int) -> str:
 
 
 def letter_index(name: str) -> int | None:
-    """The option that a letter stands for, or None if it is no letter."""
+    """The option that a letter stands for, or None if it is not a letter."""
     # No option has a longer one, and a megabyte of letters would make a number as long.
     if len(name) > 3 or not (name.isascii() and name.isalpha() and name.isupper()):
         return None

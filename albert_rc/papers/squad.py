@@ -13,9 +13,9 @@ def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> P
     """`{"context", "qas": [{"id", "question", "answers": [{"text", "answer_start"}]}]}`.
 
     Without the field `answers` a question is a test question; with an empty list the passage has no
-    answer to it. `is_impossible` beside answers is an error.
+    answer to it. `is_impossible` next to answers is an error.
     """
-    if isinstance(raw, tuple):  # what `sources` says of something that is no paragraph
+    if isinstance(raw, tuple):  # what `sources` says of something that is not a paragraph
         report.error(raw[0])
         return None
     if not isinstance(raw, dict) or "number" not in raw:

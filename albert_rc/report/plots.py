@@ -95,7 +95,7 @@ def figure_paths(out: Path) -> list[Path]:
 
 
 def save(figure: Any, out: Path) -> list[Path]:
-    """Write a figure as PNG and as SVG beside each other; both whole, or neither."""
+    """Write a figure as PNG and as SVG next to each other; both whole, or neither."""
     paths = figure_paths(out)
     writers: dict[Path, Callable[[Path], None]] = {
         path: partial(_write, figure, path.suffix[1:]) for path in paths

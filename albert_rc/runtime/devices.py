@@ -1,4 +1,4 @@
-"""Where to compute, in which precision, and beside which other processes."""
+"""Where to compute, in which precision, and with which other processes."""
 
 from __future__ import annotations
 

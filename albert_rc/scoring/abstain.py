@@ -42,7 +42,7 @@ def find_unsure(
     Args:
         lines: as in a score file, with probabilities.
         below: the threshold.
-        labels: names of the options by their place, where they are no letters.
+        labels: names of the options by their place, where they are not letters.
     """
     found, others = [], []
     for line in lines:
@@ -68,5 +68,5 @@ def find_unsure(
 
 
 def unsure_path(answers: Path) -> Path:
-    """Where they are listed: `answer.unsure.jsonl` beside `answer.json`."""
+    """Where they are listed: `answer.unsure.jsonl` next to `answer.json`."""
     return answers.with_name(f"{answers.stem}.unsure.jsonl")

@@ -1,4 +1,4 @@
-"""Score files of several models put into one order, and beside the papers' right answers."""
+"""Score files of several models put into one order, and next to the papers' right answers."""
 
 from __future__ import annotations
 

@@ -75,11 +75,11 @@ def calibrate(
         bins: of the calibration error.
 
     Raises:
-        DataError: the scores are of other papers, the answers are no options, or all recalled.
+        DataError: the scores are of other papers, the answers are not options, or all recalled.
     """
     file = in_order_of(file, papers)
     gold_Q = right_options(file, papers)
-    # What is recalled is no logit of the model's, and `predict` adds it after the temperature.
+    # What is recalled is not a logit of the model's, and `predict` adds it after the temperature.
     read_Q = np.array([reading is None for reading in file.read])
     known = np.flatnonzero((gold_Q >= 0) & read_Q)
     if not len(known):

@@ -272,7 +272,7 @@ def interval(
 
     Args:
         metric: takes the columns, [..., N] each, and gives [...] scores.
-        columns: [N] each; items are drawn whole, so that gold stays beside its prediction.
+        columns: [N] each; items are drawn whole, so that gold stays next to its prediction.
         resamples: how many.
         confidence: share of the resamples' scores between the two ends.
         seed: of the resampling.

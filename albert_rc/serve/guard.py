@@ -99,7 +99,7 @@ class Guard:
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Refusal(403, "a page of another site may not use this server")
         length = headers.get("content-length", "0")
-        # Longer numbers are no lengths, and slow to convert.
+        # Longer numbers are not lengths, and slow to convert.
         if len(length) > 15 or int(length) > self.limits.body_bytes:
             raise too_large(self.limits)
 

@@ -88,7 +88,7 @@ def check_split(
     """
     questions = [q for p in papers.passages for q in p.questions]
     answers = Counter(_answer_name(papers, q) for q in questions)
-    # Labels are the same for all, and spans are no options: there is nothing to count.
+    # Labels are the same for all, and spans are not options: there is nothing to count.
     asked = questions if papers.kind in ("cloze", "choice") else []
     sizes = Counter(str(len(q.options)) for q in asked)
     values = [q.value for q in questions if q.value is not None]

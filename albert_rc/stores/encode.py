@@ -158,7 +158,7 @@ def encode_choice(
 ) -> EncodedChoice:
     """Encode multiple choice as `[CLS] passage [SEP] question option [SEP]`, one per option.
 
-    Question and option are never cut. What of the passage does not fit beside the longest option
+    Question and option are never cut. What of the passage does not fit next to the longest option
     is cut from its end, for all options of the question alike.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Words hidden beside the blanks, for an auxiliary masked-LM loss while fine-tuning.
+"""Words hidden next to the blanks, for an auxiliary masked-LM loss while fine-tuning.
 
 A cloze paper asks about one word in seventeen. Hiding some of the others and asking for them too
 multiplies what a small model learns from the same papers.

@@ -227,8 +227,8 @@ def prepare_collection(
         max_length: window in tokens, special tokens included.
         scratch: a folder for temporary files as large as the stores; nothing stays there.
         format_name: a key of `READERS`; sniffed by default, one for all splits.
-        workers: processes to encode in; as many as there are cores by default, 1 for none beside
-            this one. A few papers are encoded in this process anyway.
+        workers: processes to encode in; as many as there are cores by default, 1 for
+            this one only. A few papers are encoded in this process anyway.
 
     Yields:
         The splits, ready to be saved inside the block.

@@ -206,7 +206,7 @@ def check_total(thing: str, total: int) -> None:
 def store_meta(
     split: Checked, selection: Selection, tokenizer: Tokenizer, max_length: int
 ) -> dict[str, Any]:
-    """What a store says of itself beside its tensors."""
+    """What a store says of itself next to its tensors."""
     meta: dict[str, Any] = {
         "kind": split.kind,
         "split": split.name,

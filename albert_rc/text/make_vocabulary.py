@@ -37,7 +37,7 @@ def make_vocabulary(
 
     Args:
         texts: paragraphs or sentences of running text, read once. Of more than ten million, a
-            random choice of so many counts.
+            random choice of that many counts.
         size: number of pieces, special ones included.
         folder: made if it is not there.
         lower: fold upper and lower case.
@@ -45,7 +45,7 @@ def make_vocabulary(
         coverage: share of all characters that get pieces, from 0.98 to 1; the rest is <unk>.
 
     Raises:
-        UsageError: the text does not suit so many pieces, or another setting cannot be.
+        UsageError: the text does not suit that many pieces, or another setting cannot be.
         DataError: no text. What reading `texts` raises goes through as it is.
     """
     import sentencepiece

@@ -1,4 +1,4 @@
-"""The states that a run resumes from: the newest few, each one file, written beside the last."""
+"""The states that a run resumes from: the newest few, each one file, written next to the last."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ class TrainConfig:
     max_steps: int | None = None
     """Optimiser steps in all; `epochs` decides where it is None."""
     eval_steps: int | None = None
-    """Evaluate every so many steps; after each epoch where it is None."""
+    """Evaluate every N steps; after each epoch where it is None."""
     save_steps: int | None = None
-    """Save the state to resume from every so many steps; after each epoch where it is None."""
+    """Save the state to resume from every N steps; after each epoch where it is None."""
     keep: int = 2
     """States that stay: the newest, and older ones for the case that it is damaged."""
     patience: int | None = None
-    """Stop after so many evaluations in a row without a better one."""
+    """Stop after N evaluations in a row without a better one."""
     precision: str = "fp32"
     recompute: str = "nothing"
     """See `Compute.recompute`."""
@@ -51,7 +51,7 @@ class TrainConfig:
     mask_rate: float = 0.0
     """Share of the other words that are hidden, and asked for, as well."""
     mask_weight: float = 1.0
-    """Weight of their loss beside the questions'."""
+    """Weight of their loss, added to the questions'."""
     label_smoothing: float = 0.0
     """Share of the target that is spread over all options of a question."""
     r_drop: float = 0.0

@@ -129,7 +129,7 @@ class Trainer(Generic[Kind]):
 
         Args:
             resume: go on from the state in the folder.
-            seconds: save the state and stop after so many.
+            seconds: save the state and stop after that many.
             on_step: told after each step, on the main process.
             on_event: given sentences about evaluations and saves.
 

@@ -99,7 +99,7 @@ def settled_step(total_steps: int, warmup_share: float, share: float) -> int:
 
 
 def step_if_finite(optimizer: torch.optim.Optimizer, norm: Tensor) -> None:
-    """Take the optimiser's step, unless the gradient's norm says that some of it is no number.
+    """Take the optimiser's step, unless the gradient's norm says that some of it is not a number.
 
     Weights and moments are then what they were. Nobody waits for a GPU, if the optimiser takes
     the verdict as a tensor, as fused ones do for `torch.amp.GradScaler`; others are asked for it.

@@ -80,7 +80,7 @@ class Stepper(Generic[Kind]):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One optimiser step on a global batch.
 
-        Where the gradient is no number the weights stay as they are.
+        Where the gradient is not a number the weights stay as they are.
         Where memory runs out, all processes halve their micro-batches and take the step again.
 
         Args:

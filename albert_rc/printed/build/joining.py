@@ -9,7 +9,7 @@ from albert_rc.printed.recognise.blocks import Block, LeftOut, Outline
 from albert_rc.printed.recognise.passages import split_paragraphs, text_lines
 
 STRAY = 20
-"""Words of a line between two lists that is no passage."""
+"""Words of a line between two lists that is not a passage."""
 
 
 def join_blocks(outline: Outline, found: Import) -> None:

@@ -21,7 +21,7 @@ from albert_rc.printed.read.package import unpack
 from albert_rc.printed.recognise.key import is_key_heading
 
 FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-"""What older readers show in the place of what stands beside it."""
+"""What older readers show in the place of what stands next to it."""
 _GONE = (f"{WORD}del", f"{WORD}moveFrom", FALLBACK)
 MOST_CHARACTERS = 10_000_000
 """Of a document's text; a book has one million. Cells that are merged say theirs in each row."""

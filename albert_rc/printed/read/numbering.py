@@ -25,7 +25,7 @@ Level = tuple[str, str, int]
 class Numbering:
     """Counts a document's numbered paragraphs.
 
-    What is no number where one belongs counts as not given: Word, too, goes on.
+    What is not a number where one belongs counts as not given: Word, too, goes on.
 
     Args:
         lists: the root of the part that describes lists, or None.

@@ -244,7 +244,7 @@ def _without_options(
 def lone_blanks(found: Sequence[Candidate]) -> list[Candidate]:
     """Numbers that look like blanks in a text under which there are no options for them.
 
-    Underlined ones all do; others if so many of them count on, one after the other.
+    Underlined ones all do; others if that many of them count on, one after the other.
     """
     blanks = {c for c in found if c.style == "line"}
     for style in ("bracket", "bare"):

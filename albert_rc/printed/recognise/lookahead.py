@@ -102,7 +102,7 @@ def single_answers(lines: Sequence[Line], at: int) -> list[list[key.Answer]]:
 
 
 def explained_at(lines: Sequence[Line], at: int) -> key.Answer | None:
-    """`36. A. Because ...`, which would be an answer in a key, and is no list of options."""
+    """`36. A. Because ...`, which would be an answer in a key, and is not a list of options."""
     below = first_mark(lines[at + 1]) if at + 1 < len(lines) else None
     inside = marks_in(Piece(lines[at], 0, len(lines[at].text)))
     if len(inside) > 1 or (below is not None and below.index == 1):

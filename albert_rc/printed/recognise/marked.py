@@ -11,7 +11,7 @@ from albert_rc.printed.recognise import key
 from albert_rc.printed.recognise.answers import give, must_agree
 from albert_rc.printed.recognise.options import SIGN, Item
 
-# Before an option only where words follow: `√2` is no tick.
+# Before an option only where words follow: `√2` is not a tick.
 _TICK = re.compile(rf"\s*[(\[（]?\s*{SIGN}\s*[)\]）]?\s*$|^{SIGN}\s*(?=[^\W\d_])")
 _BEHIND = re.compile(r"\s*[(\[（【]\s*([A-Z])\s*[)\]）】]\s*$")
 BRACKETS, TICKS = "letters in brackets at its numbers", "ticks at its options"
@@ -101,7 +101,7 @@ def _ticked(items: Sequence[Item]) -> tuple[dict[int, str], bool]:
 def _doubtful(item: Item) -> str:
     """The letters whose tick may be that of the option before.
 
-    A sign that is all there is of that option is no tick.
+    A sign that is all there is of that option is not a tick.
     """
     return "".join(x for x in item.ticks_doubtful if _before(x) in item.ticks)
 

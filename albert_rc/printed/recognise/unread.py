@@ -34,7 +34,7 @@ def unread_key(line: Line, in_key: bool = False) -> KeyProblem | None:
     """A line that looks like a key, as a problem, or None.
 
     Args:
-        line: one that could not be read as a key, and is no list of options.
+        line: one that could not be read as a key, and is not a list of options.
         in_key: it stands under a key's heading.
     """
     shadow = line.shadow.strip()
@@ -101,7 +101,7 @@ def _numbers(shadow: str, in_key: bool) -> list[int] | None:
 
 
 def _is_row(rest: str) -> bool:
-    """Whether what stands behind a range is no sentence."""
+    """Whether what stands behind a range is not a sentence."""
     return sum(word[0].islower() for word in words(rest)) <= 2 * FEW and "_" not in rest
 
 

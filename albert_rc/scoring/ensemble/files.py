@@ -123,7 +123,7 @@ def write(
         scores: where the lines go.
         kind: `cloze`, `choice` or `label`.
         labels: names of the options, where they have no letters.
-        abstain: list answers less probable than this beside answer.json.
+        abstain: list answers less probable than this next to answer.json.
     """
     unsure = None if abstain is None else find_unsure(lines, abstain, labels)
     contents = {answers: to_json(answers_of(lines, kind))}

@@ -57,7 +57,7 @@ class Symptom:
 
 
 def not_numbers(step: int) -> Symptom:
-    """That weights are no numbers any more, found when they were about to be kept."""
+    """That weights are NaN or infinite, found when they were about to be kept."""
     said = "weights are NaN or infinite"
     return Symptom(name="not finite", step=step, began=step, sentence=said, weight=ALWAYS)
 
@@ -220,7 +220,7 @@ class Guard:
         if len(rows) < RECENT + BEFORE:
             return
         began = rows[-RECENT].step
-        # Beside what guessing would lose on the same questions: batches differ in their options.
+        # Next to what guessing would lose on the same questions: batches differ in their options.
         losses = [row.loss - row.chance / max(1.0, row.questions) for row in rows]
         usual, spread, now = _compare(losses)
         if now - usual > max(RISE, RISE_SIGMAS * spread):

@@ -41,7 +41,7 @@ class Vitals(NamedTuple):
 
 
 class Answers:
-    """What a run answered lately, beside guessing.
+    """What a run answered lately, next to guessing.
 
     Args:
         rows: the steps, the oldest first.

@@ -55,7 +55,7 @@ class Plan:
         return self.parts["activations"] + self.parts["working"]
 
     def is_tight(self, budget: int) -> bool:
-        """Whether so many bytes leave no room for freed memory in pieces."""
+        """Whether that many bytes leave no room for freed memory in pieces."""
         return self.total > COMFORT * budget
 
     def lines(self, budget: int) -> list[str]:
@@ -183,7 +183,7 @@ def fit(
 
     Raises:
         OutOfMemoryError: nothing fits.
-        UsageError: `memory` is no size, or what was asked for does not go together.
+        UsageError: `memory` is not a size, or what was asked for does not go together.
     """
     if levers.states is not None:
         settings = replace(settings, optimizer_states=levers.states)  # which refuses some pairs

@@ -1,4 +1,4 @@
-"""Fine-tuning: questions about passages, and words hidden beside them."""
+"""Fine-tuning: questions about passages, and words hidden next to them."""
 
 from __future__ import annotations
 

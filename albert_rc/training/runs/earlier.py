@@ -23,7 +23,7 @@ _OF_A_RUN = (
     *("config.json", *_RECORDS),
     *("calibration*.json", "int8.json", "curves.png", "curves.svg", "events.out.tfevents.*"),
 )
-"""What lies in its folder beside weights, states and vocabulary."""
+"""What lies in its folder next to weights, states and vocabulary."""
 
 
 def set_aside(folder: Path) -> Path | None:

@@ -75,7 +75,7 @@ def of_states(run: Path, last: int) -> list[Source]:
         last: how many.
 
     Raises:
-        UsageError: fewer than two, or there are not so many; `train --set keep=N` keeps more.
+        UsageError: fewer than two, or there are not that many; `train --set keep=N` keeps more.
         CheckpointError: torn, damaged or foreign.
     """
     if last < 2:

@@ -52,7 +52,7 @@ def search(
     out: Path,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Try recipes until so many trials are there; a search that was stopped goes on.
+    """Try recipes until that many trials are there; a search that was stopped goes on.
 
     Trials are chosen by TPE (Bergstra et al. 2011) over the logarithm of the learning rate, and
     given up where their dev score at an evaluation is below the median of the others there.

@@ -1,6 +1,6 @@
 """Several runs of one recipe: over seeds, and over folds of the training papers.
 
-What they are made of is kept beside them: they are resumed only as what they were begun as.
+What they are made of is kept next to them: they are resumed only as what they were begun as.
 """
 
 from __future__ import annotations
