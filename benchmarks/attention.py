@@ -4,7 +4,8 @@
         [--chunk 64] [--rounds 4] [--precision fp32] [--device cpu] [--limit 60]
 
 Forward and backward over one sequence of random numbers, each measurement in a process of its own.
-A variant is given up at the length at which a pass takes longer than the limit. Writes what was
+A variant is given up at the length at which a pass takes longer than the limit, or its scores would
+fill the memory that is free. Writes what was
 measured, the exponents of its growth and the lengths from which hashing pays, and draws a figure
 next to it.
 """
@@ -12,6 +13,7 @@ next to it.
 from __future__ import annotations
 
 import argparse
+import shlex
 import statistics
 import subprocess
 import sys
@@ -33,6 +35,7 @@ from albert_rc.model.layout import Layout
 from albert_rc.model.linear import DTYPES
 from albert_rc.model.lsh import lsh_attention
 from albert_rc.report.plots import lines, save
+from albert_rc.runtime.devices import free_memory
 from albert_rc.runtime.heap import keep_freed_memory
 
 VARIANTS = {
@@ -45,6 +48,8 @@ VARIANTS = {
 HASHED = ("lsh", "lsh-faithful")
 PASSES, SECONDS = 5, 10.0
 """Passes that are timed, and the time after which no further one is begun."""
+SCORES = {"math": 16, "dense": 16}
+"""Bytes that dense attention holds of each pair of tokens and head at its fullest, in fp32."""
 MIB = 2**20
 
 
@@ -147,6 +152,10 @@ def sweep(job: Job, lengths: list[int], limit: float) -> tuple[list[Any], list[A
             if any(old["variant"] == variant for old in left_out):
                 left_out.append(row | {"reason": "too much at a shorter length"})
                 continue
+            free = free_memory(torch.device(job.device))
+            if SCORES.get(variant, 0) * job.heads * length**2 > free:
+                left_out.append(row | {"reason": f"its scores would fill {free / 2**30:.1f} GiB"})
+                continue
             try:
                 done = subprocess.run(
                     [sys.executable, __file__, "--one"],
@@ -236,7 +245,7 @@ def main() -> None:
     exponents = {v: {x: exponent(by_length(measured, v, x)) for x in values} for v in VARIANTS}
     write_json(
         out,
-        {"command": f"python benchmarks/attention.py OUT --lengths {lengths}", "job": asdict(job),
+        {"command": shlex.join(["python", *sys.argv]), "job": asdict(job),
          "measured": measured, "skipped": left_out, "exponents": exponents,
          "crossings": crossings},
     )  # fmt: skip

@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from albert_rc.answering.quality import quality
 from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
 from albert_rc.io.files import write_json
@@ -82,7 +83,6 @@ class Variant:
     name: str
     precision: str = "bf16"
     patches: tuple[Patch, ...] = ()
-    join: int = 1
     recompute: str = "nothing"
 
 
@@ -95,7 +95,7 @@ VARIANTS = (
     Variant("bf16, torch's attention", patches=(SDPA,)),
     Variant("bf16, matrices as they are", patches=(UNPACKED,)),
     Variant("bf16, last layer everywhere", patches=(EVERYWHERE,)),
-    Variant("bf16, joined gradients, layers recomputed", join=12, recompute="layers"),
+    Variant("bf16, layers recomputed", recompute="layers"),
     Variant("int8", "int8"),
 )
 
@@ -132,17 +132,16 @@ def main() -> None:
     reference: Tensor | None = None
     for variant in variants:
         with patched(variant.patches), processes("cpu") as group:
-            compute = Compute(
-                precision=variant.precision, join=variant.join, recompute=variant.recompute
-            )
+            compute = Compute(precision=variant.precision, recompute=variant.recompute)
             loaded = load_model(arguments.model, "cloze")
             loaded.model.encoder.compute = compute
             started = time.perf_counter()
-            chosen_Q = score(loaded.model, loaded.tokenizer, dev, group).argmax(-1)
+            scored_QK = score(loaded.model, loaded.tokenizer, dev, group)
+            chosen_Q = scored_QK.argmax(-1)
             reference = chosen_Q if reference is None else reference
             row: dict[str, Any] = {
                 "variant": variant.name,
-                "predicted": round(dev.accuracy(chosen_Q) or 0.0, 5),
+                "predicted": round(quality(dev, scored_QK).score, 5),
                 "answers_changed": int((chosen_Q != reference).sum()),
                 "seconds_to_predict": round(time.perf_counter() - started, 2),
             }
@@ -183,15 +182,14 @@ def accuracy_after_training(
         max_steps=arguments.steps,
         mask_rate=0.25,
         precision=variant.precision,
-        join=variant.join,
         recompute=variant.recompute,
         seed=seed,
     )
     with tempfile.TemporaryDirectory() as folder:
         objective = Reading(loaded.model, loaded.tokenizer, train, None, settings)
         Trainer(objective, settings, Path(folder), group).run()
-    chosen_Q = score(loaded.model, loaded.tokenizer, dev, group).argmax(-1)
-    return dev.accuracy(chosen_Q) or 0.0
+    scored_QK = score(loaded.model, loaded.tokenizer, dev, group)
+    return quality(dev, scored_QK).score
 
 
 if __name__ == "__main__":

@@ -14,22 +14,25 @@ from typing import Any
 from command import command
 
 from albert_rc.checkpoints.load import load_model, save_model
+from albert_rc.errors import DataError
 from albert_rc.io.atomic import write_bytes
 from albert_rc.io.files import parse_json, read_json_lines, write_json
+from albert_rc.papers.formats import read_split
+from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent / "albert_rc" / "pretrained"
 LICENCE = HERE / "cards" / "LICENSE-APACHE-2.0"
 MODELS: dict[str, dict[str, Any]] = {
     "albert-rc-small": {
-        "run": "papers", "task": "cloze", "store": "ele", "gold": "ele/dev",
+        "run": "papers", "task": "cloze", "gold": "ele/dev",
         "train": "text/ele/train", "papers": "ELE", "asked": "blanks",
         "what": "cloze papers, passages with blanks and options for each",
         "architecture": "AlbertForMaskedLM", "pipeline": "fill-mask", "tag": "cloze",
         "last": "It was fine-tuned on the training papers of ELE ($steps steps of 16).",
     },
     "albert-rc-small-choice": {
-        "run": "choice", "task": "choice", "store": "choice", "gold": "dream/dev.json",
+        "run": "choice", "task": "choice", "gold": "dream/dev.json",
         "train": "text/choice/train", "papers": "DREAM", "asked": "questions",
         "what": "questions about a text, with options for each",
         "architecture": "AlbertForMultipleChoice", "pipeline": "multiple-choice",
@@ -37,6 +40,25 @@ MODELS: dict[str, dict[str, Any]] = {
         "last": "It was fine-tuned on the training questions of DREAM and MCTest ($steps steps of 16).",  # noqa: E501
     },
 }  # fmt: skip
+
+
+def plain_vocabulary(tokenizer: Tokenizer, folder: Path, papers: Path) -> Tokenizer:
+    """The same vocabulary as a list of pieces: a third of the size of a tokenizer.json.
+
+    Raises:
+        DataError: it splits a paper otherwise.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    content = parse_json((tokenizer.folder / "tokenizer.json").read_bytes())
+    ids = content["model"]["vocab"]
+    pieces = sorted(ids, key=ids.__getitem__)
+    write_bytes(folder / "vocab.txt", "".join(f"{piece}\n" for piece in pieces).encode())
+    shutil.copyfile(tokenizer.folder / "tokenizer_config.json", folder / "tokenizer_config.json")
+    plain = load_tokenizer(folder)
+    texts = [passage.text for passage in read_split(papers).passages]
+    if plain.encode(texts) != tokenizer.encode(texts):
+        raise DataError(f"{folder}: splits {papers} otherwise than {tokenizer.folder}")
+    return plain
 
 
 def best(run: Path) -> dict[str, Any]:
@@ -76,13 +98,14 @@ def publish(sources: Path, work: Path) -> None:
         if not (run / "model.safetensors").is_file():
             continue
         loaded = load_model(run, about["task"])
-        save_model(loaded.model, loaded.tokenizer, folder, precision="bf16")
+        gold = sources / about["gold"]
+        tokenizer = plain_vocabulary(loaded.tokenizer, work / "vocabulary", gold)
+        save_model(loaded.model, tokenizer, folder, precision="bf16")
         answers, scores = work / f"{name}.json", work / f"{name}.jsonl"
         command(
-            "predict", "--data", work / about["store"] / "dev.pt", "--model", folder, "--out",
-            answers, "--scores", scores, "--temperature", 1,
+            "predict", "--data", gold, "--model", folder, "--out", answers, "--scores", scores,
+            "--temperature", 1,
         )  # fmt: skip
-        gold = sources / about["gold"]
         calibrated = parse_json(
             command("calibrate", scores, gold, "--model", folder, "--json").encode()
         )

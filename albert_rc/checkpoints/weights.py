@@ -78,7 +78,7 @@ def checksum(tensor: Tensor, before: int = 0) -> int:
     values = tensor.contiguous()
     if not values.nbytes:
         return before
-    # Not by way of numpy: a storage that it has seen can be resized no more, as FSDP has to.
+    # Not by way of numpy, which knows no bf16.
     return zlib.crc32((ctypes.c_char * values.nbytes).from_address(values.data_ptr()), before)
 
 

@@ -232,11 +232,18 @@ def planned_before(folder: Path, processes: Processes) -> Levers | None:
                 continue  # `load` will say so
             if len(content["random"]) == processes.world:
                 settings = content["settings"]
-                found = Levers(
-                    settings.get("accumulation"),
-                    settings.get("recompute"),
-                    settings.get("optimizer_states"),
-                )
+                try:
+                    found = Levers(
+                        settings.get("accumulation"),
+                        settings.get("recompute"),
+                        settings.get("optimizer_states"),
+                    )
+                except UsageError:
+                    raise UsageError(
+                        f"--resume: {path} was written by a version whose plan is gone "
+                        f"(optimizer states {settings.get('optimizer_states')}); begin again with "
+                        "another --out, from these weights if need be"
+                    ) from None
             break
     return cast("Levers | None", processes.from_main(found))
 

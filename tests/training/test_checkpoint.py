@@ -12,7 +12,8 @@ from conftest import run_until_power_cut
 from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.atomic import LOCK, atomic_path, only_run
-from albert_rc.training.checkpoint import states
+from albert_rc.runtime.devices import Processes
+from albert_rc.training.checkpoint import planned_before, states
 from albert_rc.training.runs.earlier import EARLIER, MARK
 
 
@@ -172,3 +173,14 @@ def test_what_the_dead_left_half_written_is_cleared_away(tmp_path):
     alive.kill()
     alive.join()
     assert target.read_text() == "whole"
+
+
+def test_a_plan_that_is_gone_is_named(trainer, tmp_path):
+    """Moments in the processor's memory were removed; a run that had them cannot go on."""
+    trainer(tmp_path, max_steps=2, save_steps=2).run()
+    path = states(tmp_path)[0]
+    content = torch.load(path, weights_only=True)
+    content["settings"]["optimizer_states"] = "cpu"
+    torch.save(content, path)
+    with pytest.raises(UsageError, match=r"written by a version whose plan is gone \(.*cpu\)"):
+        planned_before(tmp_path, Processes(torch.device("cpu")))
