@@ -9,7 +9,7 @@ from albert_rc.errors import UsageError
 from albert_rc.text.tokenizer import VOCABULARY_FILES
 
 SHIPPED = Path(__file__).parents[1] / "pretrained"
-READY = {"cloze": "albert-rc-tiny"}
+READY = {"cloze": "albert-rc-small"}
 """The fine-tuned models of the package, by the kind of papers that they answer."""
 
 

@@ -21,7 +21,7 @@ def predict(
         str | None,
         typer.Option(
             help="A run's folder, a hub id, or a model of the package (default: the run in "
-            "models, or albert-rc-tiny if there is none)."
+            "models, or albert-rc-small if there is none)."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="File that the answers are written to.")] = Path(

@@ -13,7 +13,7 @@ from albert_rc.cli.console import example, say
 def serve(
     model: Annotated[
         str, typer.Option(help="A run's folder, a hub id, or a model of the package.")
-    ] = "albert-rc-tiny",
+    ] = "albert-rc-small",
     host: Annotated[
         str,
         typer.Option(

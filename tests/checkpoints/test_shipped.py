@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from albert_rc import answer
 from albert_rc.checkpoints import hub
-from albert_rc.checkpoints.hub import resolve_source, shipped_models
+from albert_rc.checkpoints.hub import READY, resolve_source, shipped_models, suited, usual_model
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import UsageError
 
@@ -38,3 +39,62 @@ def test_half_the_size_and_rounded_once(shelf):
         assert torch.equal(value, model.get_parameter(name).bfloat16().float())
     parameters = sum(p.numel() for p in model.parameters())
     assert (folder / "model.safetensors").stat().st_size < 2.01 * parameters + 10_000
+
+
+def test_the_models_for_each_kind_of_papers_are_there(tmp_path, monkeypatch):
+    for kind, name in READY.items():
+        folder = shipped_models()[name]
+        assert suited(READY["cloze"], kind) == name
+        assert sum(path.stat().st_size for path in folder.iterdir()) < 25e6
+        assert {"README.md", "LICENSE", "calibration.json"} <= {p.name for p in folder.iterdir()}
+    assert suited("some-model", "choice") == "some-model"
+    monkeypatch.chdir(tmp_path)
+    assert usual_model("cloze") == READY["cloze"]
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "config.json").write_text("{}")
+    assert usual_model("cloze") == "models"
+
+
+@pytest.mark.parametrize("kind", READY)
+def test_transformers_alone_gives_the_same_answers(kind, sample, tmp_path):
+    from transformers import AlbertForMaskedLM, AlbertForMultipleChoice, AutoTokenizer
+
+    folder = shipped_models()[READY[kind]]
+    loaded = load_model(folder, kind)
+    theirs = {"cloze": AlbertForMaskedLM, "choice": AlbertForMultipleChoice}[kind]
+    other, tokenizer = (
+        theirs.from_pretrained(folder).float().eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
+    if kind == "cloze":
+        text, options = (
+            "It was raining hard, so she took an [MASK] with her.",
+            ["umbrella", "apple"],
+        )
+        logits = other(**tokenizer(text, return_tensors="pt")).logits[0]
+        place = tokenizer(text)["input_ids"].index(tokenizer.mask_token_id)
+        chances = logits[place, tokenizer.convert_tokens_to_ids(options)].softmax(-1)
+        found = answer(
+            {"article": text.replace("[MASK]", "_"), "options": [options]},
+            loaded,
+            precision="fp32",
+            temperature=1.0,
+        )
+        assert found[0].letters == ["A"]
+    else:
+        text, ask = "Tom went to school by bus. His sister walked.", "How did Tom get to school?"
+        options = ["By bus.", "On foot.", "By car."]
+        given = tokenizer(
+            [text] * 3, [f"{ask} {option}" for option in options], return_tensors="pt", padding=True
+        )
+        chances = (
+            other(**{name: value[None] for name, value in given.items()}).logits[0].softmax(-1)
+        )
+        found = answer(
+            {"article": text, "questions": [ask], "options": [options]},
+            loaded,
+            precision="fp32",
+            temperature=1.0,
+        )
+    ours = list(found[0].answers[0].probabilities.values())
+    assert ours == pytest.approx(chances.tolist(), abs=1e-4)
