@@ -107,7 +107,7 @@ def digest(tensors, meta, problems):
 # Made by the code that read everything into memory, in one process (commit 0ef0333); one sentence
 # of a problem has changed since, and no tensor.
 BEFORE = {
-    "cloze/train": "781bdbc46e2cc043",
+    "cloze/train": "c6cfefaaccbfbab5",
     "cloze/dev": "1c63bdacd0b19bec",
     "race/train": "e53e707c706b43b2",
 }
