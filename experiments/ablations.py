@@ -2,7 +2,7 @@
 
     python experiments/ablations.py CORPUS STORES VOCABULARY OUT.json [--tables pair sharing ...]
 
-CORPUS is what `pretrain-data` wrote, STORES what `preprocess` wrote with the same VOCABULARY. Each
+CORPUS is what `pretrain data` wrote, STORES what `preprocess` wrote with the same VOCABULARY. Each
 variant is pretrained for a few minutes and then fine-tuned on the papers, all alike but for what
 the table is about. Variants that stand in OUT.json already are not run again, so the command goes
 on where it was stopped.
@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from albert_rc.checkpoints.load import load_model, load_pretraining, save_model
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.corpus.mask_config import MaskConfig
 from albert_rc.corpus.shards import Corpus
 from albert_rc.io.files import parse_json, write_json
@@ -137,8 +137,13 @@ def pretrain(
         )  # fmt: skip
         source, scratch = arguments.work / before.folder(seed), None
         shape = {"num_layers": shape["num_layers"]}
-    loaded = load_pretraining(
-        source, scratch=scratch, shape=shape, with_pairs=variant.pair != "none", seed=seed
+    loaded = load_model(
+        source,
+        "pretraining",
+        scratch=scratch,
+        shape=shape,
+        with_pairs=variant.pair != "none",
+        seed=seed,
     )
     settings = TrainConfig(
         learning_rate=5e-4 if variant.start == SHIPPED else 1e-3,

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace, settings: TrainConfig, group: Processes) 
     train, dev = (load_store(arguments.stores / f"{name}.pt") for name in ("train", "dev"))
     how: dict[str, Any] = {"seed": settings.seed, "labels": train.labels}
     if arguments.scratch != "none":
-        how |= {"scratch": arguments.scratch, "scratch_shape": shape(arguments)}
+        how |= {"scratch": arguments.scratch, "shape": shape(arguments)}
     loaded = load_model(arguments.model, train.kind, **how)
     objective = Reading(loaded.model, loaded.tokenizer, train, dev, settings)
     curve, started = Curve(), time.perf_counter()

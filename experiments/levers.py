@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from albert_rc.bench.compare import compare
-from albert_rc.bench.jobs import Job
+from albert_rc.bench.job import Job
 from albert_rc.io.files import write_json
 
 CHANGES: dict[str, dict[str, object]] = {

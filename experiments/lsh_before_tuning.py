@@ -2,7 +2,7 @@
 
     python experiments/lsh_before_tuning.py CORPUS MODEL OUT.json [--sequences 300]
 
-CORPUS is what `pretrain-data` wrote, MODEL a pretrained checkpoint. Every row reads the same
+CORPUS is what `pretrain data` wrote, MODEL a pretrained checkpoint. Every row reads the same
 sequences with the same words hidden; only the attention differs.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from albert_rc.checkpoints.load import load_pretraining
+from albert_rc.checkpoints.load import load_model
 from albert_rc.corpus.batches import PretrainCollator
 from albert_rc.corpus.mask_config import MaskConfig
 from albert_rc.corpus.shards import Corpus
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=300)
     parser.add_argument("--chunk", type=int, default=16)
     arguments = parser.parse_args()
-    loaded = load_pretraining(arguments.model, with_pairs=False)
+    loaded = load_model(arguments.model, "pretraining", with_pairs=False)
     model, tokenizer = loaded.model.eval(), loaded.tokenizer
     corpus = Corpus(arguments.corpus / "dev")
     longest = corpus.lengths.argsort(descending=True, stable=True)[: arguments.sequences].tolist()

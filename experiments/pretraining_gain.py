@@ -18,7 +18,7 @@ from typing import Any
 
 from command import command
 
-from albert_rc.checkpoints.load import load_pretraining, read_config, save_model
+from albert_rc.checkpoints.load import load_model, read_config, save_model
 from albert_rc.io.files import parse_json, write_json
 
 TASKS: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
@@ -41,7 +41,7 @@ def random_twin(model: Path, folder: Path) -> Path:
         config, _ = read_config(model)
         names = ("embedding_size", "hidden_size", "num_layers", "num_heads", "ffn_size")
         shape = {name: getattr(config, name) for name in names}
-        twin = load_pretraining(model, scratch="tiny", shape=shape, with_pairs=False)
+        twin = load_model(model, "pretraining", scratch="tiny", shape=shape, with_pairs=False)
         save_model(twin.model, twin.tokenizer, folder)
     return folder
 

@@ -107,7 +107,7 @@ def publish(sources: Path, work: Path) -> None:
             "--temperature", 1,
         )  # fmt: skip
         calibrated = parse_json(
-            command("calibrate", scores, gold, "--model", folder, "--json").encode()
+            command("evaluate", "--calibrate", scores, gold, "--model", folder, "--json").encode()
         )
         found = parse_json(
             command("evaluate", answers, gold, "--train", work / about["train"], "--json").encode()

@@ -39,7 +39,7 @@ from albert_rc.checkpoints.convert import (
     with_groups,
     with_vocabulary,
 )
-from albert_rc.checkpoints.load import load_pretraining, save_model
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.corpus.documents import find_sources, read_documents
 from albert_rc.corpus.examine import examine
 from albert_rc.corpus.shards import Corpus
@@ -95,7 +95,7 @@ def prepare(sources: Path, bert: Path, work: Path) -> None:
     for name, places in (("near", near), ("mix", [*near * TIMES, *far])):
         if not (work / name).is_dir():
             command(
-                "pretrain-data", *places, "--model", work / "start", "--out", work / name,
+                "pretrain", "data", *places, "--model", work / "start", "--out", work / name,
                 "--max-length", LENGTHS[name], "--on-error", "skip", *exclude,
             )  # fmt: skip
     papers = _papers_apart(sources, work / "text" / "ele")
@@ -108,7 +108,7 @@ def prepare(sources: Path, bert: Path, work: Path) -> None:
 
 
 def _start(near: list[Path], far: list[Path], bert: Path, folder: Path) -> None:
-    loaded = load_pretraining(bert, with_pairs=False)
+    loaded = load_model(bert, "pretraining", with_pairs=False)
     weighted = ((text, w) for places, w in ((near, WEIGHT), (far, 1)) for text in texts(places))
     counts = count_pieces(weighted, loaded.tokenizer)
     kept = most_used(counts, loaded.tokenizer, PIECES)
@@ -226,7 +226,7 @@ def smaller(
     merge: str,
 ) -> None:  # fmt: skip
     """Factorise a model's embeddings, or let its layers share weights; nothing is trained but E."""
-    loaded = load_pretraining(source, with_pairs=False)
+    loaded = load_model(source, "pretraining", with_pairs=False)
     model = loaded.model
     if embedding_size:
         corpus = Corpus(work / "near" / "train")

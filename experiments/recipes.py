@@ -83,7 +83,7 @@ def start(row: Row, seed: int, arguments: argparse.Namespace) -> Path:
         return out
     if not corpus.is_dir():
         command(
-            "pretrain-data", arguments.papers / "train", "--model", arguments.model,
+            "pretrain", "data", arguments.papers / "train", "--model", arguments.model,
             "--out", corpus, "--max-length", 512, "--dev", 0.01,
         )  # fmt: skip
     shutil.rmtree(out, ignore_errors=True)

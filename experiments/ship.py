@@ -95,11 +95,19 @@ def prepare(sources: Path, work: Path) -> None:
     by_place = {place: _readable(sources / place, work / "text") for place in TEXT}
     if not (inputs / "vocabulary" / "spiece.model").is_file():
         text = [p for place, p in by_place.items() for _ in range(IN_VOCABULARY.get(place, 1))]
-        command("vocabulary", *text, "--size", VOCABULARY_SIZE, "--out", inputs / "vocabulary")
+        command(
+            "pretrain",
+            "vocabulary",
+            *text,
+            "--size",
+            VOCABULARY_SIZE,
+            "--out",
+            inputs / "vocabulary",
+        )
     exclude = [part for place in APART for part in ("--exclude", sources / place)]
     for length in (128, 512):
         command(
-            "pretrain-data", *(by_place[place] for place in TEXT), "--model",
+            "pretrain", "data", *(by_place[place] for place in TEXT), "--model",
             inputs / "vocabulary", "--out", inputs / f"corpus{length}", "--max-length", length,
             "--dev", 0.01, *exclude,
         )  # fmt: skip
@@ -234,7 +242,7 @@ def publish(sources: Path, work: Path) -> None:
             "predict", "--data", work / "inputs/ele/dev.pt", "--model", folder, "--out", answers,
             "--scores", scores, "--temperature", 1,
         )  # fmt: skip
-        command("calibrate", scores, sources / "ele/dev", "--model", folder)
+        command("evaluate", "--calibrate", scores, sources / "ele/dev", "--model", folder)
         found = parse_json(command("evaluate", answers, sources / "ele/dev", "--json").encode())
         results[name] = found
         config = loaded.model.config

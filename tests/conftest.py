@@ -148,7 +148,7 @@ def trainer(sample, tokenizer, stores):
             sample / "vocabulary",
             stores[name, "train"].kind,
             scratch="tiny",
-            scratch_shape=SHAPE | (shape or {}),
+            shape=SHAPE | (shape or {}),
             option_score=settings.pop("option_score", None),
             **settings.pop("how", {}),
         )

@@ -11,15 +11,16 @@ from typing import Any
 
 import torch
 
-from albert_rc.answering.score import TOKEN_BUDGET, reading_of, score, score_lines
-from albert_rc.answering.temperature import HIGHEST, LOWEST, kept_temperature
+from albert_rc.answering.request import HIGHEST, LOWEST, TOKEN_BUDGET
+from albert_rc.answering.score import reading_of, score, score_lines
+from albert_rc.answering.temperature import kept_temperature
 from albert_rc.checkpoints.hub import READY
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.files import parse_json, to_json
 from albert_rc.io.messages import kind_of, shortened
 from albert_rc.model.heads import ReadingModel
-from albert_rc.papers.files import Raw
+from albert_rc.papers.files import Items
 from albert_rc.papers.formats import READERS, check_chunk, read_split, require_good
 from albert_rc.papers.ids import Register
 from albert_rc.papers.schema import PaperSet, letter
@@ -75,8 +76,8 @@ def answer(
         model: what `load_model(source, "cloze")` gives, or with `"choice"`; by default the
             package's own for these papers.
         precision: fp32, bf16 or fp16; bf16 where the hardware has it.
-        temperature: what logits are divided by for probabilities; by default what `calibrate`
-            kept next to the weights, else 1. It changes no answer.
+        temperature: what logits are divided by for probabilities; by default what
+            `evaluate --calibrate` kept next to the weights, else 1. It changes no answer.
         token_budget: tokens that are computed at a time.
 
     Returns:
@@ -186,7 +187,7 @@ def _checked(values: Sequence[Any]) -> PaperSet:
         raise DataError(
             f"the papers hold more than JSON does ({error}): give text, numbers, lists and dicts"
         ) from None
-    raws, register, passages = [Raw("papers", content, "items")], Register(), []
+    raws, register, passages = [Items("papers", content)], Register(), []
     for record, passage in check_chunk(raws, name):
         if register.add(raws, record) and passage is not None:
             passages.append(passage)

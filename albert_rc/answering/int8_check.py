@@ -12,7 +12,8 @@ import torch
 from albert_rc import __version__
 from albert_rc.answering.pieces import readings, rescored
 from albert_rc.answering.quality import quality, span_quality
-from albert_rc.answering.score import TOKEN_BUDGET, score
+from albert_rc.answering.request import TOKEN_BUDGET
+from albert_rc.answering.score import score
 from albert_rc.answering.spans import find_spans
 from albert_rc.errors import CheckpointError
 from albert_rc.io.files import file_sha256, parse_json, remembered_sha256, to_json, write_json

@@ -8,7 +8,7 @@ from typing import Any
 
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.hub import resolve_source, usual_model
-from albert_rc.checkpoints.load import Loaded, labels_in, load_model, load_spans
+from albert_rc.checkpoints.load import Loaded, labels_in, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.papers.formats import possible_formats, read_good
 from albert_rc.papers.glue import GLUE
@@ -85,11 +85,7 @@ def open_model(
     if model is None:
         model = usual_model(papers.kind)
         tell(f"model: {model}")
-    loaded: Loaded[Any]
-    if papers.kind == "span":
-        loaded = load_spans(model, **how)
-    else:
-        loaded = load_model(model, papers.kind, **how)
+    loaded = load_model(model, papers.kind, **how)
     for line in loaded.report.lines():
         tell(line)
     if loaded.report.new:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from albert_rc.batch import Tokens
 from albert_rc.errors import UsageError
+from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.batches import batches_by_length
@@ -31,7 +32,7 @@ EDGES = 2
 
 
 @dataclass(frozen=True)
-class Reading:
+class WiderWindow:
     """A window with the blank made wider, and what is asked for there."""
 
     tokens: list[int]
@@ -41,7 +42,9 @@ class Reading:
     """Question, option, and its piece for each place."""
 
 
-def readings(model: ReadingModel, tokenizer: Tokenizer, store: Store, way: str) -> list[Reading]:
+def readings(
+    model: ReadingModel, tokenizer: Tokenizer, store: Store, way: str
+) -> list[WiderWindow]:
     """The windows that are to be read again: those of blanks with an option of several pieces.
 
     A blank with an option that no window has room for is left out whole: its options could not be
@@ -76,7 +79,7 @@ def too_long(store: Store, longest: int) -> list[str]:
 
 def rescored(
     model: ReadingModel,
-    again: Sequence[Reading],
+    again: Sequence[WiderWindow],
     scored_QK: Tensor,
     processes: Processes,
     *,
@@ -105,15 +108,12 @@ def rescored(
     pieces_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
     lengths = torch.tensor([len(reading.tokens) for reading in again], dtype=torch.int64)
     batches = list(batches_by_length(lengths, token_budget, 64)) if again else []
-    was_training = model.training
-    model.eval()
-    with torch.inference_mode(), model.encoder.unchanged():
+    with evaluating(model, model.encoder):
         for items in batches[processes.rank :: processes.world]:
             some = [again[i] for i in items]
             _add(model, head, some, processes.device, total_QK, pieces_QK)
             if progress is not None:
                 progress(len(items))
-    model.train(was_training)
     sums = [total_QK.to(processes.device), pieces_QK.to(processes.device)]
     processes.sum(*sums)
     total_QK, pieces_QK = (tensor.cpu() for tensor in sums)
@@ -139,7 +139,7 @@ def require_way(model: ReadingModel, store: Store, way: str) -> None:
 def _add(
     model: ReadingModel,
     head: ClozeHead,
-    readings: list[Reading],
+    readings: list[WiderWindow],
     device: torch.device,
     total_QK: Tensor,
     pieces_QK: Tensor,
@@ -157,7 +157,7 @@ def _add(
         row += len(reading.places)
 
 
-def _tokens(readings: list[Reading]) -> Tokens:
+def _tokens(readings: list[WiderWindow]) -> Tokens:
     """Windows in a row, as the encoder reads them."""
     lengths = tuple(len(reading.tokens) for reading in readings)
     first = 0
@@ -174,7 +174,7 @@ def _tokens(readings: list[Reading]) -> Tokens:
     )
 
 
-def _readings(store: Store, tokenizer: Tokenizer, way: str, longest: int) -> Iterator[Reading]:
+def _readings(store: Store, tokenizer: Tokenizer, way: str, longest: int) -> Iterator[WiderWindow]:
     tensors = store.tensors
     token, edge = tensors["token"].tolist(), tensors["token_offset"].tolist()
     blank, blank_edge = tensors["blank_position"].tolist(), tensors["blank_offset"].tolist()
@@ -201,7 +201,7 @@ def _of_blank(
     mask: int,
     way: str,
     longest: int,
-) -> Iterator[Reading]:
+) -> Iterator[WiderWindow]:
     """The readings that a blank with options of several pieces needs."""
     if way == "masks":
         for length in sorted(set(map(len, options))):
@@ -211,13 +211,13 @@ def _of_blank(
                 for number, option in enumerate(options)
                 if len(option) == length
             ]
-            yield Reading(tokens, list(range(first, first + length)), wanted)
+            yield WiderWindow(tokens, list(range(first, first + length)), wanted)
         return
     for number, option in enumerate(options):
         for hidden, target in enumerate(option):
             filled = [*option[:hidden], mask, *option[hidden + 1 :]]
             tokens, first = _widened(text, place, filled, longest)
-            yield Reading(tokens, [first + hidden], [(question, number, [target])])
+            yield WiderWindow(tokens, [first + hidden], [(question, number, [target])])
 
 
 def _widened(

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,10 @@ from albert_rc.answering import int8_check
 from albert_rc.answering.lookup import Memory, Recalled
 from albert_rc.answering.opening import Say, open_model, open_papers, read_papers, ready_store
 from albert_rc.answering.pieces import readings, require_way, rescored, too_long
-from albert_rc.answering.score import TOKEN_BUDGET, describe, reading_of, score, write_predictions
+from albert_rc.answering.request import Request
+from albert_rc.answering.score import describe, reading_of, score, write_predictions
 from albert_rc.answering.spans import Found, find_spans, write_spans
 from albert_rc.answering.temperature import (
-    HIGHEST,
-    LOWEST,
     kept_temperature,
     record_path,
     weights_id,
@@ -37,53 +36,18 @@ from albert_rc.runtime.heap import keep_freed_memory
 from albert_rc.stores.store import Store, check_store, load_store, make_store
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What is asked; the fields are options of `albert-rc predict`, and are checked on the way."""
+def _require_for(request: Request, papers: Store | PaperSet) -> None:
+    """Refuse options that these papers have no use for.
 
-    data: Path
-    out: Path
-    model: str | None = None
-    scores: Path | None = None
-    abstain: float | None = None
-    temperature: float | None = None
-    option_score: str | None = None
-    recall: Path | None = None
-    format_name: str | None = None
-    max_length: int | None = None
-    precision: str | None = None
-    gate: Path | None = None
-    tolerance: float = 0.5
-    token_budget: int = TOKEN_BUDGET
-    null_threshold: float | None = None
-    ffn_chunk: int | None = None
-    attention: str | None = None
-    lsh: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.token_budget < 1:
-            raise UsageError(f"--token-budget {self.token_budget} must be at least 1")
-        if self.abstain is not None and not 0 < self.abstain <= 1:
-            raise UsageError(f"--abstain {self.abstain} must be above 0 and at most 1")
-        if self.temperature is not None and not LOWEST <= self.temperature <= HIGHEST:
-            raise UsageError(
-                f"--temperature {self.temperature} must be between {LOWEST:g} and {HIGHEST:g}"
-            )
-
-    def require_for(self, papers: Store | PaperSet) -> None:
-        """Refuse options that these papers have no use for.
-
-        Raises:
-            UsageError: names the option.
-        """
-        spans = papers.kind == "span"
-        numbers = papers.kind == "label" and not papers.labels
-        if (spans or numbers) and (self.abstain is not None or self.temperature is not None):
-            raise UsageError("--abstain and --temperature are for answers with a probability each")
-        if self.null_threshold is not None and math.isnan(self.null_threshold):
-            raise UsageError(f"--null-threshold {self.null_threshold} must be a number")
-        if self.null_threshold is not None and not spans:
-            raise UsageError("--null-threshold is for SQuAD: other questions always have an answer")
+    Raises:
+        UsageError: names the option.
+    """
+    spans = papers.kind == "span"
+    numbers = papers.kind == "label" and not papers.labels
+    if (spans or numbers) and (request.abstain is not None or request.temperature is not None):
+        raise UsageError("--abstain and --temperature are for answers with a probability each")
+    if request.null_threshold is not None and not spans:
+        raise UsageError("--null-threshold is for SQuAD: other questions always have an answer")
 
 
 Progress = Callable[[int], None]
@@ -112,13 +76,13 @@ def run(request: Request, group: Processes, show: Show) -> list[str]:
     Raises:
         AlbertRcError: something cannot be answered; nothing was written then.
     """
-    papers = open_papers(request.data, request.format_name, request.model, show.say)
-    request.require_for(papers)
+    papers = open_papers(request.data, request.format_, request.model, show.say)
+    _require_for(request, papers)
     chosen = choose_precision(request.precision, group.device)
     how = {"attention": request.attention, "lsh": request.lsh, "precision": chosen}
     loaded = open_model(request.model, papers, how, group, show.say)
     store = ready_store(request.data, papers, loaded, request.max_length, show.say)
-    task = (Spans if papers.kind == "span" else Options)(request, loaded, store, group, show)
+    task = (SpanTask if papers.kind == "span" else OptionTask)(request, loaded, store, group, show)
     encoder = loaded.model.encoder
     encoder.compute = replace(encoder.compute, precision=chosen, ffn_chunk=request.ffn_chunk)
     task.prepare()
@@ -172,7 +136,7 @@ class _Task(ABC):
         """Write them, whole or not at all; what there is to say besides."""
 
 
-class Options(_Task):
+class OptionTask(_Task):
     """Blanks and questions with options, labels, and numbers."""
 
     model: ReadingModel
@@ -199,7 +163,7 @@ class Options(_Task):
         if path.suffix == ".pt":
             known = load_store(path)
         else:
-            papers = read_papers(path, self.request.format_name, self.show.say)
+            papers = read_papers(path, self.request.format_, self.show.say)
             known = make_store(papers, self.loaded.tokenizer, self.loaded.model.config.max_length)
         if not known.has_answers:
             raise DataError(f"--recall {path}: its papers have no answers to recall")
@@ -290,7 +254,7 @@ class Options(_Task):
         return said
 
 
-class Spans(_Task):
+class SpanTask(_Task):
     """Questions whose answers stand in a passage."""
 
     model: SpanModel
@@ -330,8 +294,6 @@ class Spans(_Task):
 def _pass_int8_check(request: Request, loaded: Loaded[Any], group: Processes, say: Say) -> None:
     """Go on in int8 only if it costs little on dev papers, answered as the others will be."""
     dev = request.gate or request.data.with_name("dev.pt")
-    if not request.tolerance >= 0:
-        raise UsageError(f"--tolerance {request.tolerance} must be a number from 0 on")
     if not dev.is_file():
         raise UsageError(
             f"--precision int8 is tested on dev papers first, and there is no {dev}; "

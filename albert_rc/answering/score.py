@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from albert_rc.answering.lookup import Recalled, with_recall
+from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.errors import CheckpointError
 from albert_rc.io.atomic import write_files
 from albert_rc.io.files import json_lines, parse_json, six_digits, to_json
+from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import letter
 from albert_rc.runtime.devices import Processes
@@ -22,7 +24,6 @@ from albert_rc.stores.batches import Collator, batches_by_length
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 
-TOKEN_BUDGET = 4096
 ITEMS_BUDGET = 64
 
 Answers = dict[str, list[str] | str | float]
@@ -62,9 +63,7 @@ def score(
     scored_QK = torch.zeros(store.num_questions, width)
     times_Q = torch.zeros(store.num_questions)
     collate = Collator(store, tokenizer)
-    was_training = model.training
-    model.eval()
-    with torch.inference_mode(), model.encoder.unchanged():
+    with evaluating(model, model.encoder):
         for items in batches[processes.rank :: processes.world]:
             batch = collate(items)
             output = model(batch.to(processes.device))
@@ -75,7 +74,6 @@ def score(
             times_Q[batch.question_Q] += 1
             if progress is not None:
                 progress(batch.num_questions)
-    model.train(was_training)
     absent_QK = torch.arange(width) >= num_options[:, None]
     scored_QK.masked_fill_(absent_QK, 0.0)  # -inf does not survive a sum over ranks
     on_device = [scored_QK.to(processes.device), times_Q.to(processes.device)]

@@ -13,10 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from albert_rc.answering.score import ITEMS_BUDGET, TOKEN_BUDGET
+from albert_rc.answering.request import TOKEN_BUDGET
+from albert_rc.answering.score import ITEMS_BUDGET
 from albert_rc.errors import CheckpointError
 from albert_rc.io.atomic import write_together
 from albert_rc.io.files import to_json
+from albert_rc.model.encoder import evaluating
 from albert_rc.model.span_head import SpanModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.batches import batches_by_length
@@ -82,9 +84,7 @@ def find_spans(
     batches = list(batches_by_length(store.lengths, token_budget, ITEMS_BUDGET))
     central = _central(store)
     mine: list[tuple[int, float, list[tuple[float, int, int]]]] = []
-    was_training = model.training
-    model.eval()
-    with torch.inference_mode(), model.encoder.unchanged():
+    with evaluating(model, model.encoder):
         for items in batches[processes.rank :: processes.world]:
             batch = collate(items)
             logits_BL2 = model(batch.to(processes.device)).logits_BL2.float().cpu()
@@ -93,7 +93,6 @@ def find_spans(
             mine += zip(items, *_best(logits_BL2, central[items]), strict=True)
             if progress is not None:
                 progress(len(items))
-    model.train(was_training)
     return _merged(store, collate.question_W, processes.gather(mine))
 
 

@@ -7,19 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from albert_rc.answering.request import HIGHEST, LOWEST
 from albert_rc.checkpoints.hub import shipped_models
 from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.io.files import read_json, remembered_sha256, write_json
 from albert_rc.scoring.calibration import Calibration
-from albert_rc.scoring.confidence import COLDEST, HOTTEST
 from albert_rc.scoring.score_file import ScoreFile
 
 RECORDS = "calibration*.json"
 """In a model's folder, one for each way to read options."""
 UNSAID = {"attention": "dense", "int8": False}
 """What records are taken for that do not say how the model had read."""
-LOWEST, HIGHEST = COLDEST**2, HOTTEST**2
-"""Of temperatures that may be asked for: that of scores that were made with another, too."""
 
 
 def require_own(folder: Path) -> None:
@@ -117,13 +115,14 @@ def kept_record(path: Path) -> dict[str, Any] | None:
     try:
         record: dict[str, Any] = read_json(path)
         temperature, weights = float(record["temperature"]), str(record["weights_sha256"])
-        if not COLDEST**2 <= temperature <= HOTTEST**2:
+        if not LOWEST <= temperature <= HIGHEST:
             raise ValueError
         if not isinstance(record.get("reading", {}), dict):
             raise ValueError
     except (DataError, KeyError, TypeError, ValueError):
         raise CheckpointError(
-            f"{path}: damaged; make it again with `albert-rc calibrate`, or give --temperature 1"
+            f"{path}: damaged; make it again with `albert-rc evaluate --calibrate`, or give "
+            "--temperature 1"
         ) from None
     return record if weights == _weights_hash(path.parent) else None
 

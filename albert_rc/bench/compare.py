@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from albert_rc.bench.jobs import Job
+from albert_rc.bench.job import Job
 from albert_rc.errors import AlbertRcError, OutOfMemoryError
 from albert_rc.io.files import parse_json, to_json
 from albert_rc.runtime import environment

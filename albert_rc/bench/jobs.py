@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
+from albert_rc.bench.job import Job
 from albert_rc.bench.made_up import SPECIAL, drawn_lengths, made_up_corpus, made_up_store
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.hub import resolve_source
@@ -22,58 +22,10 @@ from albert_rc.stores.batches import BatchOrder, batches_by_length
 from albert_rc.stores.store import Store, load_store
 from albert_rc.training.memory.planner import Levers
 
-WORKS = ("train", "predict", "pretrain")
 PASSAGE, SEQUENCE = 512, 256
 """Tokens of the longest made-up passage, and of a made-up sequence to pretrain on."""
 EPOCH = 500
 """Batches of made-up items; what comes after them goes through the same items in another order."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One measurement: who does what, on which items. Travels to a process as JSON."""
-
-    who: str
-    """ours, transformers or transformers-best."""
-    work: str
-    """A key of `WORKS`."""
-    size: str = "base"
-    model: str | None = None
-    """A model whose config.json gives the shape instead."""
-    dropout: float | None = None
-    """Of the layers and of attention weights; the shape's own if None."""
-    precision: str = "fp32"
-    batch_size: int = 2
-    steps: int = 8
-    """Batches of `batch_size` items that are timed."""
-    data: str | None = None
-    """A cloze store; without one, items of random tokens."""
-    length: int | None = None
-    """Tokens of each made-up item; see `drawn_lengths` for None."""
-    device: str | None = None
-    recompute: str | None = None
-    optimizer_states: str | None = None
-    memory: str | None = None
-    """What the planner may use in training."""
-    keep_freed: bool = True
-    """Ours, on a CPU: `heap.keep_freed_memory`, as the commands do."""
-    busy: int = 0
-    """Processes that keep one core busy each during the measurement."""
-    seed: int = 0
-
-    @property
-    def unit(self) -> str:
-        """What an item is."""
-        return "sequences" if self.work == "pretrain" else "passages"
-
-    @property
-    def learns(self) -> bool:
-        """Whether weights are changed."""
-        return self.work != "predict"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)

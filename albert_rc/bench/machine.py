@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from albert_rc import __version__
 from albert_rc.io.files import parse_json, to_json
 from albert_rc.model.int8 import has_int8
-from albert_rc.model.linear import DTYPES, Prepared
+from albert_rc.model.linear import DTYPES, PreparedLinear
 from albert_rc.runtime.devices import processes
 from albert_rc.runtime.heap import highest, resident
 
@@ -69,7 +69,7 @@ def matrix_rate(precision: str, device: torch.device, repeats: int = 5) -> float
     rows = GPU_ROWS if device.type == "cuda" else ROWS
     x_TI = torch.randn(rows, INPUTS, device=device, dtype=DTYPES[precision])
     linear = nn.Linear(INPUTS, OUTPUTS, device=device, dtype=DTYPES[precision])
-    prepared = Prepared([linear], precision, learning=False)
+    prepared = PreparedLinear([linear], precision, learning=False)
     ways: list[Callable[[Tensor], Tensor]] = [prepared.product, linear]
     if prepared.int8 is not None:
         ways = [prepared.int8.bare_product]

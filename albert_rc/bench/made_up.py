@@ -35,7 +35,7 @@ def drawn_lengths(work: str, number: int, length: int | None, longest: int, seed
         work: a key of `jobs.WORKS`.
         number: of items.
         length: that all of them have. By default passages vary as exam papers do, and one
-            sequence in ten is shorter than the others, as `pretrain-data` cuts them.
+            sequence in ten is shorter than the others, as `pretrain data` cuts them.
         longest: that an item may be, where they vary.
         seed: of the lengths.
     """

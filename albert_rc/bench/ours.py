@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from albert_rc.bench.jobs import Job, Workload
+from albert_rc.bench.job import Job
+from albert_rc.bench.jobs import Workload
 from albert_rc.bench.made_up import made_up_vocabulary
 from albert_rc.checkpoints.load import loaded_dtype, put_weight
 from albert_rc.corpus.mask_config import MaskConfig
@@ -26,7 +27,7 @@ from albert_rc.stores.store import Store
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.loop import Trainer
 from albert_rc.training.memory.footprint import task_of
-from albert_rc.training.memory.planner import Levers, Plan, make_plan
+from albert_rc.training.memory.planner import Levers, MemoryPlan, make_plan
 from albert_rc.training.objective import Objective
 from albert_rc.training.objectives.pretraining import Pretraining
 from albert_rc.training.objectives.reading import Reading
@@ -48,7 +49,7 @@ class Predicting:
 
     def __init__(self, job: Job, work: Workload, device: torch.device) -> None:
         assert isinstance(work.source, Store)
-        self.plan: Plan | None = None
+        self.plan: MemoryPlan | None = None
         self.cut: dict[str, Any] = {}
         torch.manual_seed(job.seed)
         self.device, self.collate = device, Collator(work.source, None)
@@ -84,7 +85,7 @@ class Training:
         config, source = work.config, work.source
         settings = TrainConfig(batch_size=job.batch_size, precision=job.precision, seed=job.seed)
         processes = Processes(device)
-        self.plan: Plan = _plan(job, work, settings, processes)
+        self.plan: MemoryPlan = _plan(job, work, settings, processes)
         settings = replace(
             settings,
             accumulation=self.plan.micro_batches,
@@ -123,7 +124,7 @@ class Training:
         self.trainer.stepper.take(items, epoch=number, step=number, rate=RATE)
 
 
-def _plan(job: Job, work: Workload, settings: TrainConfig, processes: Processes) -> Plan:
+def _plan(job: Job, work: Workload, settings: TrainConfig, processes: Processes) -> MemoryPlan:
     """What the planner chooses for a budget, or predicts for the settings of the job."""
     levers = Levers(1, job.recompute, job.optimizer_states or "fp32")
     budget = NO_LIMIT

@@ -20,7 +20,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from albert_rc.bench.jobs import Job, Workload
+from albert_rc.bench.job import Job
+from albert_rc.bench.jobs import Workload
 from albert_rc.bench.made_up import made_up_backend
 from albert_rc.bench.ours import MASKING
 from albert_rc.checkpoints.hf_names import hub_config
@@ -28,7 +29,7 @@ from albert_rc.corpus.shards import Corpus
 from albert_rc.model.cost import forward_flops, word_flops
 from albert_rc.stores.batches import Collator
 from albert_rc.stores.store import Store
-from albert_rc.training.memory.planner import Plan
+from albert_rc.training.memory.planner import MemoryPlan
 
 Inputs = Callable[[list[int]], tuple[Tensor, Tensor, Tensor]]
 """Ids, attention mask and labels of a batch, [B, L]."""
@@ -110,7 +111,7 @@ class Transformers:
 
     def __init__(self, job: Job, work: Workload, device: torch.device) -> None:
         torch.manual_seed(job.seed)
-        self.plan: Plan | None = None
+        self.plan: MemoryPlan | None = None
         self.cut: dict[str, Any] = {}
         self.config, self.device = work.config, device
         self.learns, self.best = job.learns, job.who == "transformers-best"

@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 
-from albert_rc.answering.score import TOKEN_BUDGET
-from albert_rc.bench.jobs import Job, Workload, batches, workload
+from albert_rc.answering.request import TOKEN_BUDGET
+from albert_rc.bench.job import Job
+from albert_rc.bench.jobs import Workload, batches, workload
 from albert_rc.bench.machine import (
     describe,
     matrix_rate,

@@ -18,7 +18,7 @@ from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import DataError
 from albert_rc.model.config import EncoderConfig, size_config
 from albert_rc.model.cost import encoder_parameters, forward_flops, layer_parameters
-from albert_rc.model.encoder import Encoder
+from albert_rc.model.encoder import Encoder, evaluating
 from albert_rc.text.tokenizer import Tokenizer
 
 PUBLISHED = {
@@ -34,7 +34,7 @@ PUBLISHED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class Makeup:
     """What an encoder with its pooler is made of."""
 
     name: str
@@ -53,11 +53,11 @@ class Made:
         return self.embeddings + self.layers + self.pooler
 
 
-def made_of(name: str, config: EncoderConfig, published: int | None = None) -> Made:
+def made_of(name: str, config: EncoderConfig, published: int | None = None) -> Makeup:
     """Parameters and cost of an encoder, from its shape alone."""
     layers = layer_parameters(config)
     length = min(512, config.max_length)
-    return Made(
+    return Makeup(
         name=name,
         embeddings=encoder_parameters(config) - layers,
         layers=layers,
@@ -67,7 +67,7 @@ def made_of(name: str, config: EncoderConfig, published: int | None = None) -> M
     )
 
 
-def parameter_table(sources: Sequence[str] = ()) -> list[Made]:
+def parameter_table(sources: Sequence[str] = ()) -> list[Makeup]:
     """The published sizes of BERT and ALBERT, then any checkpoints.
 
     Raises:
@@ -94,7 +94,6 @@ class LayerDistance:
     """Angle between them."""
 
 
-@torch.inference_mode()
 def layer_distances(
     encoder: Encoder, tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int = 20_000
 ) -> list[LayerDistance]:
@@ -131,10 +130,8 @@ def layer_distances(
 
     hooks = [layer.register_forward_hook(note) for layer in encoder.layers]
     seen = 0
-    was_training = encoder.training
-    encoder.eval()
     try:
-        with encoder.unchanged():
+        with evaluating(encoder, encoder):
             for text in texts:
                 ids = tokenizer.encode([text])[0][: longest - 2]
                 if not ids:
@@ -145,7 +142,6 @@ def layer_distances(
                 if seen >= max_tokens:
                     break
     finally:
-        encoder.train(was_training)
         for hook in hooks:
             hook.remove()
     if not seen:

@@ -7,7 +7,7 @@ which of their keys is which of ours.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -49,7 +49,7 @@ from albert_rc.text.tokenizer import VOCABULARY_FILES, Tokenizer, load_tokenizer
 
 Model = TypeVar("Model", bound=HeadedModel)
 
-TASKS = ("cloze", "choice", "label")
+TASKS = ("cloze", "choice", "label", "span", "pretraining")
 POSITIONS = "encoder.embeddings.position.weight"
 
 
@@ -191,28 +191,32 @@ def load_model(
     task: str,
     *,
     scratch: str | None = None,
-    scratch_shape: Mapping[str, Any] | None = None,
+    shape: Mapping[str, Any] | None = None,
     option_score: str | None = None,
     labels: Sequence[str] | None = None,
     format_name: str | None = None,
+    with_pairs: bool = True,
     attention: str | None = None,
     lsh: Mapping[str, Any] | None = None,
     max_length: int | None = None,
     precision: str = "fp32",
     dropout: float | None = None,
     seed: int = 0,
-) -> Loaded[ReadingModel]:
+) -> Loaded[Any]:
     """Load a model with its vocabulary, on the CPU.
 
     Args:
         source: a folder, a hub id, or the name of a model of the package.
-        task: `cloze`, `choice` or `label`.
+        task: `cloze`, `choice`, `label` (a `ReadingModel`), `span` (a `SpanModel`, which marks
+            answers in passages) or `pretraining` (a `PretrainingModel`).
         scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
-        scratch_shape: settings that differ from that size's; a checkpoint must have them.
+        shape: settings that differ from that size's. A checkpoint must have them; but one that is
+            to be pretrained, and whose layers are all shared, may be given more `num_layers`.
         option_score: a key of `OPTION_SCORES`; by default the checkpoint's own, else `mean`.
         labels: of `label`, what a row may be (none: a number); by default the checkpoint's own.
         format_name: of `label`, the task that these labels are of, as the reader of its papers is
             called; with the checkpoint's own labels, what its config.json says.
+        with_pairs: of `pretraining`, also tell the order of segments.
         attention: a key of `ATTENTION`; by default the checkpoint's own, else `dense`.
         lsh: settings of `LshConfig` that differ from the checkpoint's, or from the defaults.
         max_length: tokens of a sequence, where the model is to take more than it does.
@@ -230,9 +234,9 @@ def load_model(
         raise UsageError(f"--option-score {option_score}: choose from {', '.join(OPTION_SCORES)}")
     source = suited(source, task)
 
-    def make(config: EncoderConfig, raw: Mapping[str, Any] | None) -> ReadingModel:
+    def reading(config: EncoderConfig, raw: Mapping[str, Any] | None) -> ReadingModel:
         if raw is not None:
-            require_shape(config, scratch_shape or {})
+            require_shape(config, shape or {})
         score = option_score
         if score is None:
             ours = (raw or {}).get("albert_rc", {})
@@ -244,93 +248,16 @@ def load_model(
         known, of = (labels, format_name) if labels is not None else labels_in(raw or {})
         return ReadingModel(config, task, score, known, raw is not None, of)
 
-    return _load(
-        source,
-        make,
-        scratch=scratch,
-        shape=scratch_shape,
-        attention=attention,
-        lsh=lsh,
-        max_length=max_length,
-        precision=precision,
-        dropout=dropout,
-        seed=seed,
-    )
-
-
-def load_spans(source: str | Path, **how: Any) -> Loaded[SpanModel]:
-    """Load a model that marks answers in passages, with its vocabulary, on the CPU.
-
-    Args:
-        source: a folder, a hub id, or the name of a model of the package.
-        how: what else `load_model` takes, but for what only other tasks have.
-
-    Raises:
-        UsageError: no such source or size.
-        CheckpointError: unusable weights or vocabulary.
-    """
-
-    def make(config: EncoderConfig, raw: Mapping[str, Any] | None) -> SpanModel:
+    def spans(config: EncoderConfig, raw: Mapping[str, Any] | None) -> SpanModel:
         threshold = (raw or {}).get("albert_rc", {}).get("null_threshold")
         return SpanModel(config, threshold, empty=raw is not None)
 
-    shape, seed = how.pop("scratch_shape", None), how.pop("seed", 0)
-    return _load(source, make, scratch=how.pop("scratch", None), shape=shape, seed=seed, **how)
-
-
-def labels_in(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
-    """The labels that a config.json names (none: numbers), and the format of papers, if known."""
-    names, of = raw.get("id2label", {}), raw.get("albert_rc", {}).get("format")
-    if raw.get("problem_type") == "regression" or not isinstance(names, Mapping):
-        return (), of
-    return tuple(str(names[key]) for key in sorted(names, key=int)), of
-
-
-def load_pretraining(
-    source: str | Path,
-    *,
-    scratch: str | None = None,
-    shape: Mapping[str, Any] | None = None,
-    with_pairs: bool = True,
-    seed: int = 0,
-) -> Loaded[PretrainingModel]:
-    """A model to pretrain, with its vocabulary, on the CPU.
-
-    Args:
-        source: a folder, a hub id, or the name of a model of the package.
-        scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
-        shape: settings that differ from that size's. With a checkpoint only `num_layers` may, and
-            only if all its layers share their weights, which are then gone through more often.
-        with_pairs: also tell the order of segments.
-        seed: of the random weights.
-
-    Raises:
-        UsageError: no such source or size, or a shape that the checkpoint does not have.
-        CheckpointError: unusable weights or vocabulary.
-    """
-
-    def make(config: EncoderConfig, raw: Mapping[str, Any] | None) -> PretrainingModel:
+    def pretraining(config: EncoderConfig, raw: Mapping[str, Any] | None) -> PretrainingModel:
         if raw is not None:
             config = deepened(config, dict(shape or {}))
         return PretrainingModel(config, with_pairs, empty=raw is not None)
 
-    return _load(source, make, scratch=scratch, shape=shape, seed=seed)
-
-
-def _load(
-    source: str | Path,
-    make: Callable[[EncoderConfig, Mapping[str, Any] | None], Model],
-    *,
-    scratch: str | None,
-    shape: Mapping[str, Any] | None,
-    attention: str | None = None,
-    lsh: Mapping[str, Any] | None = None,
-    max_length: int | None = None,
-    precision: str = "fp32",
-    dropout: float | None = None,
-    seed: int,
-) -> Loaded[Model]:
-    """What loading has in common; `make` takes the shape, and config.json unless from scratch."""
+    make = {"span": spans, "pretraining": pretraining}.get(task, reading)
     folder = resolve_source(source)
     tokenizer = load_tokenizer(folder)
     raw: dict[str, Any] = {}
@@ -355,6 +282,14 @@ def _load(
     saved = raw.get("albert_rc", {})
     model.encoder.compute = attending(saved, attention, lsh or {}, tokenizer, seed, folder)
     return Loaded(model, tokenizer, report)
+
+
+def labels_in(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
+    """The labels that a config.json names (none: numbers), and the format of papers, if known."""
+    names, of = raw.get("id2label", {}), raw.get("albert_rc", {}).get("format")
+    if raw.get("problem_type") == "regression" or not isinstance(names, Mapping):
+        return (), of
+    return tuple(str(names[key]) for key in sorted(names, key=int)), of
 
 
 def _checked_config(folder: Path, tokenizer: Tokenizer) -> tuple[EncoderConfig, dict[str, Any]]:

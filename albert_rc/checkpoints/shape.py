@@ -13,7 +13,7 @@ from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.messages import quoted
 from albert_rc.model.attention import ATTENTION
 from albert_rc.model.config import (
-    LARGEST,
+    LONGEST,
     Compute,
     EncoderConfig,
     LshConfig,
@@ -29,7 +29,7 @@ def with_places(config: EncoderConfig, max_length: int | None) -> EncoderConfig:
     """With a table of positions for sequences of `max_length`, if that is more."""
     if max_length is None or max_length <= config.max_length:
         return config
-    if max_length > LARGEST["max_positions"] // 2:
+    if max_length > LONGEST:
         raise UsageError(f"--max-length {max_length}: no model takes that many tokens")
     return replace(config, max_positions=max_length + config.position_offset)
 

@@ -10,15 +10,14 @@ import io
 import os
 import signal
 import sys
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable
+from typing import Annotated, NoReturn
 
 import typer
 
 from albert_rc import __version__
 from albert_rc.cli import (
-    average,
     bench,
-    calibrate,
     doctor,
     ensemble,
     evaluate,
@@ -30,14 +29,13 @@ from albert_rc.cli import (
     pretrain,
     pretrain_data,
     report,
-    search,
     serve,
     train,
-    verify_resume,
     vocabulary,
 )
 from albert_rc.cli.console import leave_cleanly
-from albert_rc.cli.settings import TABLES, WithSettings
+from albert_rc.cli.renamed import Commands
+from albert_rc.cli.settings import GroupWithSettings, WithSettings
 from albert_rc.errors import (
     READER_LEFT,
     AlbertRcError,
@@ -50,52 +48,45 @@ from albert_rc.runtime.environment import prepare
 
 app = typer.Typer(
     name="albert-rc",
+    cls=Commands,
     help="Reading comprehension of exam papers with ALBERT: raw JSON to tensors to answer.json.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS: dict[str, dict[str, Any]] = {
+pretraining = typer.Typer(
+    cls=GroupWithSettings, invoke_without_command=True, callback=pretrain.pretrain
+)
+pretraining.command("data", cls=WithSettings)(pretrain_data.pretrain_data)
+pretraining.command("vocabulary", cls=WithSettings)(vocabulary.vocabulary)
+COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Papers": {
         "import": import_.import_,
         "doctor": doctor.doctor,
         "preprocess": preprocess.preprocess,
     },
-    "Learning": {
-        "train": train.train,
-        "search": search.search,
-        "pretrain": pretrain.pretrain,
-        "pretrain-data": pretrain_data.pretrain_data,
-        "vocabulary": vocabulary.vocabulary,
-    },
+    "Learning": {"train": train.train, "pretrain": pretraining},
     "Answering": {
         "predict": predict.predict,
         "ensemble": ensemble.ensemble,
         "serve": serve.serve,
     },
-    "Judging": {
-        "evaluate": evaluate.evaluate,
-        "calibrate": calibrate.calibrate,
-        "report": report.report,
-    },
-    "Models": {
-        "export": export.export,
-        "average": average.average,
-        "bench": bench.bench,
-        "verify-resume": verify_resume.verify_resume,
-    },
+    "Judging": {"evaluate": evaluate.evaluate, "report": report.report},
+    "Models": {"export": export.export, "inspect": inspect.inspect, "bench": bench.bench},
 }
 """By the heading that `--help` lists them under."""
-PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Of commands that hand options on to others."""
 
 for panel, commands in COMMANDS.items():
     for name, command in commands.items():
-        passed_on = PASSED_ON if name == "verify-resume" else None
-        kind = WithSettings if name in TABLES else None
-        app.command(name, cls=kind, rich_help_panel=panel, context_settings=passed_on)(command)
-app.add_typer(inspect.inspect, name="inspect", rich_help_panel="Models")
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            # What stands after `bench resume --` is handed on to train.
+            more = {"allow_extra_args": name == "bench"}
+            app.command(
+                name, cls=WithSettings, rich_help_panel=panel, context_settings=more
+            )(command)  # fmt: skip
 
 
 def _print_version(asked: bool) -> None:

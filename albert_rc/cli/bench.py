@@ -1,75 +1,38 @@
-"""`albert-rc bench`: how fast this machine trains, predicts and attends, and a peer next to it."""
+"""`albert-rc bench`: how fast this machine trains and predicts, a peer next to it, and resuming."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from albert_rc.cli import options
+from albert_rc.bench.job import Job
+from albert_rc.cli import settings
 from albert_rc.cli.bench_report import measurement, show
-from albert_rc.cli.console import example, say
+from albert_rc.cli.console import example, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
+from albert_rc.fields import LAST_SEED
 
-if TYPE_CHECKING:
-    from albert_rc.bench.jobs import Job
+_GOES_WITH = {"data": ("train", "predict"), "dropout": ("train", "pretrain")}
 
 
+@settings.takes(
+    settings.Fields(Job),
+    before="against",
+    shown=("size", "model", "precision", "batch_size", "steps", "data"),
+    defaults=False,
+)
 def bench(
-    work: Annotated[str, typer.Argument(help="train, predict or pretrain.")] = "train",
-    size: Annotated[
-        str | None,
-        typer.Option(
-            help="tiny, base (the default), large, xlarge, xxlarge, bert-base, ...; random weights."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead of --size: folder or hub id whose config.json gives the shape, its "
-            "vocabulary's size and dropout; random weights."
-        ),
-    ] = None,
-    dropout: Annotated[
-        float | None,
-        typer.Option(help="In training: of the layers and attention; the shape's own by default."),
-    ] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="Ours: fp32, bf16, fp16 or int8; as for `train`.")
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=options.LARGEST_BATCH,
-            help="Passages of a step (2), or sequences of `pretrain` (32).",
-        ),
-    ] = None,
-    steps: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=options.MOST,
-            help="Batches that are timed. Memory is shown after 10, 25, 50 and 100% of them.",
-        ),
-    ] = 8,
-    data: Annotated[
-        Path | None, typer.Option(help="A cloze store; random tokens without one.")
-    ] = None,
-    length: Annotated[
-        int | None,
-        typer.Option(
-            min=8,
-            max=512,
-            help="Tokens of every passage or sequence of random tokens. By default passages vary "
-            "around 384 as exam papers do, and sequences of `pretrain` have 256, one in ten fewer.",
-        ),
-    ] = None,
+    context: typer.Context,
+    work: Annotated[
+        Literal["train", "predict", "pretrain", "resume"],
+        typer.Argument(help="train, predict, pretrain or resume."),
+    ] = "train",
     against: Annotated[
-        str | None,
-        typer.Option(help="`transformers`: measure it too, plain and at its best, in turns."),
+        Literal["transformers"] | None,
+        typer.Option(help="transformers: measure it too, plain and at its best, in turns."),
     ] = None,
     busy: Annotated[
         int | None,
@@ -79,67 +42,105 @@ def bench(
             help="Measure each system again while N other processes keep cores busy.",
         ),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Turns that each takes.")] = 2,
-    memory: Annotated[
-        str | None, typer.Option(help="Ours, in training: plan for so much, such as 8GiB.")
-    ] = None,
-    recompute: Annotated[
-        str | None,
-        typer.Option(
-            help="Ours, in training: nothing, activations or layers; as `train` does by default."
-        ),
-    ] = None,
-    optimizer_states: Annotated[
-        str | None, typer.Option(help="Ours, in training: fp32 or 8bit.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Turns that each system takes.")] = 2,
     out: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
     json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
+    set_: settings.Set = None,
+    kills: Annotated[
+        int,
+        typer.Option(
+            help="resume: times that the last run is killed and resumed.",
+            min=1,
+            max=1000,
+            hidden=True,
+        ),
+    ] = 2,
+    runs: Annotated[
+        int,
+        typer.Option(
+            help="resume: unbroken runs, to compare with each other too.",
+            min=1,
+            max=100,
+            hidden=True,
+        ),
+    ] = 1,
+    command: Annotated[
+        Literal["train", "pretrain"],
+        typer.Option(help="resume: the command that is tried.", hidden=True),
+    ] = "train",
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            help="resume: keep all runs in this folder (default: they are deleted).", hidden=True
+        ),
+    ] = None,
+    moments: Annotated[
+        int,
+        typer.Option(
+            help="resume: random seed for the moments of the kills.",
+            min=0,
+            max=LAST_SEED,
+            hidden=True,
+        ),
+    ] = 0,
+    **given: Any,
 ) -> None:
-    """Measure throughput, share of the machine's matrix rate, and memory.
+    """Measure throughput, share of the machine's matrix rate, and memory; or try resuming.
 
     Every measurement has a process of its own. The matrix rate is that of a large product in the
-    same precision, measured in the same process.
-
-    `pretrain`: masked LM with 15% of the tokens hidden, on sequences of random tokens, which take
-    as long as text does.
+    same precision, measured in the same process. Pretraining is masked LM with 15% of the tokens
+    hidden, on sequences of random tokens, which take as long as text does. With `resume`: train
+    with the options after `--`, unbroken and killed, and compare bit for bit; exit code 0 if
+    weights, moments, random states and metrics are the same, else 1. GPUs may add in another order
+    each time; `--set deterministic=true` among the options tells them not to.
     """
-    from dataclasses import replace
-
-    from albert_rc.bench.compare import PEERS, compare, measured_machine
-    from albert_rc.bench.jobs import Job, check
     from albert_rc.errors import UsageError
-    from albert_rc.io.files import to_json, write_json
+
+    chosen = settings.chosen(given)
+    if work == "resume":
+        if unknown := chosen.keys() - {"steps"}:
+            raise UsageError(
+                f"bench resume takes no --{min(unknown)}; options of train go after --"
+            )
+        steps = chosen.get("steps", 12)
+        _resume(context.args, folder, out, json, command=command, steps=steps, kills=kills,
+                seed=moments, runs=runs, busy=busy or 0)  # fmt: skip
+        return
+    if context.args:
+        raise UsageError(f"bench {work}: unexpected {context.args[0]}; only resume takes a --")
+    for name, goes_with in _GOES_WITH.items():
+        if name in chosen and work not in goes_with:
+            named = " and ".join(f"bench {each}" for each in goes_with)
+            raise UsageError(f"--{name} goes with {named}")
+    if "size" in chosen and "model" in chosen:
+        raise UsageError("--size and --model: choose one of them")
+    _measure(work, chosen, against, busy or 0, rounds, out, json)
+
+
+def _measure(
+    work: str,
+    given: dict[str, Any],
+    against: str | None,
+    busy: int,
+    rounds: int,
+    out: Path | None,
+    json: bool,
+) -> None:
+    """Ours, and a peer's, in turns."""
+    from albert_rc.bench.compare import PEERS, compare, measured_machine
+    from albert_rc.bench.jobs import check
+    from albert_rc.errors import UsageError
+    from albert_rc.io.files import write_json
     from albert_rc.runtime.devices import choose_precision, processes
 
+    data, model, device = (given.get(name) for name in ("data", "model", "device"))
     if out is not None:
-        check_outputs({"--out": out}, [data])
-    of_others = {
-        "--data": (data, ("train", "predict")),
-        "--dropout": (dropout, ("train", "pretrain")),
-    }
-    _require(work, of_others)
-    _require_choice(size, model, against, rounds, busy)
-    if batch_size is None:
-        batch_size = 32 if work == "pretrain" else 2
+        check_outputs({"--out": out}, [None if data is None else Path(data)])
     with processes(device) as group:
-        chosen = choose_precision(precision, group.device, learning=work != "predict")
-    ours = Job(
-        who="ours",
-        work=work,
-        size=size or "base",
-        model=model,
-        dropout=dropout,
-        precision=chosen,
-        batch_size=batch_size,
-        steps=steps,
-        data=None if data is None else str(data),
-        length=length,
-        device=device,
-        recompute=recompute,
-        optimizer_states=optimizer_states,
-        memory=memory,
-    )
+        precision = given.get("precision")
+        given["precision"] = choose_precision(precision, group.device, learning=work != "predict")
+    given.setdefault("batch_size", 32 if work == "pretrain" else 2)
+    ours = Job(who="ours", work=work, **given)
     config, jobs = check(ours), [ours]
     if against:
         if config.residual != "post" or config.common != "nothing":
@@ -151,57 +152,49 @@ def bench(
             best = "bf16" if "best" in peer else "fp32"
             jobs.append(replace(ours, who=peer, precision=best))
     machine = measured_machine(device)
-    table = compare(jobs, rounds, told=lambda row: say(measurement(row)), busy=busy or 0)
-    for row in table:
-        row["data"] = data.name if data is not None else None
+    rows = compare(jobs, rounds, told=lambda row: say(measurement(row)), busy=busy)
+    for row in rows:
+        row["data"] = None if data is None else Path(data).name
         row["model"] = Path(model).resolve().name if model is not None else None
-    result = {
-        "command": _command(ours, against, busy, rounds),
-        "machine": machine,
-        "results": table,
-    }
+    command = _command(ours, against, busy, rounds)
+    result = {"command": command, "machine": machine, "results": rows}
     if out is not None:
         write_json(out, result)
     if json:
-        typer.echo(to_json(result).decode(), nl=False)
+        print_json(result)
     else:
         show(result)
 
 
-def _require(work: str, options: Mapping[str, tuple[Any, tuple[str, ...]]]) -> None:
-    """Refuse unknown work, and options that go with other work.
-
-    Args:
-        work: what is to be measured.
-        options: by flag, what was given and the work that it goes with.
-    """
-    from albert_rc.bench.jobs import WORKS
-    from albert_rc.errors import UsageError
-
-    if work not in WORKS:
-        raise UsageError(f"bench {work}: choose from {', '.join(WORKS)}")
-    for flag, (value, goes_with) in options.items():
-        if value is not None and work not in goes_with:
-            named = [f"bench {name}" for name in goes_with]
-            raise UsageError(f"{flag} goes with {' and '.join(named)}")
-
-
-def _require_choice(
-    size: str | None, model: str | None, against: str | None, rounds: int, busy: int | None
+def _resume(
+    arguments: list[str], folder: Path | None, out: Path | None, json: bool, **how: Any
 ) -> None:
-    """Refuse options that cannot be, or do not go together."""
-    from albert_rc.errors import UsageError
+    """Kill a run and resume it, on this machine and with these settings."""
+    import tempfile
 
-    if size is not None and model is not None:
-        raise UsageError("--size and --model: choose one of them")
-    if against not in (None, "transformers"):
-        raise UsageError(f"--against {against}: only transformers can be measured")
-    for flag, count in (("--rounds", rounds), ("--busy", busy)):
-        if count is not None and count < 1:
-            raise UsageError(f"{flag} {count} must be at least 1")
+    from albert_rc.io.files import write_json
+    from albert_rc.training.runs.verify import kill_and_resume
+
+    with tempfile.TemporaryDirectory() as temporary:
+        found = kill_and_resume(arguments, folder or Path(temporary), say=say, **how)
+    same = all(part.equal for part in found)
+    result = {"equal": same, "parts": [asdict(part) for part in found]}
+    if out is not None:
+        write_json(out, result)
+    if json:
+        print_json(result)
+    else:
+        rows = [
+            [part.run, part.part, f"{part.values:,}", f"{part.unequal:,}", f"{part.largest:.3g}"]
+            for part in found
+        ]
+        header = ["run", "", "numbers", "unequal", "furthest apart"]
+        table("compared with the first run", header, rows)
+        typer.echo("bit for bit the same" if same else "not the same")
+    raise typer.Exit(0 if same else 1)
 
 
-def _command(job: Job, against: str | None, busy: int | None, rounds: int) -> str:
+def _command(job: Job, against: str | None, busy: int, rounds: int) -> str:
     shape = (
         f"--size {job.size}" if job.model is None else f"--model {Path(job.model).resolve().name}"
     )

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from albert_rc.cli import options
 from albert_rc.cli.console import example, out, print_json, table
 from albert_rc.cli.papers import Format, say_unread
 from albert_rc.io.messages import first_of, shortened
+from albert_rc.model.config import LONGEST
 
 if TYPE_CHECKING:
     from albert_rc.stores.doctor import SplitCheck
@@ -28,7 +28,7 @@ def doctor(
     format_: Format = None,
     max_length: Annotated[
         int,
-        typer.Option(min=1, max=options.LONGEST, help="The model's window in tokens."),
+        typer.Option(min=1, max=LONGEST, help="The model's window in tokens."),
     ] = 512,
     json: Annotated[
         bool, typer.Option("--json", help="Print everything that was found as JSON.")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from albert_rc.cli import options
+from albert_rc.cli import options, settings
 from albert_rc.cli.console import example, out, print_json, say, table
 from albert_rc.cli.outputs import answer_files, check_outputs
 from albert_rc.cli.papers import Format
 
 if TYPE_CHECKING:
-    from albert_rc.scoring.ensemble.assess import Report
+    from albert_rc.scoring.ensemble.assess import Assessment
     from albert_rc.scoring.ensemble.mix import Fit
     from albert_rc.scoring.score_file import ScoreFile
 
@@ -58,9 +58,10 @@ def ensemble(
         float | None,
         typer.Option(help="List the answers less probable than this next to --out."),
     ] = None,
+    format_: Format = None,
+    set_: settings.Set = None,
     folds: options.Folds = 5,
     seed: options.FoldSeed = 0,
-    format_: Format = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the figures of --gold as JSON.")
     ] = False,
@@ -156,7 +157,7 @@ def _show_pairs(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]], fi
             say(f"warning: {file.path} is what was fitted on; figures of its answers will flatter")
 
 
-def _show(report: Report, fit: Fit, json: bool) -> None:
+def _show(report: Assessment, fit: Fit, json: bool) -> None:
     """Singles, methods, and what the chosen one gains."""
     if json:
         fitted = {"weights": list(fit.weights), "temperature": fit.temperature}

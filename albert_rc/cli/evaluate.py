@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from albert_rc.cli import options, settings
 from albert_rc.cli.console import example, out, print_json, table
 from albert_rc.cli.papers import Format, TrainingPapers, training_passages
 
@@ -24,9 +25,63 @@ def evaluate(
     ] = None,
     train: TrainingPapers = None,
     format_: Format = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Calibration error of a score file before and after a temperature fitted on it, "
+            "and accuracy by coverage.",
+        ),
+    ] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="--calibrate: the run's folder; keep the temperature there, for predict to use."
+        ),
+    ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(help="--calibrate: draw reliability and coverage, as PNG and SVG."),
+    ] = None,
+    set_: settings.Set = None,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    out_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="--calibrate: also write the figures to this file, as JSON.", hidden=True
+        ),
+    ] = None,
+    folds: options.Folds = 5,
+    bins: Annotated[
+        int, typer.Option(min=1, max=10000, help="Bins of the calibration error.", hidden=True)
+    ] = 15,
+    seed: options.FoldSeed = 0,
 ) -> None:
     """Accuracy with a 95% interval, by level, blank number, length and overlap with training."""
+    from albert_rc.errors import UsageError
+
+    if calibrate:
+        if against is not None or train is not None:
+            raise UsageError("--against and --train do not go with --calibrate")
+        from albert_rc.cli.calibration import calibrate as fit
+
+        fit(answers, gold, model, out_file, figure, (folds, seed, bins), format_, json)
+        return
+    for flag, given in (("--model", model), ("--figure", figure), ("--out", out_file)):
+        if given is not None:
+            raise UsageError(f"{flag} goes with --calibrate")
+    _evaluate(answers, gold, against, train, format_, json)
+
+
+def _evaluate(
+    answers: Path,
+    gold: Path,
+    against: Path | None,
+    train: Path | None,
+    format_: str | None,
+    json: bool,
+) -> None:
+    """Accuracy, or the metrics of the papers' kind."""
     from albert_rc.errors import UsageError
     from albert_rc.papers.formats import read_good
     from albert_rc.papers.schema import gold_letters

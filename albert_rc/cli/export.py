@@ -12,10 +12,24 @@ from albert_rc.cli.papers import Format
 
 
 def export(
-    run: Annotated[
-        str, typer.Argument(help="A run's folder, any checkpoint's, or a shipped model's name.")
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN",
+            help="A run's folder, any checkpoint's, or a shipped model's name. Of several, the "
+            "mean of their weights is exported.",
+        ),
     ],
     folder: Annotated[Path, typer.Option("--out", help="The folder to write; a new one.")],
+    last: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=1000,
+            help="Export the mean of the newest N states of a run, as train --set keep=N leaves "
+            "them.",
+        ),
+    ] = None,
     onnx: Annotated[
         bool, typer.Option("--onnx", help='Also as ONNX; wants pip install "albert-rc[onnx]".')
     ] = False,
@@ -27,7 +41,8 @@ def export(
         str | None, typer.Option(help="Licence of the weights for the card, such as mit.")
     ] = None,
     title: Annotated[
-        str | None, typer.Option(help="Title of the card (default: the folder's name).")
+        str | None,
+        typer.Option(help="Title of the card (default: the folder's name).", hidden=True),
     ] = None,
     papers: Annotated[
         Path | None,
@@ -40,24 +55,28 @@ def export(
 ) -> None:
     """Weights, vocabulary, config and a model card, ready to upload; transformers opens the folder.
 
-    It is there only after transformers' answers on it, and ONNX's, were compared with ours.
+    It is there only after transformers' answers on it, and ONNX's, were compared with ours. The
+    mean of checkpoints of one run is often a little better than each; runs of different seeds have
+    no useful mean: put their answers together with `ensemble`.
     """
     from albert_rc.export.run import export as write
     from albert_rc.papers.formats import read_good
+    from albert_rc.training.runs.mean_weights import source_of
 
     given = None
     if papers is not None:
         given = read_good(papers, format_)
-    done = write(
-        run,
-        folder,
-        onnx=onnx,
-        precision=precision,
-        licence=licence,
-        title=title,
-        papers=given,
-        say=say,
-    )
+    with source_of(runs, last, folder, say) as source:
+        done = write(
+            source,
+            folder,
+            onnx=onnx,
+            precision=precision,
+            licence=licence,
+            title=title,
+            papers=given,
+            say=say,
+        )
     if json:
         print_json(done.as_json())
         return

@@ -13,6 +13,7 @@ import typer
 from albert_rc.cli import options
 from albert_rc.cli.console import DEFAULT_MODEL, example, leave_cleanly, say
 from albert_rc.cli.papers import Format, say_unread
+from albert_rc.model.config import LONGEST
 
 
 def preprocess(
@@ -28,7 +29,7 @@ def preprocess(
         int,
         typer.Option(
             min=1,
-            max=options.LONGEST,
+            max=LONGEST,
             help="Window in tokens; longer papers become several windows.",
         ),
     ] = 512,

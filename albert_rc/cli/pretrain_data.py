@@ -1,4 +1,4 @@
-"""`albert-rc pretrain-data`: documents to sequences for pretraining."""
+"""`albert-rc pretrain data`: documents to sequences for pretraining."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from albert_rc.cli import options
+from albert_rc.cli import options, settings
 from albert_rc.cli.console import DEFAULT_MODEL, bar, example, leave_cleanly, say
 from albert_rc.cli.texts import OnTextError, list_rejects, open_text
 from albert_rc.errors import DataError, UsageError
+from albert_rc.fields import LAST_SEED
 from albert_rc.io.messages import counted
+from albert_rc.model.config import LONGEST
 
 if TYPE_CHECKING:
     from albert_rc.corpus.cut import Count
@@ -28,14 +30,19 @@ def pretrain_data(
     model: Annotated[str, typer.Option(help="Folder or hub id of the vocabulary.")] = DEFAULT_MODEL,
     out: Annotated[Path, typer.Option(help="Folder for train/ and dev/.")] = Path("data/corpus"),
     max_length: Annotated[
-        int, typer.Option(min=1, max=options.LONGEST, help="Longest sequence in tokens.")
+        int, typer.Option(min=1, max=LONGEST, help="Longest sequence in tokens.")
     ] = 512,
-    short: Annotated[float, typer.Option(help="Share of sequences cut shorter at random.")] = 0.1,
-    dev: Annotated[float, typer.Option(help="Share of the documents kept apart in dev/.")] = 0.01,
+    short: Annotated[
+        float, typer.Option(help="Share of sequences cut shorter at random.", hidden=True)
+    ] = 0.1,
+    dev: Annotated[
+        float, typer.Option(help="Share of the documents kept apart in dev/.", hidden=True)
+    ] = 0.01,
     documents: Annotated[
         Literal["files", "blank-lines"],
         typer.Option(
-            help="files: a file of text is a document; blank-lines: blank lines part documents."
+            help="files: a file of text is a document; blank-lines: blank lines part documents.",
+            hidden=True,
         ),
     ] = "files",
     exclude: Annotated[
@@ -45,21 +52,32 @@ def pretrain_data(
             "left out. May be given several times."
         ),
     ] = None,
-    shard_size: Annotated[str, typer.Option(help="Text of a shard, such as 64MB.")] = "16MB",
+    shard_size: Annotated[
+        str, typer.Option(help="Text of a shard, such as 64MB.", hidden=True)
+    ] = "16MB",
     part: Annotated[
-        str, typer.Option(help="2/8: make the second eighth of the shards; others do the rest.")
+        str,
+        typer.Option(
+            help="2/8: make the second eighth of the shards; others do the rest.", hidden=True
+        ),
     ] = "1/1",
     on_error: OnTextError = "stop",
     workers: Annotated[
         int | None,
-        typer.Option(min=1, max=options.MOST_WORKERS, help="Processes; all cores by default."),
+        typer.Option(
+            min=1, max=options.MOST_WORKERS, help="Processes (default: all cores).", hidden=True
+        ),
     ] = None,
     seed: Annotated[
         int,
         typer.Option(
-            min=0, max=options.LAST_SEED, help="Random seed of the cuts and of the dev documents."
+            min=0,
+            max=LAST_SEED,
+            help="Random seed of the cuts and of the dev documents.",
+            hidden=True,
         ),
     ] = 0,
+    set_: settings.Set = None,
 ) -> None:
     """Cut documents into pairs of consecutive segments, in shards that are memory-mapped later.
 
@@ -152,5 +170,5 @@ def _part(part: str) -> tuple[int, int]:
 
 
 pretrain_data.__doc__ = f"{pretrain_data.__doc__}\n\n" + example(
-    "albert-rc pretrain-data text/ --model models/vocabulary --out data/corpus"
+    "albert-rc pretrain data text/ --model models/vocabulary --out data/corpus"
 )

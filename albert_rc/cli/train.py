@@ -1,4 +1,4 @@
-"""`albert-rc train`: fine-tune a model on stores."""
+"""`albert-rc train`: one run on stores, or several: over seeds, folds or learning rates."""
 
 from __future__ import annotations
 
@@ -8,17 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from albert_rc.cli import options, settings
-from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
+from albert_rc.cli import options, running, settings
+from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, print_json, say, table
+from albert_rc.fields import LARGEST_BATCH
+from albert_rc.model.config import LONGEST, EncoderConfig
+from albert_rc.training.config import TrainConfig
 
 if TYPE_CHECKING:
+    from albert_rc.stores.store import Store
     from albert_rc.training.runs.finetune import FineTuning
     from albert_rc.training.runs.several import Part
     from albert_rc.training.tally import TrainResult
 
 
+@settings.takes(
+    settings.Fields(TrainConfig, without=("optimizer",)),
+    settings.Fields(EncoderConfig, only=("dropout", "residual")),
+    options.LSH,
+    before="memory",
+    shown=(
+        "epochs", "batch_size", "learning_rate", "seed", "max_steps", "save_steps", "precision",
+    ),
+)  # fmt: skip
 def train(
-    data: options.Stores = Path("data"),
+    context: typer.Context,
+    data: Annotated[Path, typer.Option(help="Folder with train.pt and dev.pt.")] = Path("data"),
     model: options.StartFrom = DEFAULT_MODEL,
     scratch: options.Scratch = None,
     out: options.RunFolder = Path("models"),
@@ -31,49 +45,10 @@ def train(
             "0.1; published: ALBERT's own for this task (RACE, SQuAD, GLUE)."
         ),
     ] = "default",
-    epochs: Annotated[
-        int | None,
-        typer.Option(min=1, max=options.MOST, help="Passes over the papers (4)."),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=options.LARGEST_BATCH,
-            help="Passages per optimiser step, over all processes (2).",
-        ),
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate (1e-5).")] = None,
-    seed: options.Seed = 0,
     memory: options.Memory = None,
     device: options.Device = None,
     resume: options.Resume = False,
-    max_steps: options.MaxSteps = None,
-    eval_steps: options.EvalSteps = None,
-    save_steps: options.SaveSteps = None,
     minutes: options.Minutes = None,
-    warmup: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of the steps in which the learning rate rises (0.1).",
-            rich_help_panel=options.SCHEDULE,
-        ),
-    ] = None,
-    patience: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=options.MOST,
-            help="Stop after N evaluations without a better score; to train on, --resume with "
-            "a larger N.",
-            rich_help_panel=options.SCHEDULE,
-        ),
-    ] = None,
-    option_score: options.OptionScore = None,
-    mask_rate: options.MaskRate = 0.0,
-    dropout: options.Dropout = None,
-    teacher: options.Teacher = None,
-    precision: options.Precision = None,
     seeds: Annotated[
         int | None,
         typer.Option(
@@ -93,27 +68,76 @@ def train(
             rich_help_panel=options.RUNS,
         ),
     ] = None,
-    on_collapse: options.OnCollapse = "warn",
+    search: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=100_000,
+            help="Try N learning rates, chosen by optuna; bad trials are given up early, and the "
+            "best run stays in OUT/best. The same command goes on.",
+            rich_help_panel=options.RUNS,
+        ),
+    ] = None,
     attention: options.Attention = None,
     max_length: Annotated[
         int | None,
         typer.Option(
             min=1,
-            max=options.LONGEST,
+            max=LONGEST,
             help="Tokens of a window at most: longer stores are refused, and a model that takes "
             "fewer gets more positions.",
             rich_help_panel=options.ATTENTION,
         ),
     ] = None,
+    option_score: Annotated[
+        Literal["mean", "first", "salience"] | None,
+        typer.Option(
+            help="Options of several pieces: mean, first or salience (learned weights).",
+            hidden=True,
+        ),
+    ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            help="Model whose probabilities are learned as well as the answers: a score file of "
+            "the training papers (predict --scores FILE.jsonl), or a model with the same "
+            "vocabulary.",
+            hidden=True,
+        ),
+    ] = None,
+    with_dev: Annotated[
+        bool, typer.Option(help="Also learn from dev.pt; the last weights stay.", hidden=True)
+    ] = False,
+    workers: options.Workers = None,
+    deterministic: options.Deterministic = False,
+    low: Annotated[
+        float, typer.Option(help="--search: the smallest learning rate.", hidden=True)
+    ] = 5e-6,
+    high: Annotated[
+        float, typer.Option(help="--search: the largest learning rate.", hidden=True)
+    ] = 5e-4,
+    batch_sizes: Annotated[
+        str | None,
+        typer.Option(
+            help="--search: batch sizes to choose from, such as 16,32 (default: --batch-size).",
+            hidden=True,
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="--search: print the trials as JSON.", hidden=True)
+    ] = False,
+    lsh_form: options.LshForm = None,
+    lsh_landmarks: options.LshLandmarks = None,
+    **given: Any,
 ) -> None:
     """Fine-tune on DATA/train.pt; the weights that are best on DATA/dev.pt stay in OUT.
 
-    Next to them: log.txt, metrics.jsonl, TensorBoard's events, train.json (all settings). Several
-    GPUs: `torchrun --nproc-per-node 2 -m albert_rc train ...`.
+    Next to them: log.txt, metrics.jsonl, TensorBoard's events, train.json (all settings) and
+    run.toml, with which `--config` repeats the run. Several GPUs: `torchrun --nproc-per-node 2 -m
+    albert_rc train ...`.
     """
     from albert_rc.errors import UsageError
     from albert_rc.runtime.devices import be_deterministic, choose_precision, processes
-    from albert_rc.training.config import TrainConfig
     from albert_rc.training.objectives.teacher import Teacher
     from albert_rc.training.runs.earlier import require_kept
     from albert_rc.training.runs.finetune import FineTuning, open_stores, unlike
@@ -121,61 +145,44 @@ def train(
     from albert_rc.training.runs.recipes import choose, dropout_of
     from albert_rc.training.runs.several import Part, over_folds, over_seeds
 
-    if seeds is not None and folds is not None:
-        raise UsageError("--seeds and --folds: choose one of them")
-    more = settings.parse(set_, settings.TRAIN)
-    if more.pop("deterministic", False):
+    if sum(count is not None for count in (seeds, folds, search)) > 1:
+        raise UsageError("--seeds, --folds and --search: choose one of them")
+    sizes = _sizes(batch_sizes)
+    if deterministic:
         be_deterministic()
-    with processes(device) as group, options.alone_in(out, group):
-        train_store, dev_store = open_stores(
-            data, more.pop("with_dev", False), taught=teacher is not None
-        )
+    with processes(device) as group, running.alone_in(out, group):
+        train_store, dev_store = open_stores(data, with_dev, taught=teacher is not None)
         if group.is_main and (said := unlike(train_store, dev_store)):
             say(f"warning: {data}: {said}")
-        given = {
-            "epochs": epochs,
-            "batch_size": batch_size,
-            "learning_rate": learning_rate,
-            "warmup": warmup,
-            "max_steps": max_steps,
-        }
-        lsh, levers = settings.lsh_of(more), options.levers_of(more)
-        workers = options.batch_workers(more.pop("workers", None), group)
-        residual = more.pop("residual", None)
-        options.require_teacher(teacher, more)
-        how_to_train = TrainConfig(
-            **choose(recipe, train_store, given),
-            eval_steps=eval_steps,
-            save_steps=save_steps,
-            on_collapse=on_collapse,
-            patience=patience,
-            precision=choose_precision(precision, group.device, learning=True),
-            mask_rate=mask_rate,
-            seed=seed,
-            **{name: value for name, value in more.items() if "." not in name},
-        )
-        how: dict[str, Any] = {
-            "scratch": scratch,
-            "scratch_shape": {} if residual is None else {"residual": residual},
-            "attention": attention,
-            "lsh": lsh,
-            "max_length": max_length,
-            "dropout": dropout_of(recipe, train_store, dropout),
-        }
+        lsh, levers = options.lsh_of(lsh_form, lsh_landmarks, given), running.levers_of(given)
+        dropout, residual = given.pop("dropout", None), given.pop("residual", None)
+        options.require_teacher(teacher, given)
+        given["precision"] = choose_precision(given.get("precision"), group.device, learning=True)
         tuning = FineTuning(
             model=model,
-            how=how,
+            how={
+                "scratch": scratch,
+                "shape": {} if residual is None else {"residual": residual},
+                "attention": attention,
+                "lsh": lsh,
+                "max_length": max_length,
+                "dropout": dropout_of(recipe, train_store, dropout),
+            },
             option_score=option_score,
-            settings=how_to_train,
+            settings=TrainConfig(**choose(recipe, train_store, settings.chosen(given))),
             levers=levers,
             memory=memory,
             max_length=max_length,
             data=data,
             group=group,
-            workers=workers,
+            workers=running.batch_workers(workers, group),
             teacher=None if teacher is None else Teacher(teacher),
         )
-        seconds = options.seconds_of(minutes)
+        if search is not None:
+            stores = (train_store, dev_store)
+            _search(tuning, stores, search, (low, high, sizes), out, json)
+            return
+        seed, seconds = tuning.settings.seed, options.seconds_of(minutes)
         parts = [Part("", seed, train_store, dev_store)]
         if seeds is not None:
             parts = over_seeds(seeds, seed, train_store, dev_store)
@@ -183,11 +190,63 @@ def train(
             parts = over_folds(folds, seed, train_store, dev_store)
         folders = [out / part.name for part in parts]
         require_kept(model, folders, group, resume=resume, scratch=scratch is not None)
+        if group.is_main:
+            settings.write_run(context, out)
         if seeds is None and folds is None:
             _run(tuning, parts[0], out, resume, seconds)
             return
         record = {"--seeds": seeds, "--folds": folds} | made_of(tuning, train_store, dev_store)
         _run_several(tuning, parts, out, record, resume, seconds)
+
+
+def _sizes(listed: str | None) -> tuple[int, ...]:
+    """The batch sizes of a list."""
+    from albert_rc.errors import UsageError
+
+    try:
+        sizes = tuple(map(int, listed.split(","))) if listed else ()
+    except ValueError:
+        raise UsageError(f"--batch-sizes {listed}: numbers, such as 16,32") from None
+    if sizes and max(sizes) > LARGEST_BATCH:
+        raise UsageError(f"--batch-sizes {listed}: at most {LARGEST_BATCH:,} each")
+    return sizes
+
+
+def _search(
+    tuning: FineTuning,
+    stores: tuple[Store, Store | None],
+    trials: int,
+    where: tuple[float, float, tuple[int, ...]],
+    out: Path,
+    json: bool,
+) -> None:
+    """Trials with learning rates that optuna chooses, as a table."""
+    from albert_rc.errors import UsageError
+    from albert_rc.training.runs.search import BEST, RESULT, Space, search
+
+    train_store, dev_store = stores
+    if tuning.group.world > 1:
+        raise UsageError("--search runs in one process; give each machine its own --out")
+    if dev_store is None or not dev_store.has_answers:
+        raise UsageError(
+            f"--search needs {tuning.data / 'dev.pt'} with answers, to tell trials apart"
+        )
+    low, high, sizes = where
+    space = Space(low, high, sizes or (tuning.settings.batch_size,))
+    found = search(tuning, (train_store, dev_store), space, trials, out, say)
+    if json:
+        print_json(found)
+        return
+    rows = []
+    for row in sorted(found["trials"], key=lambda row: -(row["dev"] or 0)):
+        score = "given up" if row["given_up"] else f"{row['dev']:.2%}"
+        rows.append((f"{row['learning_rate']:.3g}", row["batch_size"], score))
+    table(f"{out / RESULT}", ("learning rate", "batch", "dev"), rows)
+    best = found["best"]
+    typer.echo(
+        f"{out / BEST}: --learning-rate {best['learning_rate']:.3g} --batch-size "
+        f"{best['batch_size']}, dev {best['dev']:.2%}"
+    )
 
 
 def _run(
@@ -196,7 +255,7 @@ def _run(
     """One run, announced and concluded."""
     prepared = tuning.prepare(part.train, part.dev, part.seed, out if resume else None)
     if tuning.group.is_main:
-        options.announce(
+        running.announce(
             prepared.loaded,
             prepared.settings,
             tuning.group,
@@ -215,7 +274,7 @@ def _run(
         )
         if result.best_score is not None:
             best = f"{result.best_score:.2%} at step {result.best_step}"
-        options.conclude(out, result, f", dev {prepared.objective.score_name} {best}")
+        running.conclude(out, result, f", dev {prepared.objective.score_name} {best}")
     return result
 
 
@@ -234,7 +293,7 @@ def _run_several(
 
     def run(part: Part, folder: Path, resuming: bool) -> TrainResult:
         left = None if seconds is None else seconds - (time.perf_counter() - begun)
-        with options.alone_in(folder, tuning.group):
+        with running.alone_in(folder, tuning.group):
             return _run(tuning, part, folder, resuming, left)
 
     found = run_all(parts, out, record, tuning.group, resume, run, say)

@@ -1,4 +1,4 @@
-"""`albert-rc vocabulary`: a SentencePiece vocabulary from raw text."""
+"""`albert-rc pretrain vocabulary`: a SentencePiece vocabulary from raw text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from albert_rc.cli import settings
 from albert_rc.cli.console import example
 from albert_rc.cli.outputs import require_no_model
 from albert_rc.cli.texts import OnTextError, list_rejects, open_text
-from albert_rc.model.config import LARGEST
 
 if TYPE_CHECKING:
     from albert_rc.corpus.documents import Source
@@ -27,17 +27,21 @@ def vocabulary(
         int,
         typer.Option(
             min=1,
-            max=LARGEST["vocab_size"],
+            max=2**24,
             help="Pieces, the five special ones included.",
         ),
     ] = 30000,
     cased: Annotated[bool, typer.Option(help="Keep upper and lower case apart.")] = False,
-    accents: Annotated[bool, typer.Option(help="Keep accents.")] = False,
+    accents: Annotated[bool, typer.Option(help="Keep accents.", hidden=True)] = False,
     coverage: Annotated[
         float,
-        typer.Option(help="Share of all characters that get pieces of their own: from 0.98 to 1."),
+        typer.Option(
+            help="Share of all characters that get pieces of their own: from 0.98 to 1.",
+            hidden=True,
+        ),
     ] = 0.99995,
     on_error: OnTextError = "stop",
+    set_: settings.Set = None,
 ) -> None:
     """Make a vocabulary with ALBERT's ids: padding 0, unknown 1, [CLS] 2, [SEP] 3, [MASK] 4.
 
@@ -70,5 +74,5 @@ def _sentences(sources: list[Source]) -> Iterator[str]:
 
 
 vocabulary.__doc__ = f"{vocabulary.__doc__}\n\n" + example(
-    "albert-rc vocabulary text/ --size 8000 --out models/vocabulary"
+    "albert-rc pretrain vocabulary text/ --size 8000 --out models/vocabulary"
 )

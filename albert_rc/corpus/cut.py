@@ -221,7 +221,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeShard:
     """What there is to say of a shard."""
 
     train: Count
@@ -256,7 +256,7 @@ class ShardMaker:
         passages = [passage for split in papers for passage in split.passages]
         self.exclude = OverlapIndex(passages) if passages else None
 
-    def __call__(self, shard: Shard) -> Made:
+    def __call__(self, shard: Shard) -> MadeShard:
         """Cut a shard's documents into sequences; both files are written whole or not at all.
 
         Raises:
@@ -267,7 +267,7 @@ class ShardMaker:
         paths = {part: self.out / part / shard.name for part in parts}
         there = {part: _count_of(path, made_of) for part, path in paths.items()}
         if all(count is not None for count in there.values()):
-            return Made(there["train"] or Count(), there.get("dev") or Count(), kept=True)
+            return MadeShard(there["train"] or Count(), there.get("dev") or Count(), kept=True)
         with ExitStack() as stack:
             columns = {}
             for part, path in paths.items():
@@ -284,7 +284,7 @@ class ShardMaker:
                 {path: partial(self._save, columns[part], made_of) for part, path in paths.items()}
             )
             counts = {part: column.count for part, column in columns.items()}
-        return Made(counts["train"], counts.get("dev", Count()), kept=False)
+        return MadeShard(counts["train"], counts.get("dev", Count()), kept=False)
 
     def _add(self, source: Source, columns: dict[str, _Columns]) -> None:
         name = crc32(source.path.name.encode())

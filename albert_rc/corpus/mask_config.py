@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from albert_rc.errors import UsageError
+from albert_rc.fields import Setting, check
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskConfig:
     """What masked-LM pretraining hides (Lan et al. 2020, section 4.1; Devlin et al. 2019)."""
 
-    rate: float = 0.15
-    """Share of the tokens to predict."""
-    max_ngram: int = 3
-    """Longest run of words hidden together; a length n has p(n) proportional to 1/n."""
+    rate: Annotated[
+        float,
+        Setting(
+            "Share of the tokens that are hidden and predicted (default: 0.15).",
+            low=0, above=True, high=1, below=True, flag="--mask-rate",
+        ),
+    ] = 0.15  # fmt: skip
+    max_ngram: Annotated[
+        int, Setting("Longest run of words that are hidden together (default: 3).", low=1, high=100)
+    ] = 3
+    """A length n has p(n) proportional to 1/n."""
     masked: float = 0.8
     """Share of them that become [MASK]."""
     random: float = 0.1
     """Share that become a random piece; the rest stays."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate < 1:
-            raise UsageError(f"--mask-rate {self.rate} must be above 0 and below 1")
-        if self.max_ngram < 1:
-            raise UsageError(f"--max-ngram {self.max_ngram} must be at least 1")
+        check(self)
         if self.masked < 0 or self.random < 0 or self.masked + self.random > 1:
             raise UsageError("shares of masked and of random words must add up to at most 1")

@@ -1,4 +1,4 @@
-"""The sequences that `pretrain-data` made, mapped from their shards."""
+"""The sequences that `pretrain data` made, mapped from their shards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Corpus:
     """The shards of a folder as one sequence of sequences; item i is a pair of segments.
 
     Args:
-        folder: what `pretrain-data` wrote.
+        folder: what `pretrain data` wrote.
 
     Attributes:
         lengths: tokens of each sequence, special ones not included.
@@ -31,7 +31,7 @@ class Corpus:
 
     def __init__(self, folder: Path) -> None:
         paths = sorted(folder.glob(_SHARDS))
-        remake = "make them with `albert-rc pretrain-data`"
+        remake = "make them with `albert-rc pretrain data`"
         if not paths:
             raise DataError(f"{folder}: no shards there; {remake}")
         totals = sorted({_total(path) for path in paths})
@@ -128,7 +128,7 @@ def check_corpus(corpus: Corpus, tokenizer: Tokenizer, max_length: int) -> None:
     Raises:
         DataError: says how to remake it.
     """
-    remake = f"make it again: albert-rc pretrain-data TEXT --model {tokenizer.folder}"
+    remake = f"make it again: albert-rc pretrain data TEXT --model {tokenizer.folder}"
     if not len(corpus):
         raise DataError(
             f"{corpus.folder}: holds no sequence to learn from; with more text, {remake}"

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from albert_rc.batch import Batch, Tokens
 from albert_rc.errors import CheckpointError
+from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ClozeHead, HeadedModel, ReadingModel
 from albert_rc.model.pretraining_head import PretrainingModel
 from albert_rc.model.span_head import SpanModel
@@ -74,9 +75,7 @@ def require_alike(
         CheckpointError: an answer is another, or a logit differs by more than `TOLERANCE`.
     """
     found = Agreement()
-    was_training = model.training
-    model.eval()
-    with torch.inference_mode(), model.encoder.unchanged():
+    with evaluating(model, model.encoder):
         for store in stores:
             for batch in _batches(store, tokenizer):
                 ours_XV, answer_Q = _ours(model, batch)
@@ -86,7 +85,6 @@ def require_alike(
                 theirs_XV = _read(theirs(given), batch, model)
                 _compare(found, ours_XV, theirs_XV, who, batch)
                 _same(answer_Q, _answers(model, batch, theirs_XV), who, batch)
-    model.train(was_training)
     return found
 
 

@@ -55,7 +55,7 @@ class Records:
     recipe: list[Row] = field(default_factory=list)
     figures: list[Row] = field(default_factory=list)
     temperature: float | None = None
-    """What `calibrate` kept for these weights."""
+    """What `evaluate --calibrate` kept for these weights."""
     own_card: str | None = None
     """What the folder's own card says, where it has one."""
 

@@ -16,7 +16,7 @@ from albert_rc.answering.temperature import RECORDS, kept_record
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.hf_names import FAMILIES
 from albert_rc.checkpoints.hub import resolve_source
-from albert_rc.checkpoints.load import Loaded, load_model, load_pretraining, load_spans, save_model
+from albert_rc.checkpoints.load import Loaded, load_model, save_model
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.export.card import Card, render
 from albert_rc.export.compare import Agreement, require_alike
@@ -253,13 +253,7 @@ def _task(folder: Path, raw: dict[str, Any]) -> tuple[str, str]:
 
 
 def _load(folder: Path, task: str) -> Loaded[Any]:
-    loaded: Loaded[Any]
-    if task == "span":
-        loaded = load_spans(folder)
-    elif task == "pretraining":
-        loaded = load_pretraining(folder)
-    else:
-        loaded = load_model(folder, task)
+    loaded = load_model(folder, task)
     # Others compute dense attention, in fp32 where exactness is asked for.
     loaded.model.encoder.compute = Compute()
     loaded.model.eval()

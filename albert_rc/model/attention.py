@@ -15,7 +15,7 @@ from torch import Tensor
 
 from albert_rc.model.config import LshConfig
 from albert_rc.model.dropout import NOTHING, Dropout, masked
-from albert_rc.model.layout import Layout, Run
+from albert_rc.model.layout import Layout, TokenRun
 from albert_rc.model.lsh import lsh_attention
 
 SCORES_TOGETHER = 2**18
@@ -88,7 +88,7 @@ class _DenseOnProcessor(torch.autograd.Function):
         return dq_SNH, dkv_T2NH, None, None, None
 
 
-def _weights(q_XSH: Tensor, k_XTH: Tensor, run: Run) -> Tensor:
+def _weights(q_XSH: Tensor, k_XTH: Tensor, run: TokenRun) -> Tensor:
     """How much each query looks at each key, [X, S, T]; keys beyond a sequence's end get 0."""
     score_XST = torch.bmm(q_XSH, k_XTH.mT)
     run.keys.hide(score_XST)

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from albert_rc.errors import UsageError
+from albert_rc.fields import Setting, check
 
 COMMON = ("nothing", "attention", "ffn")
-RESIDUALS = ("post", "reversible")
 
 
-LARGEST = {
-    "vocab_size": 2**24,
-    "embedding_size": 2**17,
-    "hidden_size": 2**17,
-    "num_layers": 10_000,
-    "num_groups": 10_000,
-    "inner_layers": 1000,
-    "num_heads": 2**17,
-    "ffn_size": 2**20,
-    "max_positions": 2**26,
-    "num_segments": 2**16,
-}
-"""Far beyond every encoder there is: a file or an option that says more is wrong, and its layers
-alone would take for ever to count."""
+LONGEST = 2**25
+"""Tokens of a sequence: far beyond every encoder there is, as the other bounds below. A file or an
+option that says more is wrong, and its layers alone would take for ever to count."""
+Share = Annotated[float, Setting("", low=0, high=1, below=True)]
+
+
+def _size(help_: str, most: int) -> Setting:
+    return Setting(help_, low=1, high=most)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,54 +30,63 @@ class EncoderConfig:
     """
 
     family: str = "albert"
-    vocab_size: int = 30000
-    embedding_size: int = 128
-    hidden_size: int = 768
-    num_layers: int = 12
-    num_groups: int = 1
-    inner_layers: int = 1
+    vocab_size: Annotated[int, _size("Pieces, the five special ones included.", 2**24)] = 30000
+    embedding_size: Annotated[
+        int, _size("Embedding size; in BERT it is the hidden size.", 2**17)
+    ] = 128
+    hidden_size: Annotated[int, _size("Hidden size.", 2**17)] = 768
+    num_layers: Annotated[
+        int, _size("Layers; a checkpoint whose layers are all shared may be deepened.", 10_000)
+    ] = 12
+    num_groups: Annotated[
+        int, _size("Groups of layers; each group shares its weights.", 10_000)
+    ] = 1
+    inner_layers: Annotated[int, _size("Layers of a group.", 1000)] = 1
     common: str = "nothing"
     """What all groups have in common: a key of `COMMON`."""
-    residual: str = "post"
+    residual: Annotated[
+        str,
+        Setting(
+            "With --scratch: post, as in BERT; or reversible, which keeps nothing of its layers, "
+            "however many, and which only albert-rc can load (default: the checkpoint's, else "
+            "post).", choices=("post", "reversible"),
+        ),
+    ] = "post"  # fmt: skip
     """`post`: as in BERT, a norm after each sum; `reversible`: see `model.reversible`."""
-    num_heads: int = 12
-    ffn_size: int = 3072
-    max_positions: int = 512
+    num_heads: Annotated[int, _size("Attention heads.", 2**17)] = 12
+    ffn_size: Annotated[int, _size("Size of the feed-forward's inside.", 2**20)] = 3072
+    max_positions: Annotated[int, _size("Positions.", 2 * LONGEST)] = 512
     position_offset: int = 0
     """RoBERTa counts positions from 2."""
-    num_segments: int = 2
+    num_segments: Annotated[int, _size("Kinds of segments.", 2**16)] = 2
     activation: str = "gelu_new"
     norm_eps: float = 1e-12
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
-    classifier_dropout: float = 0.1
+    dropout: Annotated[
+        float,
+        Setting(
+            "Dropout of layers and attention weights (default: the checkpoint's; none in ALBERT "
+            "v2).", low=0, high=1, below=True,
+        ),
+    ] = 0.0  # fmt: skip
+    attention_dropout: Share = 0.0
+    classifier_dropout: Share = 0.1
     init_range: float = 0.02
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        for name, most in LARGEST.items():
-            value = getattr(self, name)
-            if not 1 <= value <= most:
-                flag = "--" + name.replace("_", "-")
-                raise UsageError(f"{flag} {value} must be from 1 to {most:,}")
+        check(self)
         if self.hidden_size % self.num_heads:
             raise UsageError(
                 f"--hidden-size {self.hidden_size} must be divisible by --num-heads "
                 f"{self.num_heads}"
             )
-        if self.num_groups < 1 or self.num_layers % self.num_groups:
+        if self.num_layers % self.num_groups:
             raise UsageError(
                 f"--num-layers {self.num_layers} must be divisible by --num-groups "
                 f"{self.num_groups}"
             )
-        for name in ("dropout", "attention_dropout", "classifier_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                flag = "--" + name.replace("_", "-")
-                raise UsageError(f"{flag} {getattr(self, name)} must be at least 0 and below 1")
         if self.common not in COMMON:
             raise UsageError(f"common {self.common!r}: choose from {', '.join(COMMON)}")
-        if self.residual not in RESIDUALS:
-            raise UsageError(f"--residual {self.residual}: choose from {', '.join(RESIDUALS)}")
 
     @property
     def max_length(self) -> int:
@@ -91,12 +94,12 @@ class EncoderConfig:
         return self.max_positions - self.position_offset
 
 
-def _size(**shape: Any) -> dict[str, Any]:
+def _shape(**shape: Any) -> dict[str, Any]:
     return shape
 
 
 def _bert(**shape: int) -> dict[str, Any]:
-    return _size(
+    return _shape(
         family="bert",
         embedding_size=shape["hidden_size"],
         num_groups=shape["num_layers"],
@@ -109,11 +112,11 @@ def _bert(**shape: int) -> dict[str, Any]:
 
 SIZES: dict[str, dict[str, Any]] = {
     # Weights of 0.02 suit 768 dimensions and more; in 256 they leave the layers nearly mute.
-    "tiny": _size(hidden_size=256, num_layers=2, num_heads=4, ffn_size=1024, init_range=0.05),
-    "base": _size(hidden_size=768, num_layers=12, num_heads=12, ffn_size=3072),
-    "large": _size(hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096),
-    "xlarge": _size(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192),
-    "xxlarge": _size(hidden_size=4096, num_layers=12, num_heads=64, ffn_size=16384),
+    "tiny": _shape(hidden_size=256, num_layers=2, num_heads=4, ffn_size=1024, init_range=0.05),
+    "base": _shape(hidden_size=768, num_layers=12, num_heads=12, ffn_size=3072),
+    "large": _shape(hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096),
+    "xlarge": _shape(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192),
+    "xxlarge": _shape(hidden_size=4096, num_layers=12, num_heads=64, ffn_size=16384),
     "bert-base": _bert(hidden_size=768, num_layers=12, num_heads=12, ffn_size=3072),
     "bert-large": _bert(hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096),
     "bert-xlarge": _bert(hidden_size=2048, num_layers=24, num_heads=16, ffn_size=8192),
@@ -172,21 +175,34 @@ RECOMPUTE = {
 }
 
 
-HASHES = ("rotations", "projections")
-
-
 @dataclass(frozen=True, kw_only=True)
 class LshConfig:
     """Attention by locality-sensitive hashing; see `model.lsh`."""
 
     shared: bool = False
     """Reformer's form: queries serve as keys, and see their own bucket only."""
-    chunk: int = 64
-    """Tokens that are looked at together."""
-    rounds: int = 4
-    probes: int = 1
-    """Buckets that a query looks into in each round (multi-probe), the nearest first."""
-    hash: str = "projections"
+    chunk: Annotated[
+        int,
+        Setting("Hashed attention: tokens of a chunk.", low=1, high=2**20, flag="--lsh-chunk"),
+    ] = 64
+    rounds: Annotated[
+        int,
+        Setting("Hashed attention: rounds of hashing.", low=1, high=1000, flag="--lsh-rounds"),
+    ] = 4
+    probes: Annotated[
+        int,
+        Setting(
+            "Hashed attention: buckets that a query looks into in each round, the nearest first.",
+            low=1, high=1000, flag="--lsh-probes",
+        ),
+    ] = 1  # fmt: skip
+    hash: Annotated[
+        str,
+        Setting(
+            "Hashed attention, our form: projections or rotations.",
+            choices=("rotations", "projections"), flag="--lsh-hash",
+        ),
+    ] = "projections"  # fmt: skip
     """`rotations`: nearest vertex of a turned cross-polytope; `projections`: place on a line."""
     local: bool = True
     """The first round looks at a token's neighbours in the text instead. Never in `shared`."""
@@ -205,15 +221,7 @@ class LshConfig:
         return 0 if self.shared else 3 * self.chunk
 
     def __post_init__(self) -> None:
-        for flag, value, most in (
-            ("--lsh-chunk", self.chunk, 2**20),
-            ("--lsh-rounds", self.rounds, 1000),
-            ("--lsh-probes", self.probes, 1000),
-        ):
-            if not 1 <= value <= most:
-                raise UsageError(f"{flag} {value} must be at least 1 and at most {most:,}")
-        if self.hash not in HASHES:
-            raise UsageError(f"--lsh-hash {self.hash}: choose from {', '.join(HASHES)}")
+        check(self)
         if self.probes > 1 and self.hash != "rotations" and not self.shared:
             raise UsageError("--lsh-probes: only buckets of --lsh-hash rotations can be probed")
 
@@ -233,10 +241,14 @@ class Compute:
     in_place: bool = False
     """Add to the matrices' `grad` during the backward pass, so that the gradients of several
     micro-batches stand in memory once. For `backward()` only, not `torch.autograd.grad`."""
-    ffn_chunk: int | None = None
-    """Tokens whose feed-forward is computed at a time, so that its inside never exists whole; in
-    learning it is computed again in the backward pass. None for all at once."""
+    ffn_chunk: Annotated[
+        int | None,
+        Setting(
+            "Tokens per feed-forward product; fewer need less memory, with the same result "
+            "(default: all).", low=1, high=LONGEST,
+        ),
+    ] = None  # fmt: skip
+    """None for all at once. In learning it is computed again in the backward pass."""
 
     def __post_init__(self) -> None:
-        if self.ffn_chunk is not None and self.ffn_chunk < 1:
-            raise UsageError(f"--ffn-chunk {self.ffn_chunk} must be at least 1")
+        check(self)

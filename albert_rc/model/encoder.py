@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from albert_rc.errors import UsageError
-from albert_rc.model.config import RESIDUALS, Compute, EncoderConfig
+from albert_rc.model.config import Compute, EncoderConfig
 from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.layer import Applied, Layer, Pass, PostNormLayer
 from albert_rc.model.layout import READS, Layout, round_rows
-from albert_rc.model.linear import DTYPES, Gradients, Prepared
+from albert_rc.model.linear import DTYPES, Gradients, PreparedLinear
 from albert_rc.model.reversible import ReversibleLayer, reversible
 from albert_rc.model.sharing import schedule, tie
 
@@ -68,7 +68,6 @@ EMBEDDED = 2**20
 """Where the embeddings are dropped from, as a number that no layer has."""
 
 LAYERS: dict[str, type[Layer]] = {"post": PostNormLayer, "reversible": ReversibleLayer}
-assert tuple(LAYERS) == RESIDUALS
 
 
 class Encoder(nn.Module):
@@ -103,7 +102,7 @@ class Encoder(nn.Module):
         if config.residual == "reversible":
             self.final_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self._unchanged = self._frozen = False
-        self._kept: tuple[object, list[dict[str, Prepared]]] | None = None
+        self._kept: tuple[object, list[dict[str, PreparedLinear]]] | None = None
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -150,7 +149,7 @@ class Encoder(nn.Module):
             self._frozen = True  # first: half-way the weights are gone as well
             self._kept = (self.compute.precision, False), self._prepared(False, release=True)
 
-    def _matrices(self, learning: bool) -> list[dict[str, Prepared]]:
+    def _matrices(self, learning: bool) -> list[dict[str, PreparedLinear]]:
         key = (self.compute.precision, learning)
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
@@ -164,15 +163,15 @@ class Encoder(nn.Module):
             self._kept = key, prepared
         return prepared
 
-    def _prepared(self, learning: bool, release: bool = False) -> list[dict[str, Prepared]]:
-        made: dict[nn.Linear, Prepared] = {}
-        prepared: list[dict[str, Prepared]] = []
+    def _prepared(self, learning: bool, release: bool = False) -> list[dict[str, PreparedLinear]]:
+        made: dict[nn.Linear, PreparedLinear] = {}
+        prepared: list[dict[str, PreparedLinear]] = []
         for layer in self.layers:
             assert isinstance(layer, Layer)
             prepared.append({})
             for name, linears in layer.maps().items():
                 if linears[0] not in made:  # layers may have it in common
-                    made[linears[0]] = Prepared(linears, self.compute.precision, learning)
+                    made[linears[0]] = PreparedLinear(linears, self.compute.precision, learning)
                     if release:  # one by one: the next needs the room
                         for linear in linears:
                             empty = linear.weight.new_empty(0)
@@ -248,9 +247,9 @@ class Encoder(nn.Module):
                 x_TD = layer(x_TD, shared, at)
         return x_TD[:count]
 
-    def _stack(self, prepared: list[dict[str, Prepared]]) -> list[tuple[Layer, Applied]]:
+    def _stack(self, prepared: list[dict[str, PreparedLinear]]) -> list[tuple[Layer, Applied]]:
         """The layers in the order of their applications."""
-        steps, seen = schedule(self.config), set[Prepared]()
+        steps, seen = schedule(self.config), set[PreparedLinear]()
         stack = []
         for step, index in enumerate(steps):
             layer, matrices = self.layers[index], prepared[index]
@@ -273,3 +272,18 @@ def initialise(module: nn.Module, std: float) -> None:
             nn.init.ones_(part.weight)
         if isinstance(part, (nn.Linear, nn.LayerNorm)) and part.bias is not None:
             nn.init.zeros_(part.bias)
+
+
+@contextmanager
+def evaluating(model: nn.Module, encoder: Encoder) -> Iterator[None]:
+    """Have a model answer, not learn: no dropout, no gradients, weights made ready once.
+
+    Afterwards, and after an exception, it is in the mode that it was in.
+    """
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode(), encoder.unchanged():
+            yield
+    finally:
+        model.train(was_training)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from albert_rc.errors import CheckpointError
 from albert_rc.model.config import Compute
-from albert_rc.model.linear import Activation, Gradients, Prepared, linear
+from albert_rc.model.linear import Activation, Gradients, PreparedLinear, linear
 
 # gelu_new is Hugging Face's name for the tanh form written out; torch has it fused.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -60,8 +60,8 @@ class _InChunks(torch.autograd.Function):
     def forward(
         ctx: Any,
         x_SD: Tensor,
-        up: Prepared,
-        down: Prepared,
+        up: PreparedLinear,
+        down: PreparedLinear,
         gradients: Gradients,
         last: tuple[bool, bool],
         act: Activation,
@@ -104,8 +104,8 @@ class _InChunks(torch.autograd.Function):
 
 def feed_forward(
     x_SD: Tensor,
-    up: Prepared,
-    down: Prepared,
+    up: PreparedLinear,
+    down: PreparedLinear,
     name: str,
     compute: Compute,
     gradients: Gradients | None = None,

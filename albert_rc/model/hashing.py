@@ -52,7 +52,7 @@ class Sorting:
 
 
 @dataclass(frozen=True)
-class Plan:
+class HashPlan:
     """Who may see whom."""
 
     rounds: list[Sorting]
@@ -71,11 +71,11 @@ class Plan:
         """C."""
         return self.valid_XL.shape[1] // self.chunk
 
-    def block(self, rows: slice) -> Plan:
+    def block(self, rows: slice) -> HashPlan:
         """The same of some of the rows."""
         rounds = [sorting.block(rows) for sorting in self.rounds]
         valid_XL = self.valid_XL[rows]
-        return Plan(rounds, self.chunk, self.before, self.width, self.shared, valid_XL)
+        return HashPlan(rounds, self.chunk, self.before, self.width, self.shared, valid_XL)
 
 
 @lru_cache(maxsize=256)
@@ -117,7 +117,7 @@ def _rotated(x_XLA: Tensor, rotation_AU: Tensor) -> Tensor:
 
 def make_plan(
     q_XLH: Tensor, k_XLH: Tensor, valid_XL: Tensor, settings: LshConfig, layer: int, heads: int
-) -> Plan:
+) -> HashPlan:
     """Hash and sort.
 
     Args:
@@ -147,7 +147,9 @@ def make_plan(
                 rounds.append(_by_projection(q_XLA, k_XLA, valid_XL, settings, layer, number))
             else:
                 rounds += _by_rotation(q_XLA, k_XLA, valid_XL, settings, layer, number, heads)
-    return Plan(rounds, settings.chunk, min(reach[0], width - 1), width, settings.shared, valid_XL)
+    return HashPlan(
+        rounds, settings.chunk, min(reach[0], width - 1), width, settings.shared, valid_XL
+    )
 
 
 def _by_projection(

@@ -16,7 +16,7 @@ from albert_rc.model.config import Compute, EncoderConfig
 from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.feed_forward import activation, feed_forward
 from albert_rc.model.layout import Layout
-from albert_rc.model.linear import Gradients, Prepared, linear
+from albert_rc.model.linear import Gradients, PreparedLinear, linear
 from albert_rc.model.rows import rows_at
 from albert_rc.model.sharing import PARTS
 
@@ -25,7 +25,7 @@ from albert_rc.model.sharing import PARTS
 class Applied:
     """One of the applications of layers that make up the stack."""
 
-    prepared: dict[str, Prepared]
+    prepared: dict[str, PreparedLinear]
     """The layer's matrices."""
     first: Collection[str]
     """Those of them that no application before has used."""

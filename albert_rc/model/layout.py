@@ -95,7 +95,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Run:
+class TokenRun:
     """Sequences of like lengths that stand one after the other."""
 
     queries: Rows
@@ -117,7 +117,7 @@ class Layout:
     queries: tuple[int, ...]
     keys: tuple[int, ...]
 
-    def runs(self, most: int, multiple: int = LENGTHS) -> list[Run]:
+    def runs(self, most: int, multiple: int = LENGTHS) -> list[TokenRun]:
         """All sequences in order, in runs of at most `most` pairs of a query and a key.
 
         A longer sequence is a run by itself.
@@ -130,7 +130,7 @@ class Layout:
 
 
 @lru_cache(maxsize=4)  # all layers ask for the same
-def _runs(layout: Layout, most: int, multiple: int) -> list[Run]:
+def _runs(layout: Layout, most: int, multiple: int) -> list[TokenRun]:
     found, asked, answering = [], 0, 0
     pairs = zip(layout.queries, layout.keys, strict=True)
 
@@ -143,6 +143,6 @@ def _runs(layout: Layout, most: int, multiple: int) -> list[Run]:
             some = lengths[first : first + size]
             queries = Rows(asked, tuple(length for length, _ in some), query)
             keys = Rows(answering, tuple(length for _, length in some), key)
-            found.append(Run(queries, keys))
+            found.append(TokenRun(queries, keys))
             asked, answering = queries.all.stop, keys.all.stop
     return found

@@ -53,7 +53,7 @@ def has_packing(dtype: torch.dtype, device: torch.device) -> bool:
     return dtype == torch.float32
 
 
-class Prepared:
+class PreparedLinear:
     """Linear maps that share their input, as one matrix ready for the products of a step.
 
     Args:
@@ -188,10 +188,10 @@ class Gradients:
 
     def __init__(self, in_place: bool = False) -> None:
         self.in_place = in_place
-        self._sums: dict[Prepared, Sequence[Tensor | None]] = {}
+        self._sums: dict[PreparedLinear, Sequence[Tensor | None]] = {}
 
     def add(
-        self, prepared: Prepared, x_TI: Tensor, gradient_TO: Tensor, last: bool
+        self, prepared: PreparedLinear, x_TI: Tensor, gradient_TO: Tensor, last: bool
     ) -> list[Tensor] | None:
         """Add an application's share; the gradients of `prepared.parameters` when they are due.
 
@@ -222,7 +222,7 @@ class _Linear(torch.autograd.Function):
     def forward(
         ctx: Any,
         x_TI: Tensor,
-        prepared: Prepared,
+        prepared: PreparedLinear,
         gradients: Gradients,
         last: bool,
         activation: Activation | None,
@@ -249,7 +249,7 @@ class _Linear(torch.autograd.Function):
 
 def linear(
     x_TI: Tensor,
-    prepared: Prepared,
+    prepared: PreparedLinear,
     gradients: Gradients | None = None,
     last: bool = True,
     activation: Activation | None = None,

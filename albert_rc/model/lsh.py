@@ -24,7 +24,7 @@ from torch import Tensor
 
 from albert_rc.model.config import LshConfig
 from albert_rc.model.dropout import NOTHING, Dropout
-from albert_rc.model.hashing import BLOCK, Plan, Sorting, make_plan, wide
+from albert_rc.model.hashing import BLOCK, HashPlan, Sorting, make_plan, wide
 from albert_rc.runtime.seeds import mix
 
 HIDDEN = -1e9
@@ -41,7 +41,7 @@ class _Hashed(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q_XLH: Tensor, k_XLH: Tensor, v_XLH: Tensor, plan: Plan, scale: float,
+        ctx: Any, q_XLH: Tensor, k_XLH: Tensor, v_XLH: Tensor, plan: HashPlan, scale: float,
         dropout: float, seed: int,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         out_XLH = torch.empty_like(q_XLH, dtype=wide(q_XLH))
@@ -71,7 +71,7 @@ class _Hashed(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         do_XLH, dnorm_XL = upstream
         q_XLH, k_XLH, v_XLH, out_XLH, norm_XL = ctx.saved_tensors
-        plan: Plan = ctx.plan
+        plan: HashPlan = ctx.plan
         dq_XLH = torch.zeros_like(q_XLH, dtype=wide(q_XLH))
         dk_XLH, dv_XLH = torch.zeros_like(dq_XLH), torch.zeros_like(dq_XLH)
         common_XL = (do_XLH * out_XLH).sum(-1) - dnorm_XL
@@ -101,7 +101,7 @@ class _Hashed(torch.autograd.Function):
         return (*grads, None, None, None, None)
 
 
-def _blocks(plan: Plan) -> Iterator[slice]:
+def _blocks(plan: HashPlan) -> Iterator[slice]:
     """Rows of X whose logits fit into memory together."""
     count, length = plan.valid_XL.shape
     logits = length * plan.width * plan.chunk
@@ -113,7 +113,9 @@ def _blocks(plan: Plan) -> Iterator[slice]:
 class _Round:
     """One round of a block: its logits, and the ways between tokens and places."""
 
-    def __init__(self, plan: Plan, number: int, q_XLH: Tensor, k_XLH: Tensor, scale: float) -> None:
+    def __init__(
+        self, plan: HashPlan, number: int, q_XLH: Tensor, k_XLH: Tensor, scale: float
+    ) -> None:
         self.plan, self.number, self.sorting = plan, number, plan.rounds[number]
         logit_XCMW = (self.by_place(q_XLH) @ self.windows(k_XLH).mT).to(wide(q_XLH))
         if scale != 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -25,55 +26,120 @@ _LEAST_BYTES = 256  # what a paper counts at least, so that empty files make no 
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
+class Raw(ABC):
     """Papers of one file, as they lie there."""
 
     place: str
     """The file's: the path from the split's folder on."""
-    content: bytes
-    form: Literal["file", "lines", "rows", "items", "fault"] = "file"
-    """All of a .json or .txt file; lines of a .jsonl; rows of a table; items of a list,
-    marshalled; or in place of the content, what kept it from being read."""
-    first: int = 1
-    """Number of the first line or item."""
-    header: tuple[str, ...] = ()
-    """A table's column names, if its first line has them."""
 
+    @abstractmethod
     def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
         """The papers: number of the line or item (0: the file is one paper) and JSON value.
 
-        What is no JSON comes as a ValueError that says so.
+        What is not JSON comes as a ValueError that says so.
 
         Args:
             layout: how papers lie in the files.
         """
-        if self.form == "fault":
-            yield 0, ValueError(self.content.decode())
-        elif self.form == "lines":
-            for number, line in enumerate(self.content.split(b"\n"), self.first):
-                if line.strip():
-                    yield number, _parsed(line)
-        elif self.form == "rows":
-            for number, line in enumerate(self.content.split(b"\n"), self.first):
-                if line.strip():
-                    yield number, _row(line, self.header)
-        elif self.form == "items":
-            yield from enumerate(marshal.loads(self.content), self.first)
-        else:
-            value = _parsed(self.content)
-            papers = _papers_in(value, layout)
-            if papers is None:
-                yield 0, value
-            elif not papers:
-                yield 0, ValueError("an empty list; there is no paper in it, so take the file out")
-            else:
-                yield from enumerate(papers, 1)
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Bytes."""
 
     @property
     def looks_printed(self) -> bool:
         """Whether what cannot be read may be a paper that was never meant to be JSON."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFile(Raw):
+    """All of a .json or .txt file."""
+
+    content: bytes
+
+    def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
+        value = _parsed(self.content)
+        papers = _papers_in(value, layout)
+        if papers is None:
+            yield 0, value
+        elif not papers:
+            yield 0, ValueError("an empty list; there is no paper in it, so take the file out")
+        else:
+            yield from enumerate(papers, 1)
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    @property
+    def looks_printed(self) -> bool:
         plain = self.place.endswith(".txt") and not self.content.lstrip().startswith(OPENING)
-        return self.form == "file" and (plain or self.place.lower().endswith(PRINTED))
+        return plain or self.place.lower().endswith(PRINTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines(Raw):
+    """Some lines of a .jsonl file, each a paper."""
+
+    content: bytes
+    first: int = 1
+    """Number of the first line."""
+
+    def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
+        for number, line in enumerate(self.content.split(b"\n"), self.first):
+            if line.strip():
+                yield number, self._value(line)
+
+    def _value(self, line: bytes) -> Any:
+        return _parsed(line)
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Lines):
+    """Some rows of a table, each a paper."""
+
+    header: tuple[str, ...] = ()
+    """The column names, if the first line of the file has them."""
+
+    def _value(self, line: bytes) -> Any:
+        return _row(line, self.header)
+
+
+@dataclass(frozen=True, slots=True)
+class Items(Raw):
+    """Some papers of a long list."""
+
+    marshalled: bytes
+    """JSON would refuse what is nested too deeply to be a paper before it is checked."""
+    first: int = 1
+    """Number of the first item."""
+
+    def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
+        yield from enumerate(marshal.loads(self.marshalled), self.first)
+
+    @property
+    def size(self) -> int:
+        return len(self.marshalled)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable(Raw):
+    """A file that cannot be read."""
+
+    reason: str
+
+    def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
+        yield 0, ValueError(self.reason)
+
+    @property
+    def size(self) -> int:
+        return len(self.reason)
 
 
 Chunk = Sequence[Raw]
@@ -225,7 +291,7 @@ class Sources:
         size = 0
         for raw in self._raws(layout):
             chunk.append(raw)
-            size += max(_LEAST_BYTES, len(raw.content))
+            size += max(_LEAST_BYTES, raw.size)
             if size >= CHUNK_BYTES:
                 yield chunk
                 chunk, size = [], 0
@@ -244,22 +310,19 @@ class Sources:
                 continue
             # Opening a named pipe would wait for somebody to write into it.
             if self._is_folder and file.exists() and not file.is_file():
-                yield Raw(place, b"must be an ordinary file; take it out", "fault")
+                yield Unreadable(place, "must be an ordinary file; take it out")
                 continue
             try:
                 if layout == "table" or file.suffix == ".jsonl":
-                    form: Literal["rows", "lines"] = "rows" if layout == "table" else "lines"
-                    yield from self._lines(file, place, form)
+                    yield from self._lines(file, place, layout == "table")
                     continue
                 content = file.read_bytes()
             except OSError as error:
                 yield _unreadable(place, error)
                 continue
             self._digest.update(shown + b"\0" + content)
-            if len(content) <= CHUNK_BYTES:
-                yield Raw(place, content)
-            else:
-                yield from _slices(Raw(place, content), layout)
+            whole = WholeFile(place, content)
+            yield from [whole] if whole.size <= CHUNK_BYTES else _slices(whole, layout)
 
     def _misnamed(self, file: Path, shown: str) -> Iterator[Raw]:
         try:
@@ -267,9 +330,9 @@ class Sources:
         except OSError as error:
             yield _unreadable(shown, error)
         else:
-            yield Raw(shown, b"the file's name is not UTF-8; rename it", "fault")
+            yield Unreadable(shown, "the file's name is not UTF-8; rename it")
 
-    def _lines(self, file: Path, place: str, form: Literal["rows", "lines"]) -> Iterator[Raw]:
+    def _lines(self, file: Path, place: str, is_table: bool) -> Iterator[Raw]:
         with file.open("rb") as opened:
             self._digest.update(place.encode() + b"\0")
             number = 1
@@ -278,12 +341,15 @@ class Sources:
                 content = b"".join(lines)
                 self._digest.update(content)
                 count = len(lines)
-                if form == "rows" and number == 1:
+                if is_table and number == 1:
                     header = header_of(lines[0])
                     if header:
                         # An empty line in its place: the numbers stay those of the file.
                         content = b"\n" + b"".join(lines[1:])
-                yield Raw(place, content, form, number, header)
+                if is_table:
+                    yield Rows(place, content, number, header)
+                else:
+                    yield Lines(place, content, number)
                 number += count
 
 
@@ -380,18 +446,16 @@ def _first_line(file: Path) -> bytes:
 
 
 def _unreadable(place: str, error: OSError) -> Raw:
-    said = f"cannot be read ({error.strerror}); check the file"
-    return Raw(place, said.encode(), "fault")
+    return Unreadable(place, f"cannot be read ({error.strerror}); check the file")
 
 
-def _slices(raw: Raw, layout: Layout) -> Iterable[Raw]:
+def _slices(file: WholeFile, layout: Layout) -> Iterable[Raw]:
     """A large list of papers in parts, so that it is not one process that encodes them all."""
-    papers = _papers_in(_parsed(raw.content), layout)
+    papers = _papers_in(_parsed(file.content), layout)
     if not papers:
-        return [raw]
-    step = max(1, len(papers) * CHUNK_BYTES // len(raw.content))
-    # marshal, as JSON would refuse what is nested too deeply to be a paper before it is checked.
+        return [file]
+    step = max(1, len(papers) * CHUNK_BYTES // file.size)
     return (
-        Raw(raw.place, marshal.dumps(papers[i : i + step]), "items", i + 1)
+        Items(file.place, marshal.dumps(papers[i : i + step]), i + 1)
         for i in range(0, len(papers), step)
     )

@@ -15,8 +15,8 @@ from albert_rc.io.files import to_json
 from albert_rc.io.messages import kind_of, listed
 from albert_rc.papers.files import REJECTS, TABLES, Chunk, Layout, Sources, paper_place
 from albert_rc.papers.glue import GLUE, parse_glue, recognised_tasks
-from albert_rc.papers.ids import Record, Register
-from albert_rc.papers.parse import Report, parse_cloze, parse_dream, parse_race
+from albert_rc.papers.ids import PaperRecord, Register
+from albert_rc.papers.parse import Problems, parse_cloze, parse_dream, parse_race
 from albert_rc.papers.schema import Checked, Kind, PaperSet, Passage
 from albert_rc.papers.squad import parse_squad
 
@@ -38,7 +38,7 @@ class Reader:
 
     kind: Kind
     suffixes: tuple[str, ...]
-    parse: Callable[[Any, str, str | None, Report], Passage | None]
+    parse: Callable[[Any, str, str | None, Problems], Passage | None]
     recognises: Callable[[Any], bool]
     """Whether the JSON value of a paper looks like this format."""
     layout: Layout = "paper"
@@ -282,7 +282,7 @@ def _paper_id(raw: Any, place: str, number: int, level: str | None, layout: Layo
     return f"{level or ''}{name}" if asks else name
 
 
-def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[Record, Passage | None]]:
+def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[PaperRecord, Passage | None]]:
     """Check papers one by one; what they have in common (their ids) is for a `Register` to check.
 
     Yields:
@@ -291,7 +291,7 @@ def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[Record, Passag
     reader = READERS[format_name]
     for index, raw in enumerate(chunk):
         for number, value in raw.records(reader.layout):
-            report = Report(paper_place(raw.place, number))
+            report = Problems(paper_place(raw.place, number))
             passage = paper_id = level = None
             if isinstance(value, ValueError):
                 hint = f"; {IMPORT}" if raw.looks_printed else ""
@@ -309,7 +309,7 @@ def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[Record, Passag
             keys = tuple(q.id for q in passage.questions if q.id) if passage is not None else ()
             problems = tuple(report.problems)
             good = passage is not None
-            yield Record(index, number, paper_id, level, good, problems, keys), passage
+            yield PaperRecord(index, number, paper_id, level, good, problems, keys), passage
 
 
 def read_split(path: Path, name: str | None = None, format_name: str | None = None) -> PaperSet:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from albert_rc.io.messages import quoted
-from albert_rc.papers.parse import Report
+from albert_rc.papers.parse import Problems
 from albert_rc.papers.schema import Passage, Question
 
 ENTAILS = ("entailment", "not_entailment")
@@ -107,7 +107,7 @@ def _column(row: Mapping[str, str], names: Sequence[str]) -> str | None:
 
 
 def parse_glue(
-    task: str, raw: Any, paper_id: str, level: str | None, report: Report
+    task: str, raw: Any, paper_id: str, level: str | None, report: Problems
 ) -> Passage | None:
     """A row of a table: one sentence or two, and a label or a number.
 
@@ -150,7 +150,7 @@ def _fields(layout: GlueTask, raw: Any) -> tuple[list[str | None], str | None]:
     return texts, _column(raw, layout.label)
 
 
-def _number(text: str, report: Report) -> float | None:
+def _number(text: str, report: Problems) -> float | None:
     try:
         value = float(text)
     except ValueError:

@@ -14,7 +14,7 @@ from albert_rc.papers.files import Chunk, Sources, paper_place
 from albert_rc.papers.schema import Problem
 
 
-class Record(NamedTuple):
+class PaperRecord(NamedTuple):
     """One paper of a chunk, checked by itself."""
 
     source: int
@@ -73,7 +73,7 @@ class Register:
             register.problems.append(Problem(shown, passed_over, "warning"))
         return register
 
-    def add(self, chunk: Chunk, record: Record) -> bool:
+    def add(self, chunk: Chunk, record: PaperRecord) -> bool:
         """Note a paper.
 
         Returns:
@@ -104,7 +104,7 @@ class Register:
         self._file_of.append(len(self._files) - 1)
         self._number_of.append(number)
 
-    def _note_keys(self, place: str, record: Record, holder: int) -> bool:
+    def _note_keys(self, place: str, record: PaperRecord, holder: int) -> bool:
         """Whether the paper's questions have ids of their own: answers go by them."""
         own: set[str] = set()
         for key in record.keys:
@@ -120,7 +120,7 @@ class Register:
     def _place_of(self, holder: int) -> str:
         return paper_place(self._files[self._file_of[holder]], self._number_of[holder])
 
-    def _refuse(self, place: str, record: Record, said: str) -> None:
+    def _refuse(self, place: str, record: PaperRecord, said: str) -> None:
         self.problems.append(
             Problem(paper_place(place, record.number), f"{said}; give each its own")
         )

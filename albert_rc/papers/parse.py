@@ -1,6 +1,6 @@
 """One paper's JSON to a Passage, with every problem in it reported, not only the first.
 
-Each `parse_*` takes the JSON value of one paper, its id and a `Report`; it returns the passage,
+Each `parse_*` takes the JSON value of one paper, its id and a `Problems`; it returns the passage,
 or None after reporting at least one error.
 """
 
@@ -21,7 +21,7 @@ _MISSING = object()
 
 
 @dataclass
-class Report:
+class Problems:
     """Collects the problems of one paper."""
 
     file: str
@@ -48,7 +48,7 @@ class Report:
             self.problems.append(Problem(self.file, said, severity))
 
 
-def _text(raw: dict[str, Any], key: str, report: Report) -> str | None:
+def _text(raw: dict[str, Any], key: str, report: Problems) -> str | None:
     value = raw.get(key, _MISSING)
     if value is _MISSING:
         report.error(f'the field "{key}" is missing; add it')
@@ -61,7 +61,7 @@ def _text(raw: dict[str, Any], key: str, report: Report) -> str | None:
     return None
 
 
-def _list(raw: dict[str, Any], key: str, report: Report) -> list[Any] | None:
+def _list(raw: dict[str, Any], key: str, report: Problems) -> list[Any] | None:
     value = raw.get(key, _MISSING)
     if value is _MISSING:
         report.error(f'the field "{key}" is missing; add it')
@@ -72,7 +72,7 @@ def _list(raw: dict[str, Any], key: str, report: Report) -> list[Any] | None:
     return None
 
 
-def _answers(raw: dict[str, Any], report: Report) -> list[Any] | None:
+def _answers(raw: dict[str, Any], report: Problems) -> list[Any] | None:
     """The list of answers, or None where the paper has none (a test paper)."""
     value = raw.get("answers")
     if value is None or value == []:
@@ -83,7 +83,7 @@ def _answers(raw: dict[str, Any], report: Report) -> list[Any] | None:
     return value
 
 
-def _options(value: Any, where: str, report: Report) -> tuple[str, ...] | None:
+def _options(value: Any, where: str, report: Problems) -> tuple[str, ...] | None:
     if not isinstance(value, list):
         report.error(f"{where}: the options are {kind_of(value)}; they must be a list of texts")
         return None
@@ -112,7 +112,7 @@ def _options(value: Any, where: str, report: Report) -> tuple[str, ...] | None:
     return tuple(stripped)
 
 
-def _answer(value: Any, num_options: int, where: str, report: Report) -> int | None:
+def _answer(value: Any, num_options: int, where: str, report: Problems) -> int | None:
     index = letter_index(value.strip()) if isinstance(value, str) else None
     if index is None:
         report.error(
@@ -127,7 +127,7 @@ def _answer(value: Any, num_options: int, where: str, report: Report) -> int | N
     return index
 
 
-def find_blanks(article: str, report: Report) -> tuple[tuple[int, int], ...]:
+def find_blanks(article: str, report: Problems) -> tuple[tuple[int, int], ...]:
     """Where the blanks stand: each a `_` of its own, next to white space or punctuation.
 
     A blank that touches a letter (`_ing`, `un_`) or a run (`____`) is an error, for it tells of
@@ -153,7 +153,7 @@ def find_blanks(article: str, report: Report) -> tuple[tuple[int, int], ...]:
 
 
 def _counts(
-    names: tuple[str, str, str], counts: tuple[int, int, int | None], report: Report
+    names: tuple[str, str, str], counts: tuple[int, int, int | None], report: Problems
 ) -> bool:
     """Check that there are as many blanks as option lists and answers."""
     (blank, option, answer), (num_blanks, num_options, num_answers) = names, counts
@@ -178,7 +178,7 @@ def _counts(
 
 
 def _questions(
-    where: str, texts: list[str], options: list[Any], answers: list[Any] | None, report: Report
+    where: str, texts: list[str], options: list[Any], answers: list[Any] | None, report: Problems
 ) -> tuple[Question, ...]:
     questions = []
     for i, (text, raw_options) in enumerate(zip(texts, options, strict=True)):
@@ -192,7 +192,7 @@ def _questions(
     return tuple(questions)
 
 
-def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
+def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Problems) -> Passage | None:
     """ELE's and CLOTH's papers: `{"article": "a _ b", "options": [[...]], "answers": [...]}`."""
     if not isinstance(raw, dict):
         report.error(f"the paper is {kind_of(raw)}; it must be an object with article and options")
@@ -217,7 +217,7 @@ def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Report) -> P
     return Passage(paper_id, article, questions, "cloze", blanks, level)
 
 
-def parse_race(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
+def parse_race(raw: Any, paper_id: str, level: str | None, report: Problems) -> Passage | None:
     """RACE's: `{"article", "questions", "options", "answers", "id"}`; the id is kept."""
     if not isinstance(raw, dict):
         report.error(f"the paper is {kind_of(raw)}; it must be an object with article, questions")
@@ -243,7 +243,7 @@ def parse_race(raw: Any, paper_id: str, level: str | None, report: Report) -> Pa
     return Passage(paper_id, article, questions, "choice", (), level)
 
 
-def parse_dream(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
+def parse_dream(raw: Any, paper_id: str, level: str | None, report: Problems) -> Passage | None:
     """DREAM's: `[turns, [{"question", "choice", "answer"}], id]`; an answer is a choice's text."""
     if not isinstance(raw, list) or len(raw) < 2:
         report.error(f"the dialogue is {kind_of(raw)}; it must be [turns, questions, id]")
@@ -267,7 +267,7 @@ def parse_dream(raw: Any, paper_id: str, level: str | None, report: Report) -> P
     return Passage(paper_id, "\n".join(turns), tuple(questions), "choice", (), level)
 
 
-def _dream_question(item: Any, where: str, report: Report) -> Question | None:
+def _dream_question(item: Any, where: str, report: Problems) -> Question | None:
     if not isinstance(item, dict):
         report.error(f"{where} is {kind_of(item)}; it must be an object")
         return None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from albert_rc.io.messages import quoted, shortened
-from albert_rc.papers.parse import Report
+from albert_rc.papers.parse import Problems
 from albert_rc.papers.schema import Passage, Question
 
 
-def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> Passage | None:
+def parse_squad(raw: Any, paper_id: str, level: str | None, report: Problems) -> Passage | None:
     """`{"context", "qas": [{"id", "question", "answers": [{"text", "answer_start"}]}]}`.
 
     Without the field `answers` a question is a test question; with an empty list the passage has no
@@ -36,7 +36,7 @@ def parse_squad(raw: Any, paper_id: str, level: str | None, report: Report) -> P
     return None if report.failed else Passage(paper_id, context, tuple(questions), "span")
 
 
-def _question(item: Any, where: str, context: str, report: Report) -> Question | None:
+def _question(item: Any, where: str, context: str, report: Problems) -> Question | None:
     if not isinstance(item, dict):
         report.error(f"{where} must be a JSON object")
         return None

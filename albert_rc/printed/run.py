@@ -80,8 +80,8 @@ def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:
     Those are not used if some of them cannot be read at all and there is a key of its own, for
     that is the way out that is given then.
     """
-    answers: list[key.Answer] = []
-    followed: list[tuple[int, Sequence[key.Answer]]] = []
+    answers: list[key.KeyEntry] = []
+    followed: list[tuple[int, Sequence[key.KeyEntry]]] = []
     papers = 0
     for block in outline.blocks:
         collect_marks(found.papers[papers : papers + block.papers], block.items)

@@ -12,11 +12,11 @@ import numpy as np
 from albert_rc.scoring.accuracy import Accuracy, accuracy, interval_over_papers
 from albert_rc.scoring.confidence import LEAST, bin_places, calibration_error, reliability
 
-NUM_BINS = 10  # fewer than `calibrate` has: a chart must show their intervals
+NUM_BINS = 10  # fewer than `evaluate --calibrate` has: a chart must show their intervals
 
 
 @dataclass(frozen=True)
-class Bin:
+class Bar:
     """The questions whose chosen option has a probability in (low, high]."""
 
     low: float
@@ -30,7 +30,7 @@ class Bin:
 class Reliability:
     """Probabilities against what was right."""
 
-    bins: list[Bin]
+    bins: list[Bar]
     """Those with a question in them, from unsure to sure."""
     error: float
     """Expected calibration error (Guo et al. 2017, section 2), 0 to 1."""
@@ -84,7 +84,7 @@ def reliability_of(
     for i, place in enumerate(bin_places(sure_Q, NUM_BINS).tolist()):
         members.setdefault(place, []).append(i)
     bins = [
-        Bin(
+        Bar(
             low=place / NUM_BINS,
             high=(place + 1) / NUM_BINS,
             confidence=sum(confidence[i] for i in found) / len(found),

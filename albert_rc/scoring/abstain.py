@@ -30,7 +30,8 @@ class Unsure:
         if len(self.lines) == self.total:
             return said
         if not calibrated:
-            return f"{said}; not calibrated (`albert-rc calibrate`), so these are not frequencies"
+            how = "`albert-rc evaluate --calibrate`"
+            return f"{said}; not calibrated ({how}), so these are not frequencies"
         return f"{said}; the rest should be right in {self.expected:.1%}"
 
 

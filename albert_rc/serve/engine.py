@@ -10,7 +10,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from albert_rc.answering.score import TOKEN_BUDGET, answers_of, reading_of, score, score_lines
+from albert_rc.answering.request import TOKEN_BUDGET
+from albert_rc.answering.score import answers_of, reading_of, score, score_lines
 from albert_rc.answering.temperature import kept_temperature
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError
@@ -19,11 +20,11 @@ from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import PaperSet, gold_letters
 from albert_rc.runtime.devices import Processes, choose_precision, is_out_of_memory
 from albert_rc.serve.limits import Limits
-from albert_rc.serve.line import Line, Place
+from albert_rc.serve.line import Place, Queue
 from albert_rc.serve.messages import Message
 from albert_rc.serve.printed import read_printed
 from albert_rc.serve.reading import (
-    Reading,
+    ReadText,
     paper_json,
     read_json_papers,
     require_within,
@@ -71,7 +72,7 @@ class Engine:
         self._loaded: dict[str, Loaded[ReadingModel]] = {}
         self._temperatures: dict[str, tuple[float, bool]] = {}
         self._pool = ThreadPoolExecutor(1, "answers")
-        self.line = Line(limits.waiting)
+        self.line = Queue(limits.waiting)
         self._closing = Event()
         first = self._load("cloze")
         if first.report.new and self._load("choice").report.new:
@@ -138,7 +139,7 @@ class Engine:
                 raise
             raise FailedError("out of memory; give fewer or shorter papers") from None
 
-    def _read(self, upload: Upload, key: Upload | None, stopped: Callable[[], bool]) -> Reading:
+    def _read(self, upload: Upload, key: Upload | None, stopped: Callable[[], bool]) -> ReadText:
         if upload.kind not in ("json", "lines"):
             return read_printed(upload, key, self.limits, stopped)
         if key is not None:
@@ -166,7 +167,7 @@ class Engine:
         return self._loaded[task]
 
     def _respond(
-        self, reading: Reading, end: float, stopped: Callable[[], bool], place: Place
+        self, reading: ReadText, end: float, stopped: Callable[[], bool], place: Place
     ) -> bytes:
         messages = list(reading.messages)
         papers: list[dict[str, Any]] = []

@@ -44,7 +44,7 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
         return Response(content, self.status, self.headers, "application/json")
 
 
-class Guard:
+class RequestGuard:
     """Looks at every request before anything of its body is read.
 
     Against pages of other sites in the same browser: names that were made to lead to this machine

@@ -39,7 +39,7 @@ class Place:
         self.done += questions
 
 
-class Line:
+class Queue:
     """First come, first served.
 
     Args:

@@ -100,7 +100,8 @@ def _schemas() -> dict[str, Schema]:
             {
                 "model": _TEXT,
                 "calibrated": _described(
-                    {"type": "boolean"}, "Whether probabilities are frequencies (`calibrate`)."
+                    {"type": "boolean"},
+                    "Whether probabilities are frequencies (`evaluate --calibrate`).",
                 ),
                 "complete": _described({"type": "boolean"}, "Whether nothing was refused."),
                 "papers": _list_of(_of("AnsweredPaper")),

@@ -22,12 +22,12 @@ from typing import Any
 from albert_rc.errors import AlbertRcError, DataError, UsageError
 from albert_rc.io.files import parse_json, to_json
 from albert_rc.io.messages import LONGEST, first_of, shortened
-from albert_rc.papers.files import Raw
+from albert_rc.papers.files import WholeFile
 from albert_rc.printed.build.papers import FOLDERS, Import
 from albert_rc.serve.confine import confine, small_environment
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.messages import Messages
-from albert_rc.serve.reading import Reading, read_raws
+from albert_rc.serve.reading import ReadText, read_raws
 from albert_rc.serve.uploads import Upload
 
 PAPER, KEY, RESULT = "paper", "key", "result.json"
@@ -38,7 +38,7 @@ _ROOT = Path(__file__).parents[2]
 
 def read_printed(
     upload: Upload, key: Upload | None, limits: Limits, stopped: Callable[[], bool] = lambda: False
-) -> Reading:
+) -> ReadText:
     """Read a printed paper as `import` does, in a process of its own.
 
     Args:
@@ -107,13 +107,13 @@ def _run_child(folder: Path, files: list[str], limits: Limits, stopped: Callable
         child.wait()
 
 
-def _as_reading(found: dict[str, Any], upload: Upload, key: Upload | None) -> Reading:
+def _as_reading(found: dict[str, Any], upload: Upload, key: Upload | None) -> ReadText:
     """Papers that were found whole, through the same reader as all others, and what was said."""
     sets, messages = [], Messages()
     stem = Path(upload.name).stem
     for kind, format_name in FOLDERS.items():
         raws = [
-            Raw(_own(paper["name"], stem), to_json(_with_id(paper["content"], stem)))
+            WholeFile(_own(paper["name"], stem), to_json(_with_id(paper["content"], stem)))
             for paper in found["papers"]
             if paper["kind"] == kind
         ]
@@ -125,7 +125,7 @@ def _as_reading(found: dict[str, Any], upload: Upload, key: Upload | None) -> Re
     for level, name, text in found["messages"]:
         messages.add(level, _named(text, upload, key), _own(name, stem))
     numbers = {_own(paper["name"], stem): paper["numbers"] for paper in found["papers"]}
-    return Reading(sets, messages.all(), numbers)
+    return ReadText(sets, messages.all(), numbers)
 
 
 def _own(name: str, stem: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from albert_rc.errors import DataError
 from albert_rc.io.files import parse_json
 from albert_rc.io.messages import first_of
-from albert_rc.papers.files import Raw, paper_place
+from albert_rc.papers.files import Lines, Raw, WholeFile, paper_place
 from albert_rc.papers.formats import READERS, check_chunk
 from albert_rc.papers.ids import Register
 from albert_rc.papers.schema import PaperSet, Passage, letter
@@ -23,7 +23,7 @@ LEVELS = {"error": "refused", "warning": "warning"}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadText:
     """What was understood."""
 
     sets: list[PaperSet]
@@ -40,7 +40,7 @@ class Reading:
 
 def read_json_papers(
     upload: Upload, limits: Limits, stopped: Callable[[], bool] = lambda: False
-) -> Reading:
+) -> ReadText:
     """Papers in JSON: cloze, RACE or DREAM; one, a list, or one a line.
 
     Args:
@@ -84,7 +84,7 @@ def read_json_papers(
 
 def read_raws(
     raws: Sequence[Raw], format_name: str, go_on: Callable[[], None] = lambda: None
-) -> Reading:
+) -> ReadText:
     """Check papers as `predict` does.
 
     Args:
@@ -104,7 +104,7 @@ def read_raws(
     ordered = [passages[i] for i in register.finish()]
     reader = READERS[format_name]
     papers = PaperSet("upload", reader.kind, format_name, ordered)
-    return Reading([papers] if ordered else [], messages.all(register.num_rejected))
+    return ReadText([papers] if ordered else [], messages.all(register.num_rejected))
 
 
 def _raw_papers(upload: Upload) -> tuple[Raw, Any]:
@@ -121,12 +121,12 @@ def _raw_papers(upload: Upload) -> tuple[Raw, Any]:
                 raise DataError(f"{upload.name}: {error}") from None
             if len(first) < 2 or not isinstance(sample, dict):
                 raise DataError(f"{upload.name}: {error}") from None
-            return Raw(upload.name, content, "lines"), sample
+            return Lines(upload.name, content), sample
         listed = isinstance(value, list) and value and isinstance(value[0], dict)
-        return Raw(upload.name, content), value[0] if listed else value
+        return WholeFile(upload.name, content), value[0] if listed else value
     first_line = next((line for line in content.split(b"\n") if line.strip()), b"")
     try:
-        return Raw(upload.name, content, "lines"), parse_json(first_line)
+        return Lines(upload.name, content), parse_json(first_line)
     except ValueError as error:
         raise DataError(f"{upload.name}: {error}") from None
 
@@ -135,7 +135,7 @@ def _sniffed(sample: Any) -> str | None:
     return next((name for name in FORMATS if READERS[name].recognises(sample)), None)
 
 
-def require_within(reading: Reading, limits: Limits) -> None:
+def require_within(reading: ReadText, limits: Limits) -> None:
     """Refuse what would take too long.
 
     Raises:

@@ -19,7 +19,7 @@ from albert_rc import __version__
 from albert_rc.errors import AlbertRcError
 from albert_rc.io.files import to_json
 from albert_rc.serve.engine import Engine, FailedError, SlowError
-from albert_rc.serve.guard import Guard, Refusal, read_body, until_gone
+from albert_rc.serve.guard import Refusal, RequestGuard, read_body, until_gone
 from albert_rc.serve.line import BusyError
 from albert_rc.serve.openapi import document
 from albert_rc.serve.page import ICON, Page, api_page, paper_page
@@ -67,7 +67,7 @@ def make_app(
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    return Guard(app, engine.limits, hosts)
+    return RequestGuard(app, engine.limits, hosts)
 
 
 class _Site:

@@ -23,7 +23,7 @@ from albert_rc.io.atomic import nameless_file
 from albert_rc.io.files import save_tensors
 from albert_rc.papers.files import Chunk
 from albert_rc.papers.formats import READERS, check_chunk, collection_format, open_sources
-from albert_rc.papers.ids import Record, Register
+from albert_rc.papers.ids import PaperRecord, Register
 from albert_rc.papers.schema import Kind, Passage, Problem
 from albert_rc.runtime.pool import map_in_order, worker_count
 from albert_rc.stores.encode import check_max_length
@@ -35,7 +35,7 @@ FEW_CHUNKS = 8  # fewer are encoded before worker processes would have started
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ChunkTask:
     """A chunk to encode."""
 
     split: int
@@ -48,7 +48,7 @@ class Task:
 class Encoded:
     """What became of a chunk."""
 
-    records: list[Record]
+    records: list[PaperRecord]
     packed: Packed
     """The papers whose record is good."""
     unfit: dict[int, str]
@@ -56,13 +56,13 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class Encoder:
+class ChunkEncoder:
     """Checks and encodes chunks, in this process or in a worker."""
 
     tokenizer: Tokenizer
     max_length: int
 
-    def __call__(self, task: Task) -> Encoded:
+    def __call__(self, task: ChunkTask) -> Encoded:
         """Encode a chunk."""
         kind = READERS[task.format_name].kind
         checked = list(check_chunk(task.chunk, task.format_name))
@@ -86,10 +86,10 @@ class Encoder:
         return packed, unfit
 
 
-def _start_worker(vocabulary: Path, max_length: int) -> Encoder:
+def _start_worker(vocabulary: Path, max_length: int) -> ChunkEncoder:
     # The workers share the cores; none of them needs threads of its own.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    return Encoder(load_tokenizer(vocabulary, num_threads=1), max_length)
+    return ChunkEncoder(load_tokenizer(vocabulary, num_threads=1), max_length)
 
 
 class PreparedSplit:
@@ -108,7 +108,7 @@ class PreparedSplit:
         path: Path,
         name: str,
         format_name: str | None,
-        encoder: Encoder,
+        encoder: ChunkEncoder,
         open_file: Callable[[], BinaryIO],
     ) -> None:
         self.name = name
@@ -123,10 +123,10 @@ class PreparedSplit:
         self._unfit: dict[int, str] = {}
         self._order: Sequence[int] = ()
 
-    def tasks(self, number: int) -> Iterator[Task]:
+    def tasks(self, number: int) -> Iterator[ChunkTask]:
         """What is to be encoded; `number` is the split's own."""
         for chunk in self._sources.chunks(self._layout):
-            yield Task(number, self.format, chunk)
+            yield ChunkTask(number, self.format, chunk)
 
     def add(self, chunk: Chunk, encoded: Encoded) -> None:
         """Note a chunk's papers; chunks come in their order."""
@@ -241,7 +241,7 @@ def prepare_collection(
     """
     workers = worker_count(workers)
     check_max_length(max_length)
-    encoder = Encoder(tokenizer, max_length)
+    encoder = ChunkEncoder(tokenizer, max_length)
     format_name = collection_format(places, format_name)
     with ExitStack() as stack:
 
@@ -264,8 +264,8 @@ def prepare_collection(
 
 
 def _encoded(
-    tasks: Iterator[Task], encoder: Encoder, workers: int
-) -> Generator[tuple[Task, Encoded], None, None]:
+    tasks: Iterator[ChunkTask], encoder: ChunkEncoder, workers: int
+) -> Generator[tuple[ChunkTask, Encoded], None, None]:
     first = list(islice(tasks, FEW_CHUNKS))
     every = chain(first, tasks)
     if workers == 1 or len(first) < FEW_CHUNKS:

@@ -2,120 +2,166 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from albert_rc.errors import UsageError
+from albert_rc.fields import LARGEST_BATCH, LAST_SEED, MOST, Setting, check
+from albert_rc.model.config import RECOMPUTE
 
 COLLAPSE = {
     "warn": "say so, and go on",
     "stop": "end the run; its last good state and best weights stay",
     "restart": "go back, with half the learning rate and another data order",
 }
+STATES = {
+    "fp32": "the optimiser's moments in fp32",
+    "8bit": "AdamW's moments in 8 bits (torchao)",
+}
+_OPTIMIZERS = ("adamw", "lamb", "lamb-albert", "adafactor")  # of `training.optim`
+SCHEDULE, MEMORY = "Schedule", "Memory and speed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """How a run is trained. The defaults are the recipe of the ASC20-21 report."""
 
-    epochs: int = 4
-    batch_size: int = 2
-    """Items of one optimiser step, over all processes and micro-batches."""
-    accumulation: int = 1
-    """Micro-batches that each process cuts its share of a batch into."""
-    learning_rate: float = 1e-5
-    warmup: float = 0.1
-    """Share of the steps."""
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    """Largest norm of the gradient; 0 for none."""
-    max_steps: int | None = None
-    """Optimiser steps in all; `epochs` decides where it is None."""
-    eval_steps: int | None = None
-    """Evaluate every N steps; after each epoch where it is None."""
-    save_steps: int | None = None
-    """Save the state to resume from every N steps; after each epoch where it is None."""
-    keep: int = 2
-    """States that stay: the newest, and older ones for the case that it is damaged."""
-    patience: int | None = None
-    """Stop after N evaluations in a row without a better one."""
-    precision: str = "fp32"
-    recompute: str = "nothing"
-    """See `Compute.recompute`."""
-    ffn_chunk: int | None = None
-    """See `Compute.ffn_chunk`."""
-    optimizer: str = "adamw"
-    """A key of `train.optim.OPTIMIZERS`."""
-    optimizer_states: str = "fp32"
-    """How the optimiser's moments are kept: a key of `train.planner.STATES`."""
-    mask_rate: float = 0.0
-    """Share of the other words that are hidden, and asked for, as well."""
-    mask_weight: float = 1.0
-    """Weight of their loss, added to the questions'."""
-    label_smoothing: float = 0.0
-    """Share of the target that is spread over all options of a question."""
-    r_drop: float = 0.0
-    """Weight of the disagreement between two passes with different dropout; 0 for one pass."""
-    fgm: float = 0.0
-    """How far word embeddings are moved for a second, adversarial pass; 0 for none."""
-    teacher_weight: float = 0.5
-    """Weight of a teacher's probabilities, if there is one; the right answers have the rest."""
-    ema: float = 0.0
-    """Decay of the average of the weights, which is then what is measured and kept; 0 for none."""
-    on_collapse: str = "warn"
-    """What to do about a collapse that `train.guard` finds: a key of `COLLAPSE`."""
-    max_restarts: int = 2
-    """How often at most to go back."""
-    seed: int = 0
+    epochs: Annotated[int, Setting("Passes over the data.", low=1, high=MOST)] = 4
+    batch_size: Annotated[
+        int,
+        Setting("Items per optimiser step, over all processes.", low=1, high=LARGEST_BATCH),
+    ] = 2
+    learning_rate: Annotated[float, Setting("Peak learning rate.", low=0, above=True)] = 1e-5
+    seed: Annotated[
+        int, Setting("Random seed of weights, data order and dropout.", low=0, high=LAST_SEED)
+    ] = 0
+    max_steps: Annotated[
+        int | None,
+        Setting("Optimiser steps, in place of --epochs.", low=1, high=MOST, panel=SCHEDULE),
+    ] = None
+    eval_steps: Annotated[
+        int | None,
+        Setting(
+            "Evaluate every N steps (default: after each epoch).", low=1, high=MOST, panel=SCHEDULE
+        ),
+    ] = None
+    save_steps: Annotated[
+        int | None,
+        Setting(
+            "Save the state every N steps (default: after each epoch).",
+            low=1, high=MOST, panel=SCHEDULE,
+        ),
+    ] = None  # fmt: skip
+    warmup: Annotated[
+        float,
+        Setting("Share of the steps in which the learning rate rises.", low=0, high=1, below=True),
+    ] = 0.1
+    patience: Annotated[
+        int | None,
+        Setting(
+            "Stop after N evaluations without a better score; to train on, --resume with a larger "
+            "N.", low=1, high=MOST,
+        ),
+    ] = None  # fmt: skip
+    precision: Annotated[
+        str,
+        Setting(
+            "Precision of products: fp32, bf16 or fp16 (default: bf16 if the hardware has it).",
+            choices=("fp32", "bf16", "fp16"), panel=MEMORY,
+        ),
+    ] = "fp32"  # fmt: skip
+    accumulation: Annotated[
+        int,
+        Setting(
+            "Micro-batches per step (default: chosen to fit memory).", low=1, high=LARGEST_BATCH
+        ),
+    ] = 1
+    recompute: Annotated[
+        str,
+        Setting(
+            "What is computed again in the backward pass to save memory: nothing, activations or "
+            "layers (default: chosen to fit memory; activations where that saves much).",
+            choices=tuple(RECOMPUTE),
+        ),
+    ] = "nothing"
+    optimizer_states: Annotated[
+        str,
+        Setting(
+            "The optimiser's moments in fp32 or in 8 bits (default: chosen to fit memory).",
+            choices=tuple(STATES),
+        ),
+    ] = "fp32"
+    ffn_chunk: Annotated[
+        int | None,
+        Setting(
+            "Tokens per feed-forward product; fewer need less memory, with the same result "
+            "(default: all).", low=1, high=2**25,
+        ),
+    ] = None  # fmt: skip
+    optimizer: Annotated[
+        str, Setting("Optimiser: adamw, lamb, lamb-albert or adafactor.", choices=_OPTIMIZERS)
+    ] = "adamw"
+    weight_decay: Annotated[
+        float, Setting("Weight decay of matrices; vectors have none.", low=0)
+    ] = 0.01
+    clip: Annotated[float, Setting("Largest gradient norm; 0 for none.", low=0)] = 1.0
+    keep: Annotated[
+        int, Setting("Number of states to keep, the newest ones.", low=1, high=1000)
+    ] = 2
+    mask_rate: Annotated[
+        float,
+        Setting(
+            "Cloze: also hide and ask for this share of the other words.",
+            low=0, high=1, below=True,
+        ),
+    ] = 0.0  # fmt: skip
+    mask_weight: Annotated[float, Setting("Weight of the loss of --mask-rate's words.", low=0)] = (
+        1.0
+    )
+    label_smoothing: Annotated[
+        float,
+        Setting("Share of the target spread over all options.", low=0, high=1, below=True),
+    ] = 0.0
+    r_drop: Annotated[
+        float,
+        Setting(
+            "R-Drop: weight of the disagreement of two passes with different dropout; twice the "
+            "work and memory.", low=0,
+        ),
+    ] = 0.0  # fmt: skip
+    fgm: Annotated[
+        float,
+        Setting(
+            "Adversarial training: how far word embeddings are moved for a second pass; twice the "
+            "work.", low=0,
+        ),
+    ] = 0.0  # fmt: skip
+    ema: Annotated[
+        float,
+        Setting(
+            "Measure and keep an average of the weights; its decay, such as 0.999 (0: none).",
+            low=0, high=1, below=True,
+        ),
+    ] = 0.0  # fmt: skip
+    teacher_weight: Annotated[
+        float,
+        Setting(
+            "Share of the loss that the teacher's probabilities have.", low=0, above=True, high=1
+        ),
+    ] = 0.5
+    on_collapse: Annotated[
+        str,
+        Setting(
+            "When the loss stays at chance, answers are constant, or loss or gradient spike: warn; "
+            "stop; or restart from the last good state, or the start, with half the learning rate "
+            "and another data order.", choices=tuple(COLLAPSE),
+        ),
+    ] = "warn"  # fmt: skip
+    max_restarts: Annotated[
+        int, Setting("Most restarts with --on-collapse restart.", low=1, high=100)
+    ] = 2
 
     def __post_init__(self) -> None:
-        positive = {
-            "--epochs": self.epochs,
-            "--batch-size": self.batch_size,
-            "--accumulation": self.accumulation,
-            "--max-steps": self.max_steps,
-            "--eval-steps": self.eval_steps,
-            "--save-steps": self.save_steps,
-            "--keep": self.keep,
-            "--patience": self.patience,
-            "--max-restarts": self.max_restarts,
-            "--ffn-chunk": self.ffn_chunk,
-        }
-        for flag, value in positive.items():
-            if value is not None and value < 1:
-                raise UsageError(f"{flag} {value} must be at least 1")
-        numbers = {
-            "--learning-rate": self.learning_rate,
-            "--weight-decay": self.weight_decay,
-            "--clip": self.clip,
-            "--mask-weight": self.mask_weight,
-            "--r-drop": self.r_drop,
-            "--fgm": self.fgm,
-        }
-        for flag, number in numbers.items():
-            if not (math.isfinite(number) and number >= 0):
-                raise UsageError(f"{flag} {number} must be a number from 0 on")
+        check(self)
         if self.mask_weight != 1 and not self.mask_rate:
             raise UsageError(f"--mask-weight {self.mask_weight} needs --mask-rate")
-        if not self.learning_rate > 0:
-            raise UsageError(f"--learning-rate {self.learning_rate} must be above 0")
-        if self.on_collapse not in COLLAPSE:
-            raise UsageError(f"--on-collapse {self.on_collapse}: choose from {', '.join(COLLAPSE)}")
-        if not 0 <= self.seed < 2**63:
-            raise UsageError(f"--seed {self.seed} must be from 0 to 2^63 - 1")
-        self._require_shares()
-
-    def _require_shares(self) -> None:
-        """Refuse numbers that are not a share of something."""
-        shares = {
-            "--warmup": self.warmup,
-            "--mask-rate": self.mask_rate,
-            "--label-smoothing": self.label_smoothing,
-            "--ema": self.ema,
-        }
-        for flag, share in shares.items():
-            if not 0 <= share < 1:
-                raise UsageError(f"{flag} {share} must be at least 0 and below 1")
-        weight = self.teacher_weight
-        if not 0 < weight <= 1:
-            raise UsageError(f"--teacher-weight {weight} must be above 0 and at most 1")

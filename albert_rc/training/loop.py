@@ -28,7 +28,7 @@ from albert_rc.training.health.restart import WayBack, order_seed, respond
 from albert_rc.training.objective import Kind, Objective
 from albert_rc.training.optim import linear_rate, make_optimizer, settled_step
 from albert_rc.training.parallel import copy_weights
-from albert_rc.training.record import Record
+from albert_rc.training.record import RunLog
 from albert_rc.training.runs.earlier import forget_earlier, set_aside
 from albert_rc.training.step import Stepper
 from albert_rc.training.stop import StopRequest
@@ -115,7 +115,7 @@ class Trainer(Generic[Kind]):
             processes.device,
         )
         self.way_back = WayBack(self.checkpoints)
-        self.record: Record | None = None
+        self.record: RunLog | None = None
         self._told: Callable[[str], None] | None = None
 
     def run(
@@ -210,7 +210,7 @@ class Trainer(Generic[Kind]):
         self._set_order()
         if self.processes.is_main:
             resumed_at = self.progress.step if resume else None
-            self.record = Record(self.folder, resumed_at, self.progress.attempt)
+            self.record = RunLog(self.folder, resumed_at, self.progress.attempt)
             if aside is not None:
                 self._say(f"starting over; the earlier run stays in {aside} until this one is done")
             self._say(f"step {self.progress.step} of {self.total_steps}")
@@ -322,7 +322,7 @@ class Trainer(Generic[Kind]):
         step, attempt = self.progress.step, self.progress.attempt
         if self.record is not None:
             self.record.close()
-            self.record = Record(self.folder, step, attempt)
+            self.record = RunLog(self.folder, step, attempt)
         where = f"the state of step {step}" if step else "the start"
         rate = self.settings.learning_rate / 2**attempt
         self._say(f"back to {where}: learning rate {rate:g}, another data order")

@@ -25,7 +25,7 @@ Kind = TypeVar("Kind", bound=Tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class DevScore:
     """How good the weights are on held-out data."""
 
     score: float
@@ -95,7 +95,7 @@ class Objective(ABC, Generic[Kind]):
         return Vitals(self.report(sums, counts)["loss"])
 
     @abstractmethod
-    def evaluate(self, processes: Processes) -> Evaluation | None:
+    def evaluate(self, processes: Processes) -> DevScore | None:
         """How good the weights are; None where there is nothing to tell it by."""
 
     def save(self, folder: Path) -> None:

@@ -11,7 +11,7 @@ from albert_rc.io.atomic import write_bytes
 from albert_rc.io.files import parse_json, to_json
 
 
-class Record:
+class RunLog:
     """Writes a run's log and metrics as it goes; lines are flushed, so a crash loses none.
 
     Args:

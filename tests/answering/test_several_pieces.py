@@ -22,7 +22,7 @@ OPTIONS = (("picked up", "dropped", "put on again", "sold"), ("was", "had", "and
 
 @pytest.fixture(scope="module")
 def model():
-    return load_model(SAMPLE / "vocabulary", "cloze", scratch="tiny", scratch_shape=SHAPE).model
+    return load_model(SAMPLE / "vocabulary", "cloze", scratch="tiny", shape=SHAPE).model
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from albert_rc.answering.spans import BEST, LONGEST, _best, _central, find_spans, golds
-from albert_rc.checkpoints.load import load_spans, save_model
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.papers.formats import read_split
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.encode_spans import STRIDE, encode_spans
@@ -171,7 +171,7 @@ def test_the_best_spans_of_a_window():
 
 def test_a_model_that_marks_the_answer_gives_its_text(store, tokenizer, sample, monkeypatch):
     """Logits that are high at the right tokens, through all windows and back to the text."""
-    model = load_spans(sample / "vocabulary", scratch="tiny", scratch_shape=SHAPE).model
+    model = load_model(sample / "vocabulary", "span", scratch="tiny", shape=SHAPE).model
     collate = SpanCollator(store, tokenizer)
     forward = model.forward
 
@@ -201,7 +201,7 @@ def test_a_model_that_marks_the_answer_gives_its_text(store, tokenizer, sample, 
 
 def test_hugging_face_computes_the_same(store, tokenizer, sample, tmp_path):
     transformers = pytest.importorskip("transformers")
-    loaded = load_spans(sample / "vocabulary", scratch="tiny", scratch_shape=SHAPE)
+    loaded = load_model(sample / "vocabulary", "span", scratch="tiny", shape=SHAPE)
     loaded.model.null_threshold = 1.5
     save_model(loaded.model, loaded.tokenizer, tmp_path)
     theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path).eval()
@@ -211,7 +211,7 @@ def test_hugging_face_computes_the_same(store, tokenizer, sample, tmp_path):
         expected = theirs(batch.token_T[None], token_type_ids=batch.segment_T[None])
     both = torch.stack([expected.start_logits[0], expected.end_logits[0]], -1)
     torch.testing.assert_close(ours, both[batch.read_S], atol=1e-5, rtol=1e-5)
-    assert load_spans(tmp_path).model.null_threshold == 1.5
+    assert load_model(tmp_path, "span").model.null_threshold == 1.5
 
 
 def test_from_articles_to_answers(file, cli, works, sample, tmp_path):

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
+from typer.testing import CliRunner
 
-from albert_rc.bench.jobs import Job, batches, check, workload
+from albert_rc.bench.job import Job
+from albert_rc.bench.jobs import batches, check, workload
 from albert_rc.bench.machine import describe, instruction_sets, matrix_rate, memory_in_use
 from albert_rc.bench.made_up import drawn_lengths, made_up_store, made_up_vocabulary
 from albert_rc.bench.worker import doer, timed
-from albert_rc.cli.bench import bench
+from albert_rc.cli.app import app
 from albert_rc.cli.bench_report import show
 from albert_rc.errors import UsageError
 from albert_rc.runtime.busy import busy_processes
@@ -317,26 +319,32 @@ def test_what_is_printed_fits_80_columns(capsys):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"work": "both"}, "choose from train"),
-        ({"against": "fairseq"}, "only transformers"),
-        ({"steps": 0}, "--steps 0"),
-        ({"batch_size": 0}, "--batch-size 0"),
-        ({"busy": 0}, "--busy 0"),
-        ({"length": 9000}, "from 8 to 512"),
-        ({"recompute": "all"}, "--recompute all"),
-        ({"memory": "much"}, "--memory much"),
-        ({"precision": "int8"}, "--precision int8"),
-        ({"size": "huge"}, "no such size"),
-        ({"size": "base", "model": "albert-rc-tiny"}, "--size and --model"),
-        ({"model": "nowhere"}, "--model nowhere"),
-        ({"dropout": 1.5}, "--dropout 1.5"),
-        ({"work": "predict", "dropout": 0.1}, "bench train and bench pretrain"),
-        ({"work": "pretrain", "data": Path("train.pt")}, "bench train and bench predict"),
+        ("both", "both"),
+        ("train --against fairseq", "fairseq"),
+        ("train --steps 0", "--steps"),
+        ("train --batch-size 0", "--batch-size"),
+        ("train --busy 0", "--busy"),
+        ("train --length 9000", "--length"),
+        ("train --recompute all", "--recompute all"),
+        ("train --memory much", "--memory much"),
+        ("train --precision int8", "--precision int8"),
+        ("train --size huge", "no such size"),
+        ("train --size base --model albert-rc-tiny", "--size and --model"),
+        ("train --model nowhere", "--model nowhere"),
+        ("train --dropout 1.5", "--dropout 1.5 must be at least 0 and below 1"),
+        ("predict --dropout 0.1", "bench train and bench pretrain"),
+        ("pretrain --data train.pt", "bench train and bench predict"),
+        ("resume --data train.pt", "options of train go after --"),
+        ("train -- --data data", "only resume takes a --"),
     ],
 )
 def test_bad_usage_is_refused(wrong, said):
-    with pytest.raises(UsageError, match=said):
-        bench(**({"work": "train", "device": "cpu"} | wrong))
+    done = CliRunner().invoke(app, ["bench", "--device", "cpu", *wrong.split()])
+    if isinstance(done.exception, UsageError):
+        assert said in str(done.exception)
+    else:
+        assert done.exit_code == 2
+        assert said in done.output
 
 
 def test_a_store_for_another_model_is_refused(stores, folder, tmp_path):
@@ -354,8 +362,10 @@ def test_a_store_for_another_model_is_refused(stores, folder, tmp_path):
 
 def test_shapes_that_a_peer_cannot_compute_are_refused(folder):
     model = folder("albert", albert_rc={"residual": "reversible"})
-    with pytest.raises(UsageError, match="reversible"):
-        bench(work="train", device="cpu", model=model, against="transformers")
+    options = ["bench", "train", "--device", "cpu", "--model", str(model), "--against"]
+    done = CliRunner().invoke(app, [*options, "transformers"])
+    assert isinstance(done.exception, UsageError)
+    assert "reversible" in str(done.exception)
 
 
 def test_the_matrix_rate_is_a_rate():

@@ -8,7 +8,7 @@ import torch
 
 from albert_rc.checkpoints.hf_names import hub_config
 from albert_rc.checkpoints.inspect import PUBLISHED, layer_distances, made_of, parameter_table
-from albert_rc.checkpoints.load import load_pretraining, save_model
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError
 from albert_rc.model.config import EncoderConfig, size_config
 from albert_rc.model.encoder import Encoder, initialise
@@ -39,8 +39,11 @@ def test_the_papers_figures_are_met_but_for_one():
 
 
 def test_a_checkpoint_stands_in_the_table(sample, tmp_path, cli):
-    made = load_pretraining(
-        sample / "vocabulary", scratch="tiny", shape={"num_layers": 4, "sharing": "attention"}
+    made = load_model(
+        sample / "vocabulary",
+        "pretraining",
+        scratch="tiny",
+        shape={"num_layers": 4, "sharing": "attention"},
     )
     save_model(made.model, made.tokenizer, tmp_path)
     row = parameter_table([str(tmp_path)])[-1]
@@ -94,8 +97,9 @@ def _cut(encoder, layers):
 def test_the_figure_and_its_numbers_are_written(sample, tmp_path, cli):
     pytest.importorskip("matplotlib")
     for name, sharing in (("shared", "all"), ("unshared", "none")):
-        made = load_pretraining(
+        made = load_model(
             sample / "vocabulary",
+            "pretraining",
             scratch="tiny",
             shape={"num_layers": 2, "sharing": sharing, "hidden_size": 32, "num_heads": 2},
         )

@@ -15,7 +15,7 @@ from albert_rc.checkpoints.convert import (
     with_groups,
     with_vocabulary,
 )
-from albert_rc.checkpoints.load import load_pretraining, save_model
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import UsageError
 from albert_rc.model.config import EncoderConfig
 from albert_rc.model.pretraining_head import PretrainingModel
@@ -77,7 +77,7 @@ def test_the_albert_of_a_bert_computes_the_same_here_and_in_transformers(bert, w
             expected = theirs(**given).last_hidden_state[0]
             assert torch.allclose(opened(**given).last_hidden_state[0], expected, atol=1e-5)
         assert torch.allclose(states(albert, wordpiece, text), expected, atol=1e-5)
-    loaded = load_pretraining(tmp_path / "albert", with_pairs=False)
+    loaded = load_model(tmp_path / "albert", "pretraining", with_pairs=False)
     assert loaded.model.config.num_groups == 4
     for name, weight in albert.state_dict().items():
         assert torch.equal(loaded.model.state_dict()[name], weight), name

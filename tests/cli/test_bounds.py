@@ -14,16 +14,20 @@ from albert_rc.io.sizes import parse_size
 def numbers(group=app, before=()):
     """Every option that is a whole number: its command, flag, and what typer knows of it."""
     for each in group.registered_groups:
-        yield from numbers(
-            each.typer_instance, (*before, each.typer_instance.info.name or "inspect")
-        )
+        name = (*before, each.name)
+        yield from numbers(each.typer_instance, name)
+        if callback := each.typer_instance.info.callback:
+            yield from of_command(callback, name)
     for command in group.registered_commands:
-        name = (*before, command.name or command.callback.__name__)
-        hints = typing.get_type_hints(command.callback, include_extras=True)
-        for option in inspect.signature(command.callback).parameters:
-            base, *more = typing.get_args(hints[option]) or (None,)
-            if base is int or int in typing.get_args(base):
-                yield pytest.param(name, option, more[0], id=f"{name[-1]} {option}")
+        name = command.name or command.callback.__name__
+        yield from of_command(command.callback, (*before, name))
+
+
+def of_command(callback, name):
+    for option, parameter in inspect.signature(callback, eval_str=True).parameters.items():
+        base, *more = typing.get_args(parameter.annotation) or (None,)
+        if base is int or int in typing.get_args(base):
+            yield pytest.param(name, option, more[0], id=f"{name[-1]} {option}")
 
 
 @pytest.mark.parametrize(("command", "option", "info"), list(numbers()))
@@ -48,8 +52,11 @@ def test_sizes_have_bounds(size):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["search", "--batch-sizes", "1,99999999999999999999"], "at most 65,536 each"),
-        (["pretrain-data", "text.txt", "--part", f"1/{'9' * 5000}"], "give I/N, from 1/N to N/N"),
+        (["train", "--search", "3", "--batch-sizes", "1,99999999999999999999"], "at most 65,536"),
+        (
+            ["pretrain", "data", "text.txt", "--part", f"1/{'9' * 5000}"],
+            "give I/N, from 1/N to N/N",
+        ),
     ],
 )
 def test_numbers_in_texts_have_bounds(cli, tmp_path, arguments, said):

@@ -4,12 +4,12 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from commands import run_cli
 from conftest import SAMPLE
 from safetensors.torch import load_file, save_file
+from typer.main import get_command
 
 from albert_rc.io.files import read_json, write_json
 from albert_rc.papers.formats import read_split
@@ -261,41 +261,33 @@ def test_the_contracts_options_exist(cli):
 def test_the_choices_of_options_are_those_of_the_code():
     """Each name that the parser lets through is one that the work knows, and the other way."""
     from albert_rc.answering.pieces import WAYS
-    from albert_rc.cli.app import COMMANDS
-    from albert_rc.cli.settings import TRAIN
+    from albert_rc.cli.app import app
     from albert_rc.corpus.batches import PAIRS
     from albert_rc.model.attention import ATTENTION
-    from albert_rc.model.config import HASHES, RECOMPUTE, RESIDUALS, SHARING
+    from albert_rc.model.config import RECOMPUTE, SHARING
+    from albert_rc.model.encoder import LAYERS
     from albert_rc.model.heads import OPTION_SCORES
-    from albert_rc.training.config import COLLAPSE
-    from albert_rc.training.memory.planner import STATES
+    from albert_rc.training.config import COLLAPSE, STATES
     from albert_rc.training.objectives.pretraining import RECIPES as PRETRAINING
     from albert_rc.training.optim import OPTIMIZERS
     from albert_rc.training.runs.recipes import RECIPES as TRAINING
 
     known = {
         "on_collapse": COLLAPSE, "sharing": SHARING, "pair": PAIRS, "attention": ATTENTION,
-        "optimizer": OPTIMIZERS,
+        "optimizer": OPTIMIZERS, "recompute": RECOMPUTE, "residual": LAYERS,
+        "optimizer_states": STATES,
         "train option_score": OPTION_SCORES, "predict option_score": WAYS,
         "pretrain recipe": PRETRAINING, "train recipe": TRAINING,
     }  # fmt: skip
-    of_settings = {
-        "recompute": RECOMPUTE, "residual": RESIDUALS, "lsh.hash": HASHES,
-        "optimizer_states": STATES,
-    }  # fmt: skip
-    for name, choices in of_settings.items():
-        assert set(TRAIN[name].choices) == set(choices), name
     tried = set()
-    for name, command in (pair for panel in COMMANDS.values() for pair in panel.items()):
-        for option, hint in get_type_hints(command).items():
-            key = option if option in known else f"{name} {option}"
-            choices = {
-                choice
-                for kind in (hint, *get_args(hint))
-                if get_origin(kind) is Literal
-                for choice in get_args(kind)
-            }
-            if key in known and choices:
-                assert choices == set(known[key]), (name, option)
+    commands = get_command(app).commands
+    for name in ("train", "pretrain", "predict"):
+        for option in commands[name].params:
+            key = option.name if option.name in known else f"{name} {option.name}"
+            if key in known:
+                for choice in known[key]:
+                    commands[name].make_context(name, [f"{option.opts[0]}={choice}"])
+                with pytest.raises(Exception, match=r"nonsense|is not|should be"):
+                    commands[name].make_context(name, [f"{option.opts[0]}=nonsense"])
                 tried.add(key)
     assert tried == set(known)

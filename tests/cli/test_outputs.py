@@ -65,7 +65,7 @@ def test_commands_look_before_they_work(sample, tmp_path, cli):
     for command in (
         ("predict", "--data", papers, "--model", "nowhere", "--out", paper),
         ("ensemble", scores, scores, "--out", scores),
-        ("calibrate", scores, papers, "--out", paper),
+        ("evaluate", "--calibrate", scores, papers, "--out", paper),
         ("report", scores, papers, "--out", paper),
         ("bench", "--data", scores, "--out", scores),
         ("inspect", "layers", "nowhere", "--text", papers, "--out", paper),
@@ -78,6 +78,13 @@ def test_commands_look_before_they_work(sample, tmp_path, cli):
 
 
 def test_a_model_of_the_package_is_not_written_to(sample, tmp_path, cli):
-    done = cli("calibrate", tmp_path / "s.jsonl", sample / "cloze", "--model", "albert-rc-tiny")
+    done = cli(
+        "evaluate",
+        "--calibrate",
+        tmp_path / "s.jsonl",
+        sample / "cloze",
+        "--model",
+        "albert-rc-tiny",
+    )
     assert done.returncode == 2
     assert "albert-rc export albert-rc-tiny --out models/albert-rc-tiny" in done.stderr

@@ -1,73 +1,101 @@
-"""Settings without an option of their own, files with options, and what they were called before."""
+"""Options that help does not list, files with options, and commands' old names."""
 
 import json
+import tomllib
 
 import pytest
+import typer
 from conftest import SAMPLE
+from typer.testing import CliRunner
 
-from albert_rc.cli.settings import PREDICT, TABLES, TRAIN, lsh_of, parse
+from albert_rc.cli.app import app
+from albert_rc.cli.options import lsh_of
+from albert_rc.cli.renamed import RENAMED
 from albert_rc.errors import UsageError
-from albert_rc.training.config import TrainConfig
 
 
-def test_values_are_read_and_the_last_one_counts():
-    found = parse(["clip=0.5", "keep=3", "with_dev=yes", "lsh.form=faithful", "clip=0"], TRAIN)
-    assert found == {"clip": 0.0, "keep": 3, "with_dev": True, "lsh.form": "faithful"}
-    assert parse(None, TRAIN) == {}
+def options_of(*names):
+    command = typer.main.get_command(app)
+    for name in names:
+        command = command.commands[name]
+    return command.params
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("clip", "give NAME=VALUE, with one of"),
-        ("colour=red", "give NAME=VALUE, with one of"),
-        ("clip=-1", "--set clip=-1: must be a number of at least 0"),
-        ("clip=nan", "must be a number of at least 0"),
-        ("keep=two", "must be a whole number from 1 to 1,000"),
-        ("keep=" + "9" * 5000, "must be a whole number from 1 to 1,000"),
-        ("ema=1.5", "must be a number from 0 to 1"),
-        ("with_dev=perhaps", "must be true or false"),
-        ("recompute=all", "must be nothing or activations or layers"),
+        ("clip", "--set clip: give NAME=VALUE"),
+        ("colour=red", "--set colour=red: no such setting; choose an option, or from"),
+        ("clip=-1", "--clip -1.0 must be at least 0"),
+        ("clip=nan", "--clip nan must be at least 0"),
+        ("ema=1.5", "--ema 1.5 must be at least 0 and below 1"),
+        ("with_dev=perhaps", "--set with_dev=perhaps: must be true or false"),
+        ("teacher_weight=0", "--teacher-weight needs --teacher"),
     ],
 )
-def test_what_cannot_be_is_refused(given, said):
-    with pytest.raises(UsageError) as refused:
-        parse([given], TRAIN)
-    assert said in str(refused.value)
-    assert len(str(refused.value)) < 1000
+def test_what_cannot_be_is_refused(stores, tmp_path, given, said):
+    stores["cloze", "train"].save(tmp_path / "train.pt")
+    done = CliRunner().invoke(app, ["train", "--data", str(tmp_path), "--set", given])
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception).startswith(said)
+    assert len(str(done.exception)) < 1000
 
 
-def test_every_setting_of_a_run_is_one_that_training_knows():
-    elsewhere = {"workers", "deterministic", "residual", "with_dev"}
-    names = {name for name in TRAIN if "." not in name} - elsewhere
-    assert names <= set(TrainConfig.__dataclass_fields__)
-    assert all(
-        setting.help.endswith(".") for table in TABLES.values() for setting in table.values()
-    )
+@pytest.mark.parametrize("given", ["keep=two", "keep=" + "9" * 5000, "keep=0", "recompute=all"])
+def test_what_the_parser_knows_to_be_wrong_is_refused_by_it(given):
+    done = CliRunner().invoke(app, ["train", "--set", given])
+    assert done.exit_code == 2
+    assert f"--{given.partition('=')[0]}" in done.output
+
+
+@pytest.mark.parametrize("names", [("train",), ("pretrain",), ("predict",), ("bench",)])
+def test_what_is_hidden_is_explained_and_what_is_shown_has_its_help(names):
+    hidden = [option for option in options_of(*names) if getattr(option, "hidden", False)]
+    shown = CliRunner().invoke(app, [*names, "--set", "help"]).output
+    assert len(hidden) >= 5
+    assert all(f"\n{option.name}=" in f"\n{shown}" for option in hidden)
+    assert all(option.help.endswith(".") for option in options_of(*names) if option.name != "help")
 
 
 def test_hashing_settings_by_their_own_names():
-    given = parse(
-        ["lsh.form=faithful", "lsh.chunk=8", "lsh.landmarks=false", "ffn_chunk=9"], PREDICT
-    )
-    assert lsh_of(given) == {"shared": True, "chunk": 8, "landmarks": ()}
-    assert lsh_of({}) == {}
+    rest = {"lsh_rounds": None, "lsh_probes": None, "lsh_hash": None}
+    given = {"lsh_chunk": 8, "ffn_chunk": 9, **rest}
+    assert lsh_of("faithful", False, given) == {"shared": True, "chunk": 8, "landmarks": ()}
+    assert given == {"ffn_chunk": 9}
+    assert lsh_of(None, None, {"lsh_chunk": None, **rest}) == {}
 
 
-def test_a_file_gives_what_the_command_line_does_not(cli, tmp_path):
+@pytest.fixture
+def prepared(cli, tmp_path):
     assert cli("preprocess", SAMPLE / "cloze", "--model", SAMPLE / "vocabulary", "--out", "data",
                cwd=tmp_path).returncode == 0  # fmt: skip
-    (tmp_path / "run.toml").write_text(
+    return tmp_path
+
+
+def test_a_file_gives_what_the_command_line_does_not(cli, prepared):
+    (prepared / "run.toml").write_text(
         f'model = "{SAMPLE / "vocabulary"}"\nscratch = "tiny"\nmax_steps = 3\nbatch-size = 4\n'
-        "clip = 0.25\nkeep = 1\n"
+        "clip = 0.25\nkeep = 1\nwith_dev = false\n[lsh]\nchunk = 8\n"
     )
-    done = cli("train", "--config", "run.toml", "--max-steps", 2, "--set", "keep=2", "--out", "run",
-               "--weight-decay", 0.5, "--device", "cpu", cwd=tmp_path)  # fmt: skip
+    done = cli("train", "--attention", "lsh", "--config", "run.toml", "--max-steps", 2, "--set",
+               "keep=2", "--out", "run", "--weight-decay", 0.5, "--device", "cpu",
+               cwd=prepared)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "note: --weight-decay is written --set weight_decay=0.5 now" in done.stderr
-    made = json.loads((tmp_path / "run" / "train.json").read_text())
+    made = json.loads((prepared / "run" / "train.json").read_text())
     found = [made[name] for name in ("max_steps", "batch_size", "clip", "keep", "weight_decay")]
     assert found == [2, 4, 0.25, 2, 0.5]
+    assert made["lsh"]["chunk"] == 8
+
+    repeats = prepared / "run" / "run.toml"
+    assert tomllib.loads(repeats.read_text()) == {
+        "model": str(SAMPLE / "vocabulary"), "scratch": "tiny", "max_steps": 2, "batch_size": 4,
+        "clip": 0.25, "keep": 2, "weight_decay": 0.5, "attention": "lsh", "lsh_chunk": 8,
+        "device": "cpu", "with_dev": False,
+    }  # fmt: skip
+    done = cli("train", "--config", repeats, "--out", "again", cwd=prepared)
+    assert done.returncode == 0, done.stderr
+    weights = [(prepared / name / "model.safetensors").read_bytes() for name in ("run", "again")]
+    assert weights[0] == weights[1]
 
 
 @pytest.mark.parametrize(
@@ -76,8 +104,9 @@ def test_a_file_gives_what_the_command_line_does_not(cli, tmp_path):
         ("epochs = ", 3, "run.toml: cannot be read as TOML"),
         ("epochs = [1, 2]", 3, "epochs must be a number, a text, true or false"),
         ("[a.b]\nc = 1", 3, "a.b must be a number"),
-        ("colour = 1", 2, "--set colour=1: give NAME=VALUE"),
+        ("colour = 1", 2, "run.toml: colour: no such setting"),
         ('config = "x"', 2, "config cannot stand in a file"),
+        ("resume = 1", 2, "run.toml: resume: must be true or false"),
         ("epochs = 0", 2, "epochs"),
     ],
 )
@@ -85,9 +114,31 @@ def test_files_that_cannot_be_are_refused(cli, tmp_path, content, code, said):
     (tmp_path / "run.toml").write_text(content)
     done = cli("train", "--config", tmp_path / "run.toml", "--out", tmp_path / "run", cwd=tmp_path)
     assert done.returncode == code, done.stderr
+    assert said in " ".join(done.stderr.split())
+
+
+def test_settings_end_where_a_command_below_begins():
+    """`pretrain --data data` names a folder, and `pretrain data` a command."""
+    done = CliRunner().invoke(app, ["pretrain", "--data", "data", "--set", "clip=-1"])
+    assert str(done.exception) == "--clip -1.0 must be at least 0"
+    done = CliRunner().invoke(app, ["pretrain", "data", "none", "--set", "part=3/2"])
+    assert str(done.exception) == "--part 3/2: give I/N, from 1/N to N/N"
+
+
+@pytest.mark.parametrize(
+    ("old", "arguments", "said"),
+    [
+        ("search", ["--trials", "0"], "--search"),
+        ("pretrain-data", ["none", "--part", "3/2"], "--part 3/2: give I/N"),
+        ("vocabulary", ["none", "--size", "0"], "--size"),
+        ("calibrate", ["none.jsonl", "none"], "none: no such file or folder"),
+        ("average", ["none", "none", "--out", "mean"], "--model none: no such folder"),
+        ("verify-resume", ["--kills", "0"], "--kills"),
+    ],
+)
+def test_old_names_still_work_and_say_the_new_one(cli, tmp_path, old, arguments, said):
+    assert old in RENAMED
+    done = cli(old, *arguments, cwd=tmp_path)
+    assert done.stderr.startswith(f"note: {old} is written ")
     assert said in done.stderr
-
-
-def test_settings_are_listed(cli):
-    shown = cli("train", "--set", "help").stdout
-    assert all(f"{name}=" in shown for name in TRAIN)
+    assert "Traceback" not in done.stderr

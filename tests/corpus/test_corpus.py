@@ -261,7 +261,7 @@ def test_papers_that_overlap_are_left_out_as_a_whole(make, tmp_path):
 
 def test_corpora_that_are_not_whole_are_refused(text, make, tmp_path):
     folder = tmp_path / "corpus" / "train"
-    with pytest.raises(DataError, match="no shards there; make them with `albert-rc pretrain-data"):
+    with pytest.raises(DataError, match="no shards there; make them with `albert-rc pretrain data"):
         Corpus(folder)
     sources, _ = find_sources([text])
     make(sources)
@@ -297,7 +297,7 @@ def test_what_cannot_be_read_is_named(tmp_path):
 def test_the_command_makes_a_corpus_in_parts(text, cli, tmp_path, sample):
     def run(*more):
         done = cli(
-            "pretrain-data", text, "--model", sample / "vocabulary", "--out", tmp_path / "c",
+            "pretrain", "data", text, "--model", sample / "vocabulary", "--out", tmp_path / "c",
             "--shard-size", "2kB", "--dev", 0.2, *more,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -311,17 +311,17 @@ def test_the_command_makes_a_corpus_in_parts(text, cli, tmp_path, sample):
     Corpus(tmp_path / "c" / "train")
     Corpus(tmp_path / "c" / "dev")
     for wrong in ("0/2", "3/2", "half"):
-        done = cli("pretrain-data", text, "--model", sample / "vocabulary", "--part", wrong)
+        done = cli("pretrain", "data", text, "--model", sample / "vocabulary", "--part", wrong)
         assert done.returncode == 2
 
 
 @pytest.fixture
 def made_by(cli, tmp_path, sample):
-    """Runs `pretrain-data` on what lies in the test's folder."""
+    """Runs `pretrain data` on what lies in the test's folder."""
 
     def run(name, *more):
         return cli(
-            "pretrain-data", tmp_path / name, "--model", sample / "vocabulary",
+            "pretrain", "data", tmp_path / name, "--model", sample / "vocabulary",
             "--out", tmp_path / "new" / "c", *more,
         )  # fmt: skip
 
@@ -395,7 +395,7 @@ def test_a_stopped_command_says_that_it_goes_on(text, tmp_path, sample, number):
     for i in range(300):
         (text / f"more{i}.txt").write_text(f"Tale {i}. {STORY * 200}")
     command = [
-        sys.executable, "-m", "albert_rc", "pretrain-data", text, "--out", tmp_path / "c",
+        sys.executable, "-m", "albert_rc", "pretrain", "data", text, "--out", tmp_path / "c",
         "--model", sample / "vocabulary", "--shard-size", "20kB", "--workers", 1,
     ]  # fmt: skip
     program = subprocess.Popen(

@@ -32,21 +32,22 @@ def names_all(said):
 
 @pytest.mark.parametrize(
     "command",
-    [("pretrain-data", "--shard-size", "1kB"), ("vocabulary", "--size", 40)],
-    ids=lambda command: command[0],
+    [("pretrain", "data", "--shard-size", "1kB"), ("pretrain", "vocabulary", "--size", 40)],
+    ids=lambda command: command[1],
 )
 def test_all_is_named_at_once_or_left_out(text, sample, tmp_path, cli, command):
     out = tmp_path / "out"
-    name, *more = command
-    if name == "pretrain-data":
+    *name, flag, value = command
+    more = [flag, value]
+    if "data" in name:
         more += ["--model", sample / "vocabulary", "--workers", 1, "--dev", 0]
-    done = cli(name, text, "--out", out, *more)
+    done = cli(*name, text, "--out", out, *more)
     assert done.returncode == 3
     assert "4 problems in the text" in done.stderr
     assert "--on-error skip" in done.stderr
     assert names_all(done.stderr)
     assert not out.exists()
-    done = cli(name, text, "--out", out, *more, "--on-error", "skip")
+    done = cli(*name, text, "--out", out, *more, "--on-error", "skip")
     assert done.returncode == 0, done.stderr
     assert f"note: {text / 'b.txt'} is read as Windows-1252" in done.stderr
     rejects = [json.loads(line) for line in (out / "rejects.jsonl").read_bytes().splitlines()]
@@ -55,10 +56,10 @@ def test_all_is_named_at_once_or_left_out(text, sample, tmp_path, cli, command):
     assert str(out / "rejects.jsonl") in done.stdout
     for bad in ("odd1.txt", "odd2.md", "table.txt", "exam/bad.json"):
         (text / bad).unlink()
-    other = cli(name, text, "--out", tmp_path / "other", *more)
+    other = cli(*name, text, "--out", tmp_path / "other", *more)
     assert other.returncode == 0, other.stderr
     assert not (tmp_path / "other" / "rejects.jsonl").exists()
-    if name == "pretrain-data":  # what was left out is all that is missing
+    if "data" in name:  # what was left out is all that is missing
         assert Corpus(out / "train").count == Corpus(tmp_path / "other" / "train").count
     else:
         made = [(tmp_path / x / "spiece.model").read_bytes() for x in ("out", "other")]
@@ -67,19 +68,22 @@ def test_all_is_named_at_once_or_left_out(text, sample, tmp_path, cli, command):
 
 def test_the_list_of_what_was_left_out_is_no_text(text, tmp_path, cli):
     out = tmp_path / "v"
-    done = cli("vocabulary", text, "--out", out, "--size", 40, "--on-error", "skip")
+    done = cli("pretrain", "vocabulary", text, "--out", out, "--size", 40, "--on-error", "skip")
     assert done.returncode == 0, done.stderr
     (text / "rejects.jsonl").write_bytes((out / "rejects.jsonl").read_bytes())
-    again = cli("vocabulary", text, "--out", out, "--size", 40, "--on-error", "skip")
+    again = cli("pretrain", "vocabulary", text, "--out", out, "--size", 40, "--on-error", "skip")
     assert (again.returncode, again.stdout) == (0, done.stdout)
 
 
 def test_nothing_left_and_other_choices_are_refused(text, tmp_path, cli):
     place = text / "odd1.txt"
-    done = cli("vocabulary", place, "--out", tmp_path / "v", "--on-error", "skip")
+    done = cli("pretrain", "vocabulary", place, "--out", tmp_path / "v", "--on-error", "skip")
     assert (done.returncode, "nothing is left to read" in done.stderr) == (3, True)
-    done = cli("vocabulary", place, "--out", tmp_path / "v", "--on-error", "ignore")
+    done = cli("pretrain", "vocabulary", place, "--out", tmp_path / "v", "--on-error", "ignore")
     assert (done.returncode, "'ignore' is not one of" in done.stderr) == (2, True)
     if os.geteuid():  # root reads everything
         (text / "a.txt").chmod(0)
-        assert "a.txt: cannot be read" in cli("vocabulary", text, "--out", tmp_path / "v").stderr
+        assert (
+            "a.txt: cannot be read"
+            in cli("pretrain", "vocabulary", text, "--out", tmp_path / "v").stderr
+        )

@@ -53,8 +53,6 @@ def test_every_option_that_is_named_exists():
     for page, span, name, options in documented.loose_options():
         command = documented.program().commands.get(name)
         known = documented.options_of(command) if command else everywhere
-        if name == "verify-resume":
-            known = everywhere
         missing = [option for option in options if option not in known]
         assert not missing, f"{page}: `{span}` names {missing}"
         found += 1
@@ -68,7 +66,7 @@ def test_the_examples_of_help_could_be_given():
         yield from re.findall(r"Example: `([^`]+)`", command.help or "")
 
     found = list(examples(documented.program()))
-    assert len(found) >= 18
+    assert len(found) >= 16
     for text in found:
         assert documented.complaint(Shown("help", text, True)) is None, text
 
@@ -118,7 +116,7 @@ def test_completion_is_installed_and_completes(installed, tmp_path):
         '_albert_rc_completion albert-rc; echo "${COMPREPLY[@]}"',
         installed,
     )
-    assert set(completed.split()) == {"predict", "preprocess", "pretrain", "pretrain-data"}
+    assert set(completed.split()) == {"predict", "preprocess", "pretrain"}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +137,7 @@ def test_completion_in_other_shells(installed, name, asked):
         pytest.skip(f"there is no {name} here")
     assert "installed" in shell("albert-rc --install-completion; true", installed, name)
     offered = shell(asked, installed, name)
-    for command in ("predict", "preprocess", "pretrain", "pretrain-data"):
+    for command in ("predict", "preprocess", "pretrain"):
         assert command in offered
     assert "evaluate" not in offered
 

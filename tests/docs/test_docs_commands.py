@@ -29,7 +29,6 @@ AGREES = {"--tolerance": "100"}  # two steps on 28 papers are no model that int8
 TRIED_ELSEWHERE = {
     "bench": "test_bench.py",
     "serve": "test_serve.py",
-    "verify-resume": "faults/test_verify.py",
 }
 PAGES = (
     "README", "quickstart", "pretraining", "import", "confidence", "report", "export",
@@ -50,7 +49,7 @@ def work(tmp_path_factory):
     shutil.copytree(SAMPLE / "vocabulary", folder / "models" / "vocabulary")
     as_word(SAMPLE / "printed" / "exam.txt", folder / "exam.docx")
     corpus = ("--model", "models/vocabulary", "--out", "data/corpus", "--exclude", "papers/dev")
-    must(folder, "pretrain-data", "text/", "papers/train", *corpus)
+    must(folder, "pretrain", "data", "text/", "papers/train", *corpus)
     tiny = ("--model", "albert-rc-tiny")
     must(folder, "preprocess", "papers", *tiny, "--out", "data")
     must(folder, "train", "--data", "data", *tiny, "--out", "models/run1", *SHORTER["train"])

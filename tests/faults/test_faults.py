@@ -148,7 +148,7 @@ def test_a_flipped_bit_in_a_store_is_refused_or_harmless(stores, tmp_path):
 
 
 def test_a_flipped_bit_in_weights_is_refused_or_harmless(tokenizer, tmp_path):
-    made = load_model(VOCABULARY, "cloze", scratch="tiny", scratch_shape=SHAPE).model
+    made = load_model(VOCABULARY, "cloze", scratch="tiny", shape=SHAPE).model
     save_model(made, tokenizer, tmp_path)
     path, rng = tmp_path / "model.safetensors", random.Random(0)
     content = path.read_bytes()
@@ -170,7 +170,7 @@ def test_a_flipped_bit_in_weights_is_refused_or_harmless(tokenizer, tmp_path):
 
 
 def test_torn_weights_are_named(tokenizer, tmp_path):
-    made = load_model(VOCABULARY, "cloze", scratch="tiny", scratch_shape=SHAPE).model
+    made = load_model(VOCABULARY, "cloze", scratch="tiny", shape=SHAPE).model
     save_model(made, tokenizer, tmp_path)
     path = tmp_path / "model.safetensors"
     content = path.read_bytes()
@@ -182,7 +182,7 @@ def test_torn_weights_are_named(tokenizer, tmp_path):
 
 def run_on(folder, out):
     """A trainer on the stores of a folder."""
-    loaded = load_model(VOCABULARY, "cloze", scratch="tiny", scratch_shape=SHAPE)
+    loaded = load_model(VOCABULARY, "cloze", scratch="tiny", shape=SHAPE)
     settings = TrainConfig(learning_rate=1e-3, batch_size=6, max_steps=8, save_steps=2)
     both = [load_store(folder / f"{name}.pt") for name in ("train", "dev")]
     objective = Reading(loaded.model, loaded.tokenizer, *both, settings)

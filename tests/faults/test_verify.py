@@ -84,7 +84,7 @@ def test_a_killed_run_ends_bit_for_bit(sample, stores, tmp_path, works):
     for split in ("train", "dev"):
         stores["cloze", split].save(data / f"{split}.pt")
     done = works(
-        "verify-resume", "--steps", 6, "--json", "--",
+        "bench", "resume", "--steps", 6, "--json", "--",
         "--data", data, "--model", sample / "vocabulary", "--scratch", "tiny", "--ema", 0.9,
         "--dropout", 0.1, "--batch-size", 4, "--learning-rate", 1e-3,
     )  # fmt: skip

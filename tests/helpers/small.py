@@ -4,7 +4,7 @@ import torch
 
 from albert_rc.model.config import EncoderConfig, size_config
 from albert_rc.model.heads import ReadingModel
-from albert_rc.training.memory.footprint import Task
+from albert_rc.training.memory.footprint import StepShape
 
 SHAPE = EncoderConfig(
     vocab_size=1600, embedding_size=16, hidden_size=32, num_layers=2, num_heads=4, ffn_size=64
@@ -28,4 +28,4 @@ def task(size="xxlarge", items=2, device="cuda", **changes):
         "precision": "bf16",
         "device": device,
     }
-    return Task(**(given | changes))
+    return StepShape(**(given | changes))

@@ -40,10 +40,10 @@ from damage import lay_out, mangle
 from hostile_papers import put_junk, write
 from printed_damage import damaged
 
-from albert_rc.checkpoints.load import load_model, load_spans, save_model
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.cli.app import app
 from albert_rc.errors import AlbertRcError
-from albert_rc.papers.files import Raw
+from albert_rc.papers.files import Lines, Rows, WholeFile
 from albert_rc.papers.formats import READERS, check_chunk
 from albert_rc.printed import bounds
 from albert_rc.text.tokenizer import load_tokenizer
@@ -99,10 +99,10 @@ class Fuzz:
         self.models: dict[str, Path] = {}
         made: Any
         for kind in ("cloze", "choice", "label", "span"):
-            how: dict[str, Any] = {"scratch": "tiny", "scratch_shape": SHAPE}
+            how: dict[str, Any] = {"scratch": "tiny", "shape": SHAPE}
             labels = READERS["rte"].labels if kind == "label" else None
             made = (
-                load_spans(VOCABULARY, **how)
+                load_model(VOCABULARY, "span", **how)
                 if kind == "span"
                 else load_model(VOCABULARY, kind, labels=labels, **how)
             )
@@ -184,8 +184,8 @@ class Fuzz:
             start = time.process_time()
             signal.setitimer(signal.ITIMER_PROF, LIMIT)
             lines = name.endswith((".jsonl", ".tsv"))
-            form_of_file: Any = "rows" if form == "rte" else "lines" if lines else "file"
-            for record, passage in check_chunk([Raw(f"test/{name}", content, form_of_file)], form):
+            kind = Rows if form == "rte" else Lines if lines else WholeFile
+            for record, passage in check_chunk([kind(f"test/{name}", content)], form):
                 self.counts["papers"] += 1
                 self.counts["good" if passage is not None else "refused"] += 1
                 assert (passage is None) == any(p.severity == "error" for p in record.problems)

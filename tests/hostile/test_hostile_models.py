@@ -27,7 +27,7 @@ VOCABULARY = SAMPLE / "vocabulary"
 
 @pytest.fixture(scope="module")
 def made():
-    return load_model(VOCABULARY, "cloze", scratch="tiny", scratch_shape=SHAPE)
+    return load_model(VOCABULARY, "cloze", scratch="tiny", shape=SHAPE)
 
 
 @pytest.fixture
@@ -367,7 +367,7 @@ def test_settings_of_a_vocabulary_that_are_none_are_refused(folder):
 def test_a_shape_from_scratch_is_checked_before_it_takes_memory(shape, said):
     start = time.process_time()
     with pytest.raises(UsageError, match=said):
-        load_model(VOCABULARY, "cloze", scratch="tiny", scratch_shape=shape)
+        load_model(VOCABULARY, "cloze", scratch="tiny", shape=shape)
     assert time.process_time() - start < 2
 
 

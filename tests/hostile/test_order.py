@@ -15,7 +15,7 @@ from hostile_papers import Author
 
 from albert_rc.answering.score import answers_of, score
 from albert_rc.answering.spans import find_spans
-from albert_rc.checkpoints.load import load_model, load_spans, save_model
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.cli.app import app
 from albert_rc.io.files import to_json
 from albert_rc.papers.formats import read_split
@@ -49,9 +49,9 @@ def papers_of(form, folder):
 @pytest.mark.parametrize("form", FORMS)
 def test_the_size_of_batches_changes_no_answer(form, tokenizer, tmp_path):
     papers = papers_of(form, tmp_path)
-    how = {"scratch": "tiny", "scratch_shape": SHAPE}
+    how = {"scratch": "tiny", "shape": SHAPE}
     if form == "squad":
-        model = load_spans(VOCABULARY, **how).model
+        model = load_model(VOCABULARY, "span", **how).model
     else:
         labels = papers.labels if form == "rte" else None
         model = load_model(VOCABULARY, papers.kind, labels=labels, **how).model
@@ -111,8 +111,8 @@ def test_the_order_of_lines_changes_no_tensor(tokenizer, tmp_path):
 def test_one_two_or_three_processes_answer_alike(form, stores, tokenizer, tmp_path):
     """Byte for byte, in fp32; the probabilities to the last digits."""
     papers = papers_of(form, tmp_path)
-    how = {"scratch": "tiny", "scratch_shape": SHAPE}
-    made = load_spans(VOCABULARY, **how) if form == "squad" else load_model(
+    how = {"scratch": "tiny", "shape": SHAPE}
+    made = load_model(VOCABULARY, "span", **how) if form == "squad" else load_model(
         VOCABULARY, papers.kind, **how
     )  # fmt: skip
     save_model(made.model, made.tokenizer, tmp_path / "model")
@@ -158,7 +158,7 @@ def test_no_id_leads_out_of_a_folder(tmp_path):
     (papers / "l.jsonl").write_bytes(b"\n".join(to_json(x, indent=False).strip() for x in lines))
     for name in ("a\nb.json", "..json", "-rf.json", "$(x).json", "\u202e.json", "\x1b[2J.json"):
         (papers / name).write_text(json.dumps(paper))
-    made = load_model(VOCABULARY, "cloze", scratch="tiny", scratch_shape=SHAPE)
+    made = load_model(VOCABULARY, "cloze", scratch="tiny", shape=SHAPE)
     save_model(made.model, made.tokenizer, inside / "model")
     before = everything(tmp_path)
     options = ("--model", inside / "model", "--out")

@@ -14,9 +14,7 @@ LSH = {"chunk": 16, "rounds": 2}
 
 
 def made(sample, **how):
-    return load_model(
-        sample / "vocabulary", "cloze", scratch="tiny", scratch_shape=SHAPE, seed=1, **how
-    )
+    return load_model(sample / "vocabulary", "cloze", scratch="tiny", shape=SHAPE, seed=1, **how)
 
 
 @pytest.fixture
@@ -110,9 +108,7 @@ def test_recomputed_layers_change_nothing(trainer, tmp_path):
 
 def test_more_positions_repeat_what_was_learned(sample, tmp_path):
     shape = SHAPE | {"max_positions": 128}
-    loaded = load_model(
-        sample / "vocabulary", "cloze", scratch="tiny", scratch_shape=shape, max_length=64
-    )
+    loaded = load_model(sample / "vocabulary", "cloze", scratch="tiny", shape=shape, max_length=64)
     assert loaded.model.config.max_length == 128
     save_model(loaded.model, loaded.tokenizer, tmp_path)
     longer = load_model(tmp_path, "cloze", max_length=300)

@@ -13,7 +13,7 @@ from albert_rc.model.config import RECOMPUTE, Compute, sharing_shape
 from albert_rc.model.encoder import Encoder
 from albert_rc.model.feed_forward import feed_forward
 from albert_rc.model.int8 import has_int8
-from albert_rc.model.linear import DTYPES, Gradients, Prepared
+from albert_rc.model.linear import DTYPES, Gradients, PreparedLinear
 from albert_rc.stores.batches import Collator
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.memory.footprint import predict_parts
@@ -91,7 +91,7 @@ def test_gradcheck(monkeypatch):
     compute = Compute(ffn_chunk=2)
 
     def run(x_SD, *parameters):
-        prepared = [Prepared([linear], "fp32", learning=True) for linear in (up, down)]
+        prepared = [PreparedLinear([linear], "fp32", learning=True) for linear in (up, down)]
         return feed_forward(x_SD, *prepared, "gelu_new", compute, Gradients())
 
     x_SD = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
@@ -124,7 +124,7 @@ def test_nothing_of_the_inside_is_kept():
 def test_the_inside_never_is_whole(monkeypatch):
     """In prediction and in both directions of learning no product has more rows than a chunk."""
     rows = []
-    product = Prepared.product
+    product = PreparedLinear.product
 
     def watched(self, x_TI, activation=None):
         out = product(self, x_TI, activation)
@@ -132,7 +132,7 @@ def test_the_inside_never_is_whole(monkeypatch):
             rows.append(len(out))
         return out
 
-    monkeypatch.setattr(Prepared, "product", watched)
+    monkeypatch.setattr(PreparedLinear, "product", watched)
     encoder = encoder_for()
     passed(encoder, ffn_chunk=CHUNK)
     with torch.inference_mode():
@@ -177,7 +177,7 @@ def test_the_planner_counts_on_it():
 
 def test_a_chunk_has_at_least_a_token():
     for settings in (Compute, TrainConfig):
-        with pytest.raises(UsageError, match="--ffn-chunk 0 must be at least 1"):
+        with pytest.raises(UsageError, match="--ffn-chunk 0 must be from 1"):
             settings(ffn_chunk=0)
 
 

@@ -18,7 +18,7 @@ from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import CheckpointError
 from albert_rc.model.config import Compute
 from albert_rc.model.int8 import Int8Matrix, has_int8
-from albert_rc.model.linear import Prepared
+from albert_rc.model.linear import PreparedLinear
 from albert_rc.runtime.devices import Processes
 
 CPU = torch.device("cpu")
@@ -53,7 +53,7 @@ def test_quantisation_is_per_token_and_per_channel():
 @pytest.mark.parametrize("tokens", [1, 17])
 def test_zeros_and_single_tokens(tokens):
     linear = nn.Linear(32, 16)
-    prepared = Prepared([linear], "int8", learning=False)
+    prepared = PreparedLinear([linear], "int8", learning=False)
     out = prepared.product(torch.zeros(tokens, 32, dtype=torch.bfloat16))
     torch.testing.assert_close(out, linear.bias.detach().bfloat16().expand(tokens, 16))
 

@@ -12,7 +12,7 @@ from albert_rc.model.config import Compute
 from albert_rc.model.dropout import Dropout
 from albert_rc.model.int8 import has_int8
 from albert_rc.model.layout import Layout, round_rows
-from albert_rc.model.linear import Gradients, Prepared, linear
+from albert_rc.model.linear import Gradients, PreparedLinear, linear
 from albert_rc.stores.batches import Collator
 
 LAYOUTS = {
@@ -130,7 +130,7 @@ def test_a_matrix_applied_five_times_gets_its_whole_gradient(activation, packing
     torch.manual_seed(0)
     maps = [nn.Linear(16, 12), nn.Linear(16, 4)]
     x_TI = torch.randn(9, 16, requires_grad=True)
-    prepared, gradients = Prepared(maps, "fp32", learning=True), Gradients()
+    prepared, gradients = PreparedLinear(maps, "fp32", learning=True), Gradients()
     found = x_TI
     for step in range(5):
         found = linear(found, prepared, gradients, step == 0, activation)
@@ -156,7 +156,7 @@ def test_gradients_of_several_passes_are_summed_in_place(precision, monkeypatch)
     monkeypatch.setattr(products, "ROWS", 5)
     torch.manual_seed(0)
     maps = [nn.Linear(16, 12), nn.Linear(16, 4)]
-    prepared = Prepared(maps, precision, learning=True)
+    prepared = PreparedLinear(maps, precision, learning=True)
     inputs = torch.randn(3, 9, 16).to(prepared.dtype)
 
     def passes(in_place):

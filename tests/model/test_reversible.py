@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from albert_rc.checkpoints.inspect import layer_distances
-from albert_rc.checkpoints.load import load_model, load_pretraining, save_model
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.model import encoder as encoder_module
 from albert_rc.model import reversible
@@ -266,7 +266,7 @@ def test_it_learns(trainer, tmp_path):
 
 def test_files_keep_it(sample, tmp_path):
     given = {"scratch": "tiny", "shape": TRAINED | REVERSIBLE | {"sharing": "ffn"}}
-    made = load_pretraining(sample / "vocabulary", **given)
+    made = load_model(sample / "vocabulary", "pretraining", **given)
     for parameter in made.model.parameters():
         parameter.data.normal_(std=0.2)
     save_model(made.model, made.tokenizer, tmp_path)
@@ -287,21 +287,21 @@ def test_files_keep_it(sample, tmp_path):
 
 
 def test_a_checkpoint_keeps_its_residual(sample, tmp_path):
-    made = load_model(sample / "vocabulary", "cloze", scratch="tiny", scratch_shape=TRAINED)
+    made = load_model(sample / "vocabulary", "cloze", scratch="tiny", shape=TRAINED)
     save_model(made.model, made.tokenizer, tmp_path)
     refused = "--residual reversible: the checkpoint has post; .*--scratch SIZE"
     with pytest.raises(UsageError, match=refused):
-        load_model(tmp_path, "cloze", scratch_shape=REVERSIBLE)
+        load_model(tmp_path, "cloze", shape=REVERSIBLE)
     with pytest.raises(UsageError, match=refused):
-        load_pretraining(tmp_path, shape=REVERSIBLE)
-    load_model(tmp_path, "cloze", scratch_shape={"residual": "post"})
+        load_model(tmp_path, "pretraining", shape=REVERSIBLE)
+    load_model(tmp_path, "cloze", shape={"residual": "post"})
     with pytest.raises(UsageError, match="--residual sideways"):
-        load_model(tmp_path, "cloze", scratch="tiny", scratch_shape={"residual": "sideways"})
+        load_model(tmp_path, "cloze", scratch="tiny", shape={"residual": "sideways"})
 
 
 def test_what_layers_do_can_be_looked_at(sample):
     shape = TRAINED | REVERSIBLE | {"num_layers": 3}
-    made = load_model(sample / "vocabulary", "cloze", scratch="tiny", scratch_shape=shape)
+    made = load_model(sample / "vocabulary", "cloze", scratch="tiny", shape=shape)
     found = layer_distances(made.model.encoder, made.tokenizer, ["A small boat on a lake."])
     assert len(found) == 3
     assert all(layer.distance > 0 for layer in found)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from albert_rc.checkpoints.load import hub_weights, load_model, load_pretraining, save_model
+from albert_rc.checkpoints.load import hub_weights, load_model, save_model
 from albert_rc.checkpoints.shape import require_shape
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.files import parse_json, write_json
@@ -88,7 +88,7 @@ def test_what_is_common_gets_the_gradient_of_all_its_uses(sharing, recompute):
 @pytest.mark.parametrize("sharing", SHARING)
 def test_files_keep_it(sharing, sample, tmp_path):
     shape = {"num_layers": 4, "sharing": sharing, "hidden_size": 32, "num_heads": 2}
-    made = load_pretraining(sample / "vocabulary", scratch="tiny", shape=shape)
+    made = load_model(sample / "vocabulary", "pretraining", scratch="tiny", shape=shape)
     for parameter in made.model.parameters():
         parameter.data.normal_(std=0.2)
     save_model(made.model, made.tokenizer, tmp_path)
@@ -105,7 +105,7 @@ def test_hugging_face_gives_the_same_hidden_states(sharing, sample, tmp_path):
     """Its classes know no common parts: the file holds them once per layer."""
     transformers = pytest.importorskip("transformers")
     shape = {"num_layers": 4, "sharing": sharing, "hidden_size": 32, "num_heads": 2}
-    made = load_pretraining(sample / "vocabulary", scratch="tiny", shape=shape)
+    made = load_model(sample / "vocabulary", "pretraining", scratch="tiny", shape=shape)
     for parameter in made.model.parameters():
         parameter.data.normal_(std=0.2)
     save_model(made.model, made.tokenizer, tmp_path)
@@ -119,7 +119,7 @@ def test_hugging_face_gives_the_same_hidden_states(sharing, sample, tmp_path):
 
 def test_copies_that_differ_are_not_merged_in_silence(sample, tmp_path):
     shape = {"num_layers": 2, "sharing": "none", "hidden_size": 32, "num_heads": 2}
-    made = load_pretraining(sample / "vocabulary", scratch="tiny", shape=shape)
+    made = load_model(sample / "vocabulary", "pretraining", scratch="tiny", shape=shape)
     save_model(made.model, made.tokenizer, tmp_path)
     raw = parse_json((tmp_path / "config.json").read_bytes())
     raw["albert_rc"]["common"] = "attention"
@@ -134,24 +134,24 @@ def test_copies_that_differ_are_not_merged_in_silence(sample, tmp_path):
 
 def test_a_deeper_run_starts_from_a_shallower_one(sample, tmp_path):
     shape = {"num_layers": 2, "hidden_size": 32, "num_heads": 2}
-    made = load_pretraining(sample / "vocabulary", scratch="tiny", shape=shape)
+    made = load_model(sample / "vocabulary", "pretraining", scratch="tiny", shape=shape)
     save_model(made.model, made.tokenizer, tmp_path)
-    deep = load_pretraining(tmp_path, shape={"num_layers": 6}).model
+    deep = load_model(tmp_path, "pretraining", shape={"num_layers": 6}).model
     assert deep.config == replace(made.model.config, num_layers=6)
     assert all(
         torch.equal(value, hub_weights(deep)[key]) for key, value in hub_weights(made.model).items()
     )
     with pytest.raises(UsageError, match="--hidden-size 64: the checkpoint has 32"):
-        load_pretraining(tmp_path, shape={"hidden_size": 64})
-    load_pretraining(tmp_path, shape={"sharing": "all"})
+        load_model(tmp_path, "pretraining", shape={"hidden_size": 64})
+    load_model(tmp_path, "pretraining", shape={"sharing": "all"})
     with pytest.raises(UsageError, match="--sharing ffn: the checkpoint shares otherwise"):
-        load_pretraining(tmp_path, shape={"sharing": "ffn", "num_groups": 1})
-    unshared = load_pretraining(
-        sample / "vocabulary", scratch="tiny", shape=shape | {"sharing": "none"}
+        load_model(tmp_path, "pretraining", shape={"sharing": "ffn", "num_groups": 1})
+    unshared = load_model(
+        sample / "vocabulary", "pretraining", scratch="tiny", shape=shape | {"sharing": "none"}
     )
     save_model(unshared.model, unshared.tokenizer, tmp_path / "unshared")
     with pytest.raises(UsageError, match="only a checkpoint whose layers are all shared"):
-        load_pretraining(tmp_path / "unshared", shape={"num_layers": 4})
+        load_model(tmp_path / "unshared", "pretraining", shape={"num_layers": 4})
 
 
 def test_unknown_strategies_are_refused():

@@ -269,13 +269,13 @@ def test_a_temperature_is_of_how_the_model_read(scored, sample, tmp_path):
 
 def test_predict_says_which_temperature_is_not_its_own(sample, tmp_path, works):
     """The whole way: scores remember how they were made, the record too, and `predict` compares."""
-    made = load_model(sample / "vocabulary", "cloze", scratch="tiny", scratch_shape=SHAPE)
+    made = load_model(sample / "vocabulary", "cloze", scratch="tiny", shape=SHAPE)
     save_model(made.model, made.tokenizer, tmp_path / "run")
     scores, gold = tmp_path / "s.jsonl", sample / "cloze" / "dev"
     predict = ("predict", "--data", gold, "--model", tmp_path / "run", "--scores", scores,
                "--out", tmp_path / "answer.json")  # fmt: skip
     works(*predict)
-    works("calibrate", scores, gold, "--model", tmp_path / "run")
+    works("evaluate", "--calibrate", scores, gold, "--model", tmp_path / "run")
     assert "kept in" in works(*predict).stderr
     said = works(*predict, "--attention", "lsh").stderr
     assert "is of scores with attention dense, not lsh, and is not used; calibrate again" in said
@@ -295,18 +295,26 @@ def test_a_temperature_is_kept_with_the_model_that_it_is_of(scored, sample, tmp_
     from albert_rc.cli.app import app
 
     for task, fits in (("choice", False), ("cloze", True)):
-        made = load_model(sample / "vocabulary", task, scratch="tiny", scratch_shape=SHAPE)
+        made = load_model(sample / "vocabulary", task, scratch="tiny", shape=SHAPE)
         save_model(made.model, made.tokenizer, tmp_path / task)
         scores, gold = scored(tmp_path / "s.jsonl"), sample / "cloze" / "dev"
         done = CliRunner().invoke(
-            app, ["calibrate", str(scores), str(gold), "--model", str(tmp_path / task)]
+            app,
+            ["evaluate", "--calibrate", str(scores), str(gold), "--model", str(tmp_path / task)],
         )
         assert (done.exit_code == 0) == fits, done.output
         assert (tmp_path / task / "calibration.json").is_file() == fits
     predict = ["predict", "--data", str(gold), "--model", str(tmp_path / "cloze")]
     own = [*predict, "--out", str(tmp_path / "b.json"), "--scores", str(tmp_path / "b.jsonl")]
     assert CliRunner().invoke(app, own).exit_code == 0
-    again = ["calibrate", str(tmp_path / "b.jsonl"), str(gold), "--model", str(tmp_path / "cloze")]
+    again = [
+        "evaluate",
+        "--calibrate",
+        str(tmp_path / "b.jsonl"),
+        str(gold),
+        "--model",
+        str(tmp_path / "cloze"),
+    ]
     assert CliRunner().invoke(app, again).exit_code == 0
     changed = tmp_path / "cloze" / "model.safetensors"
     kept, weights = (tmp_path / "cloze" / "calibration.json").read_bytes(), changed.read_bytes()
@@ -346,7 +354,7 @@ def test_the_whole_way(stores, sample, tmp_path):
         assert done.exit_code == 0, (done.output, done.exception)
         return done.output
 
-    made = load_model(sample / "vocabulary", "cloze", scratch="tiny", scratch_shape=SHAPE)
+    made = load_model(sample / "vocabulary", "cloze", scratch="tiny", shape=SHAPE)
     save_model(made.model, made.tokenizer, tmp_path / "run")
     stores["cloze", "dev"].save(tmp_path / "dev.pt")
     predict = ("predict", "--data", tmp_path / "dev.pt", "--model", tmp_path / "run")
@@ -354,8 +362,9 @@ def test_the_whole_way(stores, sample, tmp_path):
                   "--abstain", 0.99)  # fmt: skip
     assert "answers are less sure than 0.99" in plain
     gold = sample / "cloze" / "dev"
-    shown = works("calibrate", tmp_path / "a.jsonl", gold, "--model", tmp_path / "run",
-                  "--figure", tmp_path / "f.png", "--out", tmp_path / "c.json")  # fmt: skip
+    files = ("--figure", tmp_path / "f.png", "--out", tmp_path / "c.json")
+    shown = works("evaluate", "--calibrate", tmp_path / "a.jsonl", gold,
+                  "--model", tmp_path / "run", *files)  # fmt: skip
     assert "temperature" in shown
     assert (tmp_path / "f.svg").is_file()
     said = works(*predict, "--out", tmp_path / "b.json", "--scores", tmp_path / "b.jsonl",

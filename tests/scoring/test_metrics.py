@@ -10,7 +10,7 @@ from albert_rc.errors import DataError
 from albert_rc.io.files import write_json
 from albert_rc.papers.formats import read_collection, read_split
 from albert_rc.papers.overlap import OverlapIndex
-from albert_rc.papers.parse import Report, parse_cloze
+from albert_rc.papers.parse import Problems, parse_cloze
 from albert_rc.papers.schema import Passage, Question, gold_letters
 from albert_rc.scoring.accuracy import accuracy, by_group, compare, interval_over_papers
 from albert_rc.scoring.baseline import no_reading_answers
@@ -107,7 +107,7 @@ def cloze(paper_id, blanks, text=TEXT):
         options.append([words[place], "other"])
         words[place] = "_"
     raw = {"article": " ".join(words), "options": options, "answers": ["A"] * len(options)}
-    return parse_cloze(raw, paper_id, None, Report(paper_id))
+    return parse_cloze(raw, paper_id, None, Problems(paper_id))
 
 
 def test_the_same_text_with_other_blanks_is_found():

@@ -235,14 +235,14 @@ def test_pages_of_other_sites_are_refused(served):
 def test_others_are_let_in_only_where_that_was_asked_for():
     from starlette.datastructures import Headers
 
-    from albert_rc.serve.guard import Guard, Refusal
+    from albert_rc.serve.guard import Refusal, RequestGuard
     from albert_rc.serve.limits import Limits
     from albert_rc.serve.listen import names_of
 
     async def app(scope, receive, send):
         pass
 
-    here, anywhere = (Guard(app, Limits(), hosts) for hosts in (names_of("::1"), None))
+    here, anywhere = (RequestGuard(app, Limits(), hosts) for hosts in (names_of("::1"), None))
     other = Headers({"host": "exams.example:8000"})
     anywhere._check("POST", other)
     here._check("POST", Headers({"host": "[::1]:8000", "origin": "http://[::1]:8000"}))

@@ -8,7 +8,7 @@ import torch
 
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import atomic_path
-from albert_rc.papers.parse import Report, parse_cloze
+from albert_rc.papers.parse import Problems, parse_cloze
 from albert_rc.papers.schema import PaperSet, Passage, Question, letter, letter_index
 from albert_rc.stores.batches import BatchOrder, Collator, batches_by_length, share
 from albert_rc.stores.encode import (
@@ -31,7 +31,7 @@ def cloze_of(num_words, every, seed=0):
         words[i] = "_"
     count = words.count("_")
     raw = {"article": " ".join(words), "options": [["glad", "very sad"]] * count}
-    return parse_cloze(raw | {"answers": ["A"] * count}, f"p{seed}", None, Report("x"))
+    return parse_cloze(raw | {"answers": ["A"] * count}, f"p{seed}", None, Problems("x"))
 
 
 def paper_set(*passages):
@@ -85,7 +85,7 @@ def test_blanks_of_a_long_passage_keep_their_order(tokenizer):
     words = [f"{a}{b}" for a in "bcdfghklmnprst" for b in ("an", "en", "in", "on", "un")]
     text = " ".join(f"{word} _" for word in words)
     options = [["glad", "sad"]] * len(words)
-    passage = parse_cloze({"article": text, "options": options}, "x", None, Report("x"))
+    passage = parse_cloze({"article": text, "options": options}, "x", None, Problems("x"))
     store = make_store(paper_set(passage), tokenizer, 40)
     assert store.num_items > 3
     seen = {}

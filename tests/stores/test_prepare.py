@@ -182,7 +182,7 @@ def test_chunks_are_bounded_and_lose_nothing(tmp_path, monkeypatch):
         (tmp_path / "papers" / f"c{i}.json").write_text(json.dumps(paper))
     chunks = list(Sources(tmp_path / "papers").chunks(False))
     assert len(chunks) > 40
-    assert all(sum(len(raw.content) for raw in chunk) < 2200 for chunk in chunks)
+    assert all(sum(raw.size for raw in chunk) < 2200 for chunk in chunks)
     values = [value for chunk in chunks for raw in chunk for _, value in raw.records(False)]
     assert values == papers * 3
 

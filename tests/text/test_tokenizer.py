@@ -8,14 +8,14 @@ from conftest import SAMPLE
 
 from albert_rc.errors import CheckpointError
 from albert_rc.papers.formats import read_collection
-from albert_rc.papers.parse import Report, parse_cloze
+from albert_rc.papers.parse import Problems, parse_cloze
 from albert_rc.stores.encode import encode_cloze, encode_segments, split_at_blanks
 from albert_rc.text.tokenizer import load_tokenizer
 
 
 def passage(article, count):
     raw = {"article": article, "options": [["glad", "sad"]] * count}
-    return parse_cloze(raw, "x", None, Report("x"))
+    return parse_cloze(raw, "x", None, Problems("x"))
 
 
 def test_the_ids_are_alberts(tokenizer):

@@ -291,7 +291,7 @@ def test_the_mean_of_folders(trainer, tokenizer, tmp_path, cli):
         run = trainer(tmp_path / f"{number}", max_steps=1 + number)
         run.run()
         models.append(run.model)
-    done = cli("average", tmp_path / "0", tmp_path / "1", "--out", tmp_path / "mean")
+    done = cli("export", tmp_path / "0", tmp_path / "1", "--out", tmp_path / "mean")
     assert done.returncode == 0
     mean = load_model(tmp_path / "mean", "cloze").model
     pairs = zip(*(model.parameters() for model in (*models, mean)), strict=True)

@@ -138,7 +138,7 @@ def test_on_a_busy_machine_every_run_leaves_the_same_file(works, stores, sample,
     for split in ("train", "dev"):
         stores["cloze", split].save(tmp_path / f"{split}.pt")
     done = works(
-        "verify-resume", "--steps", 16, "--kills", 10, "--runs", 3, "--busy", 3, "--json", "--",
+        "bench", "resume", "--steps", 16, "--kills", 10, "--runs", 3, "--busy", 3, "--json", "--",
         "--data", tmp_path, "--model", sample / "vocabulary", "--scratch", "tiny",
         "--batch-size", 12, "--learning-rate", 1e-3, "--dropout", 0.1, "--mask-rate", 0.2,
         "--workers", workers, env={"OMP_NUM_THREADS": "2"},

@@ -96,15 +96,17 @@ def test_several_runs_and_searches_do_not_remove_it_either(stores, place, cli):
     arguments = ("--data", place, "--out", "models", "--max-steps", 1)
     done = cli("train", *arguments, "--model", "models/seed-1", "--seeds", 2)
     assert (done.returncode, "are the same" in done.stderr) == (2, True)
-    done = cli("search", *arguments, "--model", "models/best")
+    done = cli("train", "--search", 12, *arguments, "--model", "models/best")
     assert (done.returncode, "which a better run replaces" in done.stderr) == (2, True)
-    done = cli("search", *arguments, "--model", "albert-rc-tiny")
+    done = cli("train", "--search", 12, *arguments, "--model", "albert-rc-tiny")
     assert (done.returncode, "not left there by a run" in done.stderr) == (2, True)
     assert Path("models/best/model.safetensors").is_file()
 
 
 def test_a_vocabulary_does_not_replace_that_of_a_model(place, sample, cli):
     before = Path("models/spiece.model").read_bytes()
-    done = cli("vocabulary", sample / "cloze" / "train", "--size", 300, "--out", "models")
+    done = cli(
+        "pretrain", "vocabulary", sample / "cloze" / "train", "--size", 300, "--out", "models"
+    )
     assert (done.returncode, "is a part of a model" in done.stderr) == (2, True)
     assert Path("models/spiece.model").read_bytes() == before

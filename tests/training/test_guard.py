@@ -168,7 +168,7 @@ def test_nearly_constant_answers_are_said(sample, tokenizer, tmp_path):
     (tmp_path / "train.tsv").write_text("\n".join(["sentence\tlabel", *rows, ""]))
     store = make_store(read_split(tmp_path / "train.tsv"), tokenizer, 512)
     loaded = load_model(
-        sample / "vocabulary", "label", scratch="tiny", scratch_shape=SHAPE, labels=store.labels
+        sample / "vocabulary", "label", scratch="tiny", shape=SHAPE, labels=store.labels
     )
     settings = TrainConfig(learning_rate=1e-9, batch_size=20, max_steps=60)
     objective = Reading(loaded.model, tokenizer, store, None, settings)
@@ -357,5 +357,5 @@ def test_two_processes_decide_alike(sample, stores, tmp_path):
 def test_a_policy_that_is_none_is_refused():
     with pytest.raises(UsageError, match="--on-collapse panic: choose from warn, stop, restart"):
         TrainConfig(on_collapse="panic")
-    with pytest.raises(UsageError, match="--max-restarts 0 must be at least 1"):
+    with pytest.raises(UsageError, match="--max-restarts 0 must be from 1"):
         TrainConfig(max_restarts=0)

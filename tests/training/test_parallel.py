@@ -54,7 +54,7 @@ def trainer(folder, data, group, **settings):
         VOCABULARY,
         train.kind,
         scratch="tiny",
-        scratch_shape=settings.pop("shape", SHAPE),
+        shape=settings.pop("shape", SHAPE),
         option_score=settings.pop("option_score", None),
         seed=group.rank,  # the main process's weights are those that count
     )

@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import assert_same_but_rounding, run_until_power_cut, starved
 
-from albert_rc.checkpoints.load import load_model, load_pretraining, save_model
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.corpus.batches import PretrainCollator
 from albert_rc.corpus.cut import Cut, ShardMaker, plan_shards
 from albert_rc.corpus.documents import find_sources
@@ -39,8 +39,9 @@ def corpora(sample, tmp_path_factory):
 @pytest.fixture
 def pretrainer(sample, corpora):
     def make(folder, pair="sop", shape=None, **settings):
-        loaded = load_pretraining(
+        loaded = load_model(
             sample / "vocabulary",
+            "pretraining",
             scratch="tiny",
             shape=SHAPE | (shape or {}),
             with_pairs=pair != "none",
@@ -59,8 +60,8 @@ def test_a_student_learns_what_its_teacher_thinks_of_hidden_words(
     pretrainer, sample, corpora, tmp_path
 ):
     """With the answers left out it still comes to the teacher's probabilities and states."""
-    teacher = load_pretraining(
-        sample / "vocabulary", scratch="tiny", shape=SHAPE, with_pairs=False, seed=9
+    teacher = load_model(
+        sample / "vocabulary", "pretraining", scratch="tiny", shape=SHAPE, with_pairs=False, seed=9
     ).model
     torch.nn.init.normal_(teacher.head.bias, std=2.0)  # pieces that the teacher prefers
     trainer = pretrainer(
@@ -103,7 +104,7 @@ def test_losses_are_hugging_faces(family, sample, corpora, tmp_path):
     theirs = getattr(transformers, f"{prefix}ForPreTraining")(config).eval()
     theirs.save_pretrained(tmp_path)
     (tmp_path / "spiece.model").write_bytes((sample / "vocabulary/spiece.model").read_bytes())
-    loaded = load_pretraining(tmp_path)
+    loaded = load_model(tmp_path, "pretraining")
     assert not loaded.report.new
     assert not loaded.report.unused
     batch = PretrainCollator(corpora[0], tokenizer, MaskConfig(), "sop", 0)([0, 1, 2, 3])
@@ -195,13 +196,13 @@ def test_the_commands_lead_from_text_to_answers(cli, sample, tmp_path):
         assert done.returncode == 0, done.stderr
         return done
 
-    said = run("vocabulary", sample / "cloze", "--size", 600, "--out", "words")
+    said = run("pretrain", "vocabulary", sample / "cloze", "--size", 600, "--out", "words")
     assert "600 pieces" in said.stdout
     tokenizer = load_tokenizer(tmp_path / "words")
     special = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
     assert tokenizer.pieces(range(5)) == special
     run(
-        "pretrain-data", sample / "cloze" / "train", "--model", "words", "--out", "corpus",
+        "pretrain", "data", sample / "cloze" / "train", "--model", "words", "--out", "corpus",
         "--max-length", 128, "--dev", 0.2, "--exclude", sample / "cloze" / "dev",
     )  # fmt: skip
     common = (
@@ -223,11 +224,13 @@ def test_the_commands_lead_from_text_to_answers(cli, sample, tmp_path):
 def test_what_does_not_fit_together_is_refused(cli, sample, tmp_path):
     folder = tmp_path / "c"
     done = cli(
-        "pretrain-data", sample / "cloze", "--model", sample / "vocabulary", "--out", folder,
+        "pretrain", "data", sample / "cloze", "--model", sample / "vocabulary", "--out", folder,
         "--max-length", 600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    done = cli("vocabulary", sample / "cloze", "--size", 500, "--out", tmp_path / "words")
+    done = cli(
+        "pretrain", "vocabulary", sample / "cloze", "--size", 500, "--out", tmp_path / "words"
+    )
     assert done.returncode == 0, done.stderr
     for model, said in (
         (tmp_path / "words", "made with another vocabulary"),
@@ -242,7 +245,7 @@ def test_what_does_not_fit_together_is_refused(cli, sample, tmp_path):
     done = cli("pretrain", "--recipe", "secret", "--data", folder)
     assert done.returncode == 2
     assert "'secret' is not one of 'paper'" in done.stderr
-    done = cli("vocabulary", sample / "cloze", "--size", 10**6, "--out", tmp_path / "v")
+    done = cli("pretrain", "vocabulary", sample / "cloze", "--size", 10**6, "--out", tmp_path / "v")
     assert done.returncode == 2
     assert "--size 1000000" in done.stderr
 
@@ -285,15 +288,17 @@ def test_what_no_vocabulary_can_be_made_of_is_said(cli, tmp_path):
         ("open.json", [], 3, "open.json: no paper has an answer to each of its blanks"),
         ("odd.txt", [], 3, f"error: {tmp_path / 'odd.txt'}: byte 0x81 in line 2 is not UTF-8"),
     ):
-        done = cli("vocabulary", tmp_path / name, "--out", tmp_path / "v", *options)
+        done = cli("pretrain", "vocabulary", tmp_path / name, "--out", tmp_path / "v", *options)
         assert (done.returncode, said in done.stderr) == (code, True), done.stderr
     assert not (tmp_path / "v").exists()
-    done = cli("vocabulary", tmp_path / "tiny.txt", "--size", 21, "--out", tmp_path / "v")
+    done = cli(
+        "pretrain", "vocabulary", tmp_path / "tiny.txt", "--size", 21, "--out", tmp_path / "v"
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_the_help_names_each_of_alberts_ids(cli):
-    said = cli("vocabulary", "--help").stdout
+    said = cli("pretrain", "vocabulary", "--help").stdout
     assert "padding 0, unknown 1, [CLS] 2, [SEP] 3, [MASK] 4" in " ".join(said.split())
 
 
@@ -312,8 +317,9 @@ def test_sentence_order_is_learned(sample, tmp_path):
     maker = ShardMaker(tmp_path / "c", sample / "vocabulary", Cut(max_length=128, dev=0.2), [])
     for shard in plan_shards(find_sources([folder])[0], 2**20):
         maker(shard)
-    loaded = load_pretraining(
+    loaded = load_model(
         sample / "vocabulary",
+        "pretraining",
         scratch="tiny",
         shape={"hidden_size": 64, "embedding_size": 64, "num_layers": 2, "num_heads": 4},
     )

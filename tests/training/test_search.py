@@ -25,7 +25,7 @@ pytest.importorskip("optuna")
 def tuning():
     return FineTuning(
         model=str(SAMPLE / "vocabulary"),
-        how={"scratch": "tiny", "scratch_shape": SHAPE},
+        how={"scratch": "tiny", "shape": SHAPE},
         option_score=None,
         settings=TrainConfig(max_steps=4, eval_steps=2, batch_size=4),
         levers=Levers(),

@@ -228,7 +228,7 @@ def test_gradients_are_clipped(trainer, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"epochs": 0}, "--epochs 0 must be at least 1"),
+        ({"epochs": 0}, "--epochs 0 must be from 1"),
         ({"batch_size": 0}, "--batch-size 0"),
         ({"learning_rate": 0.0}, r"--learning-rate 0\.0 must be above 0"),
         ({"learning_rate": float("nan")}, "--learning-rate nan"),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from albert_rc.papers.schema import letter
 from albert_rc.printed.lines import shortened
 from albert_rc.printed.recognise.blocks import LeftOut
-from albert_rc.printed.recognise.key import Answer
+from albert_rc.printed.recognise.key import KeyEntry
 
 FOLDERS = {"cloze": "cloze", "choice": "race"}
 """Where papers of each kind go: a split holds one format."""
@@ -44,7 +44,7 @@ class Paper:
     answers: list[str] | None = None
     name: str = ""
     """Of its file."""
-    marked: dict[str, list[Answer]] = field(default_factory=dict)
+    marked: dict[str, list[KeyEntry]] = field(default_factory=dict)
     """Answers that are marked on the paper itself, each kind by what it is called."""
     headings: list[str] = field(default_factory=list)
     """What stands above it, and may be its label."""

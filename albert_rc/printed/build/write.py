@@ -10,7 +10,7 @@ from pathlib import Path
 from albert_rc.errors import UsageError
 from albert_rc.io.atomic import write_together
 from albert_rc.io.files import natural_key, parse_json, to_json
-from albert_rc.papers.parse import Report, parse_cloze, parse_race
+from albert_rc.papers.parse import Problems, parse_cloze, parse_race
 from albert_rc.printed.build.papers import FOLDERS, Import, Paper, Trouble, spans
 
 _PARSE = {"cloze": (parse_cloze, ".json"), "choice": (parse_race, ".txt")}
@@ -44,7 +44,7 @@ def name_papers(imports: Sequence[Import]) -> None:
 def check_readable(paper: Paper) -> None:
     """Read a paper as `doctor` and `preprocess` will; what they object to is its trouble."""
     parse, _ = _PARSE[paper.kind]
-    report = Report(paper.name)
+    report = Problems(paper.name)
     passage = parse(parse_json(to_json(paper.content())), paper.name, None, report)
     for problem in report.problems:
         if problem.severity == "error":

@@ -15,8 +15,8 @@ from albert_rc.printed.recognise.labels import Label, labels_in, labels_in_all, 
 
 def assign(
     papers: Sequence[Paper],
-    answers: Sequence[key.Answer],
-    followed: Sequence[tuple[int, Sequence[key.Answer]]] = (),
+    answers: Sequence[key.KeyEntry],
+    followed: Sequence[tuple[int, Sequence[key.KeyEntry]]] = (),
 ) -> list[Trouble]:
     """Give each paper its answers.
 
@@ -40,7 +40,7 @@ def assign(
     return _by_order(papers, answers)
 
 
-def _agrees(answers: Sequence[key.Answer], numbers: Counter[int]) -> bool:
+def _agrees(answers: Sequence[key.KeyEntry], numbers: Counter[int]) -> bool:
     """Whether the key counts as the papers do, and not from 1 again for each of them."""
     if len(key.groups(answers)) == 1:
         return True
@@ -49,7 +49,7 @@ def _agrees(answers: Sequence[key.Answer], numbers: Counter[int]) -> bool:
 
 
 def _by_number(
-    papers: Sequence[Paper], answers: Sequence[key.Answer], numbers: set[int]
+    papers: Sequence[Paper], answers: Sequence[key.KeyEntry], numbers: set[int]
 ) -> list[Trouble]:
     for paper in papers:
         give(paper, [a for a in answers if a.number in set(paper.numbers)])
@@ -67,7 +67,7 @@ def _by_number(
 
 
 def _by_place(
-    papers: Sequence[Paper], followed: Sequence[tuple[int, Sequence[key.Answer]]]
+    papers: Sequence[Paper], followed: Sequence[tuple[int, Sequence[key.KeyEntry]]]
 ) -> list[Trouble]:
     """Keys right behind their passages: each is for the papers since the one before."""
     troubles: list[Trouble] = []
@@ -87,11 +87,11 @@ def _by_place(
     return troubles
 
 
-def _labels(part: Sequence[key.Answer]) -> list[Label]:
+def _labels(part: Sequence[key.KeyEntry]) -> list[Label]:
     return labels_in_all(part[0].labels)
 
 
-def _by_order(papers: Sequence[Paper], answers: Sequence[key.Answer]) -> list[Trouble]:
+def _by_order(papers: Sequence[Paper], answers: Sequence[key.KeyEntry]) -> list[Trouble]:
     """A key that begins again for each passage: as many parts, of as many answers.
 
     Parts are in the order of the passages, or labelled as these are.
@@ -134,7 +134,7 @@ def _by_order(papers: Sequence[Paper], answers: Sequence[key.Answer]) -> list[Tr
     return []
 
 
-def _forbid(papers: Sequence[Paper], parts: Sequence[Sequence[key.Answer]]) -> None:
+def _forbid(papers: Sequence[Paper], parts: Sequence[Sequence[key.KeyEntry]]) -> None:
     """Refuse a key whose labels neither are those of the passages nor allow their order."""
     named = "; ".join(map(_named, parts))
     for paper in papers:
@@ -149,17 +149,17 @@ def _forbid(papers: Sequence[Paper], parts: Sequence[Sequence[key.Answer]]) -> N
         )
 
 
-def _naming(answers: Sequence[key.Answer]) -> list[key.Answer]:
+def _naming(answers: Sequence[key.KeyEntry]) -> list[key.KeyEntry]:
     """Answers without labels that tell nothing: `Answers:`."""
     return [a if labels_in_all(a.labels) else replace(a, labels=()) for a in answers]
 
 
-def _named(part: Sequence[key.Answer]) -> str:
+def _named(part: Sequence[key.KeyEntry]) -> str:
     telling = [label.rstrip(" :.") for label in part[0].labels if labels_in(label)]
     return ", ".join(telling) or "(no label)"
 
 
-def give(paper: Paper, answers: Sequence[key.Answer], shift: int = 0) -> None:
+def give(paper: Paper, answers: Sequence[key.KeyEntry], shift: int = 0) -> None:
     """Give a paper its answers; what is wrong with them is its trouble.
 
     Args:
@@ -167,7 +167,7 @@ def give(paper: Paper, answers: Sequence[key.Answer], shift: int = 0) -> None:
         answers: of this paper.
         shift: from the key's numbers to the paper's.
     """
-    given: dict[int, key.Answer] = {}
+    given: dict[int, key.KeyEntry] = {}
     for answer in answers:
         number = answer.number + shift
         other = given.setdefault(number, answer)

@@ -27,7 +27,7 @@ class Block:
 
     text: list[Line] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
-    answers: list[key.Answer] = field(default_factory=list)
+    answers: list[key.KeyEntry] = field(default_factory=list)
     key_problems: list[key.KeyProblem] = field(default_factory=list)
     papers: int = 0
     """How many were made of it."""

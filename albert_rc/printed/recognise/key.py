@@ -51,7 +51,7 @@ _LETTERS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class KeyEntry:
     """One entry of a key."""
 
     number: int
@@ -89,7 +89,7 @@ def is_key_heading(line: Line) -> bool:
     return match is not None and all(map(_TITLE.fullmatch, shadow[: match.start()].split()))
 
 
-def read_key_line(line: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
+def read_key_line(line: Line) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
     """The answers of a line that holds nothing else but a label before them, else None."""
     shadow = line.shadow.rstrip()
     for match in re.finditer(r"(?<![0-9A-Za-z])[(\[]?\s*[0-9]", shadow):
@@ -101,7 +101,7 @@ def read_key_line(line: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
     return None
 
 
-def labelled(answers: list[Answer], *labels: str) -> list[Answer]:
+def labelled(answers: list[KeyEntry], *labels: str) -> list[KeyEntry]:
     """Answers, the first with what stands before or above them added to its labels."""
     new = tuple(label.strip() for label in labels if label.strip())
     if not answers or not new:
@@ -109,9 +109,9 @@ def labelled(answers: list[Answer], *labels: str) -> list[Answer]:
     return [replace(answers[0], labels=(*new, *answers[0].labels)), *answers[1:]]
 
 
-def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]] | None:
+def _entries(line: Line, position: int) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
     shadow = line.shadow.rstrip()
-    answers: list[Answer] = []
+    answers: list[KeyEntry] = []
     problems: list[KeyProblem] = []
     while position < len(shadow):
         if match := _RANGE.match(shadow, position):
@@ -129,10 +129,11 @@ def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]]
                 problems.append(KeyProblem(tuple(numbers), line.place, reason))
             else:
                 answers += [
-                    Answer(n, c.upper(), line.place) for n, c in zip(numbers, letters, strict=True)
+                    KeyEntry(n, c.upper(), line.place)
+                    for n, c in zip(numbers, letters, strict=True)
                 ]
         elif match := _SINGLE.match(shadow, position):
-            answers.append(Answer(int(match[1]), match[2].upper(), line.place))
+            answers.append(KeyEntry(int(match[1]), match[2].upper(), line.place))
             if len(answers) == 1 and WHY.match(shadow, match.end()):
                 return answers, problems
         else:
@@ -142,10 +143,10 @@ def _entries(line: Line, position: int) -> tuple[list[Answer], list[KeyProblem]]
     return answers, problems
 
 
-def read_explained(line: Line) -> Answer | None:
+def read_explained(line: Line) -> KeyEntry | None:
     """`36. B. The verb ...`, which is an answer where it stands in a key."""
     match = _EXPLAINED.match(line.shadow)
-    return Answer(int(match[1]), match[2], line.place) if match else None
+    return KeyEntry(int(match[1]), match[2], line.place) if match else None
 
 
 def read_under(line: Line) -> tuple[str, bool] | None:
@@ -161,7 +162,7 @@ def read_under(line: Line) -> tuple[str, bool] | None:
     return (match[1], explained) if explained or not rest.strip(" \t.,;。)]") else None
 
 
-def read_row(line: Line) -> tuple[str, list[Answer]] | None:
+def read_row(line: Line) -> tuple[str, list[KeyEntry]] | None:
     """Letters without numbers, `Passage One: BAD`: what stands before them, and they from 1."""
     match = _ROW.fullmatch(line.shadow.strip())
     if match is None or re.search("[0-9]", match["row"]):
@@ -169,24 +170,24 @@ def read_row(line: Line) -> tuple[str, list[Answer]] | None:
     letters = re.findall("[A-G]", match["row"])
     if letters == list("ABCDEFG")[: len(letters)] and len(letters) > 2:
         return None  # the head of a table
-    return match["label"], [Answer(n, c, line.place) for n, c in enumerate(letters, 1)]
+    return match["label"], [KeyEntry(n, c, line.place) for n, c in enumerate(letters, 1)]
 
 
-def read_broken(above: Line, below: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
+def read_broken(above: Line, below: Line) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
     """A key whose line was broken between a range and its letters, else None."""
     if not _RANGE_ENDS.search(above.shadow) or not re.fullmatch(r"[A-G\s,;.]+", below.shadow):
         return None
     return read_key_line(replace(above, shadow=f"{above.shadow.rstrip()} {below.shadow}"))
 
 
-def read_key_pair(above: Line, below: Line) -> Answer | None:
+def read_key_pair(above: Line, below: Line) -> KeyEntry | None:
     """A number alone with its letter alone under it, else None."""
     number = re.fullmatch(r"\W*([0-9]{1,3})\W*", above.shadow)
     letter = re.fullmatch(r"\W*([A-G])\W*", below.shadow)
-    return Answer(int(number[1]), letter[1], below.place) if number and letter else None
+    return KeyEntry(int(number[1]), letter[1], below.place) if number and letter else None
 
 
-def read_key_table(above: Line, below: Line) -> tuple[list[Answer], list[KeyProblem]] | None:
+def read_key_table(above: Line, below: Line) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
     """A row of numbers with a row of letters under it, else None."""
     numbers, letters = _NUMBERS.match(above.shadow.strip()), _LETTERS.match(below.shadow.strip())
     if numbers is None or letters is None:
@@ -196,18 +197,18 @@ def read_key_table(above: Line, below: Line) -> tuple[list[Answer], list[KeyProb
     if len(found) != len(given):
         reason = f"the key's table has {len(found)} numbers but {len(given)} letters"
         return [], [KeyProblem(tuple(found), above.place, reason)]
-    answers = [Answer(n, c.upper(), below.place) for n, c in zip(found, given, strict=True)]
+    answers = [KeyEntry(n, c.upper(), below.place) for n, c in zip(found, given, strict=True)]
     return labelled(answers, numbers["label"]), []
 
 
-def groups(answers: Sequence[Answer], by_label: bool = False) -> list[list[Answer]]:
+def groups(answers: Sequence[KeyEntry], by_label: bool = False) -> list[list[KeyEntry]]:
     """A key's parts: a new one begins where the numbers begin again.
 
     Args:
         answers: in the key's order.
         by_label: begin one under each label, too.
     """
-    found: list[list[Answer]] = []
+    found: list[list[KeyEntry]] = []
     for answer in answers:
         goes_on = found and answer.number > found[-1][-1].number
         if goes_on and not (by_label and answer.labels):

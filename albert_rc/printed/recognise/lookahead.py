@@ -81,14 +81,14 @@ def _inline(piece: Piece) -> Mark | None:
     return None
 
 
-def single_answers(lines: Sequence[Line], at: int) -> list[list[key.Answer]]:
+def single_answers(lines: Sequence[Line], at: int) -> list[list[key.KeyEntry]]:
     """A key that has one answer a line: `21. A` above `22. B`; empty if there is none.
 
     Args:
         lines: all of the file.
         at: the first that may be part of it.
     """
-    found: list[list[key.Answer]] = []
+    found: list[list[key.KeyEntry]] = []
     rises = False
     for number in range(at, len(lines)):
         read = key.read_key_line(lines[number])
@@ -101,7 +101,7 @@ def single_answers(lines: Sequence[Line], at: int) -> list[list[key.Answer]]:
     return found if rises else []
 
 
-def explained_at(lines: Sequence[Line], at: int) -> key.Answer | None:
+def explained_at(lines: Sequence[Line], at: int) -> key.KeyEntry | None:
     """`36. A. Because ...`, which would be an answer in a key, and is not a list of options."""
     below = first_mark(lines[at + 1]) if at + 1 < len(lines) else None
     inside = marks_in(Piece(lines[at], 0, len(lines[at].text)))
@@ -110,7 +110,9 @@ def explained_at(lines: Sequence[Line], at: int) -> key.Answer | None:
     return key.read_explained(lines[at])
 
 
-def odd_key(lines: Sequence[Line], at: int, labels: Sequence[str]) -> tuple[list[key.Answer], int]:
+def odd_key(
+    lines: Sequence[Line], at: int, labels: Sequence[str]
+) -> tuple[list[key.KeyEntry], int]:
     """What is a key under a heading alone: explained, in one column, or without numbers.
 
     Args:

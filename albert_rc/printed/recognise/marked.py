@@ -67,7 +67,7 @@ def collect_marks(papers: Sequence[Paper], items: Sequence[Item]) -> None:
             (TICKS, ticked),
         ):
             found = [
-                key.Answer(number, letter_, item.place)
+                key.KeyEntry(number, letter_, item.place)
                 for number, item in numbered
                 for letter_ in of[id(item)]
             ]

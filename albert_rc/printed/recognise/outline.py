@@ -141,7 +141,7 @@ class _Reader:
         self.key_end = at + taken
         return taken
 
-    def _follows_key(self, at: int, answers: Sequence[key.Answer]) -> bool:
+    def _follows_key(self, at: int, answers: Sequence[key.KeyEntry]) -> bool:
         """Whether one answer stands under a line of a key, and goes on with its numbers.
 
         Or gives one of them again, which then stands twice.
@@ -199,7 +199,7 @@ class _Reader:
         broken = line.shadow.lstrip()[:1].islower() or wraps(before, line, self.width)
         return role == "foreign" or (role == "text" and broken)
 
-    def _add_answers(self, answers: list[key.Answer], problems: Sequence[key.KeyProblem]) -> None:
+    def _add_answers(self, answers: list[key.KeyEntry], problems: Sequence[key.KeyProblem]) -> None:
         block = self.blocks[-1]
         if not self.in_key and block.text and not block.items and not block.answers:
             # A key without a heading: what stands above it was taken for the next passage.

@@ -43,7 +43,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Assessment:
     """How good an ensemble is on dev papers, and what it is worth."""
 
     folds: int
@@ -80,7 +80,7 @@ def _row(name: str, chances_QK: Chances, pool: Pool) -> tuple[Row, list[bool]]:
 
 def assess(
     pool: Pool, names: Sequence[str], method: str, folds: int, seed: int
-) -> tuple[Fit, Report]:
+) -> tuple[Fit, Assessment]:
     """Fit a method on all papers, and measure all methods on papers they were not fitted on.
 
     Args:
@@ -103,7 +103,7 @@ def assess(
         found = cross_validate(pool, fitter, folds, seed)
         rows[name], right[name] = _row(name, found, pool)
     best = int(best_single(pool).argmax())
-    return fitters[method](pool), Report(
+    return fitters[method](pool), Assessment(
         folds=int(folds_of(pool.papers, folds, seed).max()) + 1,
         singles=[row for row, _ in singles],
         best=best,

@@ -16,7 +16,7 @@ from albert_rc.io.files import json_lines, parse_json, six_digits, to_json, writ
 from albert_rc.io.messages import quoted
 from albert_rc.papers.schema import letter, question_keys
 from albert_rc.scoring.abstain import Unsure, find_unsure, unsure_path
-from albert_rc.scoring.ensemble.assess import Report
+from albert_rc.scoring.ensemble.assess import Assessment
 from albert_rc.scoring.ensemble.mix import MIX, Fit, make_pool
 from albert_rc.scoring.score_file import ScoreFile
 
@@ -151,7 +151,12 @@ def models_of(files: Sequence[ScoreFile]) -> list[dict[str, Any]]:
 
 
 def save_fit(
-    path: Path, fit: Fit, report: Report, files: Sequence[ScoreFile], gold: Path, gold_sha256: str
+    path: Path,
+    fit: Fit,
+    report: Assessment,
+    files: Sequence[ScoreFile],
+    gold: Path,
+    gold_sha256: str,
 ) -> None:
     """Keep a fit, with what it was fitted on and what it was worth there."""
     models = [

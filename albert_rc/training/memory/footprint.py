@@ -26,7 +26,7 @@ SLACK = {"cpu": 1.4, "cuda": 1.08}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class StepShape:
     """What a plan is made for."""
 
     config: EncoderConfig
@@ -59,12 +59,12 @@ def task_of(
     processes: Processes,
     masked_share: float = 0.0,
     attention: str = "dense",
-) -> Task:
+) -> StepShape:
     """The task of training a model of this shape on a store."""
     items = -(-settings.batch_size // processes.world)
     # Of millions of items only the longest matter: those that could meet in one micro-batch.
     longest = store.tokens.topk(min(items, len(store.tokens))).values
-    return Task(
+    return StepShape(
         config=config,
         lengths=longest.tolist(),
         longest=int(store.lengths.max()),
@@ -80,7 +80,7 @@ def task_of(
     )
 
 
-def predict_parts(task: Task, tokens: int, recompute: str, states: str) -> dict[str, int]:
+def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> dict[str, int]:
     """Bytes that a training step holds at its fullest, by purpose.
 
     Args:

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from albert_rc.corpus.shards import Corpus
-from albert_rc.errors import OutOfMemoryError, UsageError
+from albert_rc.errors import OutOfMemoryError
 from albert_rc.io.sizes import parse_size
 from albert_rc.model.config import RECOMPUTE, EncoderConfig
 from albert_rc.runtime.devices import Processes, free_memory, limit_memory
 from albert_rc.runtime.heap import keep_freed_memory
 from albert_rc.stores.store import Store
-from albert_rc.training.config import TrainConfig
-from albert_rc.training.memory.footprint import Task, predict_parts, task_of
+from albert_rc.training.config import STATES, TrainConfig
+from albert_rc.training.memory.footprint import StepShape, predict_parts, task_of
 
 GIB = 2**30
-STATES = {
-    "fp32": "the optimiser's moments in fp32",
-    "8bit": "AdamW's moments in 8 bits (torchao)",
-}
 COMFORT = 0.8
 """Share of a budget that a plan may fill before freed memory is handed back."""
 WORTH = 0.15
@@ -32,7 +29,7 @@ WORTH = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class MemoryPlan:
     """A way to take a training step, and what it is predicted to need."""
 
     micro_batches: int
@@ -89,15 +86,15 @@ class Levers:
     states: str | None = None
 
     def __post_init__(self) -> None:
-        if self.accumulation is not None and self.accumulation < 1:
-            raise UsageError(f"--accumulation {self.accumulation} must be at least 1")
-        if self.recompute is not None and self.recompute not in RECOMPUTE:
-            raise UsageError(f"--recompute {self.recompute}: choose from {', '.join(RECOMPUTE)}")
-        if self.states is not None and self.states not in STATES:
-            raise UsageError(f"--optimizer-states {self.states}: choose from {', '.join(STATES)}")
+        given: dict[str, Any] = {
+            "accumulation": self.accumulation,
+            "recompute": self.recompute,
+            "optimizer_states": self.states,
+        }
+        TrainConfig(**{name: value for name, value in given.items() if value is not None})
 
 
-def _levels(task: Task, levers: Levers) -> list[str]:
+def _levels(task: StepShape, levers: Levers) -> list[str]:
     """What may be computed again, the fastest first.
 
     On CPUs activations cost some hundredths of a step (`docs/experiments.md`), so they are kept
@@ -117,14 +114,14 @@ def _levels(task: Task, levers: Levers) -> list[str]:
     return list(RECOMPUTE)
 
 
-def candidates(task: Task, levers: Levers) -> Iterator[Plan]:
+def candidates(task: StepShape, levers: Levers) -> Iterator[MemoryPlan]:
     """Ways to take a step, the fastest first; what the user decided is kept to."""
     lengths = sorted(task.lengths, reverse=True)
     for states in [levers.states] if levers.states else STATES:
         for recompute in _levels(task, levers):
             for count in [levers.accumulation] if levers.accumulation else _cuts(task.items):
                 piece = -(-task.items // count)
-                yield Plan(
+                yield MemoryPlan(
                     micro_batches=count,
                     micro_items=piece,
                     recompute=recompute,
@@ -133,7 +130,7 @@ def candidates(task: Task, levers: Levers) -> Iterator[Plan]:
                 )
 
 
-def make_plan(task: Task, budget: int, levers: Levers | None = None) -> Plan:
+def make_plan(task: StepShape, budget: int, levers: Levers | None = None) -> MemoryPlan:
     """The first way that fits.
 
     Args:
@@ -210,8 +207,8 @@ def fit(
 
 
 def _plan_as_before(
-    task: Task, budget: int, levers: Levers, before: Levers | None
-) -> tuple[Plan, list[str]]:
+    task: StepShape, budget: int, levers: Levers, before: Levers | None
+) -> tuple[MemoryPlan, list[str]]:
     """The plan of the run that is resumed, unless the user or the memory wants another one.
 
     Returns:

@@ -10,18 +10,19 @@ import torch
 from torch import Tensor
 
 from albert_rc.batch import PretrainBatch
-from albert_rc.checkpoints.load import load_pretraining
+from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.corpus.batches import PAIRS, PretrainCollator
 from albert_rc.corpus.mask_config import MaskConfig
 from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import UsageError
 from albert_rc.io.files import sha256
+from albert_rc.model.encoder import evaluating
 from albert_rc.model.pretraining_head import PretrainingModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.batches import BatchOrder, batches_by_length
 from albert_rc.text.tokenizer import Tokenizer
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.objective import Evaluation, Objective
+from albert_rc.training.objective import DevScore, Objective
 
 TOKEN_BUDGET = 8192
 RECIPES: dict[str, dict[str, Any]] = {
@@ -51,7 +52,7 @@ def open_teacher(source: str, tokenizer: Tokenizer) -> PretrainingModel:
         UsageError: no such model, or it has another vocabulary or no head for hidden words.
         CheckpointError: unusable weights.
     """
-    loaded = load_pretraining(source, with_pairs=False)
+    loaded: Loaded[PretrainingModel] = load_model(source, "pretraining", with_pairs=False)
     if loaded.tokenizer.fingerprint != tokenizer.fingerprint:
         raise UsageError(
             f"--teacher {source}: has another vocabulary; for hidden words teacher and student "
@@ -144,29 +145,26 @@ class Pretraining(Objective[PretrainBatch]):
             figures |= {"pair_loss": sums[2] / pairs, "pair_accuracy": sums[3] / pairs}
         return figures
 
-    def evaluate(self, processes: Processes) -> Evaluation | None:
+    def evaluate(self, processes: Processes) -> DevScore | None:
         if self.dev is None:
             return None
         collate = PretrainCollator(self.dev, self.tokenizer, self.masking, self.pair, DEV_SEED)
         batches = list(batches_by_length(self.dev.lengths, TOKEN_BUDGET, TOKEN_BUDGET))
         sums = torch.zeros(self.num_sums + self.num_counts, device=processes.device)
         one = torch.ones(self.num_counts, device=processes.device)
-        was_training = self.model.training
-        self.model.eval()
-        with torch.inference_mode(), self.encoder.unchanged():
+        with evaluating(self.model, self.encoder):
             for items in batches[processes.rank :: processes.world]:
                 batch = collate(items)
                 _, parts = self.losses(batch.to(processes.device), one)
                 counts = torch.tensor(self.counts(batch), device=processes.device)
                 sums += torch.cat([parts, counts])
-        self.model.train(was_training)
         processes.sum(sums)
         totals = sums.tolist()
         figures = self.report(totals[: self.num_sums], totals[self.num_sums :])
         line = f"dev words {figures['accuracy']:.2%}, loss {figures['loss']:.4f}"
         if self.pair != "none":
             line += f", {self.pair} {figures['pair_accuracy']:.2%}"
-        return Evaluation(
+        return DevScore(
             score=figures["accuracy"],
             values={name: round(value, 5) for name, value in figures.items()},
             line=line,

@@ -22,7 +22,7 @@ from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.health.vitals import Vitals
-from albert_rc.training.objective import Evaluation, Objective, stores_identity
+from albert_rc.training.objective import DevScore, Objective, stores_identity
 from albert_rc.training.objectives.answer_loss import disagreement, smoothed_loss, taught_loss
 
 LETTERS = 8
@@ -193,14 +193,14 @@ class Reading(Objective[Batch]):
             gold=tuple(letters[LETTERS:]),
         )
 
-    def evaluate(self, processes: Processes) -> Evaluation | None:
+    def evaluate(self, processes: Processes) -> DevScore | None:
         if self.dev_store is None or not self.dev_store.has_answers:
             return None
         scored_QK = score(self.model, self.tokenizer, self.dev_store, processes)
         found = quality(self.dev_store, scored_QK)
         said = ", ".join(f"{name} {value:.2%}" for name, value in found.metrics.items())
         metrics = {name: round(value, 5) for name, value in found.metrics.items()}
-        return Evaluation(
+        return DevScore(
             score=found.score,
             values={"loss": round(found.loss, 5), **metrics, "questions": found.questions},
             line=f"dev {said}, loss {found.loss:.4f}",

@@ -19,7 +19,7 @@ from albert_rc.stores.span_batches import SpanCollator
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.objective import Evaluation, Objective, stores_identity
+from albert_rc.training.objective import DevScore, Objective, stores_identity
 
 
 class Spans(Objective[SpanBatch]):
@@ -81,7 +81,7 @@ class Spans(Objective[SpanBatch]):
         windows = max(1.0, counts[0])
         return {"loss": sums[0] / windows, "accuracy": sums[1] / windows}
 
-    def evaluate(self, processes: Processes) -> Evaluation | None:
+    def evaluate(self, processes: Processes) -> DevScore | None:
         if self.dev_store is None or not self.dev_store.has_answers:
             return None
         found = find_spans(self.model, self.tokenizer, self.dev_store, processes)
@@ -90,7 +90,7 @@ class Spans(Objective[SpanBatch]):
         if quality.null_threshold is not None:
             self.model.null_threshold = quality.null_threshold
             line += f", no answer above {quality.null_threshold:.2f}"
-        return Evaluation(
+        return DevScore(
             score=quality.f1,
             values={name: round(value, 5) for name, value in quality.figures().items()},
             line=line,

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from albert_rc.checkpoints.load import Loaded, load_model, load_spans
+from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import Store, check_store, load_store
@@ -23,7 +23,7 @@ from albert_rc.training.objectives.teacher import Teacher
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class PreparedRun:
     """A run that is about to begin."""
 
     loaded: Loaded[Any]
@@ -80,7 +80,7 @@ class FineTuning:
 
     def prepare(
         self, train: Store, dev: Store | None, seed: int, resumed: Path | None = None
-    ) -> Prepared:
+    ) -> PreparedRun:
         """Open the model, look whether the stores are made for it, and plan for the memory.
 
         Args:
@@ -122,7 +122,7 @@ class FineTuning:
             objective = Reading(*parts, chance_O)
         else:
             objective = Spans(*parts) if train.kind == "span" else Reading(*parts)
-        return Prepared(
+        return PreparedRun(
             loaded=loaded,
             objective=objective,
             settings=settings,
@@ -139,16 +139,14 @@ class FineTuning:
 
     def _load(self, store: Store, seed: int) -> Loaded[Any]:
         """The model for a store's kind of questions."""
-        how = {**self.how, "seed": seed}
-        if store.kind == "span":
-            return load_spans(self.model, **how)
         return load_model(
             self.model,
             store.kind,
             option_score=self.option_score,
             labels=store.labels,
             format_name=store.meta.get("source_format") if store.kind == "label" else None,
-            **how,
+            **self.how,
+            seed=seed,
         )
 
 

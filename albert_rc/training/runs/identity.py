@@ -33,7 +33,7 @@ def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, An
         "--model": str(Path(tuning.model)),
         **stores_identity(train, dev),
         **{f"--{name}": how.get(name) for name in ("scratch", "attention", "dropout")},
-        "--residual": how.get("scratch_shape", {}).get("residual"),
+        "--residual": how.get("shape", {}).get("residual"),
         "--max-length": how.get("max_length"),
         "setting of lsh": how.get("lsh", {}),
         "--option-score": tuning.option_score,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -23,8 +25,40 @@ from albert_rc.text.tokenizer import VOCABULARY_FILES, load_tokenizer
 from albert_rc.training.checkpoint import states
 
 
+@contextmanager
+def source_of(
+    runs: Sequence[str], last: int | None, out: Path, say: Callable[[str], None]
+) -> Iterator[str | Path]:
+    """A run, or for as long as the block lasts a folder with the mean of several checkpoints.
+
+    Args:
+        runs: folders; one run with `last`.
+        last: take the newest states of that run.
+        out: where the result goes; the mean lies next to it meanwhile.
+        say: told how many checkpoints were averaged.
+
+    Raises:
+        UsageError: `last` with several runs, or something that has no mean.
+        CheckpointError: unusable, or not alike.
+    """
+    if len(runs) == 1 and last is None:
+        yield runs[0]
+        return
+    if last is not None and len(runs) > 1:
+        raise UsageError("--last takes the states of one run; give one folder")
+    require_new(out)
+    like = resolve_source(runs[0])
+    sources = of_folders(runs) if last is None else of_states(like, last)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
+        mean = Path(temporary) / "mean"
+        count = write_mean(sources, like, mean)
+        say(f"the mean of {len(sources)} checkpoints, {count} tensors")
+        yield mean
+
+
 @dataclass(frozen=True)
-class Source:
+class WeightSource:
     """Weights that are read one at a time: all checkpoints together need not fit into memory."""
 
     name: str
@@ -33,14 +67,14 @@ class Source:
     read: Callable[[str], Tensor]
 
 
-def of_folders(folders: Sequence[str | Path]) -> list[Source]:
+def of_folders(folders: Sequence[str | Path]) -> list[WeightSource]:
     """The weights of several folders, which must be of one shape and one vocabulary.
 
     Raises:
         UsageError: no such folder, or one given twice.
         CheckpointError: unusable, or not alike.
     """
-    sources: list[Source] = []
+    sources: list[WeightSource] = []
     kinds: list[dict[str, Any]] = []
     found = [resolve_source(folder) for folder in folders]
     for place, folder in enumerate(found):
@@ -58,7 +92,7 @@ def of_folders(folders: Sequence[str | Path]) -> list[Source]:
         def read(name: str, weights=weights) -> Tensor:  # type: ignore[no-untyped-def]
             return read_weight(weights, weights.keys[name])
 
-        sources.append(Source(str(folder), weights.shapes, read))
+        sources.append(WeightSource(str(folder), weights.shapes, read))
     return sources
 
 
@@ -67,7 +101,7 @@ def _shape(config: EncoderConfig) -> dict[str, Any]:
     return {k: v for k, v in asdict(config).items() if not k.endswith("dropout")}
 
 
-def of_states(run: Path, last: int) -> list[Source]:
+def of_states(run: Path, last: int) -> list[WeightSource]:
     """The weights in the newest states of a run.
 
     Args:
@@ -99,11 +133,11 @@ def of_states(run: Path, last: int) -> list[Source]:
             raise CheckpointError(f"{path}: cannot be read ({reason})") from None
         named = {hub_key(name, config): tensor for name, tensor in model.items()}
         shapes = {name: tuple(tensor.shape) for name, tensor in named.items()}
-        sources.append(Source(str(path), shapes, named.__getitem__))
+        sources.append(WeightSource(str(path), shapes, named.__getitem__))
     return sources
 
 
-def write_mean(sources: Sequence[Source], like: Path, out: Path) -> int:
+def write_mean(sources: Sequence[WeightSource], like: Path, out: Path) -> int:
     """Write the mean as a folder that `load_model` opens.
 
     Sums are in fp64; each weight is written in the type that it has in the first source. Izmailov

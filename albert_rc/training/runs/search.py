@@ -122,7 +122,7 @@ def _open(tuning: FineTuning, stores: tuple[Store, Store], space: Space, out: Pa
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
-        raise UsageError("`search` needs optuna: pip install 'albert-rc[search]'") from None
+        raise UsageError("`train --search` needs optuna: pip install 'albert-rc[search]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     out.mkdir(parents=True, exist_ok=True)
     trials = [path for path in out.iterdir() if re.fullmatch(r"trial-\d+", path.name)]

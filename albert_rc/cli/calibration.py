@@ -1,16 +1,12 @@
-"""`albert-rc calibrate`: how far a model's probabilities can be believed, and its temperature."""
+"""`albert-rc evaluate --calibrate`: how far probabilities can be believed, and a temperature."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from albert_rc.cli import options
-from albert_rc.cli.console import example, out, print_json, say, table
+from albert_rc.cli.console import out, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
-from albert_rc.cli.papers import Format
 
 if TYPE_CHECKING:
     from albert_rc.papers.schema import PaperSet
@@ -18,27 +14,27 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    scores: Annotated[Path, typer.Argument(help="A score file of papers with right answers.")],
-    gold: Annotated[Path, typer.Argument(help="These papers: folder or file.")],
-    model: Annotated[
-        Path | None,
-        typer.Option(help="The run's folder: keep the temperature there, for `predict` to use."),
-    ] = None,
-    out_file: Annotated[
-        Path | None, typer.Option("--out", help="Also write the figures to this file, as JSON.")
-    ] = None,
-    figure: Annotated[
-        Path | None, typer.Option(help="Draw reliability and coverage: PNG and SVG.")
-    ] = None,
-    folds: options.Folds = 5,
-    bins: Annotated[
-        int, typer.Option(min=1, max=10000, help="Bins of the calibration error.")
-    ] = 15,
-    seed: options.FoldSeed = 0,
-    format_: Format = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    scores: Path,
+    gold: Path,
+    model: Path | None,
+    out_file: Path | None,
+    figure: Path | None,
+    how: tuple[int, int, int],
+    format_: str | None,
+    json: bool,
 ) -> None:
-    """Calibration error before and after a temperature fitted on dev, and accuracy by coverage."""
+    """Fit a temperature, show what it gains, and keep it with the model if one is named.
+
+    Args:
+        scores: a score file of papers with right answers.
+        gold: these papers.
+        model: the run's folder, where the temperature is kept.
+        out_file: for the figures as JSON.
+        figure: for the reliability diagram.
+        how: number of folds, their seed, and bins of the calibration error.
+        format_: of the papers.
+        json: print the figures as JSON.
+    """
     from albert_rc.answering import temperature
     from albert_rc.io.files import write_json
     from albert_rc.papers.formats import read_good
@@ -57,7 +53,7 @@ def calibrate(
     file = read_scores(scores)
     if model is not None:
         temperature.require_made_by(file, model)
-    found = calibration.calibrate(file, papers, folds, seed, bins)
+    found = calibration.calibrate(file, papers, *how)
     recalled = sum(reading is not None for reading in file.read)
     if recalled:
         say(f"{recalled:,} recalled answers are left out: a temperature is for what was read")
@@ -148,8 +144,3 @@ def _draw(found: Calibration, path: Path) -> None:
     title = f"Temperature {found.temperature:.3f}: ECE {found.before.ece:.3f}"
     for file in save(lines(panels, labels, f"{title} -> {found.after.ece:.3f}"), path):
         say(f"{file}")
-
-
-calibrate.__doc__ = f"{calibrate.__doc__}\n\n" + example(
-    "albert-rc calibrate predictions/dev.jsonl papers/dev --model models/run1"
-)

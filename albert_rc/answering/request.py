@@ -1,0 +1,124 @@
+"""What `predict` is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from albert_rc.fields import MOST, Setting, check
+from albert_rc.model.config import LONGEST
+
+TOKEN_BUDGET = 4096
+"""Tokens of a batch."""
+LOWEST, HIGHEST = 4e-4, 2500.0
+"""Of temperatures that may be asked for: twice as far, on a logarithmic scale, as those that are
+fitted, for scores that were made with another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What `predict` is asked for; what depends on the papers is checked on the way."""
+
+    data: Annotated[
+        Path, Setting("A .pt store, or raw papers: a folder or a file (default: data/test.pt).")
+    ]
+    out: Annotated[
+        Path, Setting("File that the answers are written to (default: predictions/answer.json).")
+    ]
+    model: Annotated[
+        str | None,
+        Setting(
+            "A run's folder, a hub id, or a model of the package (default: the run in models, or "
+            "albert-rc-small if there is none)."
+        ),
+    ] = None
+    scores: Annotated[
+        Path | None, Setting("Also write each question's probabilities here (JSON lines).")
+    ] = None
+    abstain: Annotated[
+        float | None,
+        Setting(
+            "Also write a list of the answers that are less probable than this, such as 0.6, for "
+            "a teacher to check; its file is next to --out.", low=0, above=True, high=1,
+        ),
+    ] = None  # fmt: skip
+    recall: Annotated[
+        Path | None,
+        Setting(
+            "Cloze: training papers with answers (a .pt store, or raw). Where they hold a blank's "
+            "surroundings word for word, the word that stands there counts."
+        ),
+    ] = None
+    format_: Annotated[
+        str | None,
+        Setting(
+            "Format of the papers: cloze, race, dream, squad, or a task of GLUE (cola, sst-2, "
+            "mrpc, sts-b, qqp, mnli, qnli, rte, wnli) (default: recognised).", flag="--format",
+        ),
+    ] = None  # fmt: skip
+    max_length: Annotated[
+        int | None,
+        Setting(
+            "Window in tokens for raw papers (default: the longest of the model).",
+            low=1, high=LONGEST,
+        ),
+    ] = None  # fmt: skip
+    precision: Annotated[
+        str | None,
+        Setting(
+            "Precision of products: fp32, bf16, fp16 or int8 (default: bf16 if the hardware has "
+            "it).", choices=("fp32", "bf16", "fp16", "int8"),
+        ),
+    ] = None  # fmt: skip
+    attention: Annotated[
+        str | None,
+        Setting(
+            "dense or lsh (hashing); the checkpoint's own by default.", choices=("dense", "lsh")
+        ),
+    ] = None
+    temperature: Annotated[
+        float | None,
+        Setting(
+            "Divide the logits by this before they become probabilities; no answer of the model "
+            "changes (default: what `evaluate --calibrate` saved with the model, else 1).",
+            low=LOWEST, high=HIGHEST,
+        ),
+    ] = None  # fmt: skip
+    option_score: Annotated[
+        str | None,
+        Setting(
+            "Cloze: read options of several pieces again, with a [MASK] for each piece: masks, or "
+            "pll (one piece hidden at a time, slower) (default: as trained).",
+            choices=("masks", "pll"),
+        ),
+    ] = None
+    gate: Annotated[
+        Path | None,
+        Setting("With int8: dev store that it is tested on (default: dev.pt next to DATA)."),
+    ] = None
+    tolerance: Annotated[
+        float,
+        Setting("With int8: percentage points of accuracy that may be lost on --gate.", low=0),
+    ] = 0.5
+    token_budget: Annotated[int, Setting("Tokens per batch.", low=1, high=MOST)] = TOKEN_BUDGET
+    null_threshold: Annotated[
+        float | None,
+        Setting(
+            "SQuAD 2.0: give no answer if that scores better than the best answer by more than "
+            "this (default: as tuned in training)."
+        ),
+    ] = None
+    ffn_chunk: Annotated[
+        int | None,
+        Setting(
+            "Tokens per feed-forward product; fewer need less memory, with the same result "
+            "(default: all).", low=1, high=LONGEST,
+        ),
+    ] = None  # fmt: skip
+    lsh: Mapping[str, Any] = field(default_factory=dict)
+    """What of `LshConfig` is asked for."""
+
+    def __post_init__(self) -> None:
+        check(self)

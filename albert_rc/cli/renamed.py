@@ -1,0 +1,43 @@
+"""Commands that have another name now; the old one still works, and says the new one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from typer.core import TyperGroup
+
+RENAMED: dict[str, list[str]] = {
+    "search": ["train", "--search", "12", "--epochs", "2", "--out", "models/search"],
+    "pretrain-data": ["pretrain", "data"],
+    "vocabulary": ["pretrain", "vocabulary"],
+    "calibrate": ["evaluate", "--calibrate"],
+    "average": ["export"],
+    "verify-resume": ["bench", "resume"],
+}
+"""The command of each old name, with the options that made up its defaults."""
+_OPTIONS = {"--trials": "--search"}
+
+
+class Commands(TyperGroup):
+    """The commands of the package, by their names of today and of before."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Take an old name for the new one."""
+        if args and args[0] in RENAMED:
+            old, *rest = args
+            now = RENAMED[old]
+            if os.environ.get("RANK", "0") == "0":
+                words = [word for word in now[:2] if not word[-1].isdigit()]
+                said = " ".join(word + " N" if word == "--search" else word for word in words)
+                print(f"note: {old} is written {said} now", file=sys.stderr)
+            rest = [_renamed(word) for word in rest]
+            args = [*now, *rest]
+        return super().resolve_command(ctx, args)
+
+
+def _renamed(word: str) -> str:
+    """An option of an old command as it is called now."""
+    flag, sign, value = word.partition("=")
+    return _OPTIONS.get(flag, flag) + sign + value

@@ -1,0 +1,92 @@
+"""What commands that train share: the run's folder, its beginning and its end."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from albert_rc.cli.console import say
+
+if TYPE_CHECKING:
+    from albert_rc.checkpoints.load import Loaded
+    from albert_rc.runtime.devices import Processes
+    from albert_rc.training.config import TrainConfig
+    from albert_rc.training.memory.planner import Levers
+    from albert_rc.training.tally import TrainResult
+
+
+def levers_of(given: dict[str, Any]) -> Levers:
+    """What the user decides about memory, taken out of the options."""
+    from albert_rc.training.memory.planner import Levers
+
+    names = ("accumulation", "recompute", "optimizer_states")
+    return Levers(*(given.pop(name, None) for name in names))
+
+
+def alone_in(out: Path, group: Processes) -> AbstractContextManager[None]:
+    """Have the run's folder for this run alone, until the block ends."""
+    from albert_rc.io.atomic import only_run
+
+    return only_run(out) if group.is_main else nullcontext()
+
+
+def batch_workers(workers: int | None, group: Processes) -> int:
+    """Processes that make batches; by default up to 8 of its share of the cores feed a GPU."""
+    from albert_rc.runtime.pool import cores
+
+    if workers is None:
+        of_rank = cores() // group.world
+        return 0 if group.device.type == "cpu" else max(0, min(8, of_rank - 1))
+    return workers
+
+
+def announce(
+    loaded: Loaded[Any],
+    settings: TrainConfig,
+    group: Processes,
+    plan: list[str],
+    train: str,
+    dev: str | None,
+) -> None:
+    """Say what is about to be learned, by what, and from what.
+
+    Args:
+        loaded: the model.
+        settings: the recipe.
+        group: who works along.
+        plan: what the memory planner says.
+        train: what is learned from.
+        dev: what decides which weights are kept, if anything.
+    """
+    count = sum(p.numel() for p in loaded.model.parameters())
+    for line in loaded.report.lines():
+        say(line)
+    ranks = f"{group.world} ranks"
+    say(f"{count:,} parameters, {settings.precision}, {group.device}, {ranks}")
+    for line in plan:
+        say(line)
+    say(f"train: {train}")
+    say(f"dev: {dev or 'none; the last weights are kept'}")
+
+
+def conclude(out: Path, result: TrainResult, best: str) -> None:
+    """Say what came out: a run's folder, how far it got, and how good it is; draw its course."""
+    from albert_rc.report.curves import draw_curves, read_curves, spark_lines
+
+    of_all = f" of {result.total_steps:,}" if result.paused else ""
+    typer.echo(f"{out}: {result.steps:,}{of_all} steps in {result.seconds:.0f} s{best}")
+    if result.restarts:
+        typer.echo(
+            f"went back {result.restarts} time(s) after a collapse, see {out / 'log.txt'}; "
+            f"the learning rate was 1/{2**result.restarts} of the one given"
+        )
+    if result.paused:
+        typer.echo("paused; the same command with --resume goes on from there")
+    curves = read_curves(out)
+    for line in spark_lines(curves):
+        say(line)
+    if drawn := draw_curves(out, curves):
+        say(f"curves: {drawn[0]}")
