@@ -140,8 +140,7 @@ def train(
     from albert_rc.runtime.devices import be_deterministic, choose_precision, processes
     from albert_rc.training.objectives.teacher import Teacher
     from albert_rc.training.runs.earlier import require_kept
-    from albert_rc.training.runs.finetune import FineTuning, open_stores, unlike
-    from albert_rc.training.runs.identity import made_of
+    from albert_rc.training.runs.finetune import FineTuning, made_of, open_stores, unlike
     from albert_rc.training.runs.recipes import choose, dropout_of
     from albert_rc.training.runs.several import Part, over_folds, over_seeds
 

@@ -17,8 +17,8 @@ from albert_rc.io.files import check_archive
 from albert_rc.runtime.devices import Processes
 from albert_rc.training.averaging import Averaged
 from albert_rc.training.config import TrainConfig
+from albert_rc.training.identity import FIXED, difference, flag_of
 from albert_rc.training.memory.planner import Levers
-from albert_rc.training.runs.identity import FIXED, difference, flag_of
 
 _PARTS = {
     **dict.fromkeys(("model", "optimizer", "scaler", "progress"), dict),

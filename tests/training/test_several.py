@@ -15,11 +15,11 @@ from albert_rc.scoring.score_file import read_scores
 from albert_rc.stores.store import load_store, make_store
 from albert_rc.training.checkpoint import state_path
 from albert_rc.training.config import TrainConfig
+from albert_rc.training.identity import difference
 from albert_rc.training.memory.planner import Levers
 from albert_rc.training.runs import several
 from albert_rc.training.runs.earlier import EARLIER
-from albert_rc.training.runs.finetune import FineTuning, open_stores, unlike
-from albert_rc.training.runs.identity import difference, made_of
+from albert_rc.training.runs.finetune import FineTuning, made_of, open_stores, unlike
 from albert_rc.training.runs.several import over_folds, over_seeds, run_all
 from albert_rc.training.tally import TrainResult
 

@@ -9,14 +9,16 @@ from typing import Any
 
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import DataError, UsageError
+from albert_rc.io.files import parse_json, to_json
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import Store, check_store, load_store
 from albert_rc.stores.subset import joined
 from albert_rc.training.checkpoint import planned_before
 from albert_rc.training.config import TrainConfig
+from albert_rc.training.identity import FIXED, flag_of
 from albert_rc.training.loop import Trainer
 from albert_rc.training.memory.planner import Levers, fit
-from albert_rc.training.objective import Objective
+from albert_rc.training.objective import Objective, stores_identity
 from albert_rc.training.objectives.reading import Reading
 from albert_rc.training.objectives.spans import Spans
 from albert_rc.training.objectives.teacher import Teacher
@@ -191,3 +193,22 @@ def open_stores(
     if with_dev and dev is not None:
         return joined(train, dev, "train and dev"), None
     return train, dev
+
+
+def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, Any]:
+    """What decides how runs come out, by option or name, as it is when read from a JSON file."""
+    how, settings = tuning.how, tuning.settings
+    found = {
+        "--model": str(Path(tuning.model)),
+        **stores_identity(train, dev),
+        **{f"--{name}": how.get(name) for name in ("scratch", "attention", "dropout")},
+        "--residual": how.get("shape", {}).get("residual"),
+        "--max-length": how.get("max_length"),
+        "setting of lsh": how.get("lsh", {}),
+        "--option-score": tuning.option_score,
+        "--teacher": None if tuning.teacher is None else tuning.teacher.source,
+        **{flag_of(name): getattr(settings, name) for name in FIXED},
+        "--optimizer-states": tuning.levers.states or settings.optimizer_states,
+    }
+    as_read: dict[str, Any] = parse_json(to_json(found))
+    return as_read

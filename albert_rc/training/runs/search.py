@@ -15,9 +15,9 @@ from albert_rc.io.atomic import write_bytes
 from albert_rc.io.files import to_json
 from albert_rc.runtime.seeds import mix
 from albert_rc.stores.store import Store
+from albert_rc.training.identity import difference
 from albert_rc.training.runs.earlier import require_kept
-from albert_rc.training.runs.finetune import FineTuning
-from albert_rc.training.runs.identity import difference, made_of
+from albert_rc.training.runs.finetune import FineTuning, made_of
 from albert_rc.training.tally import StepReport, TrainResult
 
 JOURNAL = "trials.log"

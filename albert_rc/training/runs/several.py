@@ -24,8 +24,8 @@ from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import Store
 from albert_rc.stores.subset import chosen_papers
 from albert_rc.training.checkpoint import states
+from albert_rc.training.identity import difference
 from albert_rc.training.runs.earlier import set_aside
-from albert_rc.training.runs.identity import difference
 from albert_rc.training.tally import TrainResult
 
 RUNS = "runs.json"

@@ -1,17 +1,10 @@
-"""What a run is: what must be the same where it is resumed, and what is said if it is not."""
+"""Fingerprint of a run: settings that must match on --resume, and how differences are said."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from albert_rc.io.files import parse_json, to_json
-from albert_rc.stores.store import Store
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.objective import stores_identity
-
-if TYPE_CHECKING:
-    from albert_rc.training.runs.finetune import FineTuning
 
 FIXED = (
     "epochs", "batch_size", "learning_rate", "warmup", "weight_decay", "clip", "max_steps",
@@ -24,25 +17,6 @@ FIXED = (
 def flag_of(name: str) -> str:
     """The option of a setting."""
     return "--" + name.replace("_", "-")
-
-
-def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, Any]:
-    """What decides how runs come out, by option or name, as it is when read from a JSON file."""
-    how, settings = tuning.how, tuning.settings
-    found = {
-        "--model": str(Path(tuning.model)),
-        **stores_identity(train, dev),
-        **{f"--{name}": how.get(name) for name in ("scratch", "attention", "dropout")},
-        "--residual": how.get("shape", {}).get("residual"),
-        "--max-length": how.get("max_length"),
-        "setting of lsh": how.get("lsh", {}),
-        "--option-score": tuning.option_score,
-        "--teacher": None if tuning.teacher is None else tuning.teacher.source,
-        **{flag_of(name): getattr(settings, name) for name in FIXED},
-        "--optimizer-states": tuning.levers.states or settings.optimizer_states,
-    }
-    as_read: dict[str, Any] = parse_json(to_json(found))
-    return as_read
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
