@@ -28,8 +28,8 @@ CLASSES = {
 """What opens a folder in transformers."""
 
 
-def transformers_runner(folder: Path, task: str) -> Runner:
-    """The class of transformers on a folder, in fp32 on the CPU.
+def open_folder(folder: Path, task: str) -> Any:
+    """What transformers makes of a folder, in fp32 on the CPU.
 
     Args:
         folder: an exported one.
@@ -43,11 +43,17 @@ def transformers_runner(folder: Path, task: str) -> Runner:
     cls = getattr(transformers, CLASSES[task])
     with _quiet(transformers):
         model, found = cls.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
-        )
+            folder, dtype=torch.float32, local_files_only=True, output_loading_info=True,
+            attn_implementation="eager",
+        )  # fmt: skip
     if missing := sorted(found["missing_keys"]):
         raise CheckpointError(f"transformers misses weights: {', '.join(missing[:20])}")
-    model.eval()
+    return model.eval()
+
+
+def transformers_runner(folder: Path, task: str) -> Runner:
+    """The class of transformers on a folder; see `open_folder`."""
+    model = open_folder(folder, task)
 
     def run(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         with torch.inference_mode():

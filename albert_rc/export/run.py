@@ -227,7 +227,7 @@ def _compare(
     if not onnx:
         return alike, None
     say("comparing ONNX's answers with ours")
-    content = onnx_bytes(model)
+    content = onnx_bytes(folder, model)
     in_onnx = require_alike(model, tokenizer, stores, onnx_runner(content), "ONNX")
     (folder / ONNX).parent.mkdir()
     write_bytes(folder / ONNX, content)

@@ -250,7 +250,14 @@ def refused(source, tmp_path, error, match, **how):
 
 def test_a_graph_that_answers_otherwise_is_not_written(vocabularies, tmp_path, monkeypatch):
     source = made(vocabularies, "albert", "cloze", tmp_path / "source")
-    monkeypatch.setitem(graph.ACTIVATIONS, "gelu_new", graph.ACTIVATIONS["relu"])
+    opened = graph.open_folder
+
+    def otherwise(folder, task):
+        model = opened(folder, task)
+        model.predictions.activation = torch.nn.ReLU()
+        return model
+
+    monkeypatch.setattr(graph, "open_folder", otherwise)
     refused(source, tmp_path, CheckpointError, "ONNX differs from ours: logits of", onnx=True)
 
 
