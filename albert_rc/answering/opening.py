@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 
 def open_papers(
-    data: Path, format_name: str | None, model: str | None, say: Say
+    data: Path, format_name: str | None, model: str | None, say: Say, strict: bool = False
 ) -> Store | PaperSet:
     """A store, or raw papers, all of them usable.
 
@@ -29,6 +29,7 @@ def open_papers(
         format_name: a key of `READERS`; recognised where it is None.
         model: decides between tasks whose tables have the same columns.
         say: told of warnings.
+        strict: refuse papers that could be read by a guess.
 
     Raises:
         DataError: the store is damaged, or papers have errors.
@@ -36,16 +37,16 @@ def open_papers(
     """
     if data.suffix == ".pt":
         return load_store(data)
-    return read_papers(data, format_name or _format_for(data, model), say)
+    return read_papers(data, format_name or _format_for(data, model), say, strict)
 
 
-def read_papers(data: Path, format_name: str | None, say: Say) -> PaperSet:
+def read_papers(data: Path, format_name: str | None, say: Say, strict: bool = False) -> PaperSet:
     """Raw papers, all of them usable.
 
     Raises:
         DataError: some are not.
     """
-    papers = read_good(data, format_name)
+    papers = read_good(data, format_name, strict)
     for problem in papers.problems:
         say(f"warning: {problem}")
     return papers

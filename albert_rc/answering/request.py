@@ -58,6 +58,13 @@ class Request:
             "mrpc, sts-b, qqp, mnli, qnli, rte, wnli) (default: recognised).", flag="--format",
         ),
     ] = None  # fmt: skip
+    strict: Annotated[
+        bool,
+        Setting(
+            "Refuse papers that need a guess, such as blanks glued to a word, in place of reading "
+            "them with a warning."
+        ),
+    ] = False
     max_length: Annotated[
         int | None,
         Setting(

@@ -76,7 +76,7 @@ def run(request: Request, group: Processes, show: Show) -> list[str]:
     Raises:
         AlbertRcError: something cannot be answered; nothing was written then.
     """
-    papers = open_papers(request.data, request.format_, request.model, show.say)
+    papers = open_papers(request.data, request.format_, request.model, show.say, request.strict)
     _require_for(request, papers)
     chosen = choose_precision(request.precision, group.device)
     how = {"attention": request.attention, "lsh": request.lsh, "precision": chosen}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from albert_rc.cli.console import example, out, print_json, table
-from albert_rc.cli.papers import Format, say_unread
+from albert_rc.cli.papers import Format, Strict, say_unread
 from albert_rc.io.messages import first_of, shortened
 from albert_rc.model.config import LONGEST
 
@@ -30,6 +30,7 @@ def doctor(
         int,
         typer.Option(min=1, max=LONGEST, help="The model's window in tokens."),
     ] = 512,
+    strict: Strict = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print everything that was found as JSON.")
     ] = False,
@@ -44,7 +45,7 @@ def doctor(
     from albert_rc.stores.doctor import check_collection
     from albert_rc.text.tokenizer import load_tokenizer
 
-    splits = read_collection(raw, format_)
+    splits = read_collection(raw, format_, strict)
     say_unread(raw)
     tokenizer = None if model is None else load_tokenizer(resolve_source(model))
     checks = check_collection(splits, tokenizer, max_length)

@@ -21,6 +21,14 @@ Format = Annotated[
         "mrpc, sts-b, qqp, mnli, qnli, rte, wnli) (default: recognised).",
     ),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Refuse papers that need a guess, such as blanks glued to a word, in place of reading "
+        "them with a warning.",
+    ),
+]
 TrainingPapers = Annotated[
     Path | None,
     typer.Option(

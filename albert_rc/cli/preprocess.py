@@ -12,7 +12,7 @@ import typer
 
 from albert_rc.cli import options
 from albert_rc.cli.console import DEFAULT_MODEL, example, leave_cleanly, say
-from albert_rc.cli.papers import Format, say_unread
+from albert_rc.cli.papers import Format, Strict, say_unread
 from albert_rc.model.config import LONGEST
 
 
@@ -39,12 +39,14 @@ def preprocess(
             help="What to do about bad papers: stop, or skip them and list them in rejects.jsonl."
         ),
     ] = "stop",
+    strict: Strict = False,
     workers: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=options.MOST_WORKERS,
             help="Number of processes (default: all cores).",
+            hidden=True,
         ),
     ] = None,
 ) -> None:
@@ -73,6 +75,7 @@ def preprocess(
         scratch=existing_folder(out),
         format_name=format_,
         workers=workers,
+        strict=strict,
     ) as papers:
         require_good(papers, on_error)
         for split in papers:

@@ -23,7 +23,9 @@ def serve(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any that is free.")
     ] = 8000,
-    max_megabytes: Annotated[float, typer.Option(help="Largest request, in megabytes.")] = 10,
+    max_megabytes: Annotated[
+        float, typer.Option(help="Largest request, in megabytes.", hidden=True)
+    ] = 10,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     device: options.Device = None,
 ) -> None:

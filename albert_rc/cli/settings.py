@@ -92,7 +92,7 @@ def _option(about: About, shown: bool, defaults: bool) -> Any:
     """A field as Typer wants it."""
     setting = about.setting
     text = setting.help
-    if defaults and about.default is not None and "default" not in text:
+    if defaults and about.default is not None and about.kind is not bool and "default" not in text:
         text = f"{text.removesuffix('.')} (default: {about.default})."
     bounds: dict[str, Any] = {}
     if about.kind is int:

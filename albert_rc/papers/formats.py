@@ -282,8 +282,15 @@ def _paper_id(raw: Any, place: str, number: int, level: str | None, layout: Layo
     return f"{level or ''}{name}" if asks else name
 
 
-def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[PaperRecord, Passage | None]]:
+def check_chunk(
+    chunk: Chunk, format_name: str, strict: bool = False
+) -> Iterator[tuple[PaperRecord, Passage | None]]:
     """Check papers one by one; what they have in common (their ids) is for a `Register` to check.
+
+    Args:
+        chunk: the papers.
+        format_name: a key of `READERS`.
+        strict: refuse what could be read by a guess.
 
     Yields:
         what is known of the paper, and the passage unless it has an error.
@@ -291,7 +298,7 @@ def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[PaperRecord, P
     reader = READERS[format_name]
     for index, raw in enumerate(chunk):
         for number, value in raw.records(reader.layout):
-            report = Problems(paper_place(raw.place, number))
+            report = Problems(paper_place(raw.place, number), strict)
             passage = paper_id = level = None
             if isinstance(value, ValueError):
                 hint = f"; {IMPORT}" if raw.looks_printed else ""
@@ -312,13 +319,16 @@ def check_chunk(chunk: Chunk, format_name: str) -> Iterator[tuple[PaperRecord, P
             yield PaperRecord(index, number, paper_id, level, good, problems, keys), passage
 
 
-def read_split(path: Path, name: str | None = None, format_name: str | None = None) -> PaperSet:
+def read_split(
+    path: Path, name: str | None = None, format_name: str | None = None, strict: bool = False
+) -> PaperSet:
     """Read and check every paper of a split.
 
     Args:
         path: a folder of papers, or one file.
         name: what the split is called; from the path by default.
         format_name: a key of `READERS`; sniffed by default.
+        strict: refuse what could be read by a guess, such as a blank glued to a word.
 
     Returns:
         The good papers and the problems of all. Papers with an error are left out of
@@ -333,7 +343,7 @@ def read_split(path: Path, name: str | None = None, format_name: str | None = No
     register = Register.of(sources, reader.suffixes)
     passages = []
     for chunk in sources.chunks(reader.layout):
-        for record, passage in check_chunk(chunk, format_name):
+        for record, passage in check_chunk(chunk, format_name, strict):
             if register.add(chunk, record) and passage is not None:
                 passages.append(passage)
     return PaperSet(
@@ -349,18 +359,20 @@ def read_split(path: Path, name: str | None = None, format_name: str | None = No
     )
 
 
-def read_good(path: Path, format_name: str | None = None) -> PaperSet:
+def read_good(path: Path, format_name: str | None = None, strict: bool = False) -> PaperSet:
     """Read a split, all of whose papers must be good; see `read_split` and `require_good`."""
-    papers = read_split(path, format_name=format_name)
+    papers = read_split(path, format_name=format_name, strict=strict)
     require_good([papers])
     return papers
 
 
-def read_collection(raw: Path, format_name: str | None = None) -> list[PaperSet]:
+def read_collection(
+    raw: Path, format_name: str | None = None, strict: bool = False
+) -> list[PaperSet]:
     """Read every split of a collection; see `find_splits`, `collection_format`, `read_split`."""
     places = find_splits(raw)
     format_name = collection_format(places, format_name)
-    return [read_split(path, name, format_name) for name, path in places.items()]
+    return [read_split(path, name, format_name, strict) for name, path in places.items()]
 
 
 def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None:

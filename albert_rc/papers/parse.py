@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from albert_rc.io.messages import LONGEST, first_of, kind_of, quoted, shortened
 from albert_rc.papers.schema import Passage, Problem, Question, Severity, letter, letter_index
+from albert_rc.papers.words import is_whole, is_word
 
 MAX_OPTIONS = 702  # A to ZZ
 MAX_PROBLEMS = 100
 """That are named of one paper; who has more has another convention, not that many slips."""
 _RUN = re.compile(r"_+")
+_LONGEST = 40  # letters of a word
 _MISSING = object()
 
 
@@ -25,6 +28,8 @@ class Problems:
     """Collects the problems of one paper."""
 
     file: str
+    strict: bool = False
+    """Whether what could be read by a guess is an error."""
     problems: list[Problem] = field(default_factory=list)
     failed: bool = False
     """Whether an error was reported."""
@@ -38,6 +43,18 @@ class Problems:
     def warning(self, message: str) -> None:
         """Report something odd that the paper can live with."""
         self._add(message, "warning")
+
+    def guess(self, message: str, read_as: str) -> None:
+        """Report something wrong that is plain all the same: a warning, or an error if strict.
+
+        Args:
+            message: what is wrong, and the way out.
+            read_as: what it is taken for.
+        """
+        if self.strict:
+            self.error(message)
+        else:
+            self.warning(f"{message}; read as {read_as}")
 
     def _add(self, message: str, severity: Severity) -> None:
         number = self._counts[severity] = self._counts.get(severity, 0) + 1
@@ -127,29 +144,66 @@ def _answer(value: Any, num_options: int, where: str, report: Problems) -> int |
     return index
 
 
-def find_blanks(article: str, report: Problems) -> tuple[tuple[int, int], ...]:
+def find_blanks(
+    article: str, options: list[Any] | None, report: Problems
+) -> tuple[str, tuple[tuple[int, int], ...]]:
     """Where the blanks stand: each a `_` of its own, next to white space or punctuation.
 
     A blank that touches a letter (`_ing`, `un_`) or a run (`____`) is an error, for it tells of
-    another convention, by which every later answer would shift. A number left next to a blank
-    (`_31`), as real papers have it, is a warning.
+    another convention, by which every later answer would shift. But where what it touches is a
+    word (`introductory _course`), and its options are words too, only a space is missing: it is
+    put there. A number left next to a blank (`_31`), as real papers have it, is a warning.
+
+    Args:
+        article: the text.
+        options: of each blank, as far as they are what they should be.
+        report: told of every problem.
+
+    Returns:
+        the text, and each blank's first character and the one after its last.
     """
-    blanks = []
+    parts: list[str] = []
+    blanks: list[tuple[int, int]] = []
+    length = done = 0
     for number, match in enumerate(_RUN.finditer(article), 1):
         start, end = match.span()
         before, after = article[start - 1 : start], article[end : end + 1]
         around = shortened(article[max(0, start - 12) : end + 12].replace("\n", " "))
         where = f"blank {number} (character {start + 1}, ...{around}...)"
+        space_before = space_after = ""
         if end - start > 1:
             report.error(f"{where}: {end - start} underscores in a row; write a blank as one _")
         elif before.isalpha() or after.isalpha():
-            report.error(f"{where}: the blank is glued to a word; put a space between them")
+            said = f"{where}: the blank is glued to a word; put a space between them"
+            left = _letters(article[max(0, start - _LONGEST) : start][::-1])[::-1]
+            right = _letters(article[end : end + _LONGEST])
+            if is_whole(left, right) and _are_words(options, number - 1):
+                report.guess(said, " ".join(filter(None, (left, "_", right))))
+                space_before, space_after = " " * bool(left), " " * bool(right)
+            else:
+                report.error(said)
         elif before.isdigit() or after.isdigit():
             report.warning(
                 f"{where}: a number is glued to the blank; it is read as text next to it"
             )
-        blanks.append((start, end))
-    return tuple(blanks)
+        parts += [article[done:start], space_before, "_", space_after]
+        length += start - done + len(space_before)
+        blanks.append((length, length + 1))
+        length, done = length + 1 + len(space_after), end
+    return "".join((*parts, article[done:])), tuple(blanks)
+
+
+def _letters(text: str) -> str:
+    """The letters that a text begins with."""
+    return "".join(takewhile(str.isalpha, text))
+
+
+def _are_words(options: list[Any] | None, index: int) -> bool:
+    """Whether most options of a blank are words, and so no parts of them."""
+    found = options[index] if options is not None and index < len(options) else None
+    texts = [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+    whole = sum(all(map(is_word, re.findall("[A-Za-z]+", text))) for text in texts)
+    return 2 * whole >= len(texts) > 0
 
 
 def _counts(
@@ -200,7 +254,9 @@ def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Problems) ->
     article = _text(raw, "article", report)
     options = _list(raw, "options", report)
     answers = _answers(raw, report)
-    blanks = find_blanks(article, report) if article is not None else ()
+    blanks: tuple[tuple[int, int], ...] = ()
+    if article is not None:
+        article, blanks = find_blanks(article, options, report)
     if options is None:
         return None
     if article is not None and not blanks:

@@ -61,11 +61,13 @@ class ChunkEncoder:
 
     tokenizer: Tokenizer
     max_length: int
+    strict: bool = False
+    """Whether papers are refused that could be read by a guess."""
 
     def __call__(self, task: ChunkTask) -> Encoded:
         """Encode a chunk."""
         kind = READERS[task.format_name].kind
-        checked = list(check_chunk(task.chunk, task.format_name))
+        checked = list(check_chunk(task.chunk, task.format_name, self.strict))
         passages = [passage for _, passage in checked if passage is not None]
         packed, unfit = self._pack(kind, passages)
         return Encoded([record for record, _ in checked], packed, unfit)
@@ -86,10 +88,10 @@ class ChunkEncoder:
         return packed, unfit
 
 
-def _start_worker(vocabulary: Path, max_length: int) -> ChunkEncoder:
+def _start_worker(vocabulary: Path, max_length: int, strict: bool) -> ChunkEncoder:
     # The workers share the cores; none of them needs threads of its own.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    return ChunkEncoder(load_tokenizer(vocabulary, num_threads=1), max_length)
+    return ChunkEncoder(load_tokenizer(vocabulary, num_threads=1), max_length, strict)
 
 
 class PreparedSplit:
@@ -218,6 +220,7 @@ def prepare_collection(
     scratch: Path,
     format_name: str | None = None,
     workers: int | None = None,
+    strict: bool = False,
 ) -> Iterator[list[PreparedSplit]]:
     """Read, check and encode every split of a collection.
 
@@ -229,6 +232,7 @@ def prepare_collection(
         format_name: a key of `READERS`; sniffed by default, one for all splits.
         workers: processes to encode in; as many as there are cores by default, 1 for
             this one only. A few papers are encoded in this process anyway.
+        strict: refuse papers that could be read by a guess.
 
     Yields:
         The splits, ready to be saved inside the block.
@@ -241,7 +245,7 @@ def prepare_collection(
     """
     workers = worker_count(workers)
     check_max_length(max_length)
-    encoder = ChunkEncoder(tokenizer, max_length)
+    encoder = ChunkEncoder(tokenizer, max_length, strict)
     format_name = collection_format(places, format_name)
     with ExitStack() as stack:
 
@@ -270,5 +274,5 @@ def _encoded(
     every = chain(first, tasks)
     if workers == 1 or len(first) < FEW_CHUNKS:
         return ((task, encoder(task)) for task in every)
-    start = partial(_start_worker, encoder.tokenizer.folder, encoder.max_length)
+    start = partial(_start_worker, encoder.tokenizer.folder, encoder.max_length, encoder.strict)
     return map_in_order(start, every, workers)

@@ -237,6 +237,27 @@ def test_a_store_of_another_vocabulary_is_refused(trained, cli, tmp_path):
     assert not out.exists()
 
 
+def test_strict_refuses_papers_that_need_a_guess(cli, tmp_path):
+    paper = {"article": "She went _home and _ .", "options": [["far", "back"], ["sat", "ran"]]}
+    write_json(tmp_path / "test" / "a.json", paper)
+    work = ("--model", VOCABULARY, "--out", tmp_path / "data")
+    commands = (
+        ("doctor", tmp_path / "test"),
+        ("preprocess", tmp_path / "test", *work),
+        ("predict", "--data", tmp_path / "test", "--model", "albert-rc-tiny",
+         "--out", tmp_path / "answer.json"),
+    )  # fmt: skip
+    for command in commands:
+        done = cli(*command)
+        assert done.returncode == 0, done.stderr
+        assert "a.json: blank 1 (character 10, ...She went _home and _ ....)" in " ".join(
+            (done.stdout + done.stderr).split()
+        )
+        refused = cli(*command, "--strict")
+        assert refused.returncode == 3
+        assert "glued to a word" in " ".join((refused.stdout + refused.stderr).split())
+
+
 @pytest.mark.parametrize("command", ["doctor", "preprocess", "train", "predict", "evaluate"])
 def test_every_help_ends_in_an_example(cli, command):
     done = cli(command, "--help")

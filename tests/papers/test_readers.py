@@ -191,6 +191,44 @@ def test_a_number_left_at_a_blank_is_a_warning(write):
     assert len(split.problems) == 2
 
 
+GLUED = {
+    "An introductory _course and _ .": "An introductory _ course and _ .",
+    "They left their_handbags and _ .": "They left their _ handbags and _ .",
+    "He went_, and _then fell.": "He went _, and _ then fell.",
+    "_The cat _ .": "_ The cat _ .",
+    "She reached her_\nand _ .": "She reached her _\nand _ .",
+}
+
+
+@pytest.mark.parametrize("article", GLUED)
+def test_a_blank_that_only_lacks_a_space_is_read_with_a_warning(write, article):
+    path = write("a.json", GOOD | {"article": article})
+    split = read_split(path)
+    assert split.passages[0].text == GLUED[article]
+    assert all(split.passages[0].text[a:b] == "_" for a, b in split.passages[0].blanks)
+    assert "the blank is glued to a word; put a space between them; read as" in str(
+        split.problems[0]
+    )
+    assert {problem.severity for problem in split.problems} == {"warning"}
+    refused = read_split(path, strict=True)
+    assert not refused.passages
+    assert "glued to a word; put a space between them" in str(refused.errors[0])
+
+
+@pytest.mark.parametrize(
+    "article", ["_ing", "un_", "happi_ness", "some_one", "over_", "_less", "_xqzv", "beaut_"]
+)
+def test_a_part_of_a_word_next_to_a_blank_is_an_error(write, article):
+    split = read_split(write("a.json", GOOD | {"article": f"One _ was {article} ."}))
+    assert "blank 2 " in str(split.errors[0])
+
+
+def test_options_that_are_parts_of_words_tell_of_another_convention(write):
+    options = [["ing", "ed", "tion"], ["a", "b"]]
+    paper = GOOD | {"article": "Some work_ and _ .", "options": options, "answers": ["A", "B"]}
+    assert read_split(write("a.json", paper)).errors
+
+
 def test_an_empty_folder_is_refused(tmp_path):
     assert "an empty folder" in errors_of(tmp_path)[0]
     with pytest.raises(DataError, match="an empty folder"):

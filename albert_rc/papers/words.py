@@ -1,0 +1,70 @@
+"""English words, told from parts of words: by the vocabulary of the shipped model."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+VOCABULARY = Path(__file__).parent.parent / "pretrained" / "albert-rc-small" / "vocab.txt"
+"""Pieces, the frequent words whole; 97% of the words of exam papers are known by them."""
+ENDINGS = ("s", "es", "ed", "d", "ing", "er", "ers", "est", "ly", "y", "ness", "r", "ful", "less")
+BOUND = {
+    "al", "ance", "ant", "ary", "ate", "bi", "co", "de", "dis", "ed", "em", "en", "ence", "ent",
+    "er", "est", "ful", "ible", "ic", "il", "ing", "ir", "ish", "ism", "ist", "ity", "ive", "ll",
+    "ly", "ment", "mis", "nd", "ness", "non", "ous", "pre", "rd", "re", "sion", "st", "th", "tion",
+    "tri", "ty", "un", "ve",
+}  # fmt: skip
+"""Parts of words that are no words, though some are pieces of the vocabulary."""
+PREFIXES = {
+    "a", "an", "ante", "anti", "any", "auto", "be", "down", "every", "ex", "fore", "im", "in",
+    "inter", "mid", "multi", "no", "out", "over", "post", "pro", "self", "semi", "some", "sub",
+    "super", "trans", "under", "up",
+}  # fmt: skip
+"""Words that may also begin a word that a blank completes."""
+SUFFIXES = {
+    "able", "an", "body", "hood", "ion", "less", "like", "man", "men", "one", "or", "self",
+    "selves", "ship", "some", "thing", "time", "times", "ward", "wards", "where", "wise",
+}  # fmt: skip
+"""Words that may also end a word that a blank begins."""
+
+
+@cache
+def _known() -> frozenset[str]:
+    pieces = VOCABULARY.read_text("utf-8").split("\n")
+    found = {piece for piece in pieces if re.fullmatch("[a-z]{2,}", piece)}
+    return frozenset((found | {"a", "i"}) - BOUND)
+
+
+def is_word(text: str) -> bool:
+    """Whether a text is an English word: one that is known, inflected or compounded."""
+    word, known = text.lower(), _known()
+    if word in known:
+        return True
+    for ending in ENDINGS:
+        stem = word.removesuffix(ending)
+        if stem == word or len(stem) < 3:
+            continue
+        stems = [stem, stem + "e"]
+        if stem.endswith("i"):  # carried
+            stems.append(stem[:-1] + "y")
+        if stem[-1] == stem[-2]:  # stopped
+            stems.append(stem[:-1])
+        if not known.isdisjoint(stems):
+            return True
+    pairs = ((word[:at], word[at:]) for at in range(3, len(word) - 2))
+    return any(a in known and (b in known or b.removesuffix("s") in known) for a, b in pairs)
+
+
+def is_whole(before: str, after: str) -> bool:
+    """Whether what a blank is glued to are words of their own, not parts of the missing one.
+
+    Args:
+        before: the letters directly before the blank, if any.
+        after: the letters directly behind it, if any.
+    """
+    if before and (before.lower() in PREFIXES or not is_word(before)):
+        return False
+    if after and (after.lower() in SUFFIXES or not is_word(after)):
+        return False
+    return not (before and after and (before + after).lower() in _known())
