@@ -1,7 +1,7 @@
 """albert-rc: reading comprehension of exam papers with ALBERT.
 
-From Python: `from albert_rc import answer, load_model`. They bring torch along, so they are
-looked up only when they are asked for.
+From Python: `from albert_rc import answer, load_model`. They import torch, so
+they are loaded only on first use.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,10 +1,10 @@
-"""Batch: the contract between data and model. Named tensors, nothing else.
+"""Batches: the named tensors that the data pipeline passes to the model.
 
-Sequences stand one after the other, without padding: a token is computed if it is there.
+Sequences are concatenated without padding, so that only real tokens are computed.
 
-Axes: T tokens of all sequences in a row, S tokens that the head reads, Q questions (blanks),
-K options of the question that has most, O options of all questions in a row, P pieces of all
-options in a row, M masked positions, B sequences.
+Axes: T tokens of all sequences concatenated, S tokens that the head reads, Q questions (blanks),
+K options of the question with the most, O options of all questions concatenated, P pieces of all
+options concatenated, M masked positions, B sequences.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """What the encoder reads."""
+    """Input of the encoder."""
 
     token_T: Tensor
     place_T: Tensor
-    """Place of each token in its sequence, from 0."""
+    """Position of each token in its sequence, from 0."""
     lengths: tuple[int, ...]
-    """Tokens of each sequence. Plain numbers, so that the device is never asked."""
+    """Number of tokens of each sequence. Plain ints, to avoid device synchronisation."""
     read_S: Tensor
     """Tokens (indices into T) whose hidden states the head needs, in order."""
     reads: tuple[int, ...]
-    """How many of them each sequence has."""
+    """Number of read tokens of each sequence."""
     segment_T: Tensor | None = None
     """0 or 1 for the first and second part of a pair; None for all 0."""
 
@@ -38,7 +38,7 @@ class Tokens:
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Self:
-        """The same in memory that a GPU copies from without waiting."""
+        """The same in pinned memory, for asynchronous copies to a GPU."""
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
@@ -52,7 +52,7 @@ class Tokens:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainBatch(Tokens):
-    """Sequences with words hidden, and with two segments whose order is asked for."""
+    """Sequences for pretraining: masked words, and two segments whose order is predicted."""
 
     masked_index_M: Tensor
     """Index into S of the tokens to predict."""
@@ -60,24 +60,24 @@ class PretrainBatch(Tokens):
     cls_index_B: Tensor
     """Index into S of each sequence's [CLS]."""
     pair_B: Tensor
-    """0 where the second segment follows the first, 1 where it does not, -1 where not asked."""
+    """0 where the second segment follows the first, 1 where it does not, -1 where not predicted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanBatch(Tokens):
-    """Windows with a question each. What is read of a window: [CLS], then its passage."""
+    """Windows with a question each. The head reads [CLS], then the window's passage."""
 
     window_B: Tensor
     """Index of each window in the store."""
     first_B: Tensor
-    """Place, among what is read of the window, of the answer's first token; 0 where there is no
-    answer in it, -1 where that is not known."""
+    """Position of the answer's first token among the window's read tokens; 0 where it has no
+    answer, -1 where that is unknown."""
     last_B: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch(Tokens):
-    """What the model needs to answer some questions.
+    """Input for answering some questions.
 
     A cloze question is read at one token, and its options are given by their pieces. A
     multiple-choice question has one sequence per option, in the order of `option_slot_O`, read at
@@ -85,7 +85,7 @@ class Batch(Tokens):
     """
 
     question_Q: Tensor
-    """Index of each question in the store: where its answer goes."""
+    """Index of each question in the store."""
     answer_Q: Tensor
     """Index of the right option, -1 where it is not known."""
     option_slot_O: Tensor
@@ -93,19 +93,19 @@ class Batch(Tokens):
     num_options: int
     """K."""
     value_Q: Tensor | None = None
-    """The right number, where a number is asked for; NaN where it is not known."""
+    """Target of a regression task; NaN where it is unknown."""
     blank_index_Q: Tensor | None = None
     """Index into S of each blank."""
     piece_P: Tensor | None = None
     piece_option_P: Tensor | None = None
     """Which option (index into O) each piece belongs to."""
     piece_place_P: Tensor | None = None
-    """Place of the piece in its option, from 0."""
+    """Position of the piece in its option, from 0."""
     masked_index_M: Tensor | None = None
-    """Index into S of the words hidden for the auxiliary masked-LM loss."""
+    """Index into S of the tokens masked for the auxiliary masked-LM loss."""
     masked_token_M: Tensor | None = None
     chance_O: Tensor | None = None
-    """A teacher's probability of each option; NaN at those of questions that it was not asked."""
+    """A teacher's probability of each option; NaN for questions without one."""
 
     @property
     def num_questions(self) -> int:
@@ -114,7 +114,7 @@ class Batch(Tokens):
 
     @property
     def question_of_pieces(self) -> Tensor:
-        """The question (row of the batch) that each piece is an option's of."""
+        """The question (row of the batch) that each piece belongs to."""
         assert self.piece_option_P is not None
         return (self.option_slot_O // self.num_options)[self.piece_option_P]
 

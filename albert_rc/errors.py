@@ -5,7 +5,7 @@ The exit codes are a contract: 0 done, 1 bug, 2 usage, 3 bad data, 4 bad checkpo
 """
 
 READER_LEFT = 141
-"""What a shell says of a tool whose output went to `head`, and which SIGPIPE ended."""
+"""Exit code in a shell when SIGPIPE ended a tool, for example one piped to `head`."""
 
 
 class AlbertRcError(Exception):
@@ -21,34 +21,34 @@ class UsageError(AlbertRcError):
 
 
 class DivergedError(UsageError):
-    """A run has collapsed, and is not to go on."""
+    """A training run has diverged and must not continue."""
 
 
 class DataError(AlbertRcError):
-    """Papers, answers or stores that are not what they should be."""
+    """Invalid papers, answers or stores."""
 
     exit_code = 3
 
 
 class CheckpointError(AlbertRcError):
-    """A model folder that cannot be used: missing, torn, or of another shape."""
+    """A model folder that cannot be used: missing, truncated, or of another shape."""
 
     exit_code = 4
 
 
 class OutOfMemoryError(AlbertRcError):
-    """The machine's memory, or the card's, did not suffice."""
+    """The machine or the GPU ran out of memory."""
 
     exit_code = 5
 
 
-class Interrupted(AlbertRcError):  # noqa: N818 - it is not an error
-    """The user or the system asked to stop; everything worth keeping is saved."""
+class Interrupted(AlbertRcError):  # noqa: N818 - not an error
+    """The user or the system requested a stop; everything worth keeping is saved."""
 
     exit_code = 130
 
 
 def error_of(exit_code: int) -> type[AlbertRcError]:
-    """The kind of error that a command which another one started ended with."""
+    """The error class for the exit code of a subcommand's process."""
     kinds = (UsageError, DataError, CheckpointError, OutOfMemoryError, Interrupted)
     return next((kind for kind in kinds if kind.exit_code == exit_code), AlbertRcError)

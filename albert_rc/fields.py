@@ -1,4 +1,4 @@
-"""Fields of settings: help, bounds and choices stand with the field, for all who ask for them.
+"""Settings as dataclass fields, annotated with help, bounds and choices.
 
 A frozen dataclass annotates a field as `epochs: Annotated[int, Setting("Passes over the papers.",
 low=1)] = 4`. Its `__post_init__` calls `check`; the command line makes options of its fields.
@@ -14,15 +14,15 @@ from typing import Any, get_args, get_type_hints
 from albert_rc.errors import UsageError
 
 MOST = 10_000_000
-"""Of steps, epochs, tokens and the like: beyond what any run comes to."""
+"""Upper bound for steps, epochs, tokens and the like: more than any run reaches."""
 LARGEST_BATCH = 2**16
 LAST_SEED = 2**63 - 1
-"""What torch takes."""
+"""Largest seed that torch accepts."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is said of a field, and what it may be."""
+    """Annotation of a field: its help and its allowed values."""
 
     help: str
     low: float = float("-inf")
@@ -33,9 +33,9 @@ class Setting:
     """Whether a value must be below `high`, not equal to it."""
     choices: tuple[str, ...] = ()
     panel: str | None = None
-    """The heading that `--help` lists it under."""
+    """Heading in `--help`."""
     flag: str = ""
-    """The option's name, if it is not the field's."""
+    """Name of the option, if it differs from the field's."""
 
     def allows(self, value: Any) -> bool:
         """Whether a field may have this value; NaN is never allowed."""
@@ -49,7 +49,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """What a value may be, in words."""
+        """The allowed values, in words."""
         some, most = self.low > float("-inf"), self.high < float("inf")
         if some and most and not (self.above or self.below):
             return f"from {self.low:,} to {self.high:,}"
@@ -67,7 +67,7 @@ class About:
 
     name: str
     kind: type
-    """Without None."""
+    """Type of the field, without None."""
     default: Any
     setting: Setting
 
@@ -77,7 +77,7 @@ class About:
         return self.setting.flag or "--" + self.name.replace("_", "-")
 
     def refusal(self, value: Any) -> UsageError:
-        """What is wrong with a value that the field may not have."""
+        """The error for a value that the field does not allow."""
         if self.setting.choices:
             choices = ", ".join(self.setting.choices)
             return UsageError(f"{self.flag} {value}: choose from {choices}")
@@ -100,10 +100,10 @@ def settings_of(config: type) -> dict[str, About]:
 
 
 def check(config: Any) -> None:
-    """Look at every annotated field of a dataclass's instance; None is allowed where it is default.
+    """Check every annotated field of a dataclass instance; None is allowed where it is the default.
 
     Raises:
-        UsageError: names the option, its value, and what it may be.
+        UsageError: names the option, its value, and the allowed values.
     """
     for name, about in settings_of(config.__class__).items():
         value = getattr(config, name)

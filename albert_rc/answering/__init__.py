@@ -1,1 +1,1 @@
-"""Answers of a model to a store or to papers."""
+"""Answering: a model's predictions for a store or for papers."""

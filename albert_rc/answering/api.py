@@ -1,4 +1,4 @@
-"""Answers from Python: papers in, letters, options and probabilities out."""
+"""The Python API for answering papers: letters, options and probabilities."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Answer:
     """The answer to one blank or question."""
 
     number: int
-    """Of the blank in its paper, from 1."""
+    """Number of the blank or question in its paper, from 1."""
     letter: str
     option: str
     """The text of the option."""
     probability: float
-    """Of this option."""
+    """Probability of this option."""
     probabilities: dict[str, float]
-    """Of each option, by its letter."""
+    """Probability of each option, by letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class AnsweredPaper:
 
     @property
     def letters(self) -> list[str]:
-        """The letters alone, as answer.json has them."""
+        """The letters alone, as in answer.json."""
         return [answer.letter for answer in self.answers]
 
 
@@ -67,27 +67,27 @@ def answer(
     temperature: float | None = None,
     token_budget: int = TOKEN_BUDGET,
 ) -> list[AnsweredPaper]:
-    """Answer every blank, or every question, of some papers: what `albert-rc predict` answers.
+    """Answer every blank or question of some papers, as `albert-rc predict` does.
 
     Args:
         papers: a paper as a dict (`{"article": "It _ .", "options": [["is", "are"]]}`, or with
-            `questions` as in RACE); a list of such; their JSON as text or bytes; or the place of a
-            file or folder in any format that `predict` reads.
-        model: what `load_model(source, "cloze")` gives, or with `"choice"`; by default the
-            package's own for these papers.
+            `questions` as in RACE); a list of such dicts; their JSON as text or bytes; or the path
+            of a file or folder in any format that `predict` reads.
+        model: from `load_model(source, "cloze")` or `load_model(source, "choice")`; by default
+            the package's own model for this kind of papers.
         precision: fp32, bf16 or fp16; bf16 where the hardware has it.
-        temperature: what logits are divided by for probabilities; by default what
-            `evaluate --calibrate` kept next to the weights, else 1. It changes no answer.
-        token_budget: tokens that are computed at a time.
+        temperature: divisor of the logits before the softmax; by default the value that
+            `evaluate --calibrate` saved next to the weights, else 1. It changes no answer.
+        token_budget: tokens of a batch.
 
     Returns:
-        Papers of a list in its order, those of a place in the natural order of their names.
+        Papers of a list in its order, those of a path in the natural order of their names.
 
     Raises:
-        DataError: papers have errors, all of which are named; or the model answers another kind
+        DataError: papers have errors, all of which are listed; or the model answers another kind
             of question.
-        UsageError: an option cannot work, or the model is of a task that `predict` alone answers.
-        CheckpointError: the model, or the calibration that lies with it, is damaged.
+        UsageError: an option is invalid, or only `predict` supports the model's task.
+        CheckpointError: the model, or the calibration saved next to it, is damaged.
     """
     given = _read(papers)
     if model is None:
@@ -148,7 +148,7 @@ def _answer(line: Mapping[str, Any], options: Sequence[str]) -> Answer:
 
 
 def _read(papers: Papers) -> PaperSet:
-    """Papers from wherever they are; refused if any has an error."""
+    """Read papers from any supported source; refused if any has an error."""
     if isinstance(papers, bytes) or (isinstance(papers, str) and papers.lstrip()[:1] in ("{", "[")):
         try:
             papers = parse_json(papers if isinstance(papers, bytes) else papers.encode())
@@ -171,7 +171,7 @@ def _read(papers: Papers) -> PaperSet:
 
 
 def _checked(values: Sequence[Any]) -> PaperSet:
-    """Papers that are at hand as JSON values, as `read_split` checks those of files."""
+    """Papers given as JSON values, checked as `read_split` checks those in files."""
     values = [dict(value) if isinstance(value, Mapping) else value for value in values]
     if not values:
         raise DataError("there is no paper in the list")

@@ -1,4 +1,4 @@
-"""The gate before int8: what quantising a model costs, measured before it is relied upon."""
+"""The check before int8 is used: the accuracy that quantising a model loses."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ RECORD = "int8.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """How the dev papers are answered: as the papers will be that are to be predicted."""
+    """Settings for answering the dev papers: the same as for the papers to predict."""
 
     precision: str
-    """What int8 is compared with."""
+    """Precision that int8 is compared with."""
     way: str | None = None
-    """How options of several pieces are read again."""
+    """Method for rescoring options of several pieces."""
     null_threshold: float | None = None
-    """Of spans; as tuned in training where it is None."""
+    """Threshold for no answer, for spans; None for the one tuned in training."""
     token_budget: int = TOKEN_BUDGET
 
 
@@ -45,20 +45,20 @@ class Cost:
 
     questions: int
     changed: int
-    """Answers that differ from those without quantisation."""
+    """Number of answers that differ from those without quantisation."""
     before: float | None
-    """Accuracy without; None where no answer is known."""
+    """Accuracy without quantisation; None where no answer is known."""
     after: float | None
 
     @property
     def points(self) -> float:
-        """Percentage points lost: of accuracy, or of unchanged answers where none is known."""
+        """Percentage points lost: of accuracy, or of unchanged answers where no answer is known."""
         if self.before is None or self.after is None:
             return 100 * self.changed / max(1, self.questions)
         return 100 * (self.before - self.after)
 
     def line(self) -> str:
-        """What was found, as a sentence."""
+        """The result as a sentence."""
         share = self.changed / max(1, self.questions)
         found = f"int8 changes {self.changed:,} of {self.questions:,} dev answers ({share:.2%})"
         if self.before is None or self.after is None:
@@ -67,10 +67,10 @@ class Cost:
         return f"{found}; accuracy {self.before:.2%} -> {self.after:.2%} ({gain:+.2f} points)"
 
     def require(self, tolerance: float) -> None:
-        """Refuse what is lost beyond the tolerance.
+        """Refuse a loss beyond the tolerance.
 
         Raises:
-            CheckpointError: says what was lost.
+            CheckpointError: states the loss.
         """
         if self.points > tolerance:
             raise CheckpointError(
@@ -90,10 +90,10 @@ def measure_cost(
 
     Args:
         model: on the processes' device; its `compute` is int8 afterwards.
-        tokenizer: its vocabulary.
+        tokenizer: the model's.
         store: preferably with answers.
-        processes: who works along.
-        trial: how it is answered.
+        processes: the ranks that share the work.
+        trial: settings for answering.
     """
     found = []
     for name in (trial.precision, "int8"):
@@ -115,7 +115,7 @@ def _answered(
     processes: Processes,
     trial: Trial,
 ) -> tuple[Sequence[int | str], float | None]:
-    """An answer to each question, and how good they are where that is known."""
+    """An answer to each question, and their accuracy where right answers are known."""
     budget = trial.token_budget
     if isinstance(model, SpanModel):
         found = find_spans(model, tokenizer, store, processes, token_budget=budget)
@@ -132,7 +132,7 @@ def _answered(
 
 
 def _threshold(model: ReadingModel | SpanModel, trial: Trial) -> float | None:
-    """From which on spans give no answer."""
+    """The threshold above which a span model gives no answer."""
     if not isinstance(model, SpanModel) or trial.null_threshold is not None:
         return trial.null_threshold
     return model.null_threshold
@@ -141,13 +141,13 @@ def _threshold(model: ReadingModel | SpanModel, trial: Trial) -> float | None:
 def identity(
     model: ReadingModel | SpanModel, folder: Path, store_path: Path, trial: Trial
 ) -> dict[str, Any]:
-    """All that a measurement depends on, as JSON has it; empty if the weights are unreadable.
+    """Everything a measurement depends on, as JSON; empty if the weights are unreadable.
 
     Args:
-        model: on the device that it is measured on.
-        folder: of its weights.
-        store_path: what is answered.
-        trial: how it is answered.
+        model: on the device used for the measurement.
+        folder: the folder of its weights.
+        store_path: the store to answer.
+        trial: settings for answering.
     """
     compute = model.encoder.compute
     try:
@@ -156,7 +156,7 @@ def identity(
             "store": file_sha256(store_path),
         }
     except OSError:
-        return {}  # weights in another form: they are measured each time
+        return {}  # weights in another format: measured each time
     found = hashes | {
         "config": asdict(model.config),
         "task": model.task,
@@ -167,7 +167,7 @@ def identity(
         "null_threshold": _threshold(model, trial),
         "compared_with": trial.precision,
         "device": next(model.parameters()).device.type,
-        # Another version may compute otherwise, and torch has other kernels on other processors.
+        # Other versions may compute differently, and torch's kernels depend on the processor.
         "made_with": f"albert-rc {__version__}, torch {torch.__version__}",
     }
     as_read: dict[str, Any] = parse_json(to_json(found))
@@ -175,21 +175,21 @@ def identity(
 
 
 def remembered_cost(folder: Path, of: dict[str, Any]) -> Cost | None:
-    """What was measured before, and kept in this model's folder, of the same `identity`."""
+    """An earlier measurement with the same `identity`, saved in this model's folder."""
     try:
         record = parse_json((folder / RECORD).read_bytes())
         if of and record["of"] == of:
             return Cost(**record["cost"])
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # no record, or not ours: it is measured anew
+        pass  # no record, or not ours: measure again
     return None
 
 
 def remember_cost(folder: Path, of: dict[str, Any], cost: Cost) -> None:
-    """Keep a measurement next to the weights it is about, if they may be written to."""
+    """Save a measurement next to its weights, if the folder is writable."""
     if not of:
         return
     try:
         write_json(folder / RECORD, {"of": of, "cost": asdict(cost)})
     except OSError:
-        return  # somebody else's model, read-only: it is measured again next time
+        return  # read-only model folder: measured again next time

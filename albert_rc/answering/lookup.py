@@ -1,8 +1,8 @@
-"""Blanks whose surroundings stand word for word in training papers: recalled, not read.
+"""Lookup of blanks whose context occurs word for word in training papers (recall).
 
-A tenth of real exam passages have been set before, with other words left out. There the filled
-training paper says what belongs into a blank. That is knowledge of the papers, not of the
-language, so it is off by default and told apart from what the model reads.
+A tenth of real exam passages appeared in earlier papers with other words blanked out; the filled-in
+training paper then gives the answer. That is knowledge of the papers, not of the language, so it is
+off by default and reported separately from the model's own predictions.
 """
 
 from __future__ import annotations
@@ -21,42 +21,43 @@ from albert_rc.stores.store import Store
 Ids = NDArray[np.int64]
 
 GRAM = 4
-"""Tokens right next to a blank that are looked up; the rest is then compared."""
+"""Number of tokens right next to a blank used as the lookup key; the rest is then compared."""
 CONTEXT = 6
-"""Tokens around a blank that must be the same, both sides together."""
+"""Number of tokens around a blank, both sides together, that must match."""
 FARTHEST = 64
-MOST_PLACES = 200  # of one gram: "one of the" stands everywhere, and then says little
+MOST_PLACES = 200  # per n-gram: "one of the" occurs everywhere and says little
 EVIDENCE = (2.9, 3.9, 4.7, 4.9, 5.3)
-"""What a recalled option gains, in nats of log-odds, with `CONTEXT` tokens around it the same, with
-one more, and so on; the last for all beyond: log(3 p / (1 - p)) of the share p that was right on
-ELE's training papers, each looked up in four fifths of the others (`experiments/recall_folds.py`).
+"""Log-odds in nats added to a recalled option when `CONTEXT` tokens around it match, one more, and
+so on; the last value holds for all beyond. Each is log(3 p / (1 - p)) of the share p that was right
+on ELE's training papers, each looked up in four fifths of the others
+(`experiments/recall_folds.py`).
 """
 _EDGE, _HIDDEN = -1, -2
 
 
 @dataclass(frozen=True)
 class Recalled:
-    """What is known of a store's blanks from other papers."""
+    """What other papers say about a store's blanks."""
 
     option_Q: Tensor
-    """[Q] index of the option that stood there; -1 where nothing, or several, did."""
+    """[Q] index of the option found there; -1 where none, or several, were found."""
     context_Q: Tensor
-    """[Q] tokens around it that are the same."""
+    """[Q] number of matching tokens around the blank."""
 
     @property
     def known(self) -> int:
-        """How many blanks are recalled."""
+        """Number of recalled blanks."""
         return int((self.option_Q >= 0).sum())
 
 
 class Memory:
-    """Training papers with their blanks filled in, to look surroundings up in.
+    """Training papers with their blanks filled in, indexed for lookup by context.
 
     Args:
         store: cloze papers with right answers.
 
     Raises:
-        UsageError: papers of another kind.
+        UsageError: the papers are of another kind.
     """
 
     def __init__(self, store: Store) -> None:
@@ -72,13 +73,13 @@ class Memory:
         self._grams = grams[self._order]
 
     def recall(self, store: Store) -> Recalled:
-        """Look the surroundings of every blank up.
+        """Look up the context of every blank.
 
         Args:
             store: cloze papers of the same vocabulary.
 
         Raises:
-            UsageError: papers of another kind, or vocabulary.
+            UsageError: the papers are of another kind, or of another vocabulary.
         """
         _require_cloze(store, "--recall")
         if store.meta["vocabulary"] != self.vocabulary:
@@ -95,7 +96,7 @@ class Memory:
         return Recalled(torch.tensor(option), torch.tensor(context))
 
     def _look_up(self, window: _Window, blank: int) -> tuple[int, int]:
-        """The one option that stands in these surroundings, and how much of them is the same."""
+        """The only option found in this context, and the number of matching tokens."""
         text, place = window.tokens, window.places[blank]
         left, right = text[:place][::-1], text[place + 1 :]
         beside = list(self._places(left, right))
@@ -117,7 +118,7 @@ class Memory:
         return (chosen[0], longest) if len(chosen) == 1 else (-1, 0)
 
     def _places(self, left: Ids, right: Ids) -> Iterator[tuple[int, bool]]:
-        """Where in the text an option might begin, or end, and which of the two it is."""
+        """Positions in the text where an option might begin or end, and which of the two it is."""
         for beside, shift, begins in ((left[:GRAM][::-1], GRAM, True), (right[:GRAM], 0, False)):
             if len(beside) < GRAM or (beside < 0).any():
                 continue
@@ -128,11 +129,11 @@ class Memory:
 
 
 def with_recall(scored_QK: Tensor, recalled: Recalled) -> Tensor:
-    """Log-probabilities that take what is recalled for evidence.
+    """Log-probabilities with recalled options added as evidence.
 
     Args:
-        scored_QK: what the model reads, in nats; -inf where there is no option.
-        recalled: of the same blanks.
+        scored_QK: the model's log-probabilities, in nats; -inf where there is no option.
+        recalled: for the same blanks.
     """
     known_Q = recalled.option_Q >= 0
     gain_QK = torch.zeros_like(scored_QK)
@@ -147,7 +148,7 @@ class _Window:
     """A stretch of text, its blanks and their options."""
 
     tokens: Ids
-    """`_HIDDEN` at blanks."""
+    """Token ids, `_HIDDEN` at blanks."""
     places: list[int]
     options: list[list[Ids]]
     answers: list[int]
@@ -168,7 +169,7 @@ def _windows(store: Store) -> Iterator[_Window]:
         begin, end = columns["blank_offset"][window : window + 2].tolist()
         tokens = columns["token"][first:last].copy()
         places = columns["blank_position"][begin:end].tolist()
-        # Blanks that another window answers are hidden here as well.
+        # Blanks that another window answers are hidden here too.
         tokens[np.isin(tokens, tokens[places])] = _HIDDEN
         yield _Window(
             tokens=tokens,
@@ -190,7 +191,7 @@ def _filled(window: _Window) -> Ids:
 
 
 def _grams(tokens: Ids) -> NDArray[np.uint64]:
-    """A number for each run of `GRAM` tokens; who finds two alike has to compare them."""
+    """A hash for each run of `GRAM` tokens; equal hashes still have to be compared."""
     hashed = np.zeros(max(0, len(tokens) - GRAM + 1), np.uint64)
     for shift in range(GRAM):
         part = tokens[shift : shift + len(hashed)].astype(np.uint64)
@@ -199,7 +200,7 @@ def _grams(tokens: Ids) -> NDArray[np.uint64]:
 
 
 def _same(one: Ids, other: Ids) -> int:
-    """How many tokens two texts begin with alike; nothing hidden is like anything."""
+    """Length of two texts' common prefix in tokens; a hidden token equals nothing."""
     length = min(len(one), len(other), FARTHEST)
     differ = (one[:length] != other[:length]) | (one[:length] < 0)
     return int(differ.argmax()) if differ.any() else length

@@ -1,4 +1,4 @@
-"""What is answered, and by which model: papers or a store, weights on the device, windows."""
+"""Loading for `predict`: papers or a store, the model on its device, the windows."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Say = Callable[[str], None]
 def open_papers(
     data: Path, format_name: str | None, model: str | None, say: Say, strict: bool = False
 ) -> Store | PaperSet:
-    """A store, or raw papers, all of them usable.
+    """Open a store, or raw papers, all of them usable.
 
     Args:
         data: a `.pt` file, or papers.
-        format_name: a key of `READERS`; recognised where it is None.
+        format_name: a key of `READERS`; None to detect it.
         model: decides between tasks whose tables have the same columns.
-        say: told of warnings.
-        strict: refuse papers that could be read by a guess.
+        say: called with each warning.
+        strict: refuse papers that can only be read by guessing.
 
     Raises:
         DataError: the store is damaged, or papers have errors.
-        UsageError: no such format or model, or a table that may be of several tasks.
+        UsageError: unknown format or model, or a table that fits several tasks.
     """
     if data.suffix == ".pt":
         return load_store(data)
@@ -41,10 +41,10 @@ def open_papers(
 
 
 def read_papers(data: Path, format_name: str | None, say: Say, strict: bool = False) -> PaperSet:
-    """Raw papers, all of them usable.
+    """Read raw papers, all of which must be usable.
 
     Raises:
-        DataError: some are not.
+        DataError: some are not usable.
     """
     papers = read_good(data, format_name, strict)
     for problem in papers.problems:
@@ -53,7 +53,7 @@ def read_papers(data: Path, format_name: str | None, say: Say, strict: bool = Fa
 
 
 def _format_for(data: Path, model: str | None) -> str | None:
-    """Which of the tasks that a table's columns fit the model knows; None if columns suffice.
+    """The task of a table, chosen by the model's labels; None if the columns suffice.
 
     Test tables of several tasks have the same columns.
     """
@@ -61,7 +61,7 @@ def _format_for(data: Path, model: str | None) -> str | None:
     if len(found) < 2:
         return None
     labels, of = labels_in(read_config(resolve_source(model or usual_model("label")))[1])
-    # Where several are left, they have the same columns and labels, so that answers are the same.
+    # If several remain, they share columns and labels, so the answers are the same.
     fitting = [name for name in found if GLUE[name].labels == labels]
     return of if of in found else next(iter(fitting), None)
 
@@ -69,17 +69,17 @@ def _format_for(data: Path, model: str | None) -> str | None:
 def open_model(
     model: str | None, papers: Store | PaperSet, how: dict[str, Any], group: Processes, say: Say
 ) -> Loaded[Any]:
-    """The model for these papers, on the device, with what there is to say about it.
+    """Load the model for these papers on the device, and report its warnings.
 
     Args:
-        model: as `--model` gives it; None for `usual_model`.
-        papers: what it is to answer.
-        how: what else `load_model` takes.
-        group: the device, and who works along.
-        say: told of the weights by the main process.
+        model: the value of `--model`; None for `usual_model`.
+        papers: the papers to answer.
+        how: further arguments of `load_model`.
+        group: the device, and the ranks that share the work.
+        say: called by the main process with messages about the weights.
 
     Raises:
-        UsageError: no such model.
+        UsageError: unknown model.
         CheckpointError: unusable weights.
     """
     tell: Say = say if group.is_main else _nobody
@@ -96,17 +96,17 @@ def open_model(
 
 
 def _nobody(line: str) -> None:
-    """What the other processes have to say is the same."""
+    """Discard a message: the other processes would repeat the main process's."""
 
 
 def ready_store(
     data: Path, papers: Store | PaperSet, loaded: Loaded[Any], max_length: int | None, say: Say
 ) -> Store:
-    """The store to answer: as it was made, or made now of raw papers.
+    """The store to answer: the given one, or one made from raw papers.
 
     Raises:
-        DataError: made for another model, or labels that the model does not know.
-        UsageError: longer windows than the model takes.
+        DataError: the store is for another model, or has labels that the model lacks.
+        UsageError: windows longer than the model's.
     """
     longest = loaded.model.config.max_length
     if papers.kind == "label":

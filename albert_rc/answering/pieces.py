@@ -1,10 +1,10 @@
-"""Options of several pieces, scored with a [MASK] for each piece instead of one for all.
+"""Rescoring of options of several word pieces, with one [MASK] per piece.
 
-A blank is read at one [MASK], and an option of several pieces gets the mean of their logits
-there. That costs nothing, but asks the model for all pieces at one place. Here the window is read
-again with room for each piece: `masks` hides all of them at once, as one reading for each length
-that the blank's options have; `pll` fills the option in and hides one piece after the other, the
-pseudo-log-likelihood of Salazar et al. (2020, section 2), as one reading for each piece.
+By default a blank is one [MASK], and an option of several pieces gets the mean of their logits
+there. That costs nothing extra, but predicts all pieces at one position. Here the window is read
+again with a position for each piece: `masks` masks all of them at once, one forward pass for each
+option length of the blank; `pll` fills the option in and masks one piece after the other, the
+pseudo-log-likelihood of Salazar et al. (2020, section 2), one forward pass for each piece.
 """
 
 # S tokens that are read, Q questions, K options of one, V vocabulary
@@ -28,41 +28,41 @@ from albert_rc.text.tokenizer import Tokenizer
 
 WAYS = ("masks", "pll")
 EDGES = 2
-"""Tokens of a window next to its text: [CLS] and [SEP]."""
+"""Number of special tokens of a window: [CLS] and [SEP]."""
 
 
 @dataclass(frozen=True)
 class WiderWindow:
-    """A window with the blank made wider, and what is asked for there."""
+    """A window with a widened blank, and the pieces to score there."""
 
     tokens: list[int]
     places: list[int]
-    """Of the [MASK]s that are read."""
+    """Positions of the [MASK] tokens that are read."""
     wanted: list[tuple[int, int, list[int]]]
-    """Question, option, and its piece for each place."""
+    """Question, option, and the option's piece at each of `places`."""
 
 
 def readings(
     model: ReadingModel, tokenizer: Tokenizer, store: Store, way: str
 ) -> list[WiderWindow]:
-    """The windows that are to be read again: those of blanks with an option of several pieces.
+    """The windows to read again: those of blanks with an option of several pieces.
 
-    A blank with an option that no window has room for is left out whole: its options could not be
-    compared with each other; see `too_long`.
+    A blank is left out if one of its options fits no window: its options could not be compared
+    with each other; see `too_long`.
 
     Raises:
-        UsageError: no such way, or another kind of questions.
+        UsageError: unknown method, or another kind of questions.
     """
     require_way(model, store, way)
     return list(_readings(store, tokenizer, way, model.config.max_length))
 
 
 def too_long(store: Store, longest: int) -> list[str]:
-    """The blanks with an option that no window has room for, which are not read again; as messages.
+    """Messages for the blanks with an option that fits no window, which are not read again.
 
     Args:
-        store: of cloze papers.
-        longest: tokens of the model's window.
+        store: cloze papers.
+        longest: length of the model's window in tokens.
     """
     tensors = store.tensors
     length_O = tensors["piece_offset"].diff()
@@ -86,18 +86,18 @@ def rescored(
     token_budget: int,
     progress: Callable[[int], None] | None = None,
 ) -> Tensor:
-    """Scores with the questions that have an option of several pieces read again.
+    """Scores after rereading the questions that have an option of several pieces.
 
     An option's score is the mean log-probability of its pieces over the vocabulary; the other
-    questions keep what they have.
+    questions keep their scores.
 
     Args:
-        model: of cloze papers, on the processes' device.
-        again: what `readings` gave for the store that is answered.
-        scored_QK: what `predict.score` gave for it.
-        processes: who works along.
+        model: a cloze model on the processes' device.
+        again: result of `readings` for the store being answered.
+        scored_QK: result of `score` for the same store.
+        processes: the ranks that share the work.
         token_budget: tokens of a batch.
-        progress: told the number of readings done, batch by batch.
+        progress: called with the number of windows read, batch by batch.
 
     Returns:
         [Q, K] log-probabilities of the options, the same on every rank.
@@ -125,10 +125,10 @@ def rescored(
 
 
 def require_way(model: ReadingModel, store: Store, way: str) -> None:
-    """Refuse what cannot be read so.
+    """Refuse a store that this method cannot rescore.
 
     Raises:
-        UsageError: no such way, or another kind of questions.
+        UsageError: unknown method, or another kind of questions.
     """
     if way not in WAYS:
         raise UsageError(f"--option-score {way}: choose from {', '.join(WAYS)}")
@@ -144,7 +144,7 @@ def _add(
     total_QK: Tensor,
     pieces_QK: Tensor,
 ) -> None:
-    """Read some windows, and add the log-probabilities of what is asked for."""
+    """Read some windows, and add the log-probabilities of their wanted pieces."""
     hidden_SD = model.hidden(_tokens(readings).to(device))
     logits_SV = head.transform(hidden_SD).float() @ model.words.float().T + head.bias
     log_SV = logits_SV.log_softmax(-1).cpu()
@@ -158,7 +158,7 @@ def _add(
 
 
 def _tokens(readings: list[WiderWindow]) -> Tokens:
-    """Windows in a row, as the encoder reads them."""
+    """Concatenate windows into the encoder's input."""
     lengths = tuple(len(reading.tokens) for reading in readings)
     first = 0
     read: list[int] = []
@@ -202,7 +202,7 @@ def _of_blank(
     way: str,
     longest: int,
 ) -> Iterator[WiderWindow]:
-    """The readings that a blank with options of several pieces needs."""
+    """The windows to read for a blank with options of several pieces."""
     if way == "masks":
         for length in sorted(set(map(len, options))):
             tokens, first = _widened(text, place, [mask] * length, longest)
@@ -223,9 +223,9 @@ def _of_blank(
 def _widened(
     text: list[int], place: int, filling: list[int], longest: int
 ) -> tuple[list[int], int]:
-    """A window with something in place of a blank, and where that begins.
+    """A window with tokens in place of a blank, and the position where they begin.
 
-    What is too long then goes at the end that is farther from the blank, inside of [CLS] and
+    If it becomes too long, it is truncated at the end farther from the blank, inside [CLS] and
     [SEP], and at the other end where that is not enough.
     """
     before, after = text[:place], text[place + 1 :]

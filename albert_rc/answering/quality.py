@@ -1,4 +1,4 @@
-"""How good answers are on a store whose right ones are known: what decides over weights."""
+"""Evaluation on a store with known answers: the figures that select the best weights."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from albert_rc.stores.store import Store
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
-    """Figures of a store's questions whose answer is known."""
+    """Scores over a store's questions whose answer is known."""
 
     score: float
     """The mean of the task's metrics; higher is better."""
     metrics: dict[str, float]
     loss: float
-    """Cross-entropy in nats; of numbers, the squared error."""
+    """Cross-entropy in nats; the squared error for regression."""
     questions: int
 
 
 def quality(store: Store, scored_QK: Tensor) -> Quality:
-    """Measure what `predict.score` gives by the store's own metrics.
+    """Evaluate the result of `score` with the store's own metrics.
 
     Args:
         store: with some known answers.
-        scored_QK: log-probabilities of the options, or the numbers.
+        scored_QK: log-probabilities of the options, or the predicted numbers.
     """
     answer_Q = store.tensors["answer"].long()
     known_Q = answer_Q >= 0
@@ -43,7 +43,7 @@ def quality(store: Store, scored_QK: Tensor) -> Quality:
         loss = float(-scored_QK.gather(1, answer_Q[:, None]).mean())
     found = {name: float(scores.METRICS[name](gold_Q, given_Q)) for name in store.metrics}
     return Quality(
-        # A correlation of equal numbers is none; it is no reason to keep weights either.
+        # Constant predictions have no correlation; that is no reason to keep weights either.
         score=float(np.nan_to_num(list(found.values())).mean()),
         metrics=found,
         loss=loss,
@@ -53,13 +53,13 @@ def quality(store: Store, scored_QK: Tensor) -> Quality:
 
 @dataclass(frozen=True, kw_only=True)
 class SpanQuality:
-    """SQuAD's figures, as shares."""
+    """SQuAD's exact match and F1, as shares from 0 to 1."""
 
     exact: float
     f1: float
     questions: int
     null_threshold: float | None = None
-    """The best one for F1, where some questions have no answer; the figures are with it."""
+    """Threshold with the best F1, where some questions have no answer; used for the figures."""
 
     def figures(self) -> dict[str, float]:
         """For metrics.jsonl."""
@@ -71,8 +71,8 @@ def span_quality(store: Store, found: list[Found], tuned: bool) -> SpanQuality:
 
     Args:
         store: the questions.
-        found: what `find_spans` gives for it.
-        tuned: some questions have no answer (SQuAD 2.0): look for the best threshold.
+        found: result of `find_spans` for it.
+        tuned: search for the best threshold, since some questions have no answer (SQuAD 2.0).
     """
     right = {
         question.key: texts

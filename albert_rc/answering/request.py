@@ -1,4 +1,4 @@
-"""What `predict` is asked for."""
+"""The settings of `albert-rc predict`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from albert_rc.model.config import LONGEST
 TOKEN_BUDGET = 4096
 """Tokens of a batch."""
 LOWEST, HIGHEST = 4e-4, 2500.0
-"""Of temperatures that may be asked for: twice as far, on a logarithmic scale, as those that are
-fitted, for scores that were made with another."""
+"""Bounds of a requested temperature: on a log scale twice as wide as those of the fit, for scores
+that were made with another temperature."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What `predict` is asked for; what depends on the papers is checked on the way."""
+    """Settings of `predict`; those that depend on the papers are checked later."""
 
     data: Annotated[
         Path, Setting("A .pt store, or raw papers: a folder or a file (default: data/test.pt).")
@@ -125,7 +125,7 @@ class Request:
         ),
     ] = None  # fmt: skip
     lsh: Mapping[str, Any] = field(default_factory=dict)
-    """What of `LshConfig` is asked for."""
+    """Fields of `LshConfig` that were set."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -1,4 +1,4 @@
-"""`albert-rc predict`, from papers to answer.json: open, prepare, score, write."""
+"""The steps of `albert-rc predict`: open the papers, prepare, score, write answer.json."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from albert_rc.stores.store import Store, check_store, load_store, make_store
 
 
 def _require_for(request: Request, papers: Store | PaperSet) -> None:
-    """Refuse options that these papers have no use for.
+    """Refuse options that do not apply to these papers.
 
     Raises:
         UsageError: names the option.
@@ -55,26 +55,26 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Show:
-    """How the work is seen."""
+    """Callbacks that display messages and progress."""
 
     say: Say
     bar: Callable[[str, int, bool], AbstractContextManager[Progress]]
-    """Given a description, a total and whether this is the main process."""
+    """Called with a description, a total and whether this is the main process."""
 
 
 def run(request: Request, group: Processes, show: Show) -> list[str]:
     """Answer all papers of a request.
 
     Args:
-        request: what is asked.
-        group: the device, and who works along.
-        show: told of warnings and progress.
+        request: the settings.
+        group: the device, and the ranks that share the work.
+        show: displays warnings and progress.
 
     Returns:
-        What was done, in sentences; none in other processes than the main one.
+        Summary lines; empty in processes other than the main one.
 
     Raises:
-        AlbertRcError: something cannot be answered; nothing was written then.
+        AlbertRcError: something cannot be answered; nothing was written.
     """
     papers = open_papers(request.data, request.format_, request.model, show.say, request.strict)
     _require_for(request, papers)
@@ -89,7 +89,7 @@ def run(request: Request, group: Processes, show: Show) -> list[str]:
     if chosen == "int8":
         _pass_int8_check(request, loaded, group, show.say)
     encoder.freeze()
-    keep_freed_memory()  # from here on: the weights' own memory goes back
+    keep_freed_memory()  # only from here on: memory freed while loading the weights is returned
     task.settle()
     with show.bar("answering", task.count, group.is_main) as advance:
         task.score(lambda done: advance(done * group.world))
@@ -101,7 +101,7 @@ def run(request: Request, group: Processes, show: Show) -> list[str]:
 
 
 class _Task(ABC):
-    """Answers of one kind: what has to be known before, how they are found and written."""
+    """One kind of task: checks and lookups beforehand, scoring, and writing."""
 
     def __init__(
         self, request: Request, loaded: Loaded[Any], store: Store, group: Processes, show: Show
@@ -110,39 +110,39 @@ class _Task(ABC):
         self.group, self.show = group, show
 
     def say(self, line: str) -> None:
-        """Told once, by the main process."""
+        """Print a line, in the main process only."""
         if self.group.is_main:
             self.show.say(line)
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """What the progress is counted in."""
+        """Total for the progress bar."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Look at what may be refused before anything is computed."""
+        """Check everything that may be refused, before anything is computed."""
 
     @abstractmethod
     def settle(self) -> None:
-        """Look up what answers need, before the long work, so that a damaged record costs none."""
+        """Look up what answers need before scoring, so that a damaged record fails early."""
 
     @abstractmethod
     def score(self, progress: Progress) -> None:
-        """Find the answers."""
+        """Compute the answers."""
 
     @abstractmethod
     def write(self) -> list[str]:
-        """Write them, whole or not at all; what there is to say besides."""
+        """Write the answers, all or nothing; returns further summary lines."""
 
 
 class OptionTask(_Task):
-    """Blanks and questions with options, labels, and numbers."""
+    """Blanks and questions with options, classification, and regression."""
 
     model: ReadingModel
     recalled: Recalled | None = None
     divisor: float = 1.0
-    """What logits are divided by for probabilities."""
+    """Temperature: the divisor of the logits before the softmax."""
     calibrated = False
     scored_QK: Tensor
     """Log-probabilities of the options in nats, in the store's order."""
@@ -187,7 +187,7 @@ class OptionTask(_Task):
         way = request.option_score
         if request.temperature is not None:
             own = 1.0
-            with suppress(CheckpointError):  # it is not what is used
+            with suppress(CheckpointError):  # the record is not used here
                 own, _ = kept_temperature(folder, way, self.reading)
             self.divisor = request.temperature
             self.calibrated = own != 1 and math.isclose(request.temperature, own, rel_tol=1e-4)
@@ -212,7 +212,7 @@ class OptionTask(_Task):
             self._read_again(self.request.option_score)
 
     def _read_again(self, way: str) -> None:
-        """Read options of several pieces once more, with room for each piece."""
+        """Rescore options of several pieces, with a [MASK] for each piece."""
         model = self.loaded.model
         longest = model.config.max_length
         if left := too_long(self.store, longest):
@@ -255,7 +255,7 @@ class OptionTask(_Task):
 
 
 class SpanTask(_Task):
-    """Questions whose answers stand in a passage."""
+    """Questions whose answers are spans of a passage."""
 
     model: SpanModel
     found: list[Found]
@@ -271,7 +271,7 @@ class SpanTask(_Task):
             raise UsageError("--recall is for cloze papers")
 
     def settle(self) -> None:
-        """Spans have no temperature."""
+        """Do nothing: spans have no temperature."""
 
     def score(self, progress: Progress) -> None:
         self.found = find_spans(
@@ -292,7 +292,7 @@ class SpanTask(_Task):
 
 
 def _pass_int8_check(request: Request, loaded: Loaded[Any], group: Processes, say: Say) -> None:
-    """Go on in int8 only if it costs little on dev papers, answered as the others will be."""
+    """Continue in int8 only if it loses little on dev papers answered with the same settings."""
     dev = request.gate or request.data.with_name("dev.pt")
     if not dev.is_file():
         raise UsageError(

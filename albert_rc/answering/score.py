@@ -1,4 +1,4 @@
-"""From a model and a store to a probability per option and the competition's answer file."""
+"""Scoring of a store: a probability per option, and the competition's answer file."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ def score(
     token_budget: int = TOKEN_BUDGET,
     progress: Callable[[int], None] | None = None,
 ) -> Tensor:
-    """Log-probabilities of every option of every question of a store; or the numbers asked for.
+    """Log-probabilities of every option of every question of a store; or the predicted numbers.
 
     Args:
-        model: on the processes' device; `model.encoder.compute` says in which precision.
-        tokenizer: its vocabulary.
-        store: what to answer; each rank takes its share of the batches.
-        processes: who works along.
+        model: on the processes' device; `model.encoder.compute` sets the precision.
+        tokenizer: the model's.
+        store: the store to answer; each rank takes its share of the batches.
+        processes: the ranks that share the work.
         token_budget: tokens of a batch.
-        progress: told the number of questions answered, batch by batch.
+        progress: called with the number of questions answered, batch by batch.
 
     Returns:
         [Q, K] in nats, on the CPU, in the store's order, the same on every rank; -inf where a
         question has fewer than K options.
 
     Raises:
-        CheckpointError: the scores are not numbers.
-        RuntimeError: some question was not scored exactly once (a bug, never to be passed over).
+        CheckpointError: the scores contain NaN.
+        RuntimeError: some question was not scored exactly once (a bug).
     """
     num_options = store.num_options
     rows = num_options if store.kind == "choice" else 1
@@ -87,13 +87,13 @@ def score(
 
 
 def reading_of(model: ReadingModel, max_length: int) -> dict[str, Any]:
-    """How a model reads, as far as its probabilities depend on it, as JSON has it.
+    """The inference settings that a model's probabilities depend on, as JSON.
 
-    fp32, bf16 and fp16 differ by rounding, which no temperature notices: it is fitted to thousands
-    of answers. int8 is another matter.
+    fp32, bf16 and fp16 differ only by rounding, which does not affect a temperature fitted to
+    thousands of answers; int8 does.
 
     Args:
-        model: with the precision and attention that it reads with.
+        model: set to the precision and attention of inference.
         max_length: the window in tokens.
     """
     compute = model.encoder.compute
@@ -111,7 +111,7 @@ def reading_of(model: ReadingModel, max_length: int) -> dict[str, Any]:
 
 
 def answers_of(store: Store, scored_QK: Tensor) -> Answers:
-    """The answers in the competition's form.
+    """The answers in the competition's format.
 
     Cloze: paper id to a list of letters. Multiple choice: question id to a letter. A table: row to
     a label or a number.
@@ -119,7 +119,7 @@ def answers_of(store: Store, scored_QK: Tensor) -> Answers:
     if store.is_numeric:
         values = [round(value, 4) for value in scored_QK[:, 0].tolist()]
         return dict(zip(store.meta["ids"], values, strict=True))
-    # numpy's argmax takes the first of equals, whatever the machine.
+    # numpy's argmax takes the first of equals on every machine.
     best = [int(i) for i in scored_QK.numpy().argmax(-1)]
     if store.kind == "label":
         return dict(zip(store.meta["ids"], (store.labels[i] for i in best), strict=True))
@@ -140,9 +140,9 @@ def final_scores(
     """Log-probabilities after temperature and recall, [Q, K] in nats.
 
     Args:
-        scored_QK: as `score` gives it.
-        temperature: what the logits are divided by.
-        recalled: what is known of the blanks from other papers.
+        scored_QK: result of `score`.
+        temperature: divisor of the logits.
+        recalled: what other papers say about the blanks.
     """
     if temperature != 1:
         scored_QK = (scored_QK.double() / temperature).log_softmax(-1)
@@ -150,7 +150,7 @@ def final_scores(
 
 
 def describe(recalled: Recalled, scored_QK: Tensor, temperature: float = 1.0) -> str:
-    """How much was recalled, and what it changed, as a sentence."""
+    """The number of recalled blanks, and of answers that this changed, as a sentence."""
     answer_Q = final_scores(scored_QK, temperature, recalled).argmax(-1)
     total, changed = len(scored_QK), int((scored_QK.argmax(-1) != answer_Q).sum())
     return (
@@ -170,18 +170,18 @@ def score_lines(
     """One record per question: paper, number of the question (from 1), letter, probabilities.
 
     Args:
-        store: what was answered.
-        scored_QK: as `score` gives it.
-        temperature: what the logits are divided by; it changes probabilities, and an answer only
-            where something was recalled.
-        recalled: what is known of the blanks from other papers; `read` is then what the model
-            alone would have answered.
-        way: how options of several pieces were read again, if they were.
+        store: the store that was answered.
+        scored_QK: result of `score`.
+        temperature: divisor of the logits; it changes probabilities, and answers only where
+            something was recalled.
+        recalled: what other papers say about the blanks; `read` is then the answer of the model
+            alone.
+        way: method for rescoring options of several pieces, if any.
     """
     lines = []
     numbers: dict[int, int] = {}
     options = store.num_options.tolist()
-    # Of the scores as they are: dividing could make equals of two that all but tie.
+    # Argmax of the undivided scores: dividing could turn a near tie into a tie.
     read = scored_QK.numpy().argmax(-1)
     shown_QK = scored_QK if store.is_numeric else final_scores(scored_QK, temperature, recalled)
     best = read if recalled is None else shown_QK.numpy().argmax(-1)
@@ -221,22 +221,22 @@ def write_predictions(
     weights: str | None = None,
     reading: Mapping[str, Any] | None = None,
 ) -> Unsure | None:
-    """Write answer.json and what is asked for next to it: all of it whole, or nothing.
+    """Write answer.json and the requested files next to it, all or none.
 
     Args:
-        store: what was answered.
-        scored_QK: as `score` gives it.
-        path: of answer.json.
-        scores: where a JSON line per question goes.
-        temperature: what the logits are divided by for probabilities.
+        store: the store that was answered.
+        scored_QK: result of `score`.
+        path: path of answer.json.
+        scores: path of the score file, a JSON line per question.
+        temperature: divisor of the logits before the softmax.
         abstain: list the answers whose probability is below this, next to answer.json.
-        recalled: what is known of the blanks from other papers.
-        way: how options of several pieces were read again, if they were.
-        weights: what the first line names as the weights that made them.
-        reading: what it says of how they were made; see `reading_of`.
+        recalled: what other papers say about the blanks.
+        way: method for rescoring options of several pieces, if any.
+        weights: identifier of the weights, for the score file's first line.
+        reading: inference settings for the same line; see `reading_of`.
 
     Returns:
-        these answers.
+        The answers.
     """
     final_QK = scored_QK
     if recalled is not None:

@@ -1,6 +1,6 @@
-"""From a model and a span store to answers: the best spans of all windows of a question."""
+"""Span answers: the best spans over all windows of a question."""
 
-# B windows of a batch, L read tokens of the window that has most, K spans that are kept
+# B windows of a batch, L read tokens of the longest window, K spans kept
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 
 BEST = 20
-"""Beginnings, ends and spans that are looked at in each window."""
+"""Number of starts, ends and spans considered in each window."""
 LONGEST = 30
-"""Tokens of an answer."""
+"""Maximum length of an answer in tokens."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a model makes of a question."""
+    """A model's prediction for a question."""
 
     key: str
     null_score: float
-    """Of no answer: the lowest of all windows."""
+    """Score of no answer: the lowest over all windows."""
     spans: list[tuple[float, int, int]]
-    """Score, first character and the one after the last; the best first."""
+    """Score, first character and the one after the last; best first."""
     texts: list[str]
 
     @property
     def null_odds(self) -> float:
-        """How much better no answer is than the best one."""
+        """Score of no answer minus the score of the best span."""
         return self.null_score - self.spans[0][0] if self.spans else float("inf")
 
     def answer(self, null_threshold: float | None) -> str:
-        """The answer; empty where none is likelier by more than the threshold."""
+        """The answer; empty where `null_odds` exceeds the threshold."""
         if not self.texts or (null_threshold is not None and self.null_odds > null_threshold):
             return ""
         return self.texts[0]
@@ -68,17 +68,17 @@ def find_spans(
 
     Args:
         model: on the processes' device.
-        tokenizer: its vocabulary.
-        store: what to answer; each rank takes its share of the windows.
-        processes: who works along.
+        tokenizer: the model's.
+        store: the store to answer; each rank takes its share of the windows.
+        processes: the ranks that share the work.
         token_budget: tokens of a batch.
-        progress: told the number of windows read, batch by batch.
+        progress: called with the number of windows read, batch by batch.
 
     Returns:
-        in the store's order, the same on every rank.
+        Predictions in the store's order, the same on every rank.
 
     Raises:
-        CheckpointError: the scores are not numbers.
+        CheckpointError: the scores contain NaN.
     """
     collate = SpanCollator(store, tokenizer)
     batches = list(batches_by_length(store.lengths, token_budget, ITEMS_BUDGET))
@@ -97,16 +97,16 @@ def find_spans(
 
 
 def _central(store: Store) -> Tensor:
-    """[W, 2] places of a window's passage tokens (from 1, past the last) that it alone answers.
+    """[W, 2] range (from 1, past the last) of the passage tokens that each window alone answers.
 
-    Where windows overlap a token belongs to the one in which it has most context on its shorter
-    side (Devlin et al. 2019, in their code).
+    Where windows overlap, a token belongs to the one in which its shorter side of context is
+    longest (Devlin et al. 2019, in their code).
     """
     tensors = store.tensors
     start_W, length_W = tensors["window_start"].long(), tensors["window_length"].long()
     low_W, high_W = torch.ones_like(start_W), length_W + 1
     follows_W = store.question_of_window[1:] == store.question_of_window[:-1]
-    # Of two neighbours the middle of what they have in common parts the tokens.
+    # Two neighbouring windows are divided at the middle of their overlap.
     seam_W = (start_W[1:] + (start_W + length_W)[:-1]) // 2
     low_W[1:] = torch.where(follows_W, seam_W - start_W[1:] + 1, low_W[1:])
     high_W[:-1] = torch.where(follows_W, seam_W - start_W[:-1] + 1, high_W[:-1])
@@ -116,7 +116,7 @@ def _central(store: Store) -> Tensor:
 def _best(
     logits_BL2: Tensor, central_B2: Tensor
 ) -> tuple[list[float], list[list[tuple[float, int, int]]]]:
-    """Per window the score of no answer, and the best spans as places among its tokens."""
+    """For each window the score of no answer, and the best spans as token positions."""
     count = logits_BL2.shape[1]
     place_L = torch.arange(count)
     mine_BL = (place_L >= central_B2[:, :1]) & (place_L < central_B2[:, 1:])
@@ -148,7 +148,7 @@ def _merged(
     for window, null_score, found in parts:
         question = questions[window]
         null[question] = min(null[question], null_score)
-        # Places count from 1 behind [CLS].
+        # Positions count from 1 after [CLS].
         spans[question] += [
             (score, starts[window] + first - 1, starts[window] + last - 1)
             for score, first, last in found
@@ -177,7 +177,7 @@ def _strings(byte_X: Tensor, offset_Y: Tensor) -> list[str]:
 
 
 def golds(store: Store) -> list[list[str] | None]:
-    """The right answers of each question: none where there is none, None where not known."""
+    """The right answers of each question: an empty list for no answer, None where unknown."""
     tensors = store.tensors
     texts = _strings(tensors["text"], tensors["text_offset"])
     edges, passages = tensors["gold_offset"].tolist(), tensors["question_passage"].tolist()
@@ -193,7 +193,7 @@ def golds(store: Store) -> list[list[str] | None]:
 def write_spans(
     found: list[Found], null_threshold: float | None, path: Path, scores: Path | None
 ) -> None:
-    """Write answer.json (id to text) and, if asked for, a JSON line per question: both or none."""
+    """Write answer.json (id to text) and, if requested, a JSON line per question: both or none."""
     answers = to_json({question.key: question.answer(null_threshold) for question in found})
     writers = {path: lambda p: p.write_bytes(answers)}
     if scores is not None:

@@ -1,4 +1,4 @@
-"""A model's temperature: kept next to its weights, found again by `predict`."""
+"""The calibrated temperature of a model, saved next to its weights and used by `predict`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from albert_rc.scoring.calibration import Calibration
 from albert_rc.scoring.score_file import ScoreFile
 
 RECORDS = "calibration*.json"
-"""In a model's folder, one for each way to read options."""
+"""Name pattern of the records in a model's folder, one for each method of reading options."""
 UNSAID = {"attention": "dense", "int8": False}
-"""What records are taken for that do not say how the model had read."""
+"""Defaults for records that lack these inference settings."""
 
 
 def require_own(folder: Path) -> None:
-    """Refuse, before the work, a folder that no temperature can be kept in.
+    """Refuse, before the work, a folder in which no temperature can be saved.
 
     Raises:
-        UsageError: a model of the package, which is for all, or no folder.
+        UsageError: a model of the package, which is shared, or no folder.
         CheckpointError: there are no weights in it.
     """
     if not folder.is_dir():
@@ -40,7 +40,7 @@ def require_own(folder: Path) -> None:
 
 
 def keep(calibration: Calibration, folder: Path) -> Path:
-    """Keep a temperature next to the weights that it is about.
+    """Save a temperature next to its weights.
 
     Raises:
         CheckpointError: there are no weights in the folder.
@@ -52,22 +52,22 @@ def keep(calibration: Calibration, folder: Path) -> Path:
 
 
 def record_path(folder: Path, way: str | None = None) -> Path:
-    """Where a temperature is kept: each way to read options again has one of its own."""
+    """Path of a temperature's record: one for each method of rescoring options."""
     return folder / ("calibration.json" if way is None else f"calibration-{way}.json")
 
 
 def kept_temperature(
     folder: Path, way: str | None = None, reading: Mapping[str, Any] | None = None
 ) -> tuple[float, bool]:
-    """The temperature next to a model's weights, and whether there is one for this use of them.
+    """The temperature saved next to a model's weights, and whether one exists for these settings.
 
     Args:
-        folder: of the model.
-        way: how options of several pieces are read again; each way has probabilities of its own.
-        reading: how the model reads otherwise; not compared where it is None.
+        folder: the model's folder.
+        way: method for rescoring options of several pieces; each has its own probabilities.
+        reading: the other inference settings; not compared where it is None.
 
     Returns:
-        1 and False where none was kept, or only one of other weights or of another reading.
+        1 and False where none was saved, or only one for other weights or settings.
 
     Raises:
         CheckpointError: the record is damaged.
@@ -81,7 +81,7 @@ def kept_temperature(
 def why_unused(
     folder: Path, way: str | None = None, reading: Mapping[str, Any] | None = None
 ) -> str | None:
-    """What the temperature that is kept there is of, if `kept_temperature` does not use it.
+    """Why `kept_temperature` does not use the saved temperature, if it does not.
 
     Raises:
         CheckpointError: the record is damaged.
@@ -96,7 +96,7 @@ def why_unused(
 
 
 def _other_reading(record: Mapping[str, Any], reading: Mapping[str, Any]) -> str | None:
-    """In what a record's scores had been read otherwise, or None."""
+    """The inference setting in which a record differs, or None."""
     for name, was in record.get("reading", UNSAID).items():
         if (now := reading.get(name)) != was:
             said = "other settings" if isinstance(was, dict) else was
@@ -105,7 +105,7 @@ def _other_reading(record: Mapping[str, Any], reading: Mapping[str, Any]) -> str
 
 
 def kept_record(path: Path) -> dict[str, Any] | None:
-    """What `keep` wrote next to a model's weights; None where nothing is, or of other weights.
+    """The record that `keep` wrote next to a model's weights; None if missing or for other weights.
 
     Raises:
         CheckpointError: the record is damaged.
@@ -128,16 +128,16 @@ def kept_record(path: Path) -> dict[str, Any] | None:
 
 
 def weights_id(folder: Path) -> str | None:
-    """The weights' name on a score file's first line; None where they are no single file."""
+    """Identifier of the weights for a score file's first line; None unless in a single file."""
     path = folder / "model.safetensors"
     return remembered_sha256(path)[:16] if path.is_file() else None
 
 
 def require_made_by(file: ScoreFile, folder: Path) -> None:
-    """Refuse scores that other weights made.
+    """Refuse scores made by other weights.
 
     Raises:
-        UsageError: the file says so.
+        UsageError: the file names other weights.
     """
     own = weights_id(folder)
     if None not in (file.weights, own) and file.weights != own:
@@ -155,7 +155,7 @@ def _weights_hash(folder: Path) -> str:
 
 @contextmanager
 def _opened(weights: Path) -> Iterator[None]:
-    """Weights that can be read; a CheckpointError if not."""
+    """Open weights for reading; a CheckpointError if that fails."""
     try:
         with weights.open("rb"):
             yield

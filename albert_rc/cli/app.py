@@ -28,6 +28,7 @@ from albert_rc.cli import (
     preprocess,
     pretrain,
     pretrain_data,
+    render,
     report,
     serve,
     train,
@@ -63,6 +64,7 @@ pretraining.command("vocabulary", cls=WithSettings)(vocabulary.vocabulary)
 COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Papers": {
         "import": import_.import_,
+        "render": render.render,
         "doctor": doctor.doctor,
         "preprocess": preprocess.preprocess,
     },

@@ -38,6 +38,12 @@ def import_(
             "belongs to."
         ),
     ] = "stop",
+    glosses: Annotated[
+        Literal["drop", "keep"],
+        typer.Option(
+            help="Translations in brackets behind a word, as in appointment（约会）: drop or keep."
+        ),
+    ] = "drop",
     json: Annotated[
         bool, typer.Option("--json", help="Print what was understood as JSON.")
     ] = False,
@@ -51,7 +57,7 @@ def import_(
     from albert_rc.printed.build.write import earlier_papers, write_papers
     from albert_rc.printed.run import import_papers
 
-    imports = import_papers(files, key)
+    imports = import_papers(files, key, glosses == "keep")
     papers = [paper for found in imports for paper in found.papers]
     whole = [paper for paper in papers if paper.whole]
     troubles = [trouble for found in imports for trouble in found.all_troubles()]

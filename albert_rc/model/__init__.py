@@ -1,1 +1,1 @@
-"""The encoder, its attention and its heads. Knows batches, not papers."""
+"""The model: encoder, attention and heads. It takes batches, not papers."""

@@ -1,6 +1,6 @@
-"""Attention backends, by name. Sequences stand one after the other, without padding."""
+"""Attention backends by name, for concatenated sequences without padding."""
 
-# S tokens that ask (queries), T tokens that are asked (keys), of all sequences in a row;
+# S query tokens, T key tokens, of all sequences concatenated;
 # B sequences, L tokens of the longest, N heads, H head size, X pairs of a sequence and a head
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from albert_rc.model.layout import Layout, TokenRun
 from albert_rc.model.lsh import lsh_attention
 
 SCORES_TOGETHER = 2**18
-"""Scores of all heads that stay in a core's cache (1 MiB in fp32)."""
+"""Number of attention scores, over all heads, that fit a core's cache (1 MiB in fp32)."""
 
 
 class _DenseOnProcessor(torch.autograd.Function):
     """Attention by two matrix products per sequence, or per run of short ones.
 
-    At exam length a sequence's scores fit the cache, and on CPUs two plain products with a
-    softmax between them beat torch's fused kernel two to one forward, three to one with its
-    gradient (`docs/experiments.md`). Batches hold sequences of like length side by side, so that
-    short ones go together: each alone, calls would cost more than they do.
+    For exam-length sequences the scores fit the cache, and on CPUs two plain products with a softmax
+    between them are two times as fast as torch's fused kernel forward, three times with the
+    gradient (`docs/experiments.md`). Batches hold sequences of similar length next to each other,
+    so that short ones are computed together, which saves call overhead.
     """
 
     @staticmethod
     def forward(
         ctx: Any, q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout, keep: bool
     ) -> Tensor:
-        # Rows behind the last sequence belong to none.
+        # Rows after the last sequence are padding.
         out_SNH = torch.empty_like(q_SNH)
         out_SNH[sum(layout.queries) :] = 0
         runs = layout.runs(SCORES_TOGETHER // q_SNH.shape[1])
@@ -62,7 +62,7 @@ class _DenseOnProcessor(torch.autograd.Function):
         dropped = len(ctx.runs) if ctx.dropout.rate else 0
         masks, weights = saved[:dropped], saved[dropped:]
         if masks:
-            # Scaled here, where there are few numbers, and not at each of the weights.
+            # Scaling here touches fewer numbers than scaling the weights.
             gradient_SNH = gradient_SNH * ctx.dropout.scale
         scale = q_SNH.shape[-1] ** -0.5
         dq_SNH, dkv_T2NH = torch.empty_like(q_SNH), torch.empty_like(kv_T2NH)
@@ -89,14 +89,14 @@ class _DenseOnProcessor(torch.autograd.Function):
 
 
 def _weights(q_XSH: Tensor, k_XTH: Tensor, run: TokenRun) -> Tensor:
-    """How much each query looks at each key, [X, S, T]; keys beyond a sequence's end get 0."""
+    """Attention weights, [X, S, T]; 0 for keys beyond a sequence's end."""
     score_XST = torch.bmm(q_XSH, k_XTH.mT)
     run.keys.hide(score_XST)
     return score_XST.softmax(-1)
 
 
 def _padded(x_TNH: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Sequences side by side, [B, N, L, H]: a view where all are of one length."""
+    """Padded sequences, [B, N, L, H]; a view where all have the same length."""
     longest = max(lengths)
     if all(length == longest for length in lengths):
         x_BLNH: Tensor = x_TNH.unflatten(0, (len(lengths), longest))
@@ -133,13 +133,13 @@ def dense_attention(
     Args:
         q_SNH: queries.
         kv_T2NH: keys and values.
-        layout: where the sequences lie.
-        dropout: of attention's weights.
-        keep: whether attention's weights stay in memory for the backward pass, or are made again.
-            GPUs make them again in any case.
+        layout: positions of the sequences.
+        dropout: dropout of the attention weights.
+        keep: whether the attention weights are kept for the backward pass, or recomputed. GPUs
+            always recompute them.
 
     Returns:
-        Values mixed by attention, [S, N, H].
+        Attention output, [S, N, H].
     """
     if q_SNH.device.type == "cpu":
         if dropout.rate and dropout.key is None:
@@ -153,14 +153,14 @@ def dense_attention(
 
 @dataclass(frozen=True)
 class Terms:
-    """What backends want to know besides."""
+    """Further arguments of the backends."""
 
     settings: LshConfig
-    """Of hashing."""
+    """Settings of LSH attention."""
     layer: int
-    """Which application of a layer this is."""
+    """Index of this application in the stack."""
     landmark_T: Tensor | None = None
-    """Tokens that see all and are seen by all."""
+    """Mask of the tokens that attend to all and are attended by all."""
     keep: bool = True
     """See `dense_attention`."""
 
@@ -180,12 +180,12 @@ def _lsh(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout, terms
         return lsh_attention(
             q_SNH, kv_T2NH, lengths, settings, terms.layer, dropout, terms.landmark_T
         )
-    # Short sequences have nothing to gain from sorting: the same result takes a fifth of the time.
+    # Short sequences gain nothing from sorting: dense attention gives the same in a fifth of the time.
     length_B = torch.tensor(lengths)
     short_T = (length_B <= most).repeat_interleave(length_B)
     rows, parts = [], []
     for part, short in enumerate((True, False)):
-        # Told from plain numbers, so that the device is never asked.
+        # Decided from plain ints, to avoid device synchronisation.
         at_T = (short_T == short).nonzero()[:, 0].to(q_SNH.device)
         some = tuple(length for length in lengths if (length <= most) == short)
         landmark_T = None if terms.landmark_T is None else terms.landmark_T[at_T]
@@ -201,4 +201,4 @@ Attention = Callable[[Tensor, Tensor, Layout, Dropout, Terms], Tensor]
 ATTENTION: dict[str, Attention] = {"dense": _dense, "lsh": _lsh}
 """Backends by name."""
 ASKED_ANYWHERE = ("dense",)
-"""Those that can be asked at some tokens only; the others sort all of them."""
+"""Backends that can compute only some queries; the others sort all tokens."""

@@ -1,4 +1,4 @@
-"""The encoder's shape, and how it computes."""
+"""Configuration of the encoder: its shape, and how it computes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ COMMON = ("nothing", "attention", "ffn")
 
 
 LONGEST = 2**25
-"""Tokens of a sequence: far beyond every encoder there is, as the other bounds below. A file or an
-option that says more is wrong, and its layers alone would take for ever to count."""
+"""Upper bound for tokens of a sequence: like the bounds below far beyond any real encoder. A file or
+option with more is wrong, and even counting its layers would take too long."""
 Share = Annotated[float, Setting("", low=0, high=1, below=True)]
 
 
@@ -43,7 +43,7 @@ class EncoderConfig:
     ] = 1
     inner_layers: Annotated[int, _size("Layers of a group.", 1000)] = 1
     common: str = "nothing"
-    """What all groups have in common: a key of `COMMON`."""
+    """Parameters shared by all groups: a key of `COMMON`."""
     residual: Annotated[
         str,
         Setting(
@@ -57,7 +57,7 @@ class EncoderConfig:
     ffn_size: Annotated[int, _size("Size of the feed-forward's inside.", 2**20)] = 3072
     max_positions: Annotated[int, _size("Positions.", 2 * LONGEST)] = 512
     position_offset: int = 0
-    """RoBERTa counts positions from 2."""
+    """Index of the first position: 2 in RoBERTa."""
     num_segments: Annotated[int, _size("Kinds of segments.", 2**16)] = 2
     activation: str = "gelu_new"
     norm_eps: float = 1e-12
@@ -111,7 +111,7 @@ def _bert(**shape: int) -> dict[str, Any]:
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    # Weights of 0.02 suit 768 dimensions and more; in 256 they leave the layers nearly mute.
+    # A deviation of 0.02 suits 768 dimensions and more; with 256 the layers' outputs are too small.
     "tiny": _shape(hidden_size=256, num_layers=2, num_heads=4, ffn_size=1024, init_range=0.05),
     "base": _shape(hidden_size=768, num_layers=12, num_heads=12, ffn_size=3072),
     "large": _shape(hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096),
@@ -131,7 +131,7 @@ def size_config(size: str, version: int = 2, vocab_size: int = 30000) -> Encoder
     form of GELU and no dropout.
 
     Raises:
-        UsageError: no such size or version.
+        UsageError: unknown size or version.
     """
     if size not in SIZES:
         raise UsageError(f"{size}: no such size; choose from {', '.join(SIZES)}")
@@ -154,12 +154,12 @@ def sharing_shape(sharing: str, num_layers: int, num_groups: int | None = None) 
 
     Args:
         sharing: a key of `SHARING`.
-        num_layers: of the encoder.
-        num_groups: groups of layers that share everything among themselves; by default one where
-            all is shared, else as many as layers.
+        num_layers: number of layers of the encoder.
+        num_groups: number of groups of layers that share all parameters; by default 1 where
+            everything is shared, else as many as layers.
 
     Raises:
-        UsageError: no such strategy.
+        UsageError: unknown strategy.
     """
     if sharing not in SHARING:
         raise UsageError(f"--sharing {sharing}: choose from {', '.join(SHARING)}")
@@ -180,7 +180,7 @@ class LshConfig:
     """Attention by locality-sensitive hashing; see `model.lsh`."""
 
     shared: bool = False
-    """Reformer's form: queries serve as keys, and see their own bucket only."""
+    """Reformer's form: queries serve as keys, and attend to their own bucket only."""
     chunk: Annotated[
         int,
         Setting("Hashed attention: tokens of a chunk.", low=1, high=2**20, flag="--lsh-chunk"),
@@ -203,20 +203,20 @@ class LshConfig:
             choices=("rotations", "projections"), flag="--lsh-hash",
         ),
     ] = "projections"  # fmt: skip
-    """`rotations`: nearest vertex of a turned cross-polytope; `projections`: place on a line."""
+    """`rotations`: nearest vertex of a rotated cross-polytope; `projections`: position on a line."""
     local: bool = True
-    """The first round looks at a token's neighbours in the text instead. Never in `shared`."""
+    """Whether the first round attends to a token's neighbours in the text instead. Never in `shared`."""
     landmarks: tuple[int, ...] = ()
-    """Ids of tokens that see all and are seen by all."""
+    """Ids of tokens that attend to all and are attended by all."""
     buckets: int | None = None
-    """As many as 2 L / chunk by default."""
+    """Number of buckets; 2 L / chunk by default."""
     seed: int = 0
 
     @property
     def sees_all(self) -> int:
-        """Tokens of the longest sequence that is not hashed, for its chunks all see each other.
+        """Maximum length in tokens of sequences that need no hashing, as all chunks see each other.
 
-        0 in `shared`, whose buckets hide keys at any length.
+        0 in `shared`, whose buckets mask keys at any length.
         """
         return 0 if self.shared else 3 * self.chunk
 
@@ -228,19 +228,19 @@ class LshConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """How the encoder computes. Only precision and attention change the mathematics."""
+    """How the encoder computes. Only precision and attention change the results beyond rounding."""
 
     precision: str = "fp32"
     """fp32, bf16, fp16, or int8 (prediction only)."""
     attention: str = "dense"
     """A key of `model.attention.ATTENTION`."""
     lsh: LshConfig = LshConfig()
-    """Of `--attention lsh`."""
+    """Settings of `--attention lsh`."""
     recompute: str = "nothing"
-    """What is computed again in the backward pass instead of kept: a key of `RECOMPUTE`."""
+    """Activations recomputed in the backward pass instead of kept: a key of `RECOMPUTE`."""
     in_place: bool = False
-    """Add to the matrices' `grad` during the backward pass, so that the gradients of several
-    micro-batches stand in memory once. For `backward()` only, not `torch.autograd.grad`."""
+    """Accumulate into the matrices' `grad` during the backward pass, so that the gradients of
+    several micro-batches are stored once. For `backward()` only, not `torch.autograd.grad`."""
     ffn_chunk: Annotated[
         int | None,
         Setting(
@@ -248,7 +248,7 @@ class Compute:
             "(default: all).", low=1, high=LONGEST,
         ),
     ] = None  # fmt: skip
-    """None for all at once. In learning it is computed again in the backward pass."""
+    """Rows per chunk; None for all at once. In training, chunks are recomputed in the backward pass."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -1,4 +1,4 @@
-"""What a forward pass costs: parameters and floating-point operations, from the shape alone."""
+"""Cost of a forward pass: parameters and floating-point operations, from the shape alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from albert_rc.model.config import EncoderConfig
 
 
 def _copies(config: EncoderConfig) -> tuple[int, int]:
-    """How many attentions, and feed-forwards, there are."""
+    """Number of distinct attentions and of distinct feed-forwards."""
     layers = config.num_groups * config.inner_layers
     return 1 if config.common == "attention" else layers, 1 if config.common == "ffn" else layers
 
@@ -46,16 +46,15 @@ def encoder_parameters(config: EncoderConfig) -> int:
 def forward_flops(
     config: EncoderConfig, lengths: Sequence[int], reads: Sequence[int] | None = None
 ) -> float:
-    """Operations of the matrix products of an encoder's forward pass; a multiply-add is two.
+    """Operations of the matrix products of an encoder's forward pass; a multiply-add counts as two.
 
     Args:
-        config: its shape.
-        lengths: tokens computed in each sequence, padding included where there is any.
-        reads: tokens of each sequence that the last layer's result is computed for; all by
-            default.
+        config: the encoder's shape.
+        lengths: tokens computed in each sequence, including any padding.
+        reads: tokens of each sequence for which the last layer is computed; all by default.
 
     Returns:
-        Operations. A training step does three times as many, recomputation not counted.
+        Operations. A training step takes three times as many, without recomputation.
     """
     hidden, wide = config.hidden_size, config.ffn_size
     layers = config.num_layers * config.inner_layers

@@ -1,10 +1,10 @@
-"""Dropout whose masks are a pure function of where they are applied.
+"""Reproducible dropout: masks are a pure function of where they are applied.
 
-A mask follows from the run's seed, the step, the micro-batch, the layer and the place in it, so a
-run that is resumed, a layer that is computed again, and any number of threads drop the same units.
-The bits come from numpy's SFC64, several gigabytes a second; torch's own mask on CPUs comes from a
-serial generator that takes many times longer than the softmax it is applied to. On a GPU torch's
-own kernels are used.
+A mask follows from the run's seed, the step, the micro-batch, the layer and the position in it, so
+a resumed run, a recomputed layer, and any number of threads drop the same units. The bits come
+from numpy's SFC64, several gigabytes per second; torch's own mask on CPUs comes from a serial
+generator that takes many times longer than the softmax it is applied to. On a GPU torch's own
+kernels are used.
 """
 
 from __future__ import annotations
@@ -18,57 +18,57 @@ import torch.nn.functional as F
 from torch import Tensor
 
 NEAR = 0.02
-"""A rate is drawn with 8 bits where they miss it by less than this share of it, else with 16."""
+"""Maximum relative error for drawing a rate with 8 bits; beyond it 16 bits are used."""
 
 
 @dataclass(frozen=True)
 class Dropout:
-    """Drops units with a probability, and scales up what stays (Srivastava et al. 2014).
+    """Dropout with rescaling of the remaining units (Srivastava et al. 2014).
 
-    The probability is rounded to 1/256, or, where that is too coarse, to 1/65536; the scale is that
-    of the rounded one, so that means stay exactly.
+    The probability is rounded to 1/256, or, where that is too coarse, to 1/65536; the scale is
+    that of the rounded one, so that means are preserved exactly.
     """
 
     rate: float
-    """Probability of dropping; 0 for nothing."""
+    """Probability of dropping; 0 for no dropout."""
     key: tuple[int, ...] | None = None
-    """Where it is applied; None leaves it to torch's generator."""
+    """Key that determines the mask; None for torch's generator."""
 
     def at(self, *place: int) -> Dropout:
-        """The same, further down."""
+        """The same dropout with a longer key."""
         return self if self.key is None else Dropout(self.rate, (*self.key, *place))
 
     @property
     def _drawn(self) -> tuple[type[np.unsignedinteger[Any]], int]:
-        """What is drawn for each unit, and the number below which it is dropped."""
+        """The integer type drawn for each unit, and the number below which the unit is dropped."""
         if abs(round(256 * self.rate) / 256 - self.rate) <= NEAR * self.rate:
             return np.uint8, round(256 * self.rate)
         return np.uint16, round(65536 * self.rate)
 
     @property
     def scale(self) -> float:
-        """What is left is multiplied by this."""
+        """Factor for the remaining units."""
         kind, below = self._drawn
         return 1 / (1 - below / (np.iinfo(kind).max + 1))
 
     def mask(self, shape: tuple[int, ...]) -> Tensor:
-        """1 for what stays and 0 for what is dropped, in bytes, of this shape."""
+        """Mask of this shape in bytes: 1 for units that stay, 0 for dropped ones."""
         assert self.key is not None
         kind, below = self._drawn
         count = int(np.prod(shape))
         words = -(-count * np.dtype(kind).itemsize // 8)
-        # Drawn as whole words: Generator.integers takes three times as long.
+        # Raw words are drawn: Generator.integers takes three times as long.
         drawn = np.random.SFC64(np.random.SeedSequence(self.key)).random_raw(words).view(kind)
         return torch.from_numpy((drawn[:count] >= below).view(np.uint8)).view(shape)
 
     def seed(self) -> int:
-        """A number to draw by elsewhere."""
+        """A seed for other generators."""
         if self.key is None:
             return int(torch.randint(2**31, ()))
         return int(np.random.SeedSequence(self.key).generate_state(1)[0]) >> 1
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Drop, differentiably."""
+        """Apply dropout, differentiably."""
         if not self.rate:
             return x
         if self.key is None:
@@ -81,13 +81,13 @@ _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def masked(x: Tensor, mask: Tensor) -> Tensor:
-    """A copy of `x` with 0 where the mask of bytes is 0; not differentiable.
+    """A copy of `x` with 0 where the byte mask is 0; not differentiable.
 
-    The same bits as `x * mask`, but for a zero's sign. Torch multiplies numbers of two types only
-    after a copy, by scalar code, which takes twenty times as long as to clear bits does.
+    The same bits as `x * mask`, except for a zero's sign. Torch multiplies mixed types only after
+    a copy, with scalar code, which takes twenty times as long as clearing bits.
     """
     kind = _BITS[x.element_size()]
-    kept = mask.view(torch.int8).to(kind).neg_()  # all bits of what stays
+    kept = mask.view(torch.int8).to(kind).neg_()  # all bits set for units that stay
     return kept.bitwise_and_(x.view(kind)).view(x.dtype)
 
 
@@ -105,4 +105,4 @@ class _Drop(torch.autograd.Function):
 
 
 NOTHING = Dropout(0.0)
-"""Drops nothing."""
+"""No dropout."""

@@ -1,11 +1,11 @@
-"""The encoder: factorised embeddings and a stack whose layers may share their parameters.
+"""The encoder: factorised embeddings and a stack of layers that may share parameters.
 
 ALBERT (Lan et al. 2020) and BERT (Devlin et al. 2019) are the same post-norm transformer. They
-differ in two settings: whether words are embedded in E < H dimensions and projected, and how many
-groups of parameters the layers draw on.
+differ in two settings: whether words are embedded in E < H dimensions and projected, and the number
+of parameter groups of the layers.
 """
 
-# T tokens of all sequences in a row, S those of them that a layer's result is wanted for,
+# T tokens of all sequences concatenated, S those of them that a layer computes,
 # E embedding size, D hidden size, N heads, H head size, F ffn size
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Embeddings(nn.Module):
 def _embedding(rows: int, size: int) -> nn.Embedding:
     if torch.get_default_device().type != "meta":
         return nn.Embedding(rows, size)
-    # To draw normal numbers there, torch loads its compiler: two seconds and 70 MiB for nothing.
+    # Drawing normal numbers on meta makes torch load its compiler: two seconds and 70 MiB.
     return nn.Embedding(rows, size, _weight=torch.empty(rows, size))
 
 
 EMBEDDED = 2**20
-"""Where the embeddings are dropped from, as a number that no layer has."""
+"""Dropout key of the embeddings: a number that no layer has."""
 
 LAYERS: dict[str, type[Layer]] = {"post": PostNormLayer, "reversible": ReversibleLayer}
 
@@ -74,13 +74,13 @@ class Encoder(nn.Module):
     """Token ids to hidden states.
 
     Args:
-        config: its shape.
+        config: the encoder's shape.
 
     Attributes:
-        compute: precision, attention, and what is kept for the backward pass.
-        place: where in a run the next forward pass is (seed, step, rank, micro-batch): what is
-            dropped follows from it, and from the number of passes since it was set. None draws
-            from torch's generator.
+        compute: precision, attention, and recomputation.
+        place: position of the next forward pass in a run (seed, step, rank, micro-batch). Dropout
+            masks follow from it, and from the number of passes since it was set. None uses
+            torch's generator.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -97,7 +97,7 @@ class Encoder(nn.Module):
             LAYERS[config.residual](config) for _ in range(config.num_groups * config.inner_layers)
         )
         tie(list(self.layers), config.common)
-        # Post-norm layers end in a norm of their own.
+        # Post-norm layers already end in a norm.
         self.final_norm: nn.LayerNorm | None = None
         if config.residual == "reversible":
             self.final_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
@@ -106,9 +106,9 @@ class Encoder(nn.Module):
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Promise that the weights stay as they are inside: they are prepared once for all.
+        """Context in which the weights do not change, so that they are prepared only once.
 
-        Optimisers write past every version counter, so nothing here could notice by itself.
+        Optimisers bypass version counters, so changes cannot be detected here.
         """
         before, self._unchanged = self._unchanged, True
         try:
@@ -128,7 +128,7 @@ class Encoder(nn.Module):
         self._place, self._passes = place, 0
 
     def _key(self, device: torch.device) -> tuple[int, ...] | None:
-        """What a forward pass drops by; None on a GPU, whose own kernels draw fast."""
+        """Dropout key of a forward pass; None on a GPU, where torch's kernels are fast."""
         config = self.config
         if not (self.training and max(config.dropout, config.attention_dropout)):
             return None
@@ -140,13 +140,13 @@ class Encoder(nn.Module):
         return (*self.place, self._passes)
 
     def freeze(self) -> None:
-        """Prepare the layers' matrices for prediction, and let go of the weights they come from.
+        """Prepare the layers' matrices for prediction, and free the original weights.
 
-        Where preparing copies, that halves what the layers take. From here on the encoder predicts
-        in the precision that `compute` has now, and does nothing else.
+        Where preparing copies, that halves the layers' memory. Afterwards the encoder can only
+        predict, in the current precision of `compute`.
         """
         if not self._frozen:
-            self._frozen = True  # first: half-way the weights are gone as well
+            self._frozen = True  # first, because a failure half-way also loses weights
             self._kept = (self.compute.precision, False), self._prepared(False, release=True)
 
     def _matrices(self, learning: bool) -> list[dict[str, PreparedLinear]]:
@@ -170,9 +170,9 @@ class Encoder(nn.Module):
             assert isinstance(layer, Layer)
             prepared.append({})
             for name, linears in layer.maps().items():
-                if linears[0] not in made:  # layers may have it in common
+                if linears[0] not in made:  # layers may share it
                     made[linears[0]] = PreparedLinear(linears, self.compute.precision, learning)
-                    if release:  # one by one: the next needs the room
+                    if release:  # one by one: the next needs the memory
                         for linear in linears:
                             empty = linear.weight.new_empty(0)
                             linear.weight = nn.Parameter(empty, requires_grad=False)
@@ -188,21 +188,21 @@ class Encoder(nn.Module):
         read_S: Tensor | None = None,
         reads: tuple[int, ...] = (),
     ) -> Tensor:
-        """Encode sequences that stand one after the other.
+        """Encode concatenated sequences.
 
         Args:
-            token_T: ids.
-            place_T: place of each token in its sequence, from 0.
-            lengths: tokens of each sequence.
+            token_T: token ids.
+            place_T: position of each token in its sequence, from 0.
+            lengths: number of tokens of each sequence.
             segment_T: 0 or 1 for the first and second part of a pair; None for all 0.
-            read_S: the tokens whose hidden states are wanted, sequence by sequence; None for all.
-            reads: how many of them each sequence has.
+            read_S: the tokens whose hidden states to return, in order; None for all.
+            reads: number of them in each sequence.
 
         Returns:
             Hidden states in the precision of the computation, [S, D] (or [T, D]).
 
         Raises:
-            UsageError: longer than the position table.
+            UsageError: a sequence is longer than the position table.
         """
         if max(lengths) > self.config.max_length:
             raise UsageError(
@@ -212,7 +212,7 @@ class Encoder(nn.Module):
         compute, learning = self.compute, torch.is_grad_enabled()
         count = len(token_T) if read_S is None else len(read_S)
         if token_T.device.type == "cpu" and compute.attention == "dense":
-            # Nobody sees what is added, and its gradients are zeros.
+            # Nothing attends to the padding, and its gradients are zero.
             more = round_rows(len(token_T)) - len(token_T)
             token_T, place_T = F.pad(token_T, (0, more)), F.pad(place_T, (0, more))
             segment_T = None if segment_T is None else F.pad(segment_T, (0, more))
@@ -261,9 +261,9 @@ class Encoder(nn.Module):
 
 
 def initialise(module: nn.Module, std: float) -> None:
-    """Fill a module's parameters as BERT does: normal weights, zero biases, norms of one.
+    """Initialise a module's parameters as BERT does: normal weights, zero biases, norms of one.
 
-    Those on the meta device wait to be loaded.
+    Parameters on the meta device are left to be loaded.
     """
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)) and not part.weight.is_meta:
@@ -276,9 +276,9 @@ def initialise(module: nn.Module, std: float) -> None:
 
 @contextmanager
 def evaluating(model: nn.Module, encoder: Encoder) -> Iterator[None]:
-    """Have a model answer, not learn: no dropout, no gradients, weights made ready once.
+    """Context for inference: no dropout, no gradients, weights prepared once.
 
-    Afterwards, and after an exception, it is in the mode that it was in.
+    Afterwards, also after an exception, the model's mode is restored.
     """
     was_training = model.training
     model.eval()

@@ -1,4 +1,4 @@
-"""The feed-forward of a layer: whole, or some rows at a time so that its inside stays small."""
+"""The feed-forward part of a layer: whole, or in chunks of rows to save memory."""
 
 # S tokens, D hidden size, F ffn size
 
@@ -50,10 +50,10 @@ def activation(name: str) -> Callable[[Tensor], Tensor]:
 
 
 class _InChunks(torch.autograd.Function):
-    """`down(activation(up(x)))` some rows at a time; each chunk's inside is made again backward.
+    """`down(activation(up(x)))` in chunks of rows, each recomputed in the backward pass.
 
-    The loop over chunks is written out in both directions. Autograd promises no order among
-    chunks, and the collector of a matrix's gradient has to be told which application comes last.
+    The loop over chunks is explicit in both directions: autograd guarantees no order among chunks,
+    and the collector of a matrix's gradient must know which application comes last.
     """
 
     @staticmethod
@@ -113,17 +113,17 @@ def feed_forward(
 ) -> Tensor:
     """`down(activation(up(x)))`, token by token (Vaswani et al. 2017, section 3.3).
 
-    With `compute.ffn_chunk` that many rows are computed at a time (Kitaev et al. 2020, section 3)
+    With `compute.ffn_chunk`, chunks of that many rows are computed (Kitaev et al. 2020, section 3)
     and nothing of size F is kept for the backward pass; the result is the same up to rounding.
 
     Args:
         x_SD: inputs.
         up: the matrix to F dimensions.
         down: the matrix back to D.
-        name: of the activation, as a config names it.
-        compute: what is kept, and rows at a time.
+        name: the activation's name in a config.
+        compute: recomputation and chunk size.
         gradients: collects the matrices' gradients; None in prediction.
-        first: which of `up` and `down` no layer before has applied.
+        first: which of `up` and `down` no earlier layer has applied.
 
     Returns:
         [S, D]

@@ -1,7 +1,7 @@
-"""Hashing for attention: which keys a query sees, told from inner products alone.
+"""Hashing for LSH attention: which keys a query attends to.
 
-Each round sorts the tokens by a hash and cuts them into chunks; a chunk sees its own keys and
-those of its neighbours.
+Each round sorts the tokens by a hash and cuts them into chunks; a chunk attends to its own keys
+and those of its neighbours.
 """
 
 # X pairs of a sequence and a head, L tokens of a sequence (filled up to whole chunks), H head
@@ -21,30 +21,30 @@ from albert_rc.model.config import LshConfig
 from albert_rc.runtime.seeds import mix
 
 BLOCK = {"cpu": 2**21, "cuda": 2**26}
-"""Logits, or distances to buckets, that stand in memory at a time."""
+"""Number of logits, or distances to buckets, in memory at a time."""
 
 
 def wide(x: Tensor) -> torch.dtype:
-    """What is added up in."""
+    """Precision of accumulation."""
     return torch.promote_types(x.dtype, torch.float32)
 
 
 @dataclass(frozen=True)
 class Sorting:
-    """One round: where each token stands when all are sorted by their hashes."""
+    """One round: the permutation that sorts the tokens by their hashes."""
 
     query_at_XL: Tensor
-    """The query in each place."""
+    """The query at each sorted position."""
     key_at_XL: Tensor
     query_place_XL: Tensor
-    """The place of each query."""
+    """The sorted position of each query."""
     key_place_XL: Tensor
     query_bucket_XL: Tensor | None = None
-    """Where a query must not see the keys of other buckets."""
+    """Bucket of each query, where it must not attend to keys of other buckets."""
     key_bucket_XL: Tensor | None = None
 
     def block(self, rows: slice) -> Sorting:
-        """The same of some of the rows."""
+        """The same for some of the rows."""
         cut: dict[str, Any] = {
             name: value if value is None else value[rows] for name, value in vars(self).items()
         }
@@ -53,26 +53,26 @@ class Sorting:
 
 @dataclass(frozen=True)
 class HashPlan:
-    """Who may see whom."""
+    """Which keys each query may attend to."""
 
     rounds: list[Sorting]
     chunk: int
-    """M."""
+    """M: tokens of a chunk."""
     before: int
-    """Chunks before its own that a chunk sees."""
+    """Number of chunks before its own that a chunk attends to."""
     width: int
-    """Chunks that it sees in all."""
+    """Total number of chunks that a chunk attends to."""
     shared: bool
     valid_XL: Tensor
-    """Which tokens are keys."""
+    """Mask of the tokens that are keys."""
 
     @property
     def chunks(self) -> int:
-        """C."""
+        """C: number of chunks."""
         return self.valid_XL.shape[1] // self.chunk
 
     def block(self, rows: slice) -> HashPlan:
-        """The same of some of the rows."""
+        """The same for some of the rows."""
         rounds = [sorting.block(rows) for sorting in self.rounds]
         valid_XL = self.valid_XL[rows]
         return HashPlan(rounds, self.chunk, self.before, self.width, self.shared, valid_XL)
@@ -80,17 +80,17 @@ class HashPlan:
 
 @lru_cache(maxsize=256)
 def _drawn(seed: int, layer: int, number: int, rows: int, columns: int) -> Tensor:
-    """Normal numbers of a round; a table with more rows begins with those of one with fewer."""
+    """Normal random numbers of a round; a larger table begins with the rows of a smaller one."""
     generator = torch.Generator().manual_seed(mix(seed, layer, number))
     return torch.randn(rows, columns, generator=generator)
 
 
 def angular(q_XLH: Tensor, k_XLH: Tensor, valid_XL: Tensor) -> tuple[Tensor, Tensor]:
-    """Vectors of one length whose angles order a query's keys as its inner products do.
+    """Unit vectors whose angles order a query's keys as its inner products do.
 
-    A softmax stays as it is if one vector is taken from all keys, and the order of the keys if
-    the query is stretched. So keys are centred, divided by the longest, and filled up to length 1
-    in one more dimension, where queries, of length 1, are 0 (Neyshabur and Srebro 2015).
+    The softmax is unchanged if one vector is subtracted from all keys, and the order of the keys
+    if the query is scaled. So keys are centred, divided by the largest norm, and extended to norm 1
+    in one more dimension, in which queries, of norm 1, are 0 (Neyshabur and Srebro 2015).
 
     Args:
         q_XLH: queries.
@@ -98,7 +98,7 @@ def angular(q_XLH: Tensor, k_XLH: Tensor, valid_XL: Tensor) -> tuple[Tensor, Ten
         valid_XL: which tokens are keys.
 
     Returns:
-        both, in H + 1 dimensions.
+        Queries and keys in H + 1 dimensions.
     """
     keep_XL1 = valid_XL[..., None]
     total_X1H = (k_XLH * keep_XL1).sum(1, keepdim=True)
@@ -124,15 +124,16 @@ def make_plan(
         q_XLH: queries; L is a multiple of the chunk.
         k_XLH: keys.
         valid_XL: which tokens are keys. The others, as queries too, are sorted to the end.
-        settings: how.
-        layer: each draws numbers of its own,
-        heads: and so does each head; X counts the heads of a sequence, then the next sequence's.
+        settings: settings of LSH attention.
+        layer: index of the layer; each has its own random numbers.
+        heads: number of heads, each with its own random numbers; X runs over the heads of one
+            sequence, then the next.
     """
     length = q_XLH.shape[1]
     chunks = length // settings.chunk
     reach = (1, 0) if settings.shared else (1, 1)
     width = min(chunks, sum(reach) + 1)
-    # Where a chunk sees all there is, one round says it all.
+    # Where a chunk attends to everything, one round is enough.
     wanted = settings.rounds if settings.shared or width < chunks else 1
     with torch.no_grad():
         q_XLA, k_XLA = q_XLH.to(wide(q_XLH)), k_XLH.to(wide(k_XLH))
@@ -155,14 +156,14 @@ def make_plan(
 def _by_projection(
     q_XLA: Tensor, k_XLA: Tensor, valid_XL: Tensor, settings: LshConfig, layer: int, number: int
 ) -> Sorting:
-    """Sorted along a line, queries and keys apart, chunk against chunk (Daras et al. 2020).
+    """Sorting by projection on a line, queries and keys separately (Daras et al. 2020).
 
-    Lines run where the queries vary: each is a random sum of them.
+    Lines point where the queries vary: each is a random sum of them.
     """
     length = q_XLA.shape[1]
     weight_L1 = _drawn(settings.seed, layer, number, length, 1).to(q_XLA)
     line_XA1 = ((q_XLA * valid_XL[..., None]).transpose(1, 2)) @ weight_L1
-    # Queries with one vector in common vary around it.
+    # Centred, because queries may have a common component.
     mean_XA1 = (q_XLA * valid_XL[..., None]).sum(1)[..., None] / (
         valid_XL.sum(1)[:, None, None].clamp(min=1)
     )
@@ -179,7 +180,7 @@ def _by_rotation(
     number: int,
     heads: int,
 ) -> list[Sorting]:
-    """Sorted by buckets, and by place within them (Reformer, section 2)."""
+    """Sorting by bucket, and by position within buckets (Reformer, section 2)."""
     length, size = q_XLA.shape[1:]
     count = max(2, settings.buckets or 2 * (length // settings.chunk))
     half = count // 2
@@ -196,7 +197,7 @@ def _by_rotation(
         if not settings.shared:
             found[-1].append(_rotated(k_XLA[block], rotation_XAU).argmax(-1))
     queries = [torch.cat(parts) for parts in zip(*found, strict=True)]
-    # In the shared form a token's hash as a key is the one that it has as a query.
+    # In the shared form a token has the same hash as a key and as a query.
     key_XL = queries[0] if settings.shared else queries.pop()
     by_key_XL = key_XL * length + place_L
     made = []
@@ -210,7 +211,7 @@ def _by_rotation(
 
 
 def _sorted(query_XL: Tensor, key_XL: Tensor, valid_XL: Tensor) -> Sorting:
-    """Queries and keys in the order of their values; what is not a key comes last."""
+    """Queries and keys sorted by value; tokens that are not keys come last."""
     query_at_XL, query_place_XL = _placed(query_XL, valid_XL)
     key_at_XL, key_place_XL = query_at_XL, query_place_XL
     if key_XL is not query_XL:
@@ -219,7 +220,7 @@ def _sorted(query_XL: Tensor, key_XL: Tensor, valid_XL: Tensor) -> Sorting:
 
 
 def _placed(value_XL: Tensor, valid_XL: Tensor) -> tuple[Tensor, Tensor]:
-    """The token in each place, and the place of each token."""
+    """The token at each sorted position, and the position of each token."""
     last = torch.inf if value_XL.is_floating_point() else torch.iinfo(value_XL.dtype).max
     at_XL = value_XL.masked_fill(~valid_XL, last).argsort(dim=-1, stable=True)
     place_XL = torch.arange(value_XL.shape[1], device=value_XL.device).expand_as(at_XL)

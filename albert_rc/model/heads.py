@@ -1,10 +1,10 @@
-"""Heads: from hidden states to a logit per option.
+"""Reading heads: from hidden states to a logit per option.
 
-The cloze head is the masked-LM head, read at the blanks only and against the pieces of the
-options only; the choice head is a pooled [CLS] and one linear unit.
+The cloze head is the masked-LM head, computed only at the blanks and for the pieces of the
+options; the choice head is a pooled [CLS] and one linear unit.
 """
 
-# S tokens that are read, D hidden, E embedding, Q questions, K options of one, O options of all,
+# S read tokens, D hidden, E embedding, Q questions, K options of a question, O options of all,
 # P pieces of all options, M masked positions, V vocabulary
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from albert_rc.model.rows import rows_at
 from albert_rc.model.word_loss import Taught, product_dtype, taught_word_loss
 
 NEAR = 0.5
-"""A number this near to the right one counts as right, in the share that a run shows."""
+"""Maximum error of a regression to count as right in the displayed accuracy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """What a forward pass gives. Losses are sums: the loop divides by the global count."""
+    """Result of a forward pass. Losses are sums: the loop divides by the global count."""
 
     logits_QK: Tensor
     """-inf where a question has fewer than K options."""
     loss_sum: Tensor
-    """Cross-entropy (of numbers, the squared error) summed over the questions whose answer is
-    known, in nats."""
+    """Cross-entropy in nats (squared error for regression) summed over the questions whose
+    answer is known."""
     num_answered: Tensor
     num_correct: Tensor
     masked_loss_sum: Tensor | None = None
-    """Cross-entropy summed over the words hidden by `masking`."""
+    """Cross-entropy summed over the tokens masked by `masking`."""
 
 
 def _equal_weights(head: ClozeHead, batch: Batch, vector_PE: Tensor) -> Tensor:
@@ -62,10 +62,10 @@ OPTION_SCORES: dict[str, Callable[[ClozeHead, Batch, Tensor], Tensor]] = {
     "first": _first_piece,
     "salience": _salience,
 }
-"""How much each piece of an option counts; an option's logit is the weighted mean of its pieces'.
+"""Weights of an option's pieces; its logit is the weighted mean of their logits.
 
-`salience` learns one vector u and weighs a piece by exp(u . embedding), so that in "gave up" the
-telling piece decides; u starts at zero, where it equals `mean`.
+`salience` learns one vector u and weights a piece by exp(u . embedding), so that the informative
+piece of "gave up" dominates; u starts at zero, where it equals `mean`.
 """
 
 
@@ -101,11 +101,11 @@ class ClozeHead(nn.Module):
         return self.of_options(batch, logit_P + bias_P, vector_PE)
 
     def of_options(self, batch: Batch, logit_P: Tensor, vector_PE: Tensor) -> Tensor:
-        """The options' logits, [O], by those of their pieces: a mean weighed by `weigh`.
+        """The options' logits, [O]: the mean of their pieces' logits, weighted by `weigh`.
 
         Args:
-            batch: whose pieces they are.
-            logit_P: of each piece at its blank.
+            batch: the batch of the pieces.
+            logit_P: logit of each piece at its blank.
             vector_PE: the pieces' embeddings, in fp32.
         """
         assert batch.piece_option_P is not None
@@ -116,7 +116,7 @@ class ClozeHead(nn.Module):
         return total_O / weight_O
 
     def set_prior(self, count_V: Tensor) -> None:
-        """Tell the auxiliary loss how often each piece occurs in the training text."""
+        """Set the pieces' counts in the training text, for the auxiliary loss."""
         smoothed_V = count_V.float() + 0.1
         self.log_prior_V = (smoothed_V / smoothed_V.sum()).log().to(self.bias.device)
 
@@ -129,22 +129,22 @@ class ClozeHead(nn.Module):
         precision: str = "fp32",
         taught: Taught | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Masked-LM cross-entropy over the whole vocabulary at hidden words, summed, in nats.
+        """Masked-LM cross-entropy over the whole vocabulary at masked tokens, summed, in nats.
 
         After `set_prior` the logits are adjusted by the pieces' log frequency (Menon et al. 2021,
-        section 4): the head then learns how much likelier a word is here than anywhere. That is
-        what tells the options of a blank apart, for the right one is not the most frequent word.
+        section 4): the head then learns how much likelier a word is here than on average. That
+        separates the options of a blank, for the right one need not be the most frequent word.
 
         Args:
-            hidden_MD: hidden states of the words.
-            token_M: what the words are.
-            word_VE: the embeddings.
-            count_correct: also look which piece is likeliest, which takes time.
-            precision: that the model computes in.
-            taught: what a teacher thinks of the words.
+            hidden_MD: hidden states at the masked tokens.
+            token_M: ids of the masked tokens.
+            word_VE: the word embeddings.
+            count_correct: also count correct predictions, which takes time.
+            precision: the model's precision.
+            taught: a teacher's prediction for the tokens.
 
         Returns:
-            the loss; without the teacher's part; how often the likeliest piece is the right one (0
+            The loss; the loss without the teacher's part; the number of correct predictions (0
             if not counted).
         """
         offset_V = self.bias if self.log_prior_V is None else self.bias + self.log_prior_V
@@ -171,7 +171,7 @@ class ChoiceHead(nn.Module):
 
 
 class LabelHead(nn.Module):
-    """Pooled [CLS] of each row, and a logit for each label; of one output, a number."""
+    """Pooled [CLS] of each row, and a logit for each label; a single output is a regression."""
 
     def __init__(self, config: EncoderConfig, num_labels: int) -> None:
         super().__init__()
@@ -187,18 +187,18 @@ class LabelHead(nn.Module):
 
 
 class HeadedModel(nn.Module):
-    """An encoder, to which a subclass adds the `head` that reads its hidden states.
+    """An encoder; subclasses add the `head` on its hidden states.
 
     Args:
         config: the encoder's shape.
-        task: what the head is for, as `families` calls it.
+        task: the head's task, as named in `hf_names`.
         option_score: a key of `OPTION_SCORES`.
         empty: leave the encoder's weights to be loaded.
     """
 
     def __init__(self, config: EncoderConfig, task: str, option_score: str, empty: bool) -> None:
         super().__init__()
-        # What is about to be loaded need not be made up first, nor take its memory twice.
+        # Weights about to be loaded need no initialisation, nor twice the memory.
         with torch.device("meta") if empty else nullcontext():
             self.encoder = Encoder(config)
         self.task = task
@@ -211,7 +211,7 @@ class HeadedModel(nn.Module):
 
     @property
     def words(self) -> Tensor:
-        """The embeddings of the pieces, which the head reads its words with, [V, E]."""
+        """The word embeddings, which are tied to the head's output, [V, E]."""
         return self.encoder.embeddings.word.weight
 
     def hidden(self, batch: Tokens) -> Tensor:
@@ -228,10 +228,10 @@ class ReadingModel(HeadedModel):
     Args:
         config: the encoder's shape.
         task: `cloze`, `choice` or `label`.
-        option_score: a key of `OPTION_SCORES`, of cloze.
-        labels: what a row may be, of `label`; none where a number is asked for.
+        option_score: a key of `OPTION_SCORES`, for cloze.
+        labels: the classes, for `label`; empty for regression.
         empty: leave the encoder's weights to be loaded.
-        format_name: of the papers that the labels are of, where that is known.
+        format_name: format of the papers that the labels belong to, if known.
     """
 
     def __init__(

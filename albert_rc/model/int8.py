@@ -1,4 +1,4 @@
-"""Matrices in 8-bit integers, for prediction."""
+"""Int8 matrices, for prediction."""
 
 # T tokens, I inputs, O outputs of a matrix
 
@@ -11,13 +11,13 @@ from torch import Tensor
 from albert_rc.errors import UsageError
 
 LARGEST = 127
-# Of inputs: their scale is kept in bf16, and what that rounds up must not pass 127.
+# For inputs: their scale is stored in bf16, and rounding it must not push values past 127.
 LARGEST_INPUT = 126
-ROWS = 512  # of a matrix that are quantised together
+ROWS = 512  # rows of a matrix quantised together
 
 
 def has_int8(device: torch.device) -> bool:
-    """Whether this device multiplies 8-bit integers by a kernel that torch offers."""
+    """Whether torch has a kernel for 8-bit integer products on this device."""
     if device.type == "cuda":
         return True
     ops = torch.ops.onednn
@@ -25,7 +25,7 @@ def has_int8(device: torch.device) -> bool:
 
 
 class Int8Matrix:
-    """A matrix quantised per output channel; its inputs are quantised per token as they come.
+    """A matrix quantised per output channel; its inputs are quantised dynamically per token.
 
     Symmetric, to the nearest: w = scale_O * q with q in [-127, 127] (Jacob et al. 2018, section
     2.1, with zero points of 0). Sums are exact in 32 bits.
@@ -35,7 +35,7 @@ class Int8Matrix:
         bias_O: in the inputs' precision.
 
     Raises:
-        UsageError: the processor has no such products.
+        UsageError: the processor does not support int8 products.
     """
 
     def __init__(self, weight_OI: Tensor, bias_O: Tensor) -> None:
@@ -43,7 +43,7 @@ class Int8Matrix:
             raise UsageError("--precision int8: this processor has no 8-bit products; use bf16")
         scale_O = (weight_OI.abs().amax(1).float() / LARGEST).clamp(min=1e-12)
         quantised_OI = torch.empty_like(weight_OI, dtype=torch.int8)
-        # A part at a time: in fp32 the whole would take more memory than all that is kept.
+        # In parts: the whole in fp32 would take more memory than the quantised matrices.
         for start in range(0, len(scale_O), ROWS):
             rows = slice(start, start + ROWS)
             quantised_OI[rows] = (weight_OI[rows].float() / scale_O[rows, None]).round()
@@ -57,10 +57,10 @@ class Int8Matrix:
             self.packed = quantised_OI.t()
 
     def quantise(self, x_TI: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs as 8-bit steps, and the size of a step per token, [T, 1].
+        """Quantised inputs, and their scale per token, [T, 1].
 
-        Every pass over inputs and outputs stays in their 16 bits: next to integer products,
-        elementwise work in 32 bits would take as long as the products themselves.
+        Elementwise operations stay in 16 bits: in 32 bits they would take as long as the integer
+        products themselves.
         """
         scale_T1 = (x_TI.abs().amax(1, keepdim=True) / LARGEST_INPUT).clamp(min=1e-12)
         step_TI = (x_TI * scale_T1.reciprocal()).round_().to(torch.int8)
@@ -72,7 +72,7 @@ class Int8Matrix:
     def bare_product(self, step_TI: Tensor) -> Tensor:
         """Integer products, scaled per output channel only, [T, O]."""
         if not self.on_cpu:
-            # cuBLAS wants more than 16 rows, in eights.
+            # cuBLAS needs more than 16 rows, in multiples of 8.
             count = len(step_TI)
             rows = max(24, -(-count // 8) * 8)
             sum_TO = torch._int_mm(F.pad(step_TI, (0, 0, 0, rows - count)), self.packed)

@@ -1,6 +1,6 @@
-"""One layer: self-attention and feed-forward, and how BERT puts them together."""
+"""Transformer layers: self-attention and feed-forward, and BERT's post-norm layer."""
 
-# T tokens of all sequences in a row, S those of them that a layer's result is wanted for,
+# T tokens of all sequences concatenated, S those of them that a layer computes,
 # D hidden size, N heads, H head size
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from albert_rc.model.sharing import PARTS
 
 @dataclass(frozen=True)
 class Applied:
-    """One of the applications of layers that make up the stack."""
+    """One application of a layer in the stack."""
 
     prepared: dict[str, PreparedLinear]
     """The layer's matrices."""
     first: Collection[str]
-    """Those of them that no application before has used."""
+    """Matrices that no earlier application has used."""
     step: int
-    """How many applications came before."""
+    """Number of earlier applications."""
     last: bool
-    """Whether this is the last of all, whose result is wanted at `Pass.read_S` only."""
+    """Whether this is the last application, which is computed at `Pass.read_S` only."""
 
 
 @dataclass
 class Pass:
-    """What the layers of one forward pass have in common."""
+    """Data shared by all layers of a forward pass."""
 
     compute: Compute
     layout: Layout
     gradients: Gradients | None
-    """None in prediction."""
+    """Collector of gradients; None in prediction."""
     read_S: Tensor | None = None
-    """Where the last layer's result is wanted; None for everywhere."""
+    """Tokens for which the last layer is computed; None for all."""
     read_layout: Layout | None = None
     landmark_T: Tensor | None = None
     """See `attention.Terms`."""
     seed: int | None = None
-    """Of what reversible layers drop by torch's generator; None where they do not."""
+    """Seed of reversible layers' dropout with torch's generator; None where it is not used."""
     key: tuple[int, ...] | None = None
-    """Of what all layers drop; None leaves it to torch's generator."""
+    """Dropout key of all layers; None for torch's generator."""
 
     def wanted(self, x_TD: Tensor, at: Applied) -> Tensor:
-        """The rows that an application's result is wanted for, [S, D]."""
+        """The rows that an application computes, [S, D]."""
         return rows_at(x_TD, self.read_S) if at.last and self.read_S is not None else x_TD
 
 
 class Layer(nn.Module):
-    """The parts of a layer; how they are put together is for subclasses to say."""
+    """The parts of a layer; subclasses combine them."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Layer(nn.Module):
         activation(config.activation)  # refuses unknown names before any work is done
 
     def maps(self) -> dict[str, list[nn.Linear]]:
-        """The matrices; what stands together has the same input."""
+        """The matrices; those in one list have the same input."""
         return {
             "query": [self.query],
             "key_value": [self.key, self.value],
@@ -89,7 +89,7 @@ class Layer(nn.Module):
         }
 
     def dropping(self, rate: float, shared: Pass, at: Applied, part: int) -> Dropout:
-        """What one of the layer's parts drops in training."""
+        """Dropout of one of the layer's parts in training."""
         if not (rate and self.training):
             return NOTHING
         return Dropout(rate, shared.key).at(at.step, part)
@@ -127,24 +127,24 @@ class Layer(nn.Module):
         return self.dropping(self.dropout, shared, at, 3)(output_SD)
 
     def learned(self, part: str) -> list[nn.Parameter]:
-        """The parameters of a key of `sharing.PARTS` that learn."""
+        """The trainable parameters of a key of `sharing.PARTS`."""
         modules = [self.get_submodule(name) for name in PARTS[part]]
         return [p for module in modules for p in module.parameters() if p.requires_grad]
 
 
 class PostNormLayer(Layer):
-    """Attention and feed-forward, each with its residual and then its norm: [T, D] to the same."""
+    """Attention and feed-forward, each with its residual and then its norm: [T, D] to [T, D]."""
 
     def forward(self, x_TD: Tensor, shared: Pass, at: Applied) -> Tensor:
         """Apply the layer.
 
         Args:
             x_TD: hidden states.
-            shared: what goes for all layers.
-            at: which application this is.
+            shared: data of the forward pass.
+            at: this application.
 
         Returns:
-            [T, D]; of the last application [S, D].
+            [T, D]; [S, D] for the last application.
         """
         mixed_SD = self.attend(x_TD, shared, at)
         x_SD = normed(shared.wanted(x_TD, at) + mixed_SD, self.attention_norm)
@@ -155,6 +155,6 @@ def normed(x_TD: Tensor, norm: nn.LayerNorm) -> Tensor:
     """Layer normalisation in the precision of the inputs, [T, D]."""
     weight: Tensor = norm.weight
     bias: Tensor = norm.bias
-    if x_TD.device.type != "cpu":  # whose kernel takes parameters of another precision
+    if x_TD.device.type != "cpu":  # CPU kernels accept parameters of another precision
         weight, bias = weight.to(x_TD.dtype), bias.to(x_TD.dtype)
     return F.layer_norm(x_TD, norm.normalized_shape, weight, bias, norm.eps)

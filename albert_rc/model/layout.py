@@ -1,6 +1,6 @@
-"""Where the sequences of a batch lie, and how their heads become matrices for a product."""
+"""The layout of a batch's sequences, and their heads as matrices for attention products."""
 
-# T tokens of all sequences in a row, B sequences, L tokens of the longest, N heads, H head size,
+# T tokens of all sequences concatenated, B sequences, L tokens of the longest, N heads, H head size,
 # X pairs of a sequence and a head, S and T rows of queries and of keys
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from torch import Tensor
 LENGTHS = 16
 """Lengths of sequences are rounded up to a multiple of this for attention's products."""
 READS = 64
-"""Rows that the head reads are rounded up to a multiple of this: they are few, and vary more."""
+"""The number of rows that the head reads is rounded up to a multiple of this: it varies more."""
 OCTAVE = 16
-"""Numbers of rows between a power of two and the next that a batch's products are made for."""
+"""Number of distinct row counts between one power of two and the next."""
 
 
 def rounded_up(count: int, step: int) -> int:
@@ -25,26 +25,26 @@ def rounded_up(count: int, step: int) -> int:
 
 
 def round_rows(count: int, least: int = LENGTHS) -> int:
-    """Rows of a batch, rounded up by a sixteenth at most, or to a multiple of `least`.
+    """Number of rows of a batch, rounded up by a sixteenth at most, or to a multiple of `least`.
 
     On CPUs oneDNN compiles each product for its shape, in some milliseconds, and keeps half a
-    megabyte for it. Batches of text have ever new numbers of tokens; rounded up, they have few.
+    megabyte for it. Token counts of batches vary widely; rounded up, they take few values.
     """
     return rounded_up(count, max(least, (1 << max(0, count - 1).bit_length()) // (2 * OCTAVE)))
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Some sequences that stand one after the other, of like lengths."""
+    """Consecutive sequences of similar lengths."""
 
     start: int
     lengths: tuple[int, ...]
     length: int
-    """What they are filled up to."""
+    """Padded length."""
 
     @cached_property
     def slices(self) -> list[slice]:
-        """Where each of them stands."""
+        """The rows of each sequence."""
         found, start = [], self.start
         for length in self.lengths:
             found.append(slice(start, start + length))
@@ -53,12 +53,12 @@ class Rows:
 
     @property
     def all(self) -> slice:
-        """Where all of them stand."""
+        """The rows of all sequences."""
         return slice(self.start, self.start + sum(self.lengths))
 
     @cached_property
     def is_full(self) -> bool:
-        """Whether nothing needs to be filled up."""
+        """Whether no padding is needed."""
         return all(length == self.length for length in self.lengths)
 
     def matrices(self, x_TNH: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ class Rows:
             x_TNH[rows] = matrix_LNH[: rows.stop - rows.start]
 
     def hide(self, score_XST: Tensor) -> None:
-        """Let nobody see the keys beyond a sequence's end."""
+        """Mask the keys beyond a sequence's end."""
         if not self.is_full:
             for score_NST, length in zip(
                 score_XST.unflatten(0, (len(self.lengths), -1)), self.lengths, strict=True
@@ -96,22 +96,22 @@ class Rows:
 
 @dataclass(frozen=True)
 class TokenRun:
-    """Sequences of like lengths that stand one after the other."""
+    """Consecutive sequences of similar lengths, for queries and keys."""
 
     queries: Rows
     keys: Rows
 
     @property
     def count(self) -> int:
-        """Sequences in it."""
+        """Number of sequences."""
         return len(self.keys.lengths)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the sequences of a batch lie: their lengths in the rows of queries and of keys.
+    """The sequences of a batch: their lengths in the rows of queries and of keys.
 
-    The last layer asks only at the tokens that the head will read, so there the two differ.
+    The last layer computes only the tokens that the head reads, so there the two differ.
     """
 
     queries: tuple[int, ...]
@@ -123,13 +123,13 @@ class Layout:
         A longer sequence is a run by itself.
 
         Args:
-            most: pairs.
-            multiple: what lengths are rounded up to.
+            most: maximum number of pairs.
+            multiple: lengths are rounded up to a multiple of this.
         """
         return _runs(self, most, multiple)
 
 
-@lru_cache(maxsize=4)  # all layers ask for the same
+@lru_cache(maxsize=4)  # all layers use the same
 def _runs(layout: Layout, most: int, multiple: int) -> list[TokenRun]:
     found, asked, answering = [], 0, 0
     pairs = zip(layout.queries, layout.keys, strict=True)

@@ -1,8 +1,8 @@
-"""Products with the encoder's matrices, made for matrices that are applied many times over.
+"""Linear maps with prepared matrices, for matrices applied many times per step.
 
-ALBERT multiplies by the same few matrices in every layer. So each is brought into the precision
-and the memory layout of the processor's kernels once per step, for the forward and the backward
-pass, and what its applications contribute to its gradient is multiplied together.
+ALBERT multiplies by the same few matrices in every layer. So each is converted to the precision
+and memory layout of the processor's kernels once per step, for the forward and the backward pass,
+and the gradient contributions of its applications are accumulated here.
 """
 
 # T tokens, I inputs, O outputs of a matrix
@@ -22,17 +22,17 @@ DTYPES = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
-    "int8": torch.bfloat16,  # what stands between the integer products
+    "int8": torch.bfloat16,  # between the integer products
 }
 
 ROWS = 512
-"""Of a matrix, whose gradient is multiplied and added at a time."""
+"""Rows of a matrix whose gradient is computed and added at a time."""
 SUMMED = 2**19
-"""Numbers that are brought into fp32 and added up at a time."""
+"""Number of values converted to fp32 and summed at a time."""
 
 Activation = Callable[[Tensor], Tensor]
 
-# Hugging Face's names of activations that oneDNN applies while it writes a product.
+# Hugging Face's names of activations that oneDNN can fuse with a product.
 _FUSED = {
     "gelu": ("gelu", "none"),
     "gelu_new": ("gelu", "tanh"),
@@ -42,7 +42,7 @@ _FUSED = {
 
 
 def has_packing(dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether oneDNN can lay out matrices of this type ahead of their products here."""
+    """Whether oneDNN can pack matrices of this type on this device."""
     if device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
     ops = torch.ops.mkldnn
@@ -57,12 +57,12 @@ class PreparedLinear:
     """Linear maps that share their input, as one matrix ready for the products of a step.
 
     Args:
-        linears: maps of the same input; their outputs stand side by side.
+        linears: maps of the same input; their outputs are concatenated.
         precision: a key of `DTYPES`.
         learning: also prepare the transposed matrix, for the backward pass.
     """
 
-    @torch.no_grad()  # what is prepared must not hold on to the weights
+    @torch.no_grad()  # prepared matrices must not reference the weights
     def __init__(self, linears: Sequence[nn.Linear], precision: str, learning: bool) -> None:
         self.linears = tuple(linears)
         self.outputs = [linear.out_features for linear in linears]
@@ -78,7 +78,7 @@ class PreparedLinear:
             self.int8 = Int8Matrix(weight_OI, self.bias_O)
             self.weight_OI = weight_OI.new_empty(0)
         elif self.packed:
-            # A transposed view would make oneDNN transpose it again in each product.
+            # With a transposed view oneDNN would transpose in each product.
             if learning:
                 self.weight_IO = _pack(weight_OI.t().contiguous())
             self.weight_OI = _pack(weight_OI)
@@ -116,12 +116,12 @@ class PreparedLinear:
     def add_gradients(
         self, x_TI: Tensor, gradient_TO: Tensor, sums: Sequence[Tensor | None]
     ) -> list[Tensor]:
-        """Add to the gradients of `parameters` what one application contributes, in fp32.
+        """Add one application's contribution to the gradients of `parameters`, in fp32.
 
         Args:
-            x_TI: its inputs.
+            x_TI: the application's inputs.
             gradient_TO: the gradient of its outputs.
-            sums: what has been summed so far, changed in place; None for nothing.
+            sums: the sums so far, changed in place; None for none.
         """
         count = len(self.linears)
         parts = gradient_TO.split(self.outputs, 1)
@@ -142,7 +142,7 @@ def _joined(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _add_product(gradient_TO: Tensor, x_TI: Tensor, sum_OI: Tensor | None) -> Tensor:
-    """`sum_OI` plus the matrix's gradient, in fp32, with little memory besides."""
+    """`sum_OI` plus the matrix's gradient, in fp32, with little extra memory."""
     outputs, inputs = gradient_TO.shape[1], x_TI.shape[1]
     if x_TI.dtype == torch.float32:
         if sum_OI is None:
@@ -150,7 +150,7 @@ def _add_product(gradient_TO: Tensor, x_TI: Tensor, sum_OI: Tensor | None) -> Te
         return sum_OI.addmm_(gradient_TO.t(), x_TI)
     new = sum_OI is None
     total_OI = torch.empty(outputs, inputs, device=x_TI.device) if sum_OI is None else sum_OI
-    # Row by row: the product stands next to its sum in 16 bits, and in 32 to be added.
+    # In blocks of rows: besides the sum, the product is needed in 16 bits and in 32.
     for rows_OI, rows_TO in zip(total_OI.split(ROWS), gradient_TO.split(ROWS, 1), strict=True):
         product_OI = rows_TO.t() @ x_TI
         if new:
@@ -163,8 +163,8 @@ def _add_product(gradient_TO: Tensor, x_TI: Tensor, sum_OI: Tensor | None) -> Te
 def _sum_of_rows(x_TO: Tensor) -> Tensor:
     """Sum over the tokens, in fp32.
 
-    On CPUs torch writes all numbers out in fp32 before it adds them; a part that fits the cache
-    takes a quarter of the time.
+    On CPUs torch first converts all numbers to fp32 in memory; parts that fit the cache take a
+    quarter of the time.
     """
     if x_TO.dtype == torch.float32 or x_TO.device.type != "cpu":
         return x_TO.sum(0, dtype=torch.float32)
@@ -180,10 +180,10 @@ def _pack(weight_OI: Tensor) -> Tensor:
 
 
 class Gradients:
-    """Collects what the applications of shared matrices contribute to their gradients.
+    """Accumulates the gradients of shared matrices over their applications.
 
     Args:
-        in_place: add to the parameters' `grad` rather than hand the sums to autograd.
+        in_place: add to the parameters' `grad` instead of returning the sums to autograd.
     """
 
     def __init__(self, in_place: bool = False) -> None:
@@ -193,13 +193,13 @@ class Gradients:
     def add(
         self, prepared: PreparedLinear, x_TI: Tensor, gradient_TO: Tensor, last: bool
     ) -> list[Tensor] | None:
-        """Add an application's share; the gradients of `prepared.parameters` when they are due.
+        """Add an application's share; returns the gradients of `prepared.parameters` when complete.
 
         Args:
             prepared: the matrix.
-            x_TI: what it was applied to.
-            gradient_TO: gradient of the result.
-            last: no further application of the matrix will follow in this backward pass.
+            x_TI: the application's inputs.
+            gradient_TO: gradient of the outputs.
+            last: whether this is the matrix's last application in this backward pass.
         """
         parameters = prepared.parameters
         if self.in_place:
@@ -216,7 +216,7 @@ class Gradients:
 
 
 class _Linear(torch.autograd.Function):
-    """`activation(x) W' + b`, where the activation is computed again for the backward pass."""
+    """`activation(x) W' + b`, with the activation recomputed in the backward pass."""
 
     @staticmethod
     def forward(
@@ -260,7 +260,7 @@ def linear(
         x_TI: inputs, in the matrix's precision.
         prepared: the matrix.
         gradients: collects its gradient; None in prediction.
-        last: whether the backward pass comes through this application last.
+        last: whether the backward pass reaches this application last.
         activation: applied to the inputs first.
 
     Returns:

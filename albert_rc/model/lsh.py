@@ -1,17 +1,17 @@
-"""Attention by locality-sensitive hashing: a query sees the keys that hash to where it does.
+"""LSH attention: a query attends to the keys with nearby hashes.
 
 Two forms. The *shared* one is Reformer's (Kitaev et al. 2020, sections 2 and 3): one projection
-serves as queries and as keys, a token sees its own bucket, in its own chunk and the one before.
-In *ours* queries and keys keep their pretrained projections and are hashed alike, so that a
-pretrained encoder works as it is; a chunk sees its neighbours on both sides, for an encoder reads
-in both directions.
+serves as queries and as keys, a token attends to its own bucket, in its own chunk and the one
+before. In *ours* queries and keys keep their pretrained projections and are hashed in the same way,
+so that a pretrained encoder works unchanged; a chunk attends to its neighbours on both sides, since
+an encoder is bidirectional.
 
-Each round sorts the tokens by their hash and cuts them into chunks. The rounds of a token are one
-softmax over all the keys that any of them shows: a pair that several show counts in the first.
+Each round sorts the tokens by their hash and cuts them into chunks. A token's rounds form one
+softmax over the keys found by any of them: a pair found by several counts in the first.
 """
 
-# X pairs of a sequence and a head, L tokens of a sequence (filled up to whole chunks), H head
-# size, A size of what is hashed, R rounds, C chunks, M tokens of a chunk, W keys that it sees
+# X pairs of a sequence and a head, L tokens of a sequence (padded to whole chunks), H head size,
+# A size of the hashed vectors, R rounds, C chunks, M tokens of a chunk, W keys that it attends to
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from albert_rc.model.hashing import BLOCK, HashPlan, Sorting, make_plan, wide
 from albert_rc.runtime.seeds import mix
 
 HIDDEN = -1e9
-"""Logit of a pair that must not be seen."""
+"""Logit of a masked pair."""
 LAST_RESORT = -1e5
-"""Logit of a token and itself in the shared form: it counts only where nothing else does."""
+"""Logit of a token and itself in the shared form: it counts only where there is no other key."""
 
 
 class _Hashed(torch.autograd.Function):
-    """Softmax over the keys that the rounds show; logits are made again in the backward pass.
+    """Softmax over the keys found by the rounds; logits are recomputed in the backward pass.
 
-    Gives the mixed values and the logarithm of the softmax's denominator, both differentiable.
+    Returns the attention output and the log of the softmax's denominator, both differentiable.
     """
 
     @staticmethod
@@ -102,7 +102,7 @@ class _Hashed(torch.autograd.Function):
 
 
 def _blocks(plan: HashPlan) -> Iterator[slice]:
-    """Rows of X whose logits fit into memory together."""
+    """Blocks of rows of X whose logits fit into memory together."""
     count, length = plan.valid_XL.shape
     logits = length * plan.width * plan.chunk
     rows = max(1, BLOCK[plan.valid_XL.device.type] // logits)
@@ -111,7 +111,7 @@ def _blocks(plan: HashPlan) -> Iterator[slice]:
 
 
 class _Round:
-    """One round of a block: its logits, and the ways between tokens and places."""
+    """One round of a block: its logits, and the mapping between tokens and sorted positions."""
 
     def __init__(
         self, plan: HashPlan, number: int, q_XLH: Tensor, k_XLH: Tensor, scale: float
@@ -134,12 +134,12 @@ class _Round:
         self.logit_XCMW = logit_XCMW
 
     def _shown(self, sorting: Sorting) -> Tensor:
-        """Which of this round's pairs another round shows."""
+        """Mask of this round's pairs that another round finds too."""
         plan, chunks = self.plan, self.plan.chunks
         key_XL = (sorting.key_place_XL // plan.chunk + plan.before).short()
         query_XL = (sorting.query_place_XL // plan.chunk).short()
         apart_XCMW = self._of_keys(key_XL) - self._of_queries(query_XL)
-        # Modulo the number of chunks less than the width: five comparisons cost a third of it.
+        # Instead of comparing modulo the number of chunks: five comparisons cost a third of it.
         shown_XCMW = (apart_XCMW >= 0) & (apart_XCMW < plan.width)
         shown_XCMW |= (apart_XCMW >= chunks) | (apart_XCMW < plan.width - chunks)
         alike_XCMW = self._alike(sorting)
@@ -151,7 +151,7 @@ class _Round:
         return self._of_queries(sorting.query_bucket_XL) == self._of_keys(sorting.key_bucket_XL)
 
     def _of_keys(self, value_XL: Tensor) -> Tensor:
-        """A value of each key that a chunk sees, [X, C, 1, W]."""
+        """A value of each key that a chunk attends to, [X, C, 1, W]."""
         return self._around(value_XL.gather(1, self.sorting.key_at_XL))[:, :, None, :]
 
     def _of_queries(self, value_XL: Tensor) -> Tensor:
@@ -163,13 +163,13 @@ class _Round:
         return cut
 
     def _around(self, x: Tensor) -> Tensor:
-        """What stands in places to what the chunks see."""
+        """From sorted positions to the windows of the chunks."""
         x, before = self._in_chunks(x), self.plan.before
         parts = [x.roll(before - j, 1) if before != j else x for j in range(self.plan.width)]
         return torch.cat(parts, 2)
 
     def windows(self, x_XLH: Tensor) -> Tensor:
-        """What each chunk sees, [X, C, W, H]."""
+        """The window of each chunk, [X, C, W, H]."""
         return self._around(_taken(x_XLH, self.sorting.key_at_XL))
 
     def by_place(self, x_XLH: Tensor) -> Tensor:
@@ -177,18 +177,18 @@ class _Round:
         return self._in_chunks(_taken(x_XLH, self.sorting.query_at_XL))
 
     def by_token(self, x_XCMH: Tensor) -> Tensor:
-        """What each query got, in the order of the tokens, [X, L, H]."""
+        """Values of the queries, back in the order of the tokens, [X, L, H]."""
         return _taken(x_XCMH.flatten(1, 2), self.sorting.query_place_XL)
 
     def of_windows(self, x_XCWH: Tensor) -> Tensor:
-        """What each key got from all the chunks that see it, [X, L, H]."""
+        """Sum for each key over all the chunks that attend to it, [X, L, H]."""
         before, parts = self.plan.before, x_XCWH.split(self.plan.chunk, 2)
         total_XCMH = sum(part.roll(j - before, 1) for j, part in enumerate(parts))
         assert isinstance(total_XCMH, Tensor)
         return _taken(total_XCMH.flatten(1, 2), self.sorting.key_place_XL)
 
     def kept(self, dropout: float, seed: int, row: int) -> Tensor:
-        """What dropout leaves of the weights, the same each time it is asked."""
+        """Dropout mask of the weights, the same at each call."""
         generator = torch.Generator(self.logit_XCMW.device)
         generator.manual_seed(mix(seed, self.number, row))
         drawn_XCMW = torch.rand(
@@ -198,14 +198,14 @@ class _Round:
 
 
 def _taken(x_XLH: Tensor, index_XV: Tensor) -> Tensor:
-    """Rows by number. Whole rows are copied, which `gather` does number by number."""
+    """Rows by index. Copies whole rows, which `gather` does element by element."""
     first_X1 = torch.arange(len(x_XLH), device=x_XLH.device)[:, None] * x_XLH.shape[1]
     rows = x_XLH.flatten(0, 1).index_select(0, (index_XV + first_X1).flatten())
     return rows.view(*index_XV.shape, x_XLH.shape[-1])
 
 
 def _rows(x_TNH: Tensor, spans: list[slice], length: int) -> Tensor:
-    """Some sequences filled up to one length, head by head: [X, L, H]."""
+    """Some sequences padded to one length, by head: [X, L, H]."""
     parts = [
         F.pad(x_TNH[span], (0, 0, 0, 0, 0, length - (span.stop - span.start))) for span in spans
     ]
@@ -213,7 +213,7 @@ def _rows(x_TNH: Tensor, spans: list[slice], length: int) -> Tensor:
 
 
 def _masks(flag_T: Tensor | None, spans: list[slice], length: int, heads: int) -> Tensor:
-    """[X, L]: the flags of some sequences' tokens (all True without flags), False behind them."""
+    """[X, L]: flags of some sequences' tokens (all True without flags), False for padding."""
     rows = []
     for span in spans:
         size = span.stop - span.start
@@ -226,10 +226,10 @@ def _with_landmarks(
     q_XLH: Tensor, k_XLH: Tensor, v_XLH: Tensor, valid_XL: Tensor, landmark_XL: Tensor,
     hashed: tuple[Tensor, Tensor], scale: float,
 ) -> Tensor:  # fmt: skip
-    """Add the keys that all see to what the hashed ones gave, and let them see all themselves."""
+    """Combine the hashed result with attention to and from the landmarks."""
     mixed_XLH, norm_XL = hashed
     most = int(landmark_XL.sum(1).max())
-    # The landmarks of each row, then other tokens up to the number of the row that has most.
+    # The landmarks of each row, padded with other tokens to the maximum over rows.
     at_XG = landmark_XL.byte().argsort(dim=-1, descending=True, stable=True)[:, :most]
     is_XG = landmark_XL.gather(1, at_XG)
     k_XGH, v_XGH = _taken(k_XLH, at_XG), _taken(v_XLH, at_XG)
@@ -258,28 +258,28 @@ def lsh_attention(
     dropout: Dropout = NOTHING,
     landmark_T: Tensor | None = None,
 ) -> Tensor:
-    """Attention to the keys that hash to where a query does, within each sequence.
+    """LSH attention within each sequence.
 
-    A sequence's result does not depend on the others of the batch: those that come to the same
-    number of chunks are computed together.
+    A sequence's result does not depend on the others of the batch: those with the same number of
+    chunks are computed together.
 
     Args:
         q_TNH: queries of all tokens.
-        kv_T2NH: keys and values; the shared form takes the queries, at length 1, for keys.
+        kv_T2NH: keys and values; the shared form uses the queries, scaled to norm 1, as keys.
         lengths: tokens of each sequence.
-        settings: how.
-        layer: which application of a layer this is; each draws hashes of its own.
-        dropout: of attention's weights.
-        landmark_T: tokens that see all and are seen by all (not in the shared form).
+        settings: settings of LSH attention.
+        layer: index of this application in the stack; each has its own hashes.
+        dropout: dropout of the attention weights.
+        landmark_T: tokens that attend to all and are attended by all (not in the shared form).
 
     Returns:
-        Values mixed by attention, [T, N, H].
+        Attention output, [T, N, H].
     """
     heads, size = q_TNH.shape[1:]
     k_TNH, v_TNH = kv_T2NH.unbind(1)
     scale = size**-0.5
     if settings.shared:
-        # Reformer's own code divides by the root of H once, in making keys of unit length.
+        # Reformer's own code divides by the root of H once, when normalising the keys.
         k_TNH, scale = F.normalize(q_TNH.to(wide(q_TNH)), dim=-1).to(q_TNH.dtype), 1.0
     groups: dict[int, list[slice]] = {}
     start = 0

@@ -1,4 +1,4 @@
-"""The pretraining model: words that were hidden, and the order of two segments."""
+"""The pretraining model: heads for masked words and for the order of two segments."""
 
 # D hidden, B sequences, M masked tokens
 
@@ -23,9 +23,9 @@ class PretrainOutput:
     """Sums over the batch; the loop divides by the global counts."""
 
     masked_loss_sum: Tensor
-    """Cross-entropy over the vocabulary at the hidden words, in nats, with a teacher's part."""
+    """Cross-entropy over the vocabulary at the masked tokens, in nats, with the teacher's part."""
     plain_loss_sum: Tensor
-    """Without it."""
+    """The same without the teacher's part."""
     masked_correct: Tensor
     pair_loss_sum: Tensor
     pair_correct: Tensor
@@ -33,11 +33,11 @@ class PretrainOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """What a teacher makes of a batch."""
+    """A teacher's predictions for a batch."""
 
     words: Taught
     hidden_MD: Tensor
-    """Its last hidden states at the hidden words; its D may be another."""
+    """The teacher's last hidden states at the masked tokens; its D may differ."""
 
 
 class PretrainHead(ClozeHead):
@@ -57,7 +57,7 @@ class PretrainingModel(HeadedModel):
 
     Args:
         config: the encoder's shape.
-        with_pairs: also tell the order of segments.
+        with_pairs: also predict the order of segments.
         empty: leave the encoder's weights to be loaded.
     """
 
@@ -67,11 +67,11 @@ class PretrainingModel(HeadedModel):
         initialise(self, config.init_range)
 
     def teach(self, batch: PretrainBatch, weight: float) -> Lesson:
-        """What this model, as a teacher, makes of a batch.
+        """This model's predictions for a batch, as a teacher.
 
         Args:
-            batch: on its device.
-            weight: of its probabilities in the student's target.
+            batch: on the model's device.
+            weight: weight of its probabilities in the student's target.
         """
         with torch.no_grad():
             hidden_MD = rows_at(self.hidden(batch), batch.masked_index_M)
@@ -95,7 +95,7 @@ class PretrainingModel(HeadedModel):
             taught=None if lesson is None else lesson.words,
         )
         if lesson is not None and lesson.hidden_MD.shape == hidden_MD.shape:
-            # Shapes allow it: the states are to be alike as well (Jiao et al. 2020, section 3.1).
+            # If the widths match, hidden states are matched as well (Jiao et al. 2020, section 3.1).
             apart = (hidden_MD - lesson.hidden_MD).square().mean(-1).sum()
             loss = loss + lesson.words.weight * apart
         pair_loss = pair_correct = loss.new_zeros(())

@@ -1,13 +1,13 @@
-"""A stack whose layers can be undone, so that what it keeps does not grow with its depth.
+"""Reversible layers: activation memory that does not grow with depth.
 
-Two streams begin as the embeddings, x1 = x2. A layer adds to each what it reads in the other:
+Two streams start as the embeddings, x1 = x2. Each layer updates both:
 y1 = x1 + attention(norm(x2)), y2 = x2 + feed_forward(norm(y1)) (Gomez et al. 2017, section 3;
-Kitaev et al. 2020, section 3). The backward pass takes the same away again, last layer first, and
-so finds every layer's inputs. The result is norm((y1 + y2) / 2); Reformer sets the streams side by
-side instead, which would double the hidden size.
+Kitaev et al. 2020, section 3). The backward pass subtracts the same terms, last layer first, and
+so recovers every layer's inputs. The result is norm((y1 + y2) / 2); Reformer concatenates the
+streams instead, which would double the hidden size.
 """
 
-# T tokens of all sequences in a row, S those of them that are read, D hidden size
+# T tokens of all sequences concatenated, S those of them that are read, D hidden size
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from albert_rc.model.sharing import PARTS
 from albert_rc.runtime.seeds import mix
 
 STREAM = torch.float64
-"""What the streams are kept in. A layer computes in fp32 at most, so taking away what it added
-gives back the very numbers that it read, and with them its hashes and its rounding to bf16. Streams
-in fp32 drift, and gradients with them (docs/experiments.md)."""
+"""Precision of the streams. A layer computes in fp32 at most, so subtracting what it added restores
+exactly the numbers that it read, and so its hashes and its rounding to bf16. Streams in fp32 drift,
+and gradients with them (docs/experiments.md)."""
 
 
 def _wide(shared: Pass) -> torch.dtype:
-    """What norms are computed in, and gradients of the streams are kept in."""
+    """Precision of norms and of the streams' gradients."""
     return torch.promote_types(DTYPES[shared.compute.precision], torch.float32)
 
 
 @contextmanager
 def _drawing(seed: int | None, device: torch.device) -> Iterator[None]:
-    """Random numbers of a seed inside; afterwards the generators go on as if nothing had been.
+    """Context with seeded generators, whose states are restored afterwards.
 
-    A seed for each part of each layer takes no memory; the generators' states would.
+    A seed for each part of each layer takes no memory; saving generator states would.
     """
     if seed is None:
         yield
@@ -49,20 +49,20 @@ def _drawing(seed: int | None, device: torch.device) -> Iterator[None]:
 
 
 def _read(stream_TD: Tensor, norm: nn.LayerNorm, shared: Pass) -> Tensor:
-    """A stream through a norm, in the precision of the computation."""
+    """The norm of a stream, in the computation's precision."""
     return normed(stream_TD.to(_wide(shared)), norm).to(DTYPES[shared.compute.precision])
 
 
 class ReversibleLayer(Layer):
-    """Pre-norm, between two streams: [T, D] twice to the same."""
+    """A pre-norm layer on two streams: two [T, D] to two [T, D]."""
 
     def attended(self, two_TD: Tensor, shared: Pass, at: Applied) -> Tensor:
-        """What is added to the first stream, [S, D]."""
+        """The term added to the first stream, [S, D]."""
         with self._repeatable(two_TD, shared, at, 0):
             return self.attend(_read(two_TD, self.attention_norm, shared), shared, at)
 
     def fed(self, one_SD: Tensor, shared: Pass, at: Applied) -> Tensor:
-        """What is added to the second stream, [S, D]."""
+        """The term added to the second stream, [S, D]."""
         with self._repeatable(one_SD, shared, at, 1):
             return self.feed(_read(one_SD, self.norm, shared), shared, at)
 
@@ -80,11 +80,11 @@ class ReversibleLayer(Layer):
         Args:
             one_TD: the stream that attention adds to.
             two_TD: the stream that it reads, and that the feed-forward adds to.
-            shared: what goes for all layers.
-            at: which application this is.
+            shared: data of the forward pass.
+            at: this application.
 
         Returns:
-            both; of the last application [S, D].
+            Both streams; [S, D] for the last application.
         """
         one_SD = shared.wanted(one_TD, at) + self.attended(two_TD, shared, at).to(one_TD.dtype)
         two_SD = shared.wanted(two_TD, at) + self.fed(one_SD, shared, at).to(two_TD.dtype)
@@ -95,7 +95,7 @@ Stack = Sequence[tuple[Layer, Applied]]
 
 
 class _Reversible(torch.autograd.Function):
-    """Some layers one after the other; only what the last one gives is kept."""
+    """Consecutive layers; only the output of the last one is kept."""
 
     @staticmethod
     def forward(
@@ -114,7 +114,7 @@ class _Reversible(torch.autograd.Function):
         one_TD, two_TD = (stream.detach() for stream in ctx.saved_tensors)
         shared: Pass = ctx.shared
         assert shared.gradients is not None
-        if not shared.gradients.in_place:  # the graph may be gone through again
+        if not shared.gradients.in_place:  # the graph may be traversed again
             one_TD, two_TD = one_TD.clone(), two_TD.clone()
         sums: dict[nn.Parameter, Tensor] = {}
         for layer, at in reversed(ctx.stack):
@@ -140,9 +140,9 @@ def _through(
     learned: Sequence[nn.Parameter],
     sums: dict[nn.Parameter, Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """What a part of a layer adds to a stream, and the gradient of its input.
+    """The term that a part of a layer adds to a stream, and the gradient of its input.
 
-    Gradients of its parameters go to `sums`.
+    Gradients of its parameters are added to `sums`.
     """
     with torch.enable_grad():
         x_TD = x_TD.detach().to(_wide(shared)).requires_grad_()
@@ -151,7 +151,7 @@ def _through(
         added_TD, [x_TD, *learned], gradient_TD.to(added_TD.dtype), allow_unused=True
     )
     for parameter, gradient in zip(learned, found, strict=True):
-        # Matrices give theirs when it is due, or have added it to `grad` by themselves.
+        # Matrices return theirs when complete, or have already added it to `grad`.
         if gradient is not None:
             before = sums.get(parameter)
             sums[parameter] = gradient if before is None else before + gradient
@@ -164,20 +164,20 @@ def reversible(
     """The hidden states of a reversible stack.
 
     Args:
-        x_TD: embeddings, in fp32: what both streams begin as.
+        x_TD: embeddings, in fp32: the start of both streams.
         stack: the layers, in order.
-        shared: what goes for all of them.
-        final_norm: of the streams' mean.
-        dropping: whether anything is dropped in them by torch's generator.
+        shared: data of the forward pass.
+        final_norm: norm of the streams' mean.
+        dropping: whether the layers use dropout with torch's generator.
 
     Returns:
-        In the precision of the computation, [S, D] (or [T, D]).
+        Hidden states in the computation's precision, [S, D] (or [T, D]).
     """
     if dropping:
         shared.seed = int(torch.randint(2**31, ()))
     x_TD = x_TD.to(STREAM)
-    # The last layer cannot be undone where only a few of its tokens are computed, so autograd
-    # keeps that one as it keeps any other.
+    # The last layer cannot be reversed where only some of its tokens are computed, so autograd
+    # stores its activations as usual.
     count = 0 if shared.gradients is None else len(stack) - (shared.read_S is not None)
     one_TD = two_TD = x_TD
     if count:

@@ -1,6 +1,6 @@
-"""Picking rows of a tensor so that the gradient is the same in every run."""
+"""Row selection with a deterministic gradient."""
 
-# T rows, S those of them that are picked
+# T rows, S selected rows
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from torch import Tensor
 
 
 def rows_at(x_T: Tensor, index_S: Tensor) -> Tensor:
-    """`x_T[index_S]` with a deterministic gradient, also where a row is picked several times.
+    """`x_T[index_S]` with a deterministic gradient, also where a row is selected several times.
 
-    The gradient of plain indexing is `index_put_` with accumulation. On CPUs torch adds it up from
-    several threads at once, from 32,768 numbers on, in whatever order they come; that of
-    `index_select` is added row by row.
+    The gradient of plain indexing is `index_put_` with accumulation. On CPUs, from 32,768 numbers
+    on, torch sums it in several threads in undefined order; that of `index_select` is summed row
+    by row.
 
     Args:
         x_T: [T, ...]
-        index_S: which rows to take.
+        index_S: indices of the rows.
 
     Returns:
         [S, ...]

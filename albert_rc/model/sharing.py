@@ -1,4 +1,4 @@
-"""Which parameters each layer draws on (Lan et al. 2020, sections 3.1 and 4.5)."""
+"""Parameter sharing between layers (Lan et al. 2020, sections 3.1 and 4.5)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ PARTS = {
     "attention": ("query", "key", "value", "output", "attention_norm"),
     "ffn": ("up", "down", "norm"),
 }
-"""The parts of a layer, by what all groups may have in common."""
+"""Shared parts of a layer, by sharing setting."""
 
 
 def schedule(config: EncoderConfig) -> list[int]:
-    """Which parameters each application uses, in order (`step -> index in layers`)."""
+    """The layer of each application, in order (`step -> index in layers`)."""
     per_group = config.num_layers // config.num_groups
     return [
         (step // per_group) * config.inner_layers + inner
@@ -26,7 +26,7 @@ def schedule(config: EncoderConfig) -> list[int]:
 
 
 def tie(layers: Sequence[nn.Module], common: str) -> None:
-    """Let all layers have the first one's parts, so that they are one parameter each."""
+    """Share the first layer's parts with all layers."""
     for layer in layers[1:]:
         for part in PARTS.get(common, ()):
             setattr(layer, part, getattr(layers[0], part))

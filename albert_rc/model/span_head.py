@@ -1,6 +1,6 @@
-"""The model that marks an answer's first and last token in a passage."""
+"""The span model: predicts an answer's first and last token in a passage."""
 
-# S tokens that are read, D hidden, B windows, L read tokens of the window that has most
+# S read tokens, D hidden, B windows, L read tokens of the longest window
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from albert_rc.model.heads import HeadedModel
 
 @dataclass(frozen=True, kw_only=True)
 class SpanOutput:
-    """What a forward pass gives. Losses are sums: the loop divides by the global count."""
+    """Result of a forward pass. Losses are sums: the loop divides by the global count."""
 
     logits_BL2: Tensor
-    """Of beginning and end at [CLS] (no answer here) and at each token of the passage; -inf
-    behind a window's last."""
+    """Logits of start and end at [CLS] (no answer here) and at each token of the passage; -inf
+    after a window's last."""
     loss_sum: Tensor
     """Mean of both cross-entropies, summed over the windows whose answer is known, in nats."""
     num_correct: Tensor
-    """Windows of them where both are right."""
+    """Number of those windows where both are right."""
 
 
 class SpanHead(nn.Module):
@@ -41,8 +41,8 @@ class SpanModel(HeadedModel):
 
     Args:
         config: the encoder's shape.
-        null_threshold: how much better no answer must be than the best one to be given; None if
-            every question has an answer.
+        null_threshold: minimum score difference to the best answer for giving none; None if every
+            question has an answer.
         empty: leave the encoder's weights to be loaded.
     """
 

@@ -1,6 +1,6 @@
-"""Cross-entropy over the vocabulary, without the table of logits that it is made of."""
+"""Cross-entropy over the vocabulary, computed without storing all logits."""
 
-# M words, E embedding, V vocabulary, R the words of a block, G those of some blocks
+# M words, E embedding, V vocabulary, R words of a block, G words of several blocks
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 BLOCK_BYTES = {"cpu": 24 * 2**20, "cuda": 2**28}
-"""Logits that stand in memory at a time. On CPUs glibc maps larger blocks anew each time, and
+"""Bytes of logits in memory at a time. On CPUs glibc maps larger blocks anew each time, and
 touching fresh pages takes longer than the softmax."""
 
 BLOCKS = 6
-"""Blocks whose errors, in bf16, make one product for the embeddings' gradient: to add a product to
-that gradient takes as long as to compute it."""
+"""Number of blocks whose errors, in bf16, are combined into one product for the embeddings' gradient:
+adding a product to that gradient takes as long as computing it."""
 
 
 def product_dtype(precision: str) -> torch.dtype:
-    """What products are computed in where a model learns in this precision.
+    """Precision of products in training with this precision.
 
     fp16 has too little range for the errors of unlikely words.
     """
@@ -28,18 +28,18 @@ def product_dtype(precision: str) -> torch.dtype:
 
 
 def block_rows(vocab_size: int, device_type: str) -> int:
-    """How many words' logits, in fp32, make a block."""
+    """Number of words in a block of fp32 logits."""
     return max(1, BLOCK_BYTES[device_type] // (4 * vocab_size))
 
 
 def working_bytes(vocab_size: int, device_type: str, words: int, dtype: torch.dtype) -> int:
-    """Memory of a block at work, and of the errors of several in bf16.
+    """Memory of the current block, and of the errors of several in bf16.
 
     Args:
-        vocab_size: the vocabulary.
+        vocab_size: size of the vocabulary.
         device_type: cpu or cuda.
-        words: hidden ones.
-        dtype: of the products.
+        words: number of masked words.
+        dtype: precision of the products.
     """
     rows = block_rows(vocab_size, device_type)
     block = 2 * 4 * vocab_size * min(words, rows)
@@ -49,25 +49,25 @@ def working_bytes(vocab_size: int, device_type: str, words: int, dtype: torch.dt
 
 @dataclass(frozen=True, kw_only=True)
 class Taught:
-    """What a teacher with the same vocabulary thinks of hidden words (Hinton et al. 2015)."""
+    """Predictions for masked words by a teacher with the same vocabulary (Hinton et al. 2015)."""
 
     vector_ME: Tensor
-    """What its head makes of its hidden states, fp32; its E may be another."""
+    """The teacher's transformed hidden states, fp32; its E may differ."""
     word_VE: Tensor
     offset_V: Tensor
     weight: float
-    """Of its probabilities in the target; the words themselves have the rest."""
+    """Weight of the teacher's probabilities in the target; the true words have the rest."""
 
     def probabilities(self, block: slice, dtype: torch.dtype) -> Tensor:
-        """Of each piece, for some of the words, [R, V] in fp32."""
+        """Probability of each piece, for some of the words, [R, V] in fp32."""
         product_RV = torch.mm(self.vector_ME[block].to(dtype), self.word_VE.to(dtype).T)
         return product_RV.float().add_(self.offset_V).softmax(-1)
 
 
 class _Sums:
-    """The inputs' gradients, to which the errors of each block are added.
+    """The inputs' gradients, accumulated over blocks of errors.
 
-    In fp32 that is done at once. In bf16 errors wait for those of `BLOCKS` blocks.
+    In fp32 each block is added at once; in bf16, `BLOCKS` blocks together.
     """
 
     def __init__(self, vector_ME: Tensor, factor_ME: Tensor, factor_VE: Tensor) -> None:
@@ -83,7 +83,7 @@ class _Sums:
         self.first = 0
 
     def add(self, block: slice, error_RV: Tensor) -> None:
-        """The errors of the next words."""
+        """Add the errors of the next block."""
         self.grad_V += error_RV.sum(0)
         if not self.waits:
             torch.mm(error_RV, self.factor_VE, out=self.grad_ME[block])
@@ -99,11 +99,11 @@ class _Sums:
 
 
 class _WordLoss(torch.autograd.Function):
-    """The gradients are made with the loss, block by block, while the probabilities are there.
+    """Computes the gradients together with the loss, block by block.
 
-    d loss / d logit = softmax - target, so all that is kept for the backward pass has the shape
-    of the inputs; M x V numbers in fp32 never exist. Logits, softmax and sums are fp32 whatever the
-    precision of the products.
+    d loss / d logit = softmax - target, so everything kept for the backward pass has the shape
+    of the inputs; M x V numbers in fp32 never exist. Logits, softmax and sums are fp32 whatever
+    the precision of the products.
     """
 
     @staticmethod
@@ -167,7 +167,7 @@ def word_loss(
     See `taught_word_loss` for the arguments.
 
     Returns:
-        the loss, and how often the likeliest piece is the right one (0 if not counted).
+        The loss, and the number of correct predictions (0 if not counted).
     """
     loss, _, correct = taught_word_loss(
         vector_ME, word_VE, offset_V, token_M, None, count_correct, dtype
@@ -187,17 +187,17 @@ def taught_word_loss(
     """Cross-entropy of words, and of a teacher's probabilities, summed, in nats.
 
     Args:
-        vector_ME: what the head makes of the hidden states, fp32.
+        vector_ME: the head's transformed hidden states, fp32.
         word_VE: the embeddings of the vocabulary, fp32.
-        offset_V: what is added to each logit.
-        token_M: what the words are.
-        taught: what a teacher thinks of them, if there is one.
-        count_correct: also look which piece is likeliest, which takes time.
-        dtype: of the products where something is learned, fp32 or bf16; elsewhere they are fp32.
+        offset_V: added to the logits.
+        token_M: ids of the words.
+        taught: a teacher's predictions, if any.
+        count_correct: also count correct predictions, which takes time.
+        dtype: precision of the products in training, fp32 or bf16; elsewhere it is fp32.
 
     Returns:
-        the loss; the cross-entropy of the words alone; how often the likeliest piece is the right
-        one (0 if not counted).
+        The loss; the cross-entropy of the words alone; the number of correct predictions (0 if
+        not counted).
     """
     learning = torch.is_grad_enabled() and any(
         x.requires_grad for x in (vector_ME, word_VE, offset_V)

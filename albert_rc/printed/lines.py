@@ -22,7 +22,7 @@ FINAL = re.compile(r"""[.!?。！？…:：]["'”’)\]]*\s*$""")
 
 LONGEST_RUN = 100  # spaces or underscores in a row; more say no more
 _LONG_RUN = re.compile(r"\s{100,}|[_\uff3f]{100,}")
-_FIRST = re.compile(r"\s*(?:[_(\[]+\s*[0-9]{1,3}\s*[_)\]]+\S*|\S+)")  # a word, or a blank
+_FIRST = re.compile(r"\s*(?:[_(\[]+\s*[0-9]{1,4}\s*[_)\]]+\S*|\S+)")  # a word, or a blank
 
 
 @dataclass(frozen=True, slots=True)

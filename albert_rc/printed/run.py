@@ -13,6 +13,8 @@ from albert_rc.printed.build.papers import Import, Paper, Trouble
 from albert_rc.printed.build.write import check_readable, name_papers
 from albert_rc.printed.lines import shadow_of
 from albert_rc.printed.read.extract import read_lines
+from albert_rc.printed.read.glosses import set_glosses_aside
+from albert_rc.printed.read.signs import repair_signs
 from albert_rc.printed.recognise import key
 from albert_rc.printed.recognise.answers import assign, must_agree
 from albert_rc.printed.recognise.blocks import Outline
@@ -21,12 +23,15 @@ from albert_rc.printed.recognise.outline import read_outline
 from albert_rc.printed.recognise.unread import lost_answers
 
 
-def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[Import]:
+def import_papers(
+    paths: Sequence[Path], key_path: Path | None = None, keep_glosses: bool = False
+) -> list[Import]:
     """Read printed papers.
 
     Args:
         paths: of papers: text, Word documents, PDF.
         key_path: of the answers to all of them, if they stand in a file of their own.
+        keep_glosses: leave translations in brackets in the text.
 
     Raises:
         UsageError: a kind of file that is not read; two papers of one name.
@@ -36,9 +41,11 @@ def import_papers(paths: Sequence[Path], key_path: Path | None = None) -> list[I
     for path in paths:
         with bounded(path):
             lines, notes = read_lines(path)
+            lines, of_glosses = set_glosses_aside(lines, keep_glosses)
+            lines, of_signs = repair_signs(lines)
             outline = read_outline(lines)
             found = assemble(outline, str(path))
-            found.notes += notes
+            found.notes += notes + of_glosses + of_signs
             _answer(found, outline, key_path)
             found.troubles += lost_answers(found.left_out)
             found.left_out.sort(key=lambda line: natural_key(line.place))

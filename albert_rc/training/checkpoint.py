@@ -1,4 +1,4 @@
-"""The states that a run resumes from: the newest few, each one file, written next to the last."""
+"""Training states for --resume: the newest few of a run, each a single file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PARTS = {
     **dict.fromkeys(("settings", "data"), dict),
     **dict.fromkeys(("tally", "random"), list),
 }
-"""What a state holds."""
+"""Keys of a state file, and the types of their values."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Progress:
     best_step: int = 0
     evaluations_without_gain: int = 0
     attempt: int = 0
-    """How often the run has gone back after a collapse."""
+    """Number of restarts after a collapse."""
     guard: dict[str, Any] = field(default_factory=dict)
     """See `Guard.state`."""
     cut: dict[str, Any] = field(default_factory=dict)
@@ -45,18 +45,18 @@ class Progress:
 
 
 def states(folder: Path) -> list[Path]:
-    """The states in a run's folder, the newest first."""
+    """The state files in a run's folder, newest first."""
     named = (x for x in folder.glob("resume-*.pt") if re.fullmatch(r"resume-\d+\.pt", x.name))
     return sorted((path for path in named if path.is_file()), key=step_of, reverse=True)
 
 
 def step_of(path: Path) -> int:
-    """The step whose state a file holds."""
+    """The step of a state file."""
     return int(path.stem.partition("-")[2])
 
 
 def state_path(folder: Path, step: int) -> Path:
-    """Where the state of a step goes."""
+    """Path of a step's state file."""
     return folder / f"resume-{step:08}.pt"
 
 
@@ -72,33 +72,33 @@ class Checkpoints:
     """Writes and reads the states of a run."""
 
     folder: Path
-    """The run's."""
+    """The run's folder."""
     model: nn.Module
     processes: Processes
-    """Who works along."""
+    """The ranks that share the work."""
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     settings: TrainConfig
-    """What a continuation must have in common with the run."""
+    """Settings that must match on resuming."""
     identity: Callable[[], dict[str, Any]]
-    """Fingerprints of what is trained on, likewise; asked for when they are needed."""
+    """Fingerprint of the data, which must match too; computed on demand."""
     averaged: Averaged | None = None
-    """The average of the weights, if one is kept."""
+    """The average of the weights, if enabled."""
 
     def save(self, progress: Progress, tally: list[Tensor]) -> None:
-        """Write everything that the run needs to go on, on the main process.
+        """Write everything needed to resume, on the main process.
 
-        Older states go only when the new one is on the disk.
+        Older states are deleted only once the new one is on disk.
 
         Args:
-            progress: how far the run has come.
-            tally: sums of the steps that are not in the metrics yet.
+            progress: the run's progress.
+            tally: sums of the steps not yet in the metrics.
 
         Raises:
-            OSError: no room; the states that were there still are.
+            OSError: for example a full disk; the earlier states remain.
         """
         processes = self.processes
-        # Every rank draws its own random numbers, so every rank's state is kept.
+        # Each rank has its own random generator, so each rank's state is saved.
         random: list[Any] = [_random_states(processes.device)]
         if processes.world > 1:
             random = [None] * processes.world
@@ -118,7 +118,7 @@ class Checkpoints:
             with atomic_path(state_path(self.folder, progress.step)) as temporary:
                 torch.save(content, temporary)
             for later in states(self.folder):
-                if step_of(later) > progress.step:  # damaged, or the run has gone back
+                if step_of(later) > progress.step:  # damaged, or from before a restart
                     later.unlink()
             for old in states(self.folder)[self.settings.keep :]:
                 old.unlink()
@@ -127,18 +127,18 @@ class Checkpoints:
     def load(
         self, say: Callable[[str], None], good: Callable[[Progress], bool] | None = None
     ) -> tuple[Progress, list[Tensor]]:
-        """Put the run back where the newest state that is whole has it.
+        """Restore the run from its newest intact state.
 
         Args:
-            say: told of states that are torn or damaged, and passed over.
-            good: whether a state will do; by default each does.
+            say: called with a message for each truncated or damaged state that is skipped.
+            good: whether a state is acceptable; by default every state is.
 
         Returns:
-            How far the run had come, and the sums of the steps that are not in the metrics yet.
+            The run's progress, and the sums of the steps not yet in the metrics.
 
         Raises:
-            UsageError: nothing to resume, or other settings or data than the run was begun with.
-            CheckpointError: all states are torn or damaged.
+            UsageError: nothing to resume, or the run was started with other settings or data.
+            CheckpointError: all states are truncated or damaged.
         """
         processes = self.processes
         path = processes.from_main(
@@ -173,7 +173,7 @@ class Checkpoints:
 def _newest_whole(
     folder: Path, say: Callable[[str], None], good: Callable[[Progress], bool] | None
 ) -> Path | str | None:
-    """The newest state that is what was written; what is wrong where none is; None without any."""
+    """The newest intact state; an error message if all are damaged; None without any."""
     found = states(folder)
     for path in found:
         try:
@@ -190,7 +190,7 @@ def _newest_whole(
 
 
 def _progress_in(path: Path) -> Progress:
-    """How far a state has come.
+    """The progress stored in a state.
 
     Raises:
         ValueError: it is not a state of this version.
@@ -202,7 +202,7 @@ def _progress_in(path: Path) -> Progress:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """What a state holds, with its tensors left on the disk.
+    """The content of a state, with its tensors memory-mapped.
 
     Raises:
         ValueError: it is not a state of a run.
@@ -219,9 +219,9 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def planned_before(folder: Path, processes: Processes) -> Levers | None:
-    """The memory plan of the run in a folder, to be resumed with; None where there is none.
+    """The memory plan saved by the run in a folder, for resuming; None where there is none.
 
-    With another number of processes there is another share to plan for, so it is made anew.
+    With another number of processes each has another share of the batch, so a new plan is made.
     """
     found = None
     if processes.is_main:
@@ -229,7 +229,7 @@ def planned_before(folder: Path, processes: Processes) -> Levers | None:
             try:
                 content = _content(path)
             except (OSError, ValueError):
-                continue  # `load` will say so
+                continue  # `load` will report it
             if len(content["random"]) == processes.world:
                 settings = content["settings"]
                 try:
@@ -249,16 +249,16 @@ def planned_before(folder: Path, processes: Processes) -> Levers | None:
 
 
 def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str, Any]) -> None:
-    """Refuse to go on otherwise than the run was begun."""
+    """Refuse to resume with other settings or data."""
     known = [name for name in FIXED if name in content["settings"]]
     before: dict[str, Any] = {flag_of(name): content["settings"][name] for name in known}
     now: dict[str, Any] = {flag_of(name): getattr(settings, name) for name in FIXED}
-    # Only runs with a teacher name one.
+    # The key "--teacher" exists only in runs with a teacher.
     for name in {**content["data"], "--teacher": None}:
         was = content["data"].get(name)
         before[name], now[name] = was, data.get(name)
         if isinstance(was, dict) and isinstance(data.get(name), dict):
-            # An older version knew less of them.
+            # States of older versions have fewer keys.
             now[name] = {key: value for key, value in data[name].items() if key in was}
     if what := difference(before, now):
         raise UsageError(

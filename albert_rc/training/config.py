@@ -1,4 +1,4 @@
-"""How a run is trained."""
+"""Training settings, each with its help and bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEDULE, MEMORY = "Schedule", "Memory and speed"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How a run is trained. The defaults are the recipe of the ASC20-21 report."""
+    """Training settings. The defaults are the recipe of the ASC20-21 report."""
 
     epochs: Annotated[int, Setting("Passes over the data.", low=1, high=MOST)] = 4
     batch_size: Annotated[

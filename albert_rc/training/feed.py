@@ -1,4 +1,4 @@
-"""Batches made ahead of time by worker processes, so that a fast device need not wait for them."""
+"""Batch loading ahead of time in worker processes, so that the device does not wait."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from albert_rc.training.objective import Kind, Objective
 def micro_batches(
     objective: Objective[Kind], items: list[int], epoch: int, rank: int, world: int, pieces: int
 ) -> list[Kind]:
-    """A process's share of a global batch, in pieces."""
+    """A process's share of a global batch, split into micro-batches."""
     return [objective.batch(part, epoch) for part in share(items, rank, world, pieces)]
 
 
 class Feed(Generic[Kind]):
-    """The micro-batches of one step after the other.
+    """Iterator over the micro-batches of each step.
 
-    Batches are a pure function of the seed and the step, so it does not matter who makes them.
+    Batches are a pure function of the seed and the step, so any worker may make them.
 
     Args:
-        objective: what makes batches.
-        first: the step to begin with.
-        last: the step to end before.
-        rank: of this process.
-        world: processes that share each batch.
+        objective: makes the batches.
+        first: the first step.
+        last: the step after the last one.
+        rank: this process's rank.
+        world: number of processes that share each batch.
         pieces: micro-batches of a step.
-        workers: processes that work ahead.
-        pinned: put batches where a GPU copies from without waiting.
+        workers: number of worker processes.
+        pinned: put batches into pinned memory.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Feed(Generic[Kind]):
             num_workers=workers,
             collate_fn=_as_they_are,
             pin_memory=pinned,
-            # Its workers' seeds are drawn from here: drawn from torch's own generator, each start
-            # of a feed, so each resume, would change what is dropped out from then on.
+            # The workers' seeds come from this generator: with torch's own, each start of a feed,
+            # and so each resume, would change the dropout masks from then on.
             generator=torch.Generator(),
-            # Forked, so that nobody reads the corpus twice; workers never touch the device.
+            # Forked, so that the corpus is not read twice; workers never touch the device.
             multiprocessing_context="fork",
             prefetch_factor=4,
         )

@@ -1,4 +1,4 @@
-"""Fingerprint of a run: settings that must match on --resume, and how differences are said."""
+"""Fingerprint of a run: settings that must match on --resume, and a message for differences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FIXED = (
     "precision", "mask_rate", "mask_weight", "optimizer", "optimizer_states", "seed",
     "label_smoothing", "r_drop", "fgm", "ema", "teacher_weight",
 )  # fmt: skip
-"""Settings that decide what comes out."""
+"""Settings that affect the result."""
 
 
 def flag_of(name: str) -> str:
@@ -20,10 +20,10 @@ def flag_of(name: str) -> str:
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """The first thing in which two of `made_of` differ, to be said after "begun"; None if none."""
+    """The first difference between two results of `made_of`, phrased to follow "begun"; or None."""
     fields = TrainConfig.__dataclass_fields__
     for name in {**before, **now}:
-        usual = fields.get(name[2:].replace("-", "_"))  # of a version without it
+        usual = fields.get(name[2:].replace("-", "_"))  # default, for runs of versions without it
         was, now_is = before.get(name, usual and usual.default), now.get(name)
         if was == now_is:
             continue

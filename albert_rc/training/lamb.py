@@ -12,16 +12,16 @@ from torch import Tensor
 class Lamb(torch.optim.Optimizer):
     """Layer-wise adaptive moments (You et al. 2020, Algorithm 2).
 
-    Adam's direction r, plus the decay, is scaled for each parameter by ||w|| / ||r + decay w||, so
-    that all move by the same share of their length. Parameters that are not decayed (biases,
-    norms) move by Adam's direction as it is, as in ALBERT's own implementation.
+    Adam's update r, plus the decay, is scaled for each parameter by ||w|| / ||r + decay w||, so
+    that all change by the same share of their norm. Parameters without decay (biases, norms)
+    take Adam's update unscaled, as in ALBERT's own implementation.
 
     Args:
         groups: parameters, or groups of them with their own `weight_decay`.
         lr: learning rate.
-        betas: of the two moments.
-        eps: added to the root of the second.
-        weight_decay: of matrices.
+        betas: decay rates of the two moments.
+        eps: added to the root of the second moment.
+        weight_decay: weight decay of matrices.
         bias_correction: divide the moments by 1 - beta^t, as the paper does. ALBERT's own
             implementation does not.
     """
@@ -46,7 +46,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Move the parameters that have a gradient."""
+        """Update the parameters that have a gradient."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -84,7 +84,7 @@ class Lamb(torch.optim.Optimizer):
             torch._foreach_add_(update, parameters, alpha=group["weight_decay"])
             lengths = torch._foreach_norm(parameters)
             paces = torch._foreach_norm(update)
-            # A parameter of zeros, or one that does not move, has no ratio.
+            # The ratio is undefined for a zero parameter or a zero update.
             ratios = [
                 torch.where((w > 0) & (r > 0), w / r, torch.ones_like(w))
                 for w, r in zip(lengths, paces, strict=True)

@@ -1,7 +1,7 @@
-"""The training loop, of fine-tuning and of pretraining.
+"""The training loop of fine-tuning and pretraining.
 
-Losses come as sums and are divided by the count of the whole global batch, so micro-batches and
-processes change nothing but rounding.
+Losses are sums, divided by the count of the whole global batch, so the number of micro-batches and
+processes affects only rounding.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from albert_rc.training.step import Stepper
 from albert_rc.training.stop import StopRequest
 from albert_rc.training.tally import StepReport, Tally, TrainResult
 
-WINDOW = 50  # steps over which the shown loss and accuracy run
+WINDOW = 50  # steps in the running mean of the displayed loss and accuracy
 
 
 class Trainer(Generic[Kind]):
     """Trains a model for an objective.
 
     Args:
-        objective: what is learned; its model is moved to the processes' device.
+        objective: the training objective; its model is moved to the processes' device.
         settings: the recipe.
-        folder: where weights, state and records go.
-        processes: who works along.
-        workers: processes that make batches ahead of time; with none, the loop makes its own.
-        about: what to write into the folder when the run is begun, by the file's name.
+        folder: output folder for weights, states and records.
+        processes: the ranks that share the work.
+        workers: processes that make batches ahead of time; with 0, the loop makes them.
+        about: contents to write into the folder at the start, by file name.
     """
 
     def __init__(
@@ -128,14 +128,14 @@ class Trainer(Generic[Kind]):
         """Train to the end, or until stopped.
 
         Args:
-            resume: go on from the state in the folder.
-            seconds: save the state and stop after that many.
-            on_step: told after each step, on the main process.
-            on_event: given sentences about evaluations and saves.
+            resume: resume from the state in the folder.
+            seconds: time limit, after which the state is saved and the run stops.
+            on_step: called after each step, on the main process.
+            on_event: called with messages about evaluations and saves.
 
         Raises:
-            Interrupted: asked to stop; the state is saved.
-            UsageError: nothing to resume, or it was begun otherwise.
+            Interrupted: stop requested; the state is saved.
+            UsageError: nothing to resume, or the run was started with other settings.
         """
         started = time.perf_counter()
         self._told = on_event
@@ -164,7 +164,7 @@ class Trainer(Generic[Kind]):
                         paused = self.processes.any(time.perf_counter() - started >= seconds)
                     if saving or stopping or stopped_early or paused:
                         self._save_state(tally)
-                    # In the last step there is nothing to stop: the run ends, and says so.
+                    # After the last step there is nothing to stop: the run ends normally.
                     if stopping and not stopped_early and self.progress.step < self.total_steps:
                         raise self._interrupted()
                     if stopped_early or paused:
@@ -192,9 +192,9 @@ class Trainer(Generic[Kind]):
         )
 
     def _begin(self, resume: bool) -> Tally:
-        """Put every process into the state that the run starts, or goes on, from."""
+        """Initialise every process for a new or a resumed run."""
         tally = Tally()
-        # Ranks must not drop the same units of different passages.
+        # Each rank needs its own dropout masks.
         torch.manual_seed(mix(self.settings.seed, self.processes.rank))
         if resume:
             self.progress, tally.parts = self.checkpoints.load(self._say)
@@ -217,7 +217,7 @@ class Trainer(Generic[Kind]):
         return tally
 
     def _batches(self) -> Iterator[tuple[int, list[int]]]:
-        """The global batches still to come, each with its epoch."""
+        """The remaining global batches, each with its epoch."""
         while self.progress.step < self.total_steps:
             epoch, first = divmod(self.progress.step, self.steps_per_epoch)
             left = self.total_steps - self.progress.step
@@ -225,10 +225,10 @@ class Trainer(Generic[Kind]):
             for items in self.objective.order.epoch(epoch)[first : first + left]:
                 yield epoch, items
                 if self.progress.attempt != attempt:
-                    break  # the run went back, and its data have another order now
+                    break  # restarted, with another data order
 
     def _due(self, every: int | None) -> bool:
-        """Whether something that happens every N steps, or else each epoch, happens now."""
+        """Whether an action that is due every N steps, or else each epoch, is due now."""
         step = self.progress.step
         return step % (every or self.steps_per_epoch) == 0 or step >= self.total_steps
 
@@ -262,7 +262,7 @@ class Trainer(Generic[Kind]):
         return self._note(tally) if full else tally
 
     def _note(self, tally: Tally) -> Tally:
-        """Write the steps so far into the metrics, and begin a new tally."""
+        """Write the steps so far to the metrics, and start a new tally."""
         if self.record is not None and tally.parts:
             report = self._report(tally)
             values = {
@@ -275,13 +275,13 @@ class Trainer(Generic[Kind]):
         return Tally()
 
     def _went_back(self, keeping: bool) -> bool:
-        """Look for signs of collapse, and act on them; whether the run has gone back.
+        """Check for collapse and respond; whether the run was restarted.
 
         Args:
-            keeping: the weights are about to be evaluated or saved, so they must be numbers.
+            keeping: the weights are about to be evaluated or saved, so they must be finite.
 
         Raises:
-            DivergedError: the run has collapsed, and is not to go back.
+            DivergedError: the run has collapsed, and must not be restarted.
         """
         step = self.progress.step
         found = self.guard.look() if keeping or step % LOOK == 0 else []
@@ -292,7 +292,7 @@ class Trainer(Generic[Kind]):
         return any(self._act(symptom) for symptom in found)
 
     def _act(self, symptom: Symptom) -> bool:
-        """Say what is wrong, and do what `--on-collapse` asks for; whether the run went back."""
+        """Report a symptom and apply `--on-collapse`; whether the run was restarted."""
         action, sentence = respond(symptom, self.settings, self.progress.attempt)
         if self.record is not None:
             figures = {name: round(value, 5) for name, value in symptom.figures.items()}
@@ -308,11 +308,11 @@ class Trainer(Generic[Kind]):
         return action == "restart"
 
     def _go_back(self, began: int) -> None:
-        """Take up the last good state, or the start, with half the rate and another order."""
+        """Restart from the last good state, or the start: half the learning rate, another order."""
         before = self.progress
         self.progress = self.way_back.go(before.attempt, began)
         self.progress.attempt = before.attempt + 1
-        # These are about the weights that lie in the folder, whoever made them.
+        # The best score belongs to the weights in the folder, from whichever attempt.
         self.progress.best_score, self.progress.best_step = before.best_score, before.best_step
         self.guard.forget()
         self.stepper.forget_batches()
@@ -328,7 +328,7 @@ class Trainer(Generic[Kind]):
         self._say(f"back to {where}: learning rate {rate:g}, another data order")
 
     def _set_order(self) -> None:
-        """Give the data the order of this attempt."""
+        """Set the data order of this attempt."""
         seed = order_seed(self.settings.seed, self.progress.attempt)
         self.objective.order = replace(self.objective.order, seed=seed)
 
@@ -345,7 +345,7 @@ class Trainer(Generic[Kind]):
         )
 
     def _evaluate(self) -> bool:
-        """Evaluate, keep the weights if they are the best; whether to stop early."""
+        """Evaluate, and save the weights if they are the best; whether to stop early."""
         with self._weights_to_keep():
             evaluation = self.objective.evaluate(self.processes)
         if evaluation is None:
@@ -373,7 +373,7 @@ class Trainer(Generic[Kind]):
         return patience is not None and self.progress.evaluations_without_gain >= patience
 
     def _had_stopped_early(self) -> bool:
-        """Whether the run that is resumed is over; it says so and how to go on all the same."""
+        """Whether the resumed run had stopped early; if so, report how to continue it."""
         if not self._out_of_patience():
             return False
         waited = self.progress.evaluations_without_gain
@@ -384,7 +384,7 @@ class Trainer(Generic[Kind]):
         return True
 
     def _weights_to_keep(self) -> AbstractContextManager[None]:
-        """Inside, the model has the weights that are measured and kept: their average, if any."""
+        """Context in which the model has the weights to evaluate and save: the average, if any."""
         return nullcontext() if self.averaged is None else self.averaged.in_place()
 
     def _save_weights(self) -> None:

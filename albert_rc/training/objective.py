@@ -1,4 +1,4 @@
-"""What a run learns: where its batches come from, what they lose, and how good the weights are."""
+"""The interface of training objectives: batches, losses and evaluation."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ Kind = TypeVar("Kind", bound=Tokens)
 
 @dataclass(frozen=True, kw_only=True)
 class DevScore:
-    """How good the weights are on held-out data."""
+    """Evaluation of the weights on held-out data."""
 
     score: float
-    """Higher is better: decides which weights are kept."""
+    """Score that selects the best weights; higher is better."""
     values: dict[str, Any]
-    """For metrics.jsonl."""
+    """Figures for metrics.jsonl."""
     line: str
-    """For people."""
+    """Sentence for the user."""
 
 
 def attention_of(compute: Compute) -> str:
-    """Attention and its settings, for `identity`."""
+    """Attention type and settings, for `identity`."""
     return "dense" if compute.attention == "dense" else f"{compute.attention} {compute.lsh}"
 
 
 class Objective(ABC, Generic[Kind]):
-    """What the loop asks of a kind of training.
+    """A training objective, as the loop uses it.
 
-    Losses are sums, divided by what `counts` says of the whole global batch: so micro-batches and
-    processes, over which the loop adds up both, change nothing but rounding.
+    Losses are sums, divided by `counts` of the whole global batch. The loop adds up both over
+    micro-batches and processes, so their number affects only rounding.
     """
 
     model: HeadedModel
@@ -53,21 +53,21 @@ class Objective(ABC, Generic[Kind]):
     order: BatchOrder
     """Which items make up each batch."""
     unit: str = "passages"
-    """What an item is, for people."""
+    """Name of an item in messages."""
     score_name: str = "accuracy"
-    """What decides which weights are kept, for people."""
+    """Name in messages of the score that selects the best weights."""
     num_sums: int
-    """Length of what `losses` sums up."""
+    """Number of sums that `losses` returns."""
     num_counts: int
-    """Length of what `counts` gives."""
+    """Number of counts that `counts` returns."""
 
     @property
     def encoder(self) -> Encoder:
-        """The model's."""
+        """The model's encoder."""
         return self.model.encoder
 
     def begin(self) -> None:
-        """The model is on its device; called once, before anything else."""
+        """Called once, before anything else, when the model is on its device."""
 
     @abstractmethod
     def batch(self, items: Sequence[int], epoch: int) -> Kind:
@@ -75,35 +75,35 @@ class Objective(ABC, Generic[Kind]):
 
     @abstractmethod
     def counts(self, batch: Kind) -> list[int]:
-        """What the sums of the losses will be divided by, over the global batch."""
+        """Divisors of the summed losses; added up over the global batch."""
 
     @abstractmethod
     def losses(self, batch: Kind, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss to descend, and sums to report, [N].
+        """The loss to minimise, and sums to report, [N].
 
         Args:
             batch: on the model's device.
-            counts: those of the global batch, each at least 1.
+            counts: the global batch's, each at least 1.
         """
 
     @abstractmethod
     def report(self, sums: Sequence[float], counts: Sequence[float]) -> dict[str, float]:
-        """Figures of some steps, `loss` and `accuracy` among them."""
+        """Metrics of some steps, including `loss` and `accuracy`."""
 
     def vitals(self, sums: Sequence[float], counts: Sequence[float]) -> Vitals:
-        """What one step says about the health of the run."""
+        """Health statistics of one step."""
         return Vitals(self.report(sums, counts)["loss"])
 
     @abstractmethod
     def evaluate(self, processes: Processes) -> DevScore | None:
-        """How good the weights are; None where there is nothing to tell it by."""
+        """Evaluate the weights; None without held-out data."""
 
     def save(self, folder: Path) -> None:
-        """Write the model, to be opened by `load_model`."""
+        """Write the model in the format that `load_model` opens."""
         save_model(self.model, self.tokenizer, folder)
 
     def identity(self) -> dict[str, Any]:
-        """What a run must not change when it is resumed, by what it is called."""
+        """Properties that must match on resuming, by name."""
         return {
             "--attention": attention_of(self.encoder.compute),
             "model shape": asdict(self.model.config),
@@ -111,7 +111,7 @@ class Objective(ABC, Generic[Kind]):
 
 
 def stores_identity(train: Store, dev: Store | None) -> dict[str, Any]:
-    """What tells the stores of a run from others, for `identity`."""
+    """Fingerprints of a run's stores, for `identity`."""
     keys = ("split", "source_hash", "vocabulary", "max_length")
     return {
         name: None if store is None else {key: store.meta[key] for key in keys}

@@ -1,4 +1,4 @@
-"""The optimiser and its schedule."""
+"""The optimisers and the learning-rate schedule."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def make_optimizer(
     states: str = "fp32",
     name: str = "adamw",
 ) -> torch.optim.Optimizer:
-    """An optimiser with decay on matrices only: biases, norms and other vectors are left alone.
+    """An optimiser with weight decay on matrices only, not on biases, norms and other vectors.
 
-    Betas and epsilon are those that ALBERT and BERT were fine-tuned with (0.9, 0.999, 1e-6).
+    Betas and epsilon are those of ALBERT's and BERT's fine-tuning (0.9, 0.999, 1e-6).
 
     Args:
-        model: whose parameters are moved.
-        learning_rate: at the start.
-        weight_decay: of matrices.
+        model: the model to optimise.
+        learning_rate: initial learning rate.
+        weight_decay: weight decay of matrices.
         states: a key of `planner.STATES`. In 8 bits the moments are quantised by blocks of 256
             (Dettmers et al. 2022).
         name: a key of `OPTIMIZERS`.
 
     Raises:
-        UsageError: no such optimiser, or not with such moments; torchao is needed and not
-            installed.
+        UsageError: unknown optimiser, one that does not support these moments, or torchao is
+            missing.
     """
     if name not in OPTIMIZERS:
         raise UsageError(f"--optimizer {name}: choose from {', '.join(OPTIMIZERS)}")
@@ -58,7 +58,7 @@ def make_optimizer(
     if name != "adamw":
         raise UsageError(f"--optimizer-states {states} goes with --optimizer adamw only")
     try:
-        # A well-kept library's 8-bit states; its compiled step needs a C++ compiler on CPUs.
+        # A maintained library's 8-bit states; its compiled step needs a C++ compiler on CPUs.
         from torchao.optim import AdamW8bit
     except ImportError:
         raise UsageError(
@@ -71,38 +71,38 @@ def make_optimizer(
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """Set the learning rate of all groups."""
     for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):  # whose step is compiled for a tensor
+        if isinstance(group["lr"], Tensor):  # the compiled step takes the rate as a tensor
             group["lr"].fill_(rate)
         else:
             group["lr"] = rate
 
 
 def linear_rate(step: int, total_steps: int, peak: float, warmup_share: float) -> float:
-    """Learning rate of a step: up to `peak` over `warmup_share` of the steps, then down to 0.
+    """Learning rate of a step: linear warm-up over `warmup_share` of the steps, then decay to 0.
 
-    A pure function, so that resuming needs no state of it.
+    A pure function, so that it needs no state for resuming.
     """
     warmup = max(1, round(total_steps * warmup_share)) if warmup_share else 0
     if step < warmup:
-        # Step 0 already learns: with a rate of 0 it would be a batch read for nothing.
+        # Step 0 already has a positive rate; at 0 its batch would be wasted.
         return peak * (step + 1) / (warmup + 1)
     return peak * max(0.0, (total_steps - step) / max(1, total_steps - warmup))
 
 
 def settled_step(total_steps: int, warmup_share: float, share: float) -> int:
-    """The first step before which `linear_rate` has spent this share of all its learning rates."""
+    """The first step before which `linear_rate` has summed to this share of its total."""
     warmup = total_steps * warmup_share
-    # The area under the triangle: up to `warmup` it grows as step^2 / (2 warmup), of total / 2.
+    # Area under the triangle: up to `warmup` it is step^2 / (2 warmup), of total / 2 in all.
     if share * total_steps <= warmup:
         return math.ceil(math.sqrt(share * total_steps * warmup))
     return math.ceil(total_steps - math.sqrt((1 - share) * total_steps * (total_steps - warmup)))
 
 
 def step_if_finite(optimizer: torch.optim.Optimizer, norm: Tensor) -> None:
-    """Take the optimiser's step, unless the gradient's norm says that some of it is not a number.
+    """Take the optimiser's step, unless the gradient's norm is not finite.
 
-    Weights and moments are then what they were. Nobody waits for a GPU, if the optimiser takes
-    the verdict as a tensor, as fused ones do for `torch.amp.GradScaler`; others are asked for it.
+    Weights and moments then stay unchanged. Optimisers that take the flag as a tensor, as fused
+    ones do for `torch.amp.GradScaler`, need no GPU synchronisation; others do.
     """
     if getattr(optimizer, "_step_supports_amp_scaling", False):
         told: Any = optimizer

@@ -1,8 +1,8 @@
-"""What several processes send each other in training: weights at the start, gradients in each step.
+"""Data-parallel communication: weights at the start, gradients in each step.
 
-Whatever is sent, is sent between the passes and never in one. A process may have fewer
-micro-batches than another, or none, and may run out of memory in the middle of one; hooks that
-send in the forward or backward pass would leave the others waiting for it.
+Processes communicate between passes, never within one. A process may have fewer micro-batches
+than another, or none, and may run out of memory during one; hooks that communicate in the forward
+or backward pass would leave the others waiting.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from albert_rc.runtime.devices import Processes
 
 
 def copy_weights(model: nn.Module, processes: Processes) -> None:
-    """Give every process the main process's weights."""
+    """Broadcast the main process's weights to every process."""
     processes.copy_from_main([p.data for p in model.parameters()])
 
 
 def sum_gradients(model: nn.Module, processes: Processes) -> None:
-    """Turn the gradients of this process's passes into the sum over all processes."""
+    """Sum the gradients over all processes, in place."""
     if processes.world == 1:
         return
     # With shared layers every gradient is complete only at the end of the backward pass, so there
-    # is nothing to overlap: one message does.
+    # is nothing to overlap: one message is enough.
     gradients = []
     for parameter in model.parameters():
         if parameter.requires_grad:
-            if parameter.grad is None:  # no pass of this process came by
+            if parameter.grad is None:  # not used in this process's passes
                 parameter.grad = torch.zeros_like(parameter)
             gradients.append(parameter.grad)
     processes.sum(*gradients)

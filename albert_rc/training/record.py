@@ -1,4 +1,4 @@
-"""What a run leaves behind to read: log.txt, metrics.jsonl and TensorBoard's events."""
+"""The log files of a run: log.txt, metrics.jsonl and TensorBoard's events."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from albert_rc.io.files import parse_json, to_json
 
 
 class RunLog:
-    """Writes a run's log and metrics as it goes; lines are flushed, so a crash loses none.
+    """Writes a run's log and metrics; each line is flushed, so a crash loses none.
 
     Args:
-        folder: the run's.
-        resumed_at: step from which a resumed run goes on with the files that are there; metrics
-            of later steps, lost with the crash, are dropped. None starts anew.
-        attempt: which one goes on; what earlier ones left stays, wherever they ended.
+        folder: the run's folder.
+        resumed_at: step at which a resumed run continues the existing files; metrics of later
+            steps, lost in a crash, are dropped. None starts new files.
+        attempt: number of the attempt that continues; metrics of earlier attempts stay.
     """
 
     def __init__(self, folder: Path, resumed_at: int | None, attempt: int = 0) -> None:
@@ -35,11 +35,11 @@ class RunLog:
         self._attempt = {"attempt": attempt} if attempt else {}
 
     def say(self, line: str) -> None:
-        """A line of log.txt, with the time before it."""
+        """Write a line to log.txt, after a timestamp."""
         print(time.strftime("%Y-%m-%d %H:%M:%S"), line, file=self._log)
 
     def metrics(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        """A record of metrics.jsonl, and the numbers in it as TensorBoard's scalars."""
+        """Write a record to metrics.jsonl, and its numbers as TensorBoard scalars."""
         line = {"kind": kind, "step": step, **self._attempt, **values}
         self._metrics.write(to_json(line, indent=False))
         if self._events is not None:
@@ -48,7 +48,7 @@ class RunLog:
                     self._events.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self) -> None:
-        """Write out what is still in memory."""
+        """Flush and close the files."""
         self._log.close()
         self._metrics.close()
         if self._events is not None:
@@ -56,20 +56,20 @@ class RunLog:
 
 
 def _place_of(line: bytes) -> tuple[float, float]:
-    """The attempt and the step that a line of metrics.jsonl is of."""
+    """The attempt and the step of a line of metrics.jsonl."""
     try:
         values = parse_json(line)
         return float(values.get("attempt", 0)), float(values["step"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        return math.inf, math.inf  # torn by the crash
+        return math.inf, math.inf  # truncated by a crash
 
 
 def _events(folder: Path, resumed_at: int | None) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:  # some GPU images carry torch without it; the other two files say it all
+    except ImportError:  # some GPU images ship torch without it; the other two files suffice
         return None
-    if resumed_at is None:  # what was worth keeping has been set aside
+    if resumed_at is None:  # earlier results have been moved away already
         for old in folder.glob("events.out.tfevents.*"):
             old.unlink()
     return SummaryWriter(str(folder), flush_secs=10, purge_step=resumed_at)

@@ -24,14 +24,14 @@ class Stepper(Generic[Kind]):
     """Takes the optimiser's steps.
 
     Args:
-        objective: what is learned.
+        objective: the training objective.
         settings: the recipe.
-        processes: who works along.
-        optimizer: of the model.
-        scaler: of the losses, for fp16.
-        last: the step to end before.
-        workers: processes that make batches ahead of time; with none, they are made in the step.
-        say: told what has to be changed for want of memory.
+        processes: the ranks that share the work.
+        optimizer: the model's optimiser.
+        scaler: loss scaler, for fp16.
+        last: the step after the last one.
+        workers: processes that make batches ahead of time; with 0, they are made in the step.
+        say: called with a message when micro-batches are split for lack of memory.
     """
 
     def __init__(
@@ -56,18 +56,18 @@ class Stepper(Generic[Kind]):
         self.say = say
         self.micro_batches = settings.accumulation
         self.cut: dict[str, Any] = {}
-        """What was cut for want of memory, and with how many processes; nothing at first."""
+        """How micro-batches were split for lack of memory, and with how many processes."""
         self._step = 0
         self._feed: Feed[Kind] | None = None
 
     def forget_batches(self) -> None:
-        """Have no more batches made ahead: another order comes, or none."""
+        """Stop making batches ahead: the order changes, or the run ends."""
         self._feed = None
 
     def cut_as(self, cut: dict[str, Any]) -> None:
-        """Go on with what a run that is resumed had cut: other pieces round otherwise.
+        """Restore the splitting of a resumed run: other micro-batches would round differently.
 
-        With another number of processes there is another share to cut, so it begins anew.
+        With another number of processes each has another share, so the splitting starts anew.
         """
         if cut and cut["processes"] == self.processes.world:
             self.cut = dict(cut)
@@ -80,13 +80,13 @@ class Stepper(Generic[Kind]):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One optimiser step on a global batch.
 
-        Where the gradient is not a number the weights stay as they are.
-        Where memory runs out, all processes halve their micro-batches and take the step again.
+        Where the gradient is not finite, the weights stay unchanged.
+        Where memory runs out, all processes halve their micro-batches and repeat the step.
 
         Args:
-            items: of the global batch.
-            epoch: that they are read in.
-            step: its number, from 0.
+            items: indices of the global batch's items.
+            epoch: the current epoch.
+            step: the step's number, from 0.
             rate: the learning rate.
 
         Returns:
@@ -107,16 +107,16 @@ class Stepper(Generic[Kind]):
         norm = self.update(rate)
         if self.processes.device.type == "cpu":
             hand_back()
-        # The same on every process, or nearly; their mean is the same to the last bit.
+        # The norms may differ slightly between processes; their mean is bit-identical on all.
         sums = torch.cat([sums, norm[None] / self.processes.world])
         self.processes.sum(sums)
         return sums[:-1], counts, sums[-1:]
 
     def _halve(self, items: int) -> None:
-        """Make room for the step to be taken again.
+        """Halve the micro-batches, for repeating the step.
 
         Raises:
-            OutOfMemoryError: nothing is left to cut.
+            OutOfMemoryError: they cannot be split further.
         """
         encoder = self.objective.encoder
         self.objective.model.zero_grad(set_to_none=True)
@@ -144,7 +144,7 @@ class Stepper(Generic[Kind]):
         self.cut["layers_recomputed"] = True
 
     def _passed(self, micro: list[Kind], counts: Tensor) -> Tensor | None:
-        """`passes`, or None where memory runs out, be it for another process."""
+        """`passes`, or None where memory runs out in any process."""
         sums = None
         try:
             sums = self.passes(micro, counts)
@@ -154,14 +154,14 @@ class Stepper(Generic[Kind]):
         return None if self.processes.any(sums is None) else sums
 
     def passes(self, micro: list[Kind], counts: Tensor) -> Tensor:
-        """Forward and backward; gradients are added to those that are there.
+        """Run forward and backward passes, accumulating gradients.
 
         Args:
-            micro: this process's share of a global batch, in pieces.
-            counts: the objective's, of the global batch.
+            micro: this process's share of a global batch, in micro-batches.
+            counts: the objective's counts for the global batch.
 
         Returns:
-            The objective's sums, of this process's share.
+            The objective's sums over this process's share.
         """
         device = self.processes.device
         sums = torch.zeros(self.objective.num_sums, device=device)
@@ -192,7 +192,7 @@ class Stepper(Generic[Kind]):
         return next(self._feed)
 
     def _counts(self, micro: list[Kind]) -> Tensor:
-        """What the losses of the global batch are divided by, at least 1 each."""
+        """Divisors of the losses for the global batch, at least 1 each."""
         found = torch.zeros(self.objective.num_counts, dtype=torch.float32)
         for batch in micro:
             found += torch.tensor(self.objective.counts(batch), dtype=torch.float32)
@@ -201,7 +201,7 @@ class Stepper(Generic[Kind]):
         return counts.clamp(min=1)
 
     def update(self, rate: float) -> Tensor:
-        """Sum gradients over the processes, clip, and move the weights; the gradient's norm."""
+        """Sum gradients over the processes, clip, and update the weights; the gradient's norm."""
         sum_gradients(self.objective.model, self.processes)
         parameters = [p for p in self.objective.model.parameters() if p.requires_grad]
         self.scaler.unscale_(self.optimizer)

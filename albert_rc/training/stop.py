@@ -1,4 +1,4 @@
-"""Stopping in good order: Ctrl-C and SIGTERM wait for the step in hand."""
+"""Graceful stopping: Ctrl-C and SIGTERM take effect after the current step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from albert_rc.errors import Interrupted
 
 
 class StopRequest:
-    """Notes Ctrl-C or SIGTERM; the loop stops after the step in hand."""
+    """Records Ctrl-C or SIGTERM; the loop stops after the current step."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -28,7 +28,7 @@ class StopRequest:
 
         def note(number: int, frame: FrameType | None) -> None:
             if self.asked:
-                # Nothing is unwound: what is being written has no name yet.
+                # Exit without cleanup: a file being written still has a temporary name.
                 if sys.stderr.isatty():
                     os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the bar hid the cursor
                 os._exit(Interrupted.exit_code)

@@ -1,4 +1,4 @@
-"""What is counted and reported while a run goes on."""
+"""Running sums of a training run, and its reports."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ class StepReport:
     total_steps: int
     epoch: float
     figures: dict[str, float]
-    """`loss` and `accuracy` among them."""
+    """Metrics, including `loss` and `accuracy`."""
     unit: str
-    """What an item is: passages, sequences."""
+    """Name of the items: passages, sequences."""
     items_per_second: float
     best_score: float | None
 
 
 @dataclass
 class TrainResult:
-    """How a run ended."""
+    """Outcome of a run."""
 
     steps: int
     total_steps: int
     best_score: float | None
     best_step: int
     stopped_early: bool
-    """No gain for as long as the recipe has patience."""
+    """Whether the score did not improve for `patience` evaluations."""
     paused: bool
-    """Its time was up; the state is saved."""
+    """Whether the time limit was reached; the state is saved."""
     seconds: float
     restarts: int = 0
-    """How often it went back after a collapse, each time with half the learning rate."""
+    """Number of restarts after a collapse, each with half the learning rate."""
     stop_asked: bool = False
-    """Ctrl-C or SIGTERM came when nothing was left to do but to end the run."""
+    """Whether Ctrl-C or SIGTERM came after the last step."""
 
 
 @dataclass
 class Tally:
-    """Running sums of the last steps, kept on the device until they are looked at."""
+    """Running sums of the last steps, kept on the device until they are read."""
 
     parts: list[Tensor] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
     items: int = 0
 
     def add(self, sums: Tensor, items: int) -> None:
-        """Add what a step summed up."""
+        """Add the sums of a step."""
         self.parts.append(sums)
         self.items += items
 
     @property
     def steps(self) -> int:
-        """Number of steps in it."""
+        """Number of steps in the sums."""
         return len(self.parts)
 
     def totals(self) -> list[float]:

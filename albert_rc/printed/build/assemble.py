@@ -23,7 +23,7 @@ from albert_rc.printed.recognise.passages import (
     split_paragraphs,
     text_lines,
 )
-from albert_rc.printed.recognise.prose import is_field, join_lines
+from albert_rc.printed.recognise.prose import has_english, is_field, join_lines
 
 AROUND = ("before the passage", "no questions", "no blank in it")
 """Why text may be left out that could be part of a passage."""
@@ -217,6 +217,9 @@ class _Assembler:
         """Leave out what stands around a passage; sentences may be its own."""
         self.found.left_out += lines
         for line in lines:
+            if line.why == "foreign" and has_english(line.text):
+                reason = f"English among other letters was left out: {shortened(line.text, 40)!r}"
+                self._trouble((), line.place, reason, "put the other letters in brackets")
             paragraph = self.prose.get(line.place)
             if paragraph is None or line.why not in AROUND:
                 continue

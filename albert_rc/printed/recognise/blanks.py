@@ -15,10 +15,12 @@ Style = Literal["line", "bracket", "bare"]
 STYLES: tuple[Style, ...] = ("line", "bracket", "bare")
 """From the clearest to the least clear: `__36__`, `(36)`, `36`."""
 
-_NUMBER = re.compile(r"(?<![0-9])(?:[0-9]{1,3}|[0-9]\s[0-9])(?![0-9])")
+_NUMBER = re.compile(r"(?<![0-9])(?:[0-9]{1,4}|[0-9]\s[0-9])(?![0-9])")
 _RULE = r"(?:_+|[-—–─]{2,}|\.{3,}|…+)"
 _RULE_BEFORE = re.compile(rf"{_RULE}\s*$")
 _RULE_AFTER = re.compile(rf"(?:[.、)]\s?(?=_)|\s*){_RULE}")
+_NUMBER_AND_RULE = re.compile(r"\s?[0-9]{1,4}\s?_")
+_RULE_AND_NUMBER = re.compile(r"_\s?[0-9]{1,4}\s?$")
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _NO_BLANK_BEFORE = re.compile(r"(?:[A-Za-z0-9$£€¥#/:'’+]|[0-9][.,]|[-–]|\b[Nn]o\.\s?|\b[Pp]age\s)$")
 _NO_BLANK_AFTER = re.compile(r"(?:[A-Za-z%°/+]|[.,:][0-9]|[-–]\s?[A-Za-z0-9])")
@@ -69,6 +71,11 @@ def _candidate(line_number: int, line: Line, match: re.Match[str], taken: int) -
     rule_after = _RULE_AFTER.match(shadow, end)
     if rule_before and rule_after and re.match(r"[.、)](?!\.)", rule_after[0]):
         rule_after = None  # the full stop before another blank
+    # `in 1890 __36__ he`: the rule is another number's, which stands in it.
+    if rule_after and _NUMBER_AND_RULE.match(shadow, rule_after.end()):
+        rule_after = None
+    if rule_before and _RULE_AND_NUMBER.search(shadow, 0, rule_before.start()):
+        rule_before = None
     if any(rule and "_" not in rule[0] for rule in (rule_before, rule_after)):
         # Dashes and dots are the sentence's own, unless they stand on both sides.
         sides = [rule[0].strip()[0] for rule in (rule_before, rule_after) if rule]

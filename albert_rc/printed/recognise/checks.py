@@ -33,7 +33,7 @@ def number_troubles(items: Sequence[Item], found: Sequence[Candidate]) -> list[T
     return [*_twice(numbered), *_missing(numbered, found), *_own(items)]
 
 
-_QUESTION = re.compile(r"\s*[(\[]?\s*([0-9]{1,3})\s*[.)\]、]\s*[^\W\d_]")
+_QUESTION = re.compile(r"\s*[(\[]?\s*([0-9]{1,4})\s*[.)\]、]\s*[^\W\d_]")
 # Of a section, as others write `II. Reading comprehension`.
 _TITLE = re.compile(
     r"(?i)(?:\w+\s+){0,3}(?:reading|comprehension|cloze|writing|vocabulary|grammar|listening|"

@@ -10,11 +10,11 @@ from albert_rc.printed.lines import HAN, Line, words
 
 DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
 _RANGE = re.compile(
-    rf"[(\[]?\s*([0-9]{{1,3}}){DASH}([0-9]{{1,3}})\s*[)\]]?\s*[.:、)]?\s*"
+    rf"[(\[]?\s*([0-9]{{1,4}}){DASH}([0-9]{{1,4}})\s*[)\]]?\s*[.:、)]?\s*"
     r"((?:[A-Z][\s,;、.]*)+|(?:[a-g][\s,;、.]*)+)(?![A-Za-z])"
 )
 _SINGLE = re.compile(
-    r"[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.,:、)=\-–—]?\s*"
+    r"[(\[]?\s*([0-9]{1,4})\s*[)\]]?\s*[.,:、)=\-–—]?\s*"
     r"(?:[(\[]\s*)?(?:\[?答案\]?\s*:?\s*)?([A-Z]|[a-g](?=[\s,;.)]|$))(?:\s*[)\]])?(?![A-Za-z])"
 )
 _BETWEEN = re.compile(r"[\s,;|/。.、]*")
@@ -22,7 +22,7 @@ HEADING_WORDS = (
     r"answers?(?:\s+keys?|\s+sheets?|\s+(?:and|with)\s+explanations?)?|keys?(?:\s+to\b.*)?|solutions?|corrigés?|réponses|"
     r"lösung(?:en|sschlüssel)?|schlüssel|soluciones|respuestas|clave|ответы|ключи|정답|解答"
 )
-_RANGE_ENDS = re.compile(rf"(?<![0-9A-Za-z])[0-9]{{1,3}}{DASH}[0-9]{{1,3}}\s*[)\]]?\s*[.:、)]?\s*$")
+_RANGE_ENDS = re.compile(rf"(?<![0-9A-Za-z])[0-9]{{1,4}}{DASH}[0-9]{{1,4}}\s*[)\]]?\s*[.:、)]?\s*$")
 WHY = re.compile(
     r"(?i)[\s,;.、]*(?:\[?\s*(?:解析|详解|分析|考点|点评|句意|解题)|"
     r"[(\[]?\s*(?:explanation|explained|reason|because|rationale)\b)"
@@ -30,7 +30,7 @@ WHY = re.compile(
 """Where an explanation begins."""
 # `36. B. The verb ...`: only under a heading, for so do options begin.
 _EXPLAINED = re.compile(
-    r"\s*[(\[]?\s*([0-9]{1,3})\s*[)\]]?\s*[.、:)]?\s*(?:\[?答案\]?\s*:?\s*)?"
+    r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\]]?\s*[.、:)]?\s*(?:\[?答案\]?\s*:?\s*)?"
     r"[(\[]?([A-G])[)\]]?\s*(?:[.、:,)]\s*|\s)\S"
 )
 UNDER = re.compile(
@@ -43,7 +43,7 @@ _ROW = re.compile(
 _HEADING = re.compile(rf"(?i)(?:^|[\s(])(?:{HEADING_WORDS})[\s:)*=_-]*$")
 _TITLE = re.compile(r"[A-Z0-9(][\w'’.]*[),:]?|to|the|and|of|for|&|[-–—:]")
 _NUMBERS = re.compile(
-    r"^(?P<label>[^0-9]{0,16}?)(?P<row>[0-9]{1,3}(?:[\s|,.、]+[0-9]{1,3})+)[\s|,.、]*$"
+    r"^(?P<label>[^0-9]{0,16}?)(?P<row>[0-9]{1,4}(?:[\s|,.、]+[0-9]{1,4})+)[\s|,.、]*$"
 )
 _LETTERS = re.compile(
     r"^(?P<label>[^0-9]{0,16}?)(?P<row>(?:(?:^|[\s|,、:])[\s|,、]*[A-Za-z](?![A-Za-z]))+)[\s|,、]*$"
@@ -182,7 +182,7 @@ def read_broken(above: Line, below: Line) -> tuple[list[KeyEntry], list[KeyProbl
 
 def read_key_pair(above: Line, below: Line) -> KeyEntry | None:
     """A number alone with its letter alone under it, else None."""
-    number = re.fullmatch(r"\W*([0-9]{1,3})\W*", above.shadow)
+    number = re.fullmatch(r"\W*([0-9]{1,4})\W*", above.shadow)
     letter = re.fullmatch(r"\W*([A-G])\W*", below.shadow)
     return KeyEntry(int(number[1]), letter[1], below.place) if number and letter else None
 

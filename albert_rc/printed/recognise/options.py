@@ -23,7 +23,7 @@ MARK = re.compile(
 )
 # Before it the place for an answer, empty or filled in: `(  ) 36.`, `( B ) 36.`
 _PLACE = r"(?:\(\s*(?P<answer>[A-Z])?\s*\)\s*)?"
-_NUMBER = rf"{_PLACE}[(\[]?\s*(?P<number>[0-9]{{1,3}})\s*(?P<sep>[)\].、:]{{0,2}})\s*"
+_NUMBER = rf"{_PLACE}[(\[]?\s*(?P<number>[0-9]{{1,4}})\s*(?P<sep>[)\].、:]{{0,2}})\s*"
 START = re.compile(rf"^\s*{_NUMBER}")
 INNER = re.compile(
     rf"(?<=\s){_NUMBER}(?=(?:{_TICK}\s*)?(?:\(\s?[Aa]\s?\)|\[\s?[Aa]\s?\]|[Aa]\s?[.、)]))"

@@ -23,7 +23,7 @@ from albert_rc.printed.recognise.options import START, Item, Mark, first_mark, i
 from albert_rc.printed.recognise.prose import role_of
 from albert_rc.printed.recognise.unread import WAY_OUT, letters_below, problem_at, unread_key
 
-_QUESTION = re.compile(r"\s*[(\[]?\s*[0-9]{1,3}\s*[.)\]、]")
+_QUESTION = re.compile(r"\s*[(\[]?\s*[0-9]{1,4}\s*[.)\]、]")
 AHEAD = 3
 PASSAGE_LINES = 200
 LABEL = 60  # characters of a line that may be the label of a part of the key, at most
@@ -365,7 +365,7 @@ class _Reader:
         if self.in_key:
             prose = len(words(line)) >= 8 and role_of(line.shadow) == "text"
             if self.only_key or not prose:
-                numbers = re.match(r"\s*[(\[]?\s*([0-9]{1,3})\s*[.、)\]:-]", line.shadow)
+                numbers = re.match(r"\s*[(\[]?\s*([0-9]{1,4})\s*[.、)\]:-]", line.shadow)
                 if numbers:
                     problem = key.KeyProblem(
                         (int(numbers[1]),),

@@ -88,6 +88,12 @@ def is_foreign(shadow: str) -> bool:
     return len(found) >= 7 and not any(word.lower() in _COMMON for word in found)
 
 
+def has_english(shadow: str) -> bool:
+    """Whether a text that counts as foreign holds a sentence of English, or most of one."""
+    found = words(shadow)
+    return len(found) >= 5 and any(word.lower() in _COMMON for word in found)
+
+
 def is_field(shadow: str) -> bool:
     """Whether it begins as `Name: ____` and `Time: 9:00` do."""
     return _HEADER.match(shadow.strip()) is not None

@@ -18,13 +18,13 @@ _BETWEEN = r"[\s,;、./|&()\[\]]*"
 _ROW = rf"{_BETWEEN}(?:[A-G]{_BETWEEN}){{2,}}|{_BETWEEN}(?:[a-g][\s,;、./|&]+)+[a-g]{_BETWEEN}"
 _HEADED = re.compile(rf"(?:(?i:{HEADING_WORDS})|[{HAN}]{{0,8}}答案)[\s:)*=_-]*(?P<rest>.*)")
 _RANGE = re.compile(
-    rf"(?<![0-9A-Za-z])(?P<first>[0-9]{{1,3}}){DASH}(?P<last>[0-9]{{1,3}})\s*[)\]]?\s*[.:、)]?\s*"
+    rf"(?<![0-9A-Za-z])(?P<first>[0-9]{{1,4}}){DASH}(?P<last>[0-9]{{1,4}})\s*[)\]]?\s*[.:、)]?\s*"
     rf"(?P<rest>.*)"
 )
 _LETTERS = re.compile(rf"(?:[A-G]{_BETWEEN}){{2,}}(?![A-Za-z])")
-_SINGLE = re.compile(r"(?<![0-9A-Za-z.])([0-9]{1,3})\s*[.:、)]?\s*[(\[]?([A-G])(?![A-Za-z'’])")
-_EXPLAINED = re.compile(rf"[(\[]?([0-9]{{1,3}})\s*[)\].、:]?\s*\[?[A-G]\]?\s*\[\s*[{HAN}]")
-_WORD = re.compile(r"([0-9]{1,3})\s*[.、]\s*([^0-9_]+)")
+_SINGLE = re.compile(r"(?<![0-9A-Za-z.])([0-9]{1,4})\s*[.:、)]?\s*[(\[]?([A-G])(?![A-Za-z'’])")
+_EXPLAINED = re.compile(rf"[(\[]?([0-9]{{1,4}})\s*[)\].、:]?\s*\[?[A-G]\]?\s*\[\s*[{HAN}]")
+_WORD = re.compile(r"([0-9]{1,4})\s*[.、]\s*([^0-9_]+)")
 START = 16  # characters before the numbers of a key, at most
 FEW = 3  # words of an answer that is written out, at most
 HEADED = 6  # likewise, under a heading or behind one
@@ -109,7 +109,7 @@ def _written_out(shadow: str, few: int) -> list[int] | None:
     """`21. glad 22. left 23. tea`, each of a few words."""
     found = _WORD.findall(shadow)
     if len(found) < 3 or "".join(f"{n}{w}" for n, w in found) != re.sub(
-        r"([0-9]{1,3})\s*[.、]\s*", r"\1", shadow
+        r"([0-9]{1,4})\s*[.、]\s*", r"\1", shadow
     ):
         return None
     numbers = [int(number) for number, _ in found]

@@ -1,1 +1,1 @@
-"""Whether a run goes well, and what is done if it does not."""
+"""Training health: detection of collapse, and restarts."""

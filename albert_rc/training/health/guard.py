@@ -1,7 +1,7 @@
-"""Watches a run for collapse: a loss at chance, constant answers, spikes, numbers that are none.
+"""Detection of training collapse: loss at chance, constant answers, spikes, NaN and infinity.
 
-What a step says about itself is kept on the device and looked at every few steps, so that a GPU is
-not waited for. All figures are sums over all processes, so every process comes to the same verdict.
+The statistics of a step stay on the device and are read every few steps, to avoid synchronisation.
+All of them are sums over all processes, so every process reaches the same verdict.
 """
 
 from __future__ import annotations
@@ -19,57 +19,57 @@ from torch import Tensor
 from albert_rc.training.health.vitals import Answers, Vitals
 
 LOOK = 10
-"""Steps between two looks; a multiple of it is where a verdict can fall."""
+"""Steps between two checks; verdicts occur only at its multiples."""
 NOTICE, PATIENCE = 0.03, 0.1
-"""Shares of a run's learning (the sum of its learning rates) after which answers no better than
-guesses are said, and are acted on: many a sound run starts slowly."""
+"""Shares of the sum of a run's learning rates after which answers at chance are reported, and acted
+on: many good runs start slowly."""
 QUESTIONS, STEPS = 1000, 50
-"""The least that a verdict on answers is made of."""
+"""Minimum number of questions and steps for a verdict on answers."""
 RECENT, BEFORE = 10, 40
-"""Steps whose median is compared, and the least before them that it is compared with."""
+"""Steps whose median is compared, and the minimum number of earlier steps to compare with."""
 RISE, RISE_SIGMAS, NORM_RATIO = 0.3, 3.0, 10.0
-"""A spike: by how many nats and robust sigmas the loss, how many times the gradient norm rises."""
+"""Limits for a spike: rise of the loss in nats and in robust sigmas; ratio of gradient norms."""
 SKIPS = 3
-"""Steps in a row without a finite gradient after which going on is of no use."""
+"""Consecutive steps without a finite gradient after which a run is stopped."""
 OVERFLOWS = 20
-"""The same with fp16, where each of them halves the scale of the loss: by a million in all."""
+"""`SKIPS` for fp16, where each such step halves the loss scale: by a million in all."""
 HISTORY = 100
-"""Steps that are remembered at least; more where these hold too few questions."""
+"""Minimum number of steps kept; more where these hold too few questions."""
 
 NOTE, ASKED, ALWAYS = "note", "asked", "always"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Symptom:
-    """What was found, in a sentence and in figures."""
+    """A finding, as a sentence and as figures."""
 
     name: str
     """`chance`, `constant`, `spike`, `not finite`, `overflow`; or the notes `skipped` and
     `recovered`."""
     step: int
-    """Where it was found."""
+    """Step at which it was found."""
     began: int
-    """The first step that it was found in."""
+    """First step that shows it."""
     sentence: str
     weight: str = ASKED
-    """NOTE: is only said; ASKED: is acted on if the user wants it; ALWAYS: going on is useless."""
+    """NOTE: only reported; ASKED: acted on as `--on-collapse` says; ALWAYS: continuing is useless."""
     figures: dict[str, float] = field(default_factory=dict)
 
 
 def not_numbers(step: int) -> Symptom:
-    """That weights are NaN or infinite, found when they were about to be kept."""
+    """The symptom for weights that are NaN or infinite when about to be saved."""
     said = "weights are NaN or infinite"
     return Symptom(name="not finite", step=step, began=step, sentence=said, weight=ALWAYS)
 
 
 class Guard:
-    """Judges a run by its last steps.
+    """Checks the last steps of a run.
 
     Args:
-        read: makes `Vitals` of the sums that `add` was given, all but the last of them.
-        reached: the first step at which the run has had a share of its learning.
-        scaled: gradients come from a scaled fp16 loss, where overflow is part of the method.
-        device: where the sums lie.
+        read: makes `Vitals` from the sums given to `add`, without the last one.
+        reached: the first step at which a share of the learning rates' sum is reached.
+        scaled: gradients come from a scaled fp16 loss, where overflow is expected.
+        device: the device of the sums.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Guard:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, with nothing seen and nothing said."""
+        """Reset: no steps seen, no symptoms reported."""
         self._waiting: list[tuple[int, Tensor]] = []
         self._rows: deque[Vitals] = deque()
         self._questions = 0.0
@@ -94,11 +94,11 @@ class Guard:
         self._said: set[str] = set()
 
     def add(self, step: int, sums: Tensor) -> None:
-        """Note a step: its sums over all processes, and behind them the gradient's norm."""
+        """Record a step: its sums over all processes, then the gradient's norm."""
         self._waiting.append((step, sums))
 
     def look(self) -> list[Symptom]:
-        """What the steps since the last look give cause to say; each symptom once."""
+        """New symptoms in the steps since the last check; each is reported once."""
         if not self._waiting:
             return []
         values = torch.stack([sums for _, sums in self._waiting]).cpu().tolist()
@@ -111,7 +111,7 @@ class Guard:
         ]
 
     def healthy(self) -> bool:
-        """Whether what was seen last is worth going back to."""
+        """Whether the current state is worth restarting from."""
         if self._in_row or len(self._rows) < STEPS:
             return False
         if any(True for _ in self._spikes(self._rows[-1].step)):
@@ -122,7 +122,7 @@ class Guard:
         return answers.learned and not answers.constant
 
     def state(self) -> dict[str, Any]:
-        """All that decides what will be found, in plain numbers; `restore` takes it."""
+        """The complete state in plain numbers, for `restore`."""
         return {
             "rows": [tuple(row) for row in self._rows],
             "waiting": [[step, *sums.tolist()] for step, sums in self._waiting],
@@ -132,7 +132,7 @@ class Guard:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken; an empty one, of a version without it, begins anew."""
+        """Load the result of `state`; an empty one, of a version without it, resets."""
         self.forget()
         for row in state.get("rows", ()):
             self._remember(Vitals(*row))
@@ -220,7 +220,7 @@ class Guard:
         if len(rows) < RECENT + BEFORE:
             return
         began = rows[-RECENT].step
-        # Next to what guessing would lose on the same questions: batches differ in their options.
+        # Relative to the loss of guessing on the same questions: batches differ in their options.
         losses = [row.loss - row.chance / max(1.0, row.questions) for row in rows]
         usual, spread, now = _compare(losses)
         if now - usual > max(RISE, RISE_SIGMAS * spread):
@@ -237,7 +237,7 @@ class Guard:
             )
 
     def _answers(self) -> Answers | None:
-        """The shortest run of last steps that a verdict can be made of."""
+        """Statistics over the fewest last steps that suffice for a verdict."""
         rows: list[Vitals] = []
         questions = 0.0
         for row in reversed(self._rows):
@@ -249,7 +249,7 @@ class Guard:
 
 
 def _compare(values: Sequence[float]) -> tuple[float, float, float]:
-    """The median before the last steps, its robust sigma (1.4826 MAD), and the median of those."""
+    """Median before the last steps, robust sigma (1.4826 MAD), and median of the last steps."""
     before, recent = values[:-RECENT], values[-RECENT:]
     usual = median(before)
     return usual, 1.4826 * median(abs(value - usual) for value in before), median(recent)

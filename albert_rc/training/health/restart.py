@@ -1,4 +1,4 @@
-"""What is done about a collapse; going back to the last state that was good, or to the start."""
+"""The response to a collapse: restarting from the last good state, or from the start."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from albert_rc.training.config import TrainConfig
 from albert_rc.training.health.guard import ALWAYS, NOTE, Symptom
 
 START = ".start"
-"""The folder, in the run's, of the state that the run began with. A name that no run is given."""
+"""Subfolder for the state at the start of the run. A name that no run is given."""
 
 
 class WayBack:
-    """Where a run can go back to.
+    """The states that a run can be restarted from.
 
     Args:
-        checkpoints: of the run.
+        checkpoints: the run's.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
@@ -27,30 +27,30 @@ class WayBack:
         self._start = replace(checkpoints, folder=checkpoints.folder / START)
 
     def keep_start(self) -> None:
-        """Keep the state that the run begins with, if it may be gone back to."""
+        """Save the initial state, if the run may be restarted from it."""
         self.forget_start()
         if self._saved.settings.on_collapse == "restart":
             self._start.save(Progress(), [])
 
     def forget_start(self) -> None:
-        """Remove it: the run is over, or another one begins."""
+        """Remove the initial state: the run is over, or another one starts."""
         processes = self._saved.processes
         if processes.is_main:
             shutil.rmtree(self._start.folder, ignore_errors=True)
         processes.wait()
 
     def go(self, attempt: int, began: int) -> Progress:
-        """Put weights, moments and scale back; how far the run had come there.
+        """Restore weights, moments and loss scale; returns the progress of the restored state.
 
-        A saved state will do if it was good when it was saved, before the collapse began. One
-        of an earlier attempt will not: going back to it has not helped.
+        A saved state is accepted if it was healthy when saved, before the collapse began, and
+        not from an earlier attempt: restarting from that has not helped.
 
         Args:
             attempt: the one that collapsed.
             began: the first step of the collapse.
 
         Raises:
-            UsageError: there is nothing to go back to.
+            UsageError: there is no state to restart from.
         """
 
         def good(then: Progress) -> bool:
@@ -69,12 +69,12 @@ class WayBack:
 
 
 def respond(symptom: Symptom, settings: TrainConfig, attempt: int) -> tuple[str, str]:
-    """What to do about a symptom (a key of `COLLAPSE`), and what to say about it.
+    """The action for a symptom (a key of `COLLAPSE`), and the message about it.
 
     Args:
-        symptom: what was found.
-        settings: the recipe, with what the user wants done.
-        attempt: how often the run has gone back already.
+        symptom: the symptom found.
+        settings: the recipe, with the user's choice of action.
+        attempt: number of restarts so far.
     """
     sentence = f"step {symptom.step}: {symptom.sentence}"
     adversarial = f", lower --set fgm={settings.fgm:g}" if settings.fgm else ""
@@ -86,12 +86,12 @@ def respond(symptom: Symptom, settings: TrainConfig, attempt: int) -> tuple[str,
     if settings.on_collapse == "restart" and attempt < settings.max_restarts:
         return "restart", sentence
     if settings.on_collapse == "restart" and symptom.weight != ALWAYS:
-        # It may only start slowly, and then what it learns is worth more than its end.
+        # It may only be a slow start; then continuing is worth more than stopping.
         return "warn", f"{sentence}; {attempt} restart(s) did not help, so it goes on; {advice}"
     tried = f"; {attempt} restart(s) did not help" if attempt else ""
     return "stop", f"{sentence}: the run has diverged{tried}; {advice}"
 
 
 def order_seed(seed: int, attempt: int) -> int:
-    """The seed of an attempt's data order; the first has the run's own."""
+    """The seed of an attempt's data order; the first attempt uses the run's seed."""
     return mix(seed, attempt) if attempt else seed

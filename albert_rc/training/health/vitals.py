@@ -1,4 +1,4 @@
-"""What a training step says about itself, and what many of them say about the answers."""
+"""Health statistics of training steps, and tests of the answers against chance."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 SIGMAS = 2.0
-"""Standard errors that tell a mean from chance."""
+"""Number of standard errors by which a mean must differ from chance."""
 POWER = 0.05
-"""Nats: where chance and a loss this far below it cannot be told apart, there is no verdict."""
+"""Nats: no verdict while chance cannot be distinguished from a loss this far below it."""
 NO_GAIN, NO_SKILL = 0.01, 0.1
-"""Shares of chance's loss, and of its accuracy, that do not count as having learned."""
+"""Minimum gains to count as learned, as shares of chance's loss and of its accuracy."""
 WORSE = 0.5
-"""Share of chance's loss that a loss is above it by, at least, to be far above it."""
+"""Minimum excess over chance's loss, as a share of it, to count as far above chance."""
 SAME, VARIED = 0.95, 0.8
-"""Share of the answers that are one letter, and the most that is right for that letter."""
+"""Constant answers: minimum share of one letter, and maximum share of questions it is right for."""
 
 
 class Vitals(NamedTuple):
-    """What a step says about itself, summed over all processes. What makes no sense stays 0."""
+    """Statistics of a step, summed over all processes. Those that do not apply stay 0."""
 
     loss: float
-    """Of an item, as the run reports it."""
+    """Loss per item, as the run reports it."""
     questions: float = 0.0
     lost: float = 0.0
     """Cross-entropy of the questions, summed."""
     chance: float = 0.0
-    """Their ln(#options), summed: what guessing loses on the same questions."""
+    """Sum of ln(#options): the loss of guessing on the same questions."""
     right: float = 0.0
     guessed: float = 0.0
-    """Their 1/#options, summed: how many guessing gets right."""
+    """Sum of 1/#options: the expected number of right guesses."""
     chosen: tuple[float, ...] = ()
     """How often each letter was answered."""
     gold: tuple[float, ...] = ()
-    """How often it was right."""
+    """How often each letter was right."""
     step: int = 0
     norm: float = 0.0
-    """Of the gradient, before it was clipped."""
+    """Norm of the gradient before clipping."""
 
 
 class Answers:
-    """What a run answered lately, next to guessing.
+    """A run's recent answers compared with guessing.
 
     Args:
-        rows: the steps, the oldest first.
-        early: right answers count for a run whose loss is no better than guessing's yet.
+        rows: the steps, oldest first.
+        early: accept accuracy as evidence while the loss is not yet better than guessing's.
     """
 
     def __init__(self, rows: Sequence[Vitals], early: bool) -> None:
@@ -69,7 +69,7 @@ class Answers:
 
     @property
     def learned(self) -> bool:
-        """Whether the loss, or early on the accuracy, is better than guessing's beyond doubt."""
+        """Whether the loss, or early on the accuracy, is significantly better than guessing's."""
         skill = self.right - self.guessed
         skilled = skill > max(SIGMAS * self._right_error, NO_SKILL * self.guessed)
         gained = self.gain > max(SIGMAS * self._error, NO_GAIN * self.chance)
@@ -77,45 +77,44 @@ class Answers:
 
     @property
     def falling(self) -> bool:
-        """Whether the loss of the later half is below that of the earlier one, beyond doubt."""
+        """Whether the loss of the later half is significantly below that of the earlier half."""
         half = len(self._rows) // 2
         (before, error), (after, other) = map(_mean_gain, (self._rows[:half], self._rows[half:]))
         return after - before > SIGMAS * math.hypot(error, other)
 
     @property
     def at_chance(self) -> bool:
-        """Whether nothing was learned, with questions enough to tell, and the loss stands still.
+        """Whether nothing was learned, with enough questions to tell, and the loss is not falling.
 
-        A loss far above chance varies by more than chance and a little less are apart, but needs
-        no such precision.
+        The standard error must be small, except where the loss is far above chance.
         """
         sure = SIGMAS * self._error <= POWER or self.worse
         return not self.learned and sure and not self.falling
 
     @property
     def worse(self) -> bool:
-        """Whether the loss is above guessing's beyond doubt, and by much."""
+        """Whether the loss is significantly, and far, above guessing's."""
         return -self.gain > max(SIGMAS * self._error, WORSE * self.chance)
 
     @property
     def constant(self) -> bool:
         """Whether nearly all answers are one letter that is not nearly always right.
 
-        A model that leans to the commonest letter, but loses less than knowing how common each is
-        would, has begun to learn.
+        A model that prefers the commonest letter, but has a lower loss than the letters' prior,
+        has begun to learn.
         """
         better = self.loss < self._prior - SIGMAS * self._error
         return self.same >= SAME and self.same_gold <= VARIED and not better and not self.falling
 
     def line(self) -> str:
-        """The figures, for people."""
+        """The figures as a sentence."""
         return (
             f"over {self.questions:,.0f} questions the loss is {self.loss:.3f} (guessing: "
             f"{self.chance:.3f}) and {self.right:.1%} are right (guessing: {self.guessed:.1%})"
         )
 
     def figures(self) -> dict[str, float]:
-        """The same, for programs."""
+        """The figures by name."""
         return {
             "questions": self.questions,
             "loss": self.loss,
@@ -127,7 +126,7 @@ class Answers:
         }
 
     def symptoms(self) -> dict[str, str]:
-        """What is wrong with them: a sentence by the symptom's name."""
+        """The symptoms found: a sentence by the symptom's name."""
         found = {}
         if self.at_chance:
             than = "worse than" if self.worse else "no better than"
@@ -141,10 +140,10 @@ class Answers:
 
 
 def _mean_gain(rows: Sequence[Vitals]) -> tuple[float, float]:
-    """Nats a question below chance, and the standard error of that.
+    """Mean of chance minus loss in nats per question, and its standard error.
 
-    Steps are the units that vary independently (questions of a passage do not), so this is the
-    ratio estimator of cluster sampling (Cochran 1977, section 6.3).
+    Steps are the independent units (questions of a passage are not), so this is the ratio
+    estimator of cluster sampling (Cochran 1977, section 6.3).
     """
     questions = max(1.0, sum(row.questions for row in rows))
     mean = sum(row.chance - row.lost for row in rows) / questions

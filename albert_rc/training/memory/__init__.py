@@ -1,1 +1,1 @@
-"""What a training step holds in memory, and how it is made to fit."""
+"""Memory of a training step: prediction and planning."""

@@ -1,4 +1,4 @@
-"""What a training step holds in memory, predicted from the shape of the model and the data."""
+"""Prediction of a training step's memory from the shapes of the model and the data."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from albert_rc.training.config import TrainConfig
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
-# What is there before any tensor: Python, torch and its libraries, resident; a CUDA context.
+# Baseline before any tensor: Python, torch and its libraries, resident; a CUDA context.
 # Libraries; on a CPU 300 MiB, and 200 of compiled products and freed blocks between them.
 RUNTIME = {"cpu": 500 * 2**20, "cuda": 600 * 2**20}
-# What stays of the compiler that torchao's step of 8-bit moments is made by, in the same process.
+# Left over by the compiler of torchao's 8-bit optimiser step, in the same process.
 COMPILER = 300 * 2**20
-# Freed blocks of other lengths that the allocator holds back: measured, see docs/experiments.md.
+# Freed blocks of other sizes that the allocator retains: measured, see docs/experiments.md.
 SLACK = {"cpu": 1.4, "cuda": 1.08}
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepShape:
-    """What a plan is made for."""
+    """The model, data and device that a plan is made for."""
 
     config: EncoderConfig
     lengths: Sequence[int]
-    """Tokens of each item of the data, all its sequences together."""
+    """Tokens of each data item, summed over its sequences."""
     longest: int
     """Tokens of the longest sequence."""
     items: int
-    """Items of a process's share of a batch."""
+    """Number of items in a process's share of a batch."""
     precision: str
     device: str
     """cpu or cuda."""
     masked_share: float = 0.0
-    """Share of the words that the auxiliary loss asks for."""
+    """Share of the tokens masked for the auxiliary loss."""
     ffn_chunk: int | None = None
     """See `Compute.ffn_chunk`."""
     attention: str = "dense"
     passes: int = 1
-    """Forward passes whose activations are kept at once."""
+    """Number of forward passes whose activations are held at once."""
     averaged: bool = False
-    """Whether an average of the weights is kept."""
+    """Whether an average of the weights is maintained."""
     moved_words: bool = False
-    """Whether the word embeddings are moved, and put back, in each step."""
+    """Whether each step perturbs and restores the word embeddings (FGM)."""
 
 
 def task_of(
@@ -62,7 +62,7 @@ def task_of(
 ) -> StepShape:
     """The task of training a model of this shape on a store."""
     items = -(-settings.batch_size // processes.world)
-    # Of millions of items only the longest matter: those that could meet in one micro-batch.
+    # Of millions of items only the longest matter: those that could share a micro-batch.
     longest = store.tokens.topk(min(items, len(store.tokens))).values
     return StepShape(
         config=config,
@@ -81,11 +81,11 @@ def task_of(
 
 
 def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> dict[str, int]:
-    """Bytes that a training step holds at its fullest, by purpose.
+    """Peak memory of a training step in bytes, by purpose.
 
     Args:
         task: the model, the data, the device.
-        tokens: of the largest micro-batch, in one pass.
+        tokens: tokens of the largest micro-batch, in one pass.
         recompute: a key of `RECOMPUTE`.
         states: a key of `planner.STATES`.
     """
@@ -94,23 +94,23 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
     on_cpu = task.device == "cpu"
     parameters = encoder_parameters(config)
     matrices = layer_matrices(config)
-    # A layer keeps its input, q, k, v, what attention mixed, two sums before norms, and the
-    # feed-forward's input, then the feed-forward's inside before and after the activation. On
-    # CPUs attention's weights come on top; GPUs make them again. In chunks nothing of the
-    # inside is kept; it is made again, with its gradient, a chunk at a time.
+    # A layer keeps its input, q, k, v, the attention output, two sums before norms, and the
+    # feed-forward's input, then its hidden activations before and after the non-linearity. On
+    # CPUs attention weights come on top; GPUs recompute them. In chunks no hidden activations
+    # are kept; they are recomputed, with their gradient, a chunk at a time.
     inside = tokens * wide * size
     at_work = 2 * inside
     if task.ffn_chunk is not None and task.ffn_chunk < tokens:
         inside, at_work = 0, 4 * task.ffn_chunk * wide * size
     one_layer = tokens * 8 * hidden * size + inside
     if task.attention != "dense":
-        # What is hashed, sorted and mixed in fp32, and the block of logits that is at work.
+        # The hashed, sorted and mixed vectors in fp32, and the current block of logits.
         one_layer += tokens * 3 * 4 * hidden
     weights = at_once = 0
     if task.attention == "dense" and on_cpu:
         scores = tokens * task.longest * config.num_heads
         weights, at_once = scores * size, task.longest**2 * config.num_heads * size
-        one_layer += scores * (config.attention_dropout > 0)  # which of them are dropped
+        one_layer += scores * (config.attention_dropout > 0)  # dropout masks
     layers = config.num_layers * config.inner_layers
     kept = {
         "nothing": layers * (one_layer + weights + inside),
@@ -121,11 +121,11 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
         # Two streams in fp64, their gradients in fp32, and one layer at a time.
         kept = tokens * hidden * 2 * (8 + 4) + one_layer
         kept += (weights + inside) * (recompute != "activations")
-    # In the backward pass: the feed-forward's inside, and rows of one matrix's gradient that are
-    # about to be added.
+    # In the backward pass: the feed-forward's hidden activations, and the rows of one matrix's
+    # gradient being accumulated.
     working = at_work + tokens * 4 * hidden * size + ROWS * wide * (size + 4)
     working += 2 * at_once  # of one sequence: attention's weights, and their gradient
-    # The head: logits over the vocabulary at hidden words, gradients of the word embeddings.
+    # The head: logits over the vocabulary at masked tokens, gradients of the word embeddings.
     words = int(task.masked_share * tokens)
     head = working_bytes(config.vocab_size, task.device, words, product_dtype(task.precision))
     head += 3 * 4 * config.vocab_size * config.embedding_size
@@ -137,7 +137,7 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
         "gradients": 4 * parameters,
         "optimiser": {"fp32": 8, "8bit": 2}[states] * parameters,
         "matrices": prepared,
-        # To swap it in takes one more copy of the largest tensor; words are that, mostly.
+        # Swapping needs one more copy of the largest tensor, usually the word embeddings.
         "average": (4 * parameters + 4 * config.vocab_size * config.embedding_size) * task.averaged,
         "activations": kept,
         "working": working + head,

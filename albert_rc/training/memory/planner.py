@@ -1,8 +1,8 @@
-"""Plans how a training step fits into the memory at hand, before the first one is taken.
+"""The memory planner: how a training step fits into the available memory.
 
-Peak memory is predicted from the shape; then the fastest way to compute the same step that fits is
-chosen. Micro-batches and recomputation change nothing but rounding. Only where nothing else fits
-are the optimiser's moments kept in 8 bits.
+Peak memory is predicted from the shapes; then the fastest way to compute the same step that fits is
+chosen. Micro-batches and recomputation affect only rounding. Only where nothing else fits are the
+optimiser's moments stored in 8 bits.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from albert_rc.training.memory.footprint import StepShape, predict_parts, task_o
 
 GIB = 2**30
 COMFORT = 0.8
-"""Share of a budget that a plan may fill before freed memory is handed back."""
+"""Share of the budget above which freed memory is returned to the system."""
 WORTH = 0.15
-"""Share of the peak that makes it worth to compute activations again where nothing asks for it."""
+"""Share of the peak that recomputation must save to be used although the step fits without it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """A way to take a training step, and what it is predicted to need."""
+    """A way to compute a training step, and its predicted memory."""
 
     micro_batches: int
-    """Pieces that each process cuts its share of a batch into."""
+    """Number of micro-batches in each process's share of a batch."""
     micro_items: int
-    """Items of the largest of them."""
+    """Number of items in the largest micro-batch."""
     recompute: str
     states: str
     parts: dict[str, int]
@@ -52,7 +52,7 @@ class MemoryPlan:
         return self.parts["activations"] + self.parts["working"]
 
     def is_tight(self, budget: int) -> bool:
-        """Whether that many bytes leave no room for freed memory in pieces."""
+        """Whether this budget leaves no room for fragmentation."""
         return self.total > COMFORT * budget
 
     def lines(self, budget: int) -> list[str]:
@@ -68,7 +68,7 @@ class MemoryPlan:
 
 
 def _cuts(items: int) -> Iterator[int]:
-    """1, 2, 3, 4, 6, 8, ...: counts that a share can be cut into, each a smaller piece."""
+    """Numbers of micro-batches to try: 1, 2, 3, 4, 6, 8, ..., each giving smaller ones."""
     seen = set()
     for count in range(1, items + 1):
         piece = -(-items // count)
@@ -79,7 +79,7 @@ def _cuts(items: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Levers:
-    """What the user decided instead of the planner; None is left to it."""
+    """The user's choices; None is left to the planner."""
 
     accumulation: int | None = None
     recompute: str | None = None
@@ -95,10 +95,10 @@ class Levers:
 
 
 def _levels(task: StepShape, levers: Levers) -> list[str]:
-    """What may be computed again, the fastest first.
+    """Recomputation levels to try, fastest first.
 
-    On CPUs activations cost some hundredths of a step (`docs/experiments.md`), so they are kept
-    only where that is a small part of the whole.
+    On CPUs recomputing activations costs a few percent of a step (`docs/experiments.md`), so they
+    are kept only where they are a small part of the peak.
     """
     if levers.recompute:
         return [levers.recompute]
@@ -115,7 +115,7 @@ def _levels(task: StepShape, levers: Levers) -> list[str]:
 
 
 def candidates(task: StepShape, levers: Levers) -> Iterator[MemoryPlan]:
-    """Ways to take a step, the fastest first; what the user decided is kept to."""
+    """Ways to compute a step, fastest first, within the user's choices."""
     lengths = sorted(task.lengths, reverse=True)
     for states in [levers.states] if levers.states else STATES:
         for recompute in _levels(task, levers):
@@ -131,15 +131,15 @@ def candidates(task: StepShape, levers: Levers) -> Iterator[MemoryPlan]:
 
 
 def make_plan(task: StepShape, budget: int, levers: Levers | None = None) -> MemoryPlan:
-    """The first way that fits.
+    """The first candidate that fits.
 
     Args:
-        task: what to plan for.
-        budget: bytes.
-        levers: what the user decided.
+        task: the model, data and device.
+        budget: memory in bytes.
+        levers: the user's choices.
 
     Raises:
-        OutOfMemoryError: none fits; says what the leanest would need.
+        OutOfMemoryError: none fits; states what the smallest would need.
     """
     plans = list(candidates(task, levers or Levers()))
     for plan in plans:
@@ -164,35 +164,35 @@ def fit(
     attention: str = "dense",
     before: Levers | None = None,
 ) -> tuple[TrainConfig, list[str]]:
-    """Settings that fit the memory at hand, and the plan as sentences.
+    """Settings that fit the available memory, and the plan as sentences.
 
     Args:
-        settings: what the user asked for.
+        settings: the user's settings.
         config: the encoder's shape.
-        store: what is trained on.
-        processes: who works along.
-        memory: the budget of each process as the user gave it; what is free where None.
-        levers: what the user decided.
-        masked_share: share of the tokens that are asked for over the whole vocabulary.
+        store: the training data.
+        processes: the ranks that share the work.
+        memory: the user's budget for each process; None for the free memory.
+        levers: the user's choices.
+        masked_share: share of the tokens predicted over the whole vocabulary.
         attention: a key of `ATTENTION`.
-        before: the plan of the run that is resumed; it is kept where it fits and the user does not
-            ask for another, because other micro-batches round otherwise.
+        before: the plan of the resumed run; it is reused where it fits and the user does not
+            choose another, because other micro-batches round differently.
 
     Raises:
         OutOfMemoryError: nothing fits.
-        UsageError: `memory` is not a size, or what was asked for does not go together.
+        UsageError: `memory` is not a size, or the settings are incompatible.
     """
     if levers.states is not None:
-        settings = replace(settings, optimizer_states=levers.states)  # which refuses some pairs
+        settings = replace(settings, optimizer_states=levers.states)  # refuses some combinations
     device = processes.device
     if memory is None:
         budget = free_memory(device)
         if device.type == "cpu":
-            budget //= processes.world  # all of them are on this machine, as far as we know
+            budget //= processes.world  # assume that all of them run on this machine
     else:
         budget = parse_size("--memory", memory)
         limit_memory(device, budget)
-    budget = processes.least(budget)  # one plan for all: their optimisers must be alike
+    budget = processes.least(budget)  # one plan for all: their optimisers must match
     task = task_of(config, store, settings, processes, masked_share, attention)
     plan, said = _plan_as_before(task, budget, levers, before)
     if device.type == "cpu":
@@ -209,10 +209,10 @@ def fit(
 def _plan_as_before(
     task: StepShape, budget: int, levers: Levers, before: Levers | None
 ) -> tuple[MemoryPlan, list[str]]:
-    """The plan of the run that is resumed, unless the user or the memory wants another one.
+    """The plan of the resumed run, unless the user or the memory requires another one.
 
     Returns:
-        The plan, and what is to be said of it.
+        The plan, and a message about it.
     """
     if before is None:
         return make_plan(task, budget, levers), []
@@ -220,7 +220,7 @@ def _plan_as_before(
     try:
         plan = make_plan(task, budget, replace(before, **given))
     except OutOfMemoryError:
-        # Moments cannot change their form on the way.
+        # The moments' format cannot change during a run.
         plan = make_plan(task, budget, replace(levers, states=levers.states or before.states))
     changed = [
         f"{name} {was} before, {now} now"

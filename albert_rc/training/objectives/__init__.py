@@ -1,1 +1,1 @@
-"""What a run learns: questions, spans, hidden words, a teacher."""
+"""Training objectives: questions, spans, pretraining, distillation."""

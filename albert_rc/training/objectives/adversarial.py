@@ -1,4 +1,4 @@
-"""Adversarial training: the same batch once more, with words moved to where they hurt most."""
+"""Adversarial training (FGM): a second pass with perturbed word embeddings."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from albert_rc.runtime.devices import Processes
 
 @contextmanager
 def moved(words: Tensor, distance: float, processes: Processes) -> Iterator[None]:
-    """Inside, word embeddings are off by a step of this length that makes the loss worse.
+    """Context in which the word embeddings are perturbed in the direction that raises the loss.
 
-    The step is e * g / |g|, g being the batch's gradient (Miyato et al. 2017, equation 5, where
-    it is taken for each sequence; here the table moves, so that a word moves alike wherever it
-    stands, and neither micro-batches nor processes change anything but rounding).
+    The perturbation is e * g / |g|, g being the batch's gradient (Miyato et al. 2017, equation 5,
+    where it is taken for each sequence; here it is added to the table, so that a word changes
+    equally wherever it occurs, and micro-batches and processes affect only rounding).
 
     Args:
-        words: the table, [V, E], with this process's gradient. The gradient stays as it is.
-        distance: e, of the whole table; in the units of the embeddings.
-        processes: who has the rest of the gradient.
+        words: the table, [V, E], with this process's gradient, which stays unchanged.
+        distance: e, the norm over the whole table, in the units of the embeddings.
+        processes: the ranks that hold the rest of the gradient.
     """
-    # A process without passages of its own takes part in the sum all the same.
+    # A process without passages takes part in the sum too.
     gradient = torch.zeros_like(words) if words.grad is None else words.grad.detach().clone()
     processes.sum(gradient)
     norm = gradient.norm()
     kept = words.detach().clone()
     try:
         with torch.no_grad():
-            # No number (fp16 overflows now and then), or nothing: the words stay where they are.
+            # NaN or infinity (fp16 overflows occasionally), or zero: no perturbation.
             usable = norm.isfinite() & (norm > 0)
             scale = torch.where(usable, distance / norm, torch.zeros_like(norm))
             words.add_(torch.where(usable, gradient, 0) * scale)
         yield
     finally:
-        # Taking the step back would leave rounding behind.
+        # Subtracting the perturbation would leave rounding errors.
         with torch.no_grad():
             words.copy_(kept)

@@ -1,6 +1,6 @@
-"""Losses of answers beyond plain cross-entropy: smoothed targets, a teacher's, R-Drop's."""
+"""Answer losses beyond plain cross-entropy: label smoothing, distillation, R-Drop."""
 
-# Q questions, K options of one
+# Q questions, K options of a question
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def _log_shares(logits_QK: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probabilities, 0 where a question has no such option, and where it has one."""
+    """Log-probabilities (0 where a question has no such option), and the mask of options."""
     present_QK = logits_QK.isfinite()
     return logits_QK.log_softmax(-1).masked_fill(~present_QK, 0), present_QK
 
@@ -21,9 +21,9 @@ def smoothed_loss(
 
     Args:
         logits_QK: -inf where a question has fewer than K options.
-        answer_Q: indices of the right options; -1 where none is known, which costs nothing.
-        share: of the target, spread evenly over all options of the question; 0 is plain.
-        weight_Q: of each question; 1 if None.
+        answer_Q: indices of the right options; -1 where none is known (loss 0).
+        share: share of the target spread evenly over all options of the question; 0 for none.
+        weight_Q: weight of each question; 1 if None.
     """
     log_QK, present_QK = _log_shares(logits_QK)
     known_Q = answer_Q >= 0
@@ -44,10 +44,10 @@ def taught_loss(
 
     Args:
         logits_QK: -inf where a question has fewer than K options.
-        answer_Q: indices of the right options; -1 where none is known: the teacher alone counts.
-        chance_QK: the teacher's probabilities; NaN where it was not asked: the answer alone counts.
-        weight: of the teacher's probabilities; the right answers have the rest.
-        share: of the answers' target that is spread over all options, see `smoothed_loss`.
+        answer_Q: indices of the right options; -1 where none is known: only the teacher counts.
+        chance_QK: the teacher's probabilities; NaN where there are none: only the answer counts.
+        weight: weight of the teacher's probabilities; the right answers have the rest.
+        share: share of the answers' target spread over all options, see `smoothed_loss`.
     """
     log_QK, present_QK = _log_shares(logits_QK)
     asked_Q = ~(chance_QK.isnan() & present_QK).any(-1)
@@ -62,7 +62,7 @@ def disagreement(first_QK: Tensor, second_QK: Tensor, answer_Q: Tensor) -> Tenso
 
     Args:
         first_QK: logits, -inf where there is no option.
-        second_QK: those of the other pass.
+        second_QK: logits of the other pass.
         answer_Q: -1 where no right option is known: such questions are left out.
     """
     one_QK, present_QK = _log_shares(first_QK)

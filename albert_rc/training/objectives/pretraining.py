@@ -1,4 +1,4 @@
-"""Pretraining: hidden words, and the order of two segments."""
+"""The pretraining objective: masked words, and the order of two segments."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
 }
 """Settings by name; each may be overridden."""
-DEV_SEED = 0  # whatever the run's: figures of different runs are of the same questions
+DEV_SEED = 0  # independent of the run's seed: all runs are evaluated on the same questions
 
 
 def open_teacher(source: str, tokenizer: Tokenizer) -> PretrainingModel:
-    """A model to learn hidden words from.
+    """Open a teacher for masked words.
 
     Raises:
-        UsageError: no such model, or it has another vocabulary or no head for hidden words.
+        UsageError: unknown model, or one with another vocabulary or no masked-LM head.
         CheckpointError: unusable weights.
     """
     loaded: Loaded[PretrainingModel] = load_model(source, "pretraining", with_pairs=False)
@@ -66,21 +66,21 @@ def open_teacher(source: str, tokenizer: Tokenizer) -> PretrainingModel:
 
 
 class Pretraining(Objective[PretrainBatch]):
-    """Learns a corpus.
+    """Pretraining on a corpus.
 
     Args:
         model: the encoder and its head.
-        tokenizer: its vocabulary.
-        corpus: what is learned from.
-        dev: sequences of other documents, to tell how well; None for none.
+        tokenizer: the model's.
+        corpus: the training sequences.
+        dev: sequences of other documents, for evaluation; or None.
         settings: the recipe.
-        masking: how words are hidden.
+        masking: settings of word masking.
         pair: a key of `PAIRS`.
-        teacher: a model with the same vocabulary whose probabilities of hidden words, and hidden
-            states if they are as wide, are learned as well.
+        teacher: a model with the same vocabulary whose probabilities of masked words, and hidden
+            states if of the same width, are learned as well.
 
     Raises:
-        UsageError: no such pair objective, or the model has no head for it.
+        UsageError: unknown pair objective, or the model has no head for it.
     """
 
     unit = "sequences"

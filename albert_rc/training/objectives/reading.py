@@ -1,4 +1,4 @@
-"""Fine-tuning: questions about passages, and words hidden next to them."""
+"""The fine-tuning objective: questions with options, and an auxiliary masked-LM loss."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from albert_rc.training.objective import DevScore, Objective, stores_identity
 from albert_rc.training.objectives.answer_loss import disagreement, smoothed_loss, taught_loss
 
 LETTERS = 8
-"""Letters that answers are counted by; the last stands for all from there on."""
+"""Number of letters that answers are counted by; the last one includes all further letters."""
 
 
 def answer_sums(batch: Batch, logits_QK: Tensor) -> Tensor:
-    """What tells answers from guesses, summed over the questions whose answer is known.
+    """Statistics of answers and guesses, summed over the questions whose answer is known.
 
     Args:
         batch: on the model's device.
@@ -38,7 +38,7 @@ def answer_sums(batch: Batch, logits_QK: Tensor) -> Tensor:
 
     Returns:
         ln(#options), 1/#options, how often each letter was chosen, how often each was right;
-        zeros where numbers are asked for.
+        zeros for regression.
     """
     sums = logits_QK.new_zeros(2 + 2 * LETTERS)
     if batch.value_Q is not None:
@@ -56,7 +56,7 @@ def answer_sums(batch: Batch, logits_QK: Tensor) -> Tensor:
 
 
 def _require_use(model: ReadingModel, store: Store, settings: TrainConfig) -> None:
-    """Refuse parts of a recipe that would do nothing."""
+    """Refuse settings that would have no effect."""
     asked = {"--label-smoothing": settings.label_smoothing, "--r-drop": settings.r_drop}
     for flag, value in asked.items():
         if value and store.kind == "label" and not store.labels:
@@ -75,18 +75,18 @@ def _require_use(model: ReadingModel, store: Store, settings: TrainConfig) -> No
 
 
 class Reading(Objective[Batch]):
-    """Learns to answer the questions of a store.
+    """Training to answer the questions of a store.
 
     Args:
         model: the encoder and its head.
-        tokenizer: its vocabulary.
-        train_store: what is learned from.
-        dev_store: what decides which weights are best; without one the last are kept.
+        tokenizer: the model's.
+        train_store: the training questions.
+        dev_store: selects the best weights; without one the last are kept.
         settings: the recipe.
         chance_O: a teacher's probabilities of all options of `train_store`, see `Teacher`.
 
     Raises:
-        UsageError: the recipe asks for what these questions or this model cannot have.
+        UsageError: the recipe does not suit these questions or this model.
     """
 
     num_sums = 3 + 2 + 2 * LETTERS
@@ -144,8 +144,8 @@ class Reading(Objective[Batch]):
         output = self.model(batch)
         loss = self._loss(batch, output, counts)
         if self.r_drop:
-            # Half of Liang et al. 2021, equation 4, so that the learning rate means what it does
-            # without: the mean of both passes' losses, and their disagreement.
+            # Half of Liang et al. 2021, equation 4, so that the learning rate has the same meaning
+            # as without R-Drop: the mean of both passes' losses, and their disagreement.
             again = self.model(batch)
             apart = disagreement(output.logits_QK, again.logits_QK, batch.answer_Q)
             loss = (loss + self._loss(batch, again, counts)) / 2
@@ -156,7 +156,7 @@ class Reading(Objective[Batch]):
         return loss, torch.cat([torch.stack(sums), answer_sums(batch, output.logits_QK)])
 
     def _loss(self, batch: Batch, output: Output, counts: Tensor) -> Tensor:
-        """What one pass loses; what is shown and watched is the plain cross-entropy."""
+        """Loss of one pass; the reported and monitored loss is the plain cross-entropy."""
         answers = output.loss_sum
         if batch.chance_O is not None:
             chance_QK = batch.by_question(batch.chance_O)
@@ -180,7 +180,7 @@ class Reading(Objective[Batch]):
     def vitals(self, sums: Sequence[float], counts: Sequence[float]) -> Vitals:
         lost, right, _, chance, guessed, *letters = sums
         loss = self.report(sums, counts)["loss"]
-        if not chance:  # a number was asked for, or nothing
+        if not chance:  # regression, or no answers
             return Vitals(loss)
         return Vitals(
             loss=loss,

@@ -1,4 +1,4 @@
-"""Fine-tuning on questions whose answers stand in the passage."""
+"""The fine-tuning objective for questions whose answers are spans of the passage."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from albert_rc.training.objective import DevScore, Objective, stores_identity
 
 
 class Spans(Objective[SpanBatch]):
-    """Learns to mark the answers of a span store.
+    """Training to find the answers of a span store.
 
-    Where some training questions have no answer, the threshold of giving none is tuned on the dev
+    Where some training questions have no answer, the threshold for no answer is tuned on the dev
     store and saved with the weights.
 
     Args:
         model: the encoder and its head.
-        tokenizer: its vocabulary.
-        train_store: what is learned from.
-        dev_store: what decides which weights are best; without one the last are kept.
+        tokenizer: the model's.
+        train_store: the training questions.
+        dev_store: selects the best weights; without one the last are kept.
         settings: the recipe.
 
     Raises:
-        UsageError: the recipe asks for what only options and labels have.
+        UsageError: the recipe has settings that apply only to options and labels.
     """
 
     unit = "windows"

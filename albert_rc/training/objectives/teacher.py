@@ -1,6 +1,6 @@
-"""What a teacher thinks of the training questions' options: from its score file, or the model."""
+"""Teacher probabilities for distillation, from a score file or computed by the teacher model."""
 
-# Q questions, K options of the question that has most, O options of all questions in a row
+# Q questions, K options of the question with the most, O options of all questions in sequence
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from albert_rc.scoring.score_file import read_scores
 from albert_rc.stores.store import Store
 
 SCORES = ".jsonl"
-"""How the name of a score file ends."""
+"""Suffix of a score file's name."""
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A larger model, or several, that a student learns from (Hinton et al. 2015)."""
+    """A larger model, or an ensemble, that a student learns from (Hinton et al. 2015)."""
 
     source: str
-    """A score file that `predict --scores` or `ensemble --scores` wrote of the training papers, or
-    a model with the student's vocabulary, which answers them now."""
+    """A score file of the training papers from `predict --scores` or `ensemble --scores`, or a
+    model with the student's vocabulary, which then answers them."""
 
     @property
     def is_file(self) -> bool:
-        """Whether the answers are there already."""
+        """Whether the source is a score file."""
         return Path(self.source).suffix == SCORES
 
     def chances(self, store: Store, group: Processes, precision: str) -> Tensor:
         """The teacher's probability of each option of a store, [O], fp32.
 
-        NaN at the options of questions that a score file does not have.
+        NaN for the options of questions missing from a score file.
 
         Args:
             store: the training papers.
-            group: who works along; a model answers on its device.
-            precision: that a model computes in.
+            group: the ranks that share the work, and the device of a model.
+            precision: the precision of a model.
 
         Raises:
-            UsageError: the store asks for numbers or spans, or the model has another vocabulary.
-            DataError: the score file cannot be read, or is of other papers.
+            UsageError: a regression or span store, or a model with another vocabulary.
+            DataError: the score file cannot be read, or is for other papers.
             CheckpointError: unusable weights.
         """
         if store.kind == "span" or store.is_numeric:

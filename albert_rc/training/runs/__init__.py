@@ -1,1 +1,1 @@
-"""Runs as a whole: prepared, repeated over seeds and folds, searched, verified."""
+"""Runs: preparation, repetition over seeds and folds, search, verification."""

@@ -1,4 +1,4 @@
-"""What lies in a run's folder before the run begins: an earlier run, or somebody's model."""
+"""Existing content of a run's folder: an earlier run, or a model that must not be lost."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from albert_rc.training.checkpoint import states
 
 EARLIER = "earlier"
 MARK = ".set-aside"
-"""An empty file in what `set_aside` makes, which `forget_earlier` may remove."""
+"""Empty file that marks folders made by `set_aside`, which `forget_earlier` may remove."""
 _RECORDS = ("train.json", "pretrain.json", "metrics.jsonl", "log.txt")
-"""What a run writes before its first step: where one of them lies, weights are a run's."""
+"""Files that a run writes before its first step: where one exists, the weights are a run's."""
 _OF_A_RUN = (
     *("config.json", *_RECORDS),
     *("calibration*.json", "int8.json", "curves.png", "curves.svg", "events.out.tfevents.*"),
 )
-"""What lies in its folder next to weights, states and vocabulary."""
+"""Files of a run besides weights, states and vocabulary."""
 
 
 def set_aside(folder: Path) -> Path | None:
-    """Move what an earlier run left out of a new one's way: forgetting --resume loses nothing.
+    """Move an earlier run's files to a subfolder, so that forgetting --resume loses nothing.
 
-    What was set aside before stays where it is.
+    Runs set aside before stay where they are.
 
     Returns:
-        Where it is now, or None if there was nothing worth keeping.
+        The subfolder, or None if there was nothing worth keeping.
 
     Raises:
         UsageError: the weights there were not made by a run.
@@ -50,20 +50,20 @@ def set_aside(folder: Path) -> Path | None:
         if path.is_file():
             path.rename(aside / path.name)
     for name in VOCABULARY_FILES:
-        # The new run may be reading its own from here.
+        # The new run may be reading its vocabulary from here.
         if (folder / name).is_file():
             shutil.copyfile(folder / name, aside / name)
     return aside
 
 
 def forget_earlier(folder: Path) -> None:
-    """Remove what `set_aside` kept."""
+    """Remove the folders made by `set_aside`."""
     for aside in _set_aside(folder):
         shutil.rmtree(aside, ignore_errors=True)
 
 
 def _set_aside(folder: Path) -> list[Path]:
-    """What we made and nobody renamed; a run of the user's may have such a name, too."""
+    """Folders made by `set_aside` and not renamed; a user's run may have such a name, too."""
     found = (mark.parent for mark in folder.glob(f"{EARLIER}*/{MARK}"))
     return [path for path in found if re.fullmatch(rf"{EARLIER}(-\d+)?", path.name)]
 
@@ -85,15 +85,15 @@ def require_kept(
     """Refuse, before the work, runs that would remove the model they start from, or others.
 
     Args:
-        model: what is to be trained, as the user named it.
-        folders: where runs are to begin.
-        group: who works along; the main process looks.
-        resume: a run that has a state is gone on with, so that nothing is set aside.
+        model: the model to train, as the user named it.
+        folders: the runs' folders.
+        group: the processes; the main process checks.
+        resume: runs with a state are resumed, so nothing is set aside.
         scratch: only the vocabulary of `model` is read, which always stays.
-        replaced: the folders are removed as a whole when a better run takes their name.
+        replaced: the folders are removed when a better run takes their name.
 
     Raises:
-        UsageError: names the folder and the way out.
+        UsageError: names the folder and a solution.
     """
     said = None
     if group.is_main:
@@ -104,7 +104,7 @@ def require_kept(
 
 
 def _danger(model: str, out: Path, resume: bool, scratch: bool, replaced: bool) -> str | None:
-    """What a run in `out` would remove that it must not; None if nothing."""
+    """An error message if a run in `out` would remove a model; None if not."""
     for aside in _set_aside(out):
         if _reads_from(model, aside, inside=True):
             return (
@@ -124,7 +124,7 @@ def _danger(model: str, out: Path, resume: bool, scratch: bool, replaced: bool) 
 
 
 def _reads_from(model: str, place: Path, inside: bool) -> bool:
-    """Whether a model's files lie in a folder, or anywhere inside it, also by way of links."""
+    """Whether a model's files are in a folder, or anywhere below it, also through links."""
     folder, place = Path(model), place.resolve()
     if not folder.is_dir():
         return False
@@ -134,7 +134,7 @@ def _reads_from(model: str, place: Path, inside: bool) -> bool:
 
 
 def _not_ours(folder: Path) -> str | None:
-    """That a folder holds weights that no run has left there; None if it does not."""
+    """A message if a folder holds weights not made by a run, else None."""
     weights = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
     if not weights or states(folder) or any((folder / name).is_file() for name in _RECORDS):
         return None

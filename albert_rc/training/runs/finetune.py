@@ -1,4 +1,4 @@
-"""From stores and a recipe to a trainer: what every fine-tuning run does before its first step."""
+"""Preparation of a fine-tuning run: from stores and a recipe to a trainer."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from albert_rc.training.objectives.teacher import Teacher
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedRun:
-    """A run that is about to begin."""
+    """A run that is ready to start."""
 
     loaded: Loaded[Any]
     objective: Objective[Any]
     settings: TrainConfig
-    """With what the memory at hand asked for."""
+    """The settings, adapted to the available memory."""
     plan: list[str]
-    """The memory planner's sentences."""
+    """The memory plan as sentences."""
     group: Processes
     workers: int
 
     asked: Mapping[str, Any]
-    """What is to be trained, and on what, as the user said it."""
+    """The model and the data as the user named them."""
 
     def trainer(self, out: Path) -> Trainer[Any]:
-        """What runs it, in a folder, and leaves train.json there."""
+        """The trainer that runs it in a folder, and writes train.json there."""
         about = {"train.json": self.record()}
         return Trainer(self.objective, self.settings, out, self.group, self.workers, about)
 
     def record(self) -> dict[str, Any]:
-        """What was asked for, how the model was opened, and all settings."""
+        """The user's request, how the model was opened, and all settings."""
         model, compute = self.loaded.model, self.loaded.model.encoder.compute
         return {
             **self.asked,
@@ -63,19 +63,19 @@ class PreparedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuning:
-    """What runs have in common that differ in their papers, their seed or their folder."""
+    """The common part of runs that differ in their papers, seed or folder."""
 
     model: str
     """Folder or hub id to start from."""
     how: Mapping[str, Any]
-    """What else `load_model` takes, but for the seed."""
+    """Further arguments of `load_model`, without the seed."""
     option_score: str | None
     settings: TrainConfig
     levers: Levers
     memory: str | None
     max_length: int | None
     data: Path
-    """Where the stores are from, for messages."""
+    """Path of the stores, for messages."""
     group: Processes
     workers: int
     teacher: Teacher | None = None
@@ -83,18 +83,18 @@ class FineTuning:
     def prepare(
         self, train: Store, dev: Store | None, seed: int, resumed: Path | None = None
     ) -> PreparedRun:
-        """Open the model, look whether the stores are made for it, and plan for the memory.
+        """Open the model, check that the stores are made for it, and plan the memory.
 
         Args:
-            train: what is learned from.
-            dev: what decides which weights are kept, if anything.
-            seed: of the run.
-            resumed: the folder of the run that is resumed, if one is.
+            train: the training store.
+            dev: selects the weights to keep; or None.
+            seed: the run's seed.
+            resumed: the folder of the resumed run, if any.
 
         Raises:
-            UsageError: no such model, or a recipe that these papers cannot have.
+            UsageError: unknown model, or a recipe that does not suit these papers.
             CheckpointError: unusable weights.
-            DataError: a store that was made for another model.
+            DataError: a store made for another model.
             OutOfMemoryError: nothing fits.
         """
         loaded = self._load(train, seed)
@@ -153,9 +153,9 @@ class FineTuning:
 
 
 def unlike(train: Store, dev: Store | None) -> str | None:
-    """What tells that two stores are not of one `preprocess`, which may have been killed; or None.
+    """The difference if two stores are not from one `preprocess` run, which may have died; or None.
 
-    It may be meant, so it is said and not refused.
+    It may be intended, so it is a warning and not an error.
     """
     if dev is None or train.meta["max_length"] == dev.meta["max_length"]:
         return None
@@ -168,12 +168,12 @@ def unlike(train: Store, dev: Store | None) -> str | None:
 def open_stores(
     data: Path, with_dev: bool = False, taught: bool = False
 ) -> tuple[Store, Store | None]:
-    """What is learned from, and what decides when it is enough, if anything.
+    """The training store, and the dev store if there is one.
 
     Args:
-        data: holds train.pt and, perhaps, dev.pt.
-        with_dev: learn from both.
-        taught: a teacher answers what has no answers.
+        data: folder with train.pt and optionally dev.pt.
+        with_dev: train on both.
+        taught: a teacher answers the questions without answers.
 
     Raises:
         DataError: missing, unusable, without answers, or of two tasks.
@@ -196,7 +196,7 @@ def open_stores(
 
 
 def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, Any]:
-    """What decides how runs come out, by option or name, as it is when read from a JSON file."""
+    """Everything that affects the result of runs, by option or name, as read back from JSON."""
     how, settings = tuning.how, tuning.settings
     found = {
         "--model": str(Path(tuning.model)),

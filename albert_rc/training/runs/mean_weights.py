@@ -1,4 +1,4 @@
-"""The mean of several checkpoints' weights: of folders, or of the last states of one run."""
+"""Averaging of checkpoints: of several folders, or of the last states of one run."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from albert_rc.training.checkpoint import states
 def source_of(
     runs: Sequence[str], last: int | None, out: Path, say: Callable[[str], None]
 ) -> Iterator[str | Path]:
-    """A run, or for as long as the block lasts a folder with the mean of several checkpoints.
+    """Context that gives a run's folder, or a temporary one with the mean of several checkpoints.
 
     Args:
-        runs: folders; one run with `last`.
-        last: take the newest states of that run.
-        out: where the result goes; the mean lies next to it meanwhile.
-        say: told how many checkpoints were averaged.
+        runs: folders; a single run with `last`.
+        last: number of the newest states of that run to average.
+        out: path of the result; the mean is written next to it temporarily.
+        say: called with the number of checkpoints averaged.
 
     Raises:
-        UsageError: `last` with several runs, or something that has no mean.
-        CheckpointError: unusable, or not alike.
+        UsageError: `last` with several runs, or checkpoints that cannot be averaged.
+        CheckpointError: unusable, or of different shapes.
     """
     if len(runs) == 1 and last is None:
         yield runs[0]
@@ -59,11 +59,11 @@ def source_of(
 
 @dataclass(frozen=True)
 class WeightSource:
-    """Weights that are read one at a time: all checkpoints together need not fit into memory."""
+    """A checkpoint whose tensors are read one at a time: all of them need not fit into memory."""
 
     name: str
     shapes: dict[str, tuple[int, ...]]
-    """By Hugging Face's names."""
+    """Shapes by Hugging Face's parameter names."""
     read: Callable[[str], Tensor]
 
 
@@ -72,7 +72,7 @@ def of_folders(folders: Sequence[str | Path]) -> list[WeightSource]:
 
     Raises:
         UsageError: no such folder, or one given twice.
-        CheckpointError: unusable, or not alike.
+        CheckpointError: unusable, or of different shapes or vocabularies.
     """
     sources: list[WeightSource] = []
     kinds: list[dict[str, Any]] = []
@@ -97,7 +97,7 @@ def of_folders(folders: Sequence[str | Path]) -> list[WeightSource]:
 
 
 def _shape(config: EncoderConfig) -> dict[str, Any]:
-    """What weights are for; dropout is nothing of theirs."""
+    """The configuration that weights must share: all but dropout."""
     return {k: v for k, v in asdict(config).items() if not k.endswith("dropout")}
 
 
@@ -105,12 +105,12 @@ def of_states(run: Path, last: int) -> list[WeightSource]:
     """The weights in the newest states of a run.
 
     Args:
-        run: its folder, with its weights, which say what they are called.
-        last: how many.
+        run: the run's folder; its weights give the tensors' names.
+        last: number of states.
 
     Raises:
-        UsageError: fewer than two, or there are not that many; `train --set keep=N` keeps more.
-        CheckpointError: torn, damaged or foreign.
+        UsageError: fewer than two, or fewer states exist; `train --set keep=N` keeps more.
+        CheckpointError: truncated, damaged or not a state.
     """
     if last < 2:
         raise UsageError(f"--last {last}: a mean takes at least two states")
@@ -126,7 +126,7 @@ def of_states(run: Path, last: int) -> list[WeightSource]:
         try:
             check_archive(path)
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-            # With ema it is the average that is measured and kept.
+            # With ema the average is evaluated and saved.
             model = state["model"] | state.get("averaged", {})
         except Exception as error:  # torch raises many types for a foreign file
             reason = str(error).partition("\n")[0][:120]
@@ -140,19 +140,19 @@ def of_states(run: Path, last: int) -> list[WeightSource]:
 def write_mean(sources: Sequence[WeightSource], like: Path, out: Path) -> int:
     """Write the mean as a folder that `load_model` opens.
 
-    Sums are in fp64; each weight is written in the type that it has in the first source. Izmailov
-    et al. (2018) average along one run so; runs from different seeds have no useful mean.
+    Sums are in fp64; each tensor is written with its dtype in the first source. Izmailov et al.
+    (2018) average along one run in this way; runs from different seeds have no useful mean.
 
     Args:
-        sources: at least two, alike.
-        like: whose config.json and vocabulary it gets.
-        out: a new folder, which is there whole or not at all.
+        sources: at least two, with equal shapes.
+        like: folder whose config.json and vocabulary are copied.
+        out: a new folder, written completely or not at all.
 
     Returns:
-        How many tensors were averaged.
+        The number of tensors averaged.
 
     Raises:
-        UsageError: fewer than two sources, or there is something in `out`.
+        UsageError: fewer than two sources, or `out` is not empty.
         CheckpointError: tensors are missing, or of other shapes.
     """
     if len(sources) < 2:

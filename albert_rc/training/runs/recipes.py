@@ -1,4 +1,4 @@
-"""Settings of fine-tuning by task, as they were published."""
+"""Published fine-tuning recipes by task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT: dict[str, Any] = {
     "learning_rate": 1e-5,
     "warmup": 0.1,
 }
-"""The ASC20-21 entry's, on two cards of 8 GB."""
+"""Recipe of the ASC20-21 entry, trained on two GPUs of 8 GB."""
 
 
 def _row(learning_rate: float, batch_size: int, steps: int, warmup: int) -> dict[str, Any]:
@@ -41,18 +41,17 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "rte": _row(3e-5, 32, 800, 200),
     "wnli": _row(2e-5, 16, 2000, 250),
 }
-"""ALBERT's (Lan et al. 2020, appendix A.4, Table 14); cloze as the ASC20-21 entry's.
+"""ALBERT's recipes (Lan et al. 2020, appendix A.4, Table 14); cloze as in the ASC20-21 entry.
 
-RACE as its authors' repository gives it for version 2, which diverges with version 1's 2e-5 and
-dropout.
+RACE as in the authors' repository for version 2, which diverges with version 1's 2e-5 and dropout.
 """
 DROPPING = {"qqp": 0.1, "rte": 0.1, "wnli": 0.1}
-"""Dropout of the layers in the same table; of the others it is 0, as in the checkpoints."""
+"""Dropout of the layers in the same table; 0 for the other tasks, as in the checkpoints."""
 RECIPES = ("default", "published")
 
 
 def task_name(store: Store) -> str:
-    """The key of `PUBLISHED` that a store belongs to; SQuAD's version is told by its answers."""
+    """The key of `PUBLISHED` for a store; SQuAD's version follows from its answers."""
     name: str = store.meta["source_format"]
     if name != "squad":
         return name
@@ -60,15 +59,15 @@ def task_name(store: Store) -> str:
 
 
 def choose(recipe: str, store: Store, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a recipe, but for those that the user gave.
+    """The settings of a recipe, except those that the user gave.
 
     Args:
         recipe: one of `RECIPES`.
-        store: what is learned from.
+        store: the training store.
         given: settings by name; None where the recipe decides.
 
     Raises:
-        UsageError: no such recipe, or none for this task.
+        UsageError: unknown recipe, or none for this task.
     """
     if recipe not in RECIPES:
         raise UsageError(f"--recipe {recipe}: choose from {', '.join(RECIPES)}")
@@ -82,7 +81,7 @@ def choose(recipe: str, store: Store, given: Mapping[str, Any]) -> dict[str, Any
         settings = PUBLISHED[task]
     chosen = settings | {name: value for name, value in given.items() if value is not None}
     if given.get("epochs") is not None and given.get("max_steps") is None:
-        chosen.pop("max_steps", None)  # epochs asked for are epochs
+        chosen.pop("max_steps", None)  # a requested number of epochs overrides the recipe's steps
     return chosen
 
 

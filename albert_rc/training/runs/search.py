@@ -1,4 +1,4 @@
-"""A search for the learning rate: trials that optuna chooses, hopeless ones given up early."""
+"""Learning-rate search with optuna, with early pruning of poor trials."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ JOURNAL = "trials.log"
 """Optuna's record of all trials, in the search's folder."""
 RESULT = "search.json"
 BEST = "best"
-"""The folder of the best trial's run."""
+"""Name of the best trial's folder."""
 _STUDY = "albert-rc"
 
 
 @dataclass(frozen=True)
 class Space:
-    """What is searched."""
+    """The search space."""
 
     low: float
     """The smallest learning rate."""
@@ -52,26 +52,26 @@ def search(
     out: Path,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Try recipes until that many trials are there; a search that was stopped goes on.
+    """Run trials until there are `trials` of them; an interrupted search is continued.
 
     Trials are chosen by TPE (Bergstra et al. 2011) over the logarithm of the learning rate, and
-    given up where their dev score at an evaluation is below the median of the others there.
+    pruned where their dev score at an evaluation is below the median of the others there.
 
     Args:
-        tuning: what all trials have in common; its seed is that of the search too.
-        stores: train and dev; the best dev score is what counts.
-        space: where to look.
-        trials: in all, those of earlier calls included.
-        out: holds the record, the table and the best run.
-        say: told of each trial.
+        tuning: the common part of all trials; its seed is also the search's.
+        stores: train and dev; the best dev score is maximised.
+        space: the search space.
+        trials: total number, including those of earlier calls.
+        out: folder of the journal, the results and the best run.
+        say: called with a message for each trial.
 
     Returns:
-        What `RESULT` says: the best settings, and all trials.
+        The content of `RESULT`: the best settings, and all trials.
 
     Raises:
-        Interrupted: asked to stop; the trial in hand is forgotten, the others stay.
-        UsageError: optuna is not installed, the search was begun otherwise, or no trial came to
-            an end.
+        Interrupted: stop requested; the current trial is discarded, the others stay.
+        UsageError: optuna is not installed, the search was started with other settings, or no
+            trial was completed.
     """
     study = _open(tuning, stores, space, out)
     import optuna
@@ -111,11 +111,11 @@ def search(
 
 
 def _open(tuning: FineTuning, stores: tuple[Store, Store], space: Space, out: Path) -> Any:
-    """The study in the search's folder, begun or gone on with, and nothing of trials that died.
+    """The study in the search's folder, new or continued, without the remains of killed trials.
 
     Raises:
-        UsageError: optuna is not installed, the study was begun otherwise, or a model lies where
-            trials run.
+        UsageError: optuna is not installed, the study was started with other settings, or a
+            trial's folder holds a model.
     """
     try:
         import optuna
@@ -141,21 +141,21 @@ def _open(tuning: FineTuning, stores: tuple[Store, Store], space: Space, out: Pa
     if _done(study):
         _require_same(study, record, out)
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)  # its process is no more
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)  # its process is gone
     _tidy(study, out)
     if not _done(study):
-        # Nothing to go on with; what was begun may have been asked for with other options.
+        # Nothing to continue; the failed start may have had other options.
         optuna.delete_study(study_name=_STUDY, storage=storage)
         study = begin()
         study.set_user_attr("made_of", record)
-    # A sampler begins anew with each call: with the same seed it would ask for the same again.
+    # The sampler restarts with each call: with the same seed it would repeat its suggestions.
     seed = mix(tuning.settings.seed, len(study.get_trials(deepcopy=False))) % 2**32
     study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=4)
     return study
 
 
 def _record(tuning: FineTuning, stores: tuple[Store, Store], space: Space) -> dict[str, Any]:
-    """What all trials have in common, and where they are looked for."""
+    """The common part of all trials, and the search space."""
     record = made_of(tuning, *stores)
     for searched in ("--learning-rate", "--batch-size"):
         del record[searched]
@@ -168,7 +168,7 @@ def _record(tuning: FineTuning, stores: tuple[Store, Store], space: Space) -> di
 
 
 def _require_same(study: Any, record: dict[str, Any], out: Path) -> None:
-    """Refuse to go on otherwise than the search was begun."""
+    """Refuse to continue a search with other settings."""
     before = study.user_attrs.get("made_of")
     if before is None:
         raise UsageError(
@@ -183,12 +183,12 @@ def _require_same(study: Any, record: dict[str, Any], out: Path) -> None:
 
 
 def _folder(out: Path, number: int) -> Path:
-    """Where a trial runs."""
+    """A trial's folder."""
     return out / f"trial-{number}"
 
 
 def _tidy(study: Any, out: Path) -> None:
-    """Have the best trial's run in `BEST`, and keep none of the others."""
+    """Move the best trial's run to `BEST`, and remove the others."""
     best = _best(study)
     if best is not None and _folder(out, best.number).is_dir():
         shutil.rmtree(out / BEST, ignore_errors=True)
@@ -198,10 +198,10 @@ def _tidy(study: Any, out: Path) -> None:
 
 
 def _run(tuning: FineTuning, stores: tuple[Store, Store], folder: Path, trial: Any) -> TrainResult:
-    """One trial; it has a dev score.
+    """Run one trial; the result has a dev score.
 
     Raises:
-        optuna.TrialPruned: it is not worth going on.
+        optuna.TrialPruned: the trial is not worth continuing.
     """
     import optuna
 
@@ -224,7 +224,7 @@ def _run(tuning: FineTuning, stores: tuple[Store, Store], folder: Path, trial: A
 
 
 def _done(study: Any) -> list[Any]:
-    """The trials that came to their end, or were given up."""
+    """The trials that were completed or pruned."""
     from optuna.trial import TrialState
 
     states = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -232,7 +232,7 @@ def _done(study: Any) -> list[Any]:
 
 
 def _best(study: Any) -> Any:
-    """The best trial that came to its end, the first of equals; None if there is none."""
+    """The best completed trial, the first of equals; None if there is none."""
     from optuna.trial import TrialState
 
     finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
@@ -244,7 +244,7 @@ def _result(study: Any, out: Path) -> dict[str, Any]:
     if best is None:
         raise UsageError(f"{out / JOURNAL}: no trial came to its end; raise --trials")
     for trial in _done(study):
-        # Of one that was given up, optuna keeps the last score that it was told as its value.
+        # For a pruned trial, optuna keeps the last reported score as its value.
         given_up = trial.state.name == "PRUNED"
         dev = None if given_up else trial.value
         rows[trial.number] = {**trial.params, "dev": dev, "given_up": given_up}

@@ -1,6 +1,6 @@
-"""Several runs of one recipe: over seeds, and over folds of the training papers.
+"""Repeated runs of one recipe: over seeds, and over folds of the training papers.
 
-What they are made of is kept next to them: they are resumed only as what they were begun as.
+Their fingerprint is saved next to them, and must match on --resume.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from albert_rc.training.runs.earlier import set_aside
 from albert_rc.training.tally import TrainResult
 
 RUNS = "runs.json"
-"""The runs that are done, and what they are made of, in the folder that holds theirs."""
+"""File with the completed runs and their fingerprint, next to the runs' folders."""
 HELD_OUT = "held_out.jsonl"
 SCORES = "scores.jsonl"
 
@@ -39,16 +39,16 @@ class Part:
     """One of several runs."""
 
     name: str
-    """Of its folder."""
+    """Name of the run's folder."""
     seed: int
     train: Store
     dev: Store | None
     held_out: Store | None = None
-    """Papers that it never sees, and answers when it is done."""
+    """Papers left out of its training, which it answers at the end."""
 
 
 def over_seeds(count: int, seed: int, train: Store, dev: Store | None) -> list[Part]:
-    """The same run with seeds that follow each other.
+    """The same run with consecutive seeds.
 
     Raises:
         UsageError: fewer than two.
@@ -59,10 +59,10 @@ def over_seeds(count: int, seed: int, train: Store, dev: Store | None) -> list[P
 
 
 def over_folds(count: int, seed: int, train: Store, dev: Store | None) -> list[Part]:
-    """Runs that each leave another part of the training papers out; a paper stays whole.
+    """Runs for cross-validation, each without another fold; papers are not split.
 
     Raises:
-        UsageError: fewer than two folds, or than papers for them, or questions without options.
+        UsageError: fewer than two folds, fewer papers than folds, or questions without options.
     """
     papers = len(train.meta["ids"])
     if not 2 <= count <= papers:
@@ -99,24 +99,24 @@ def run_all(
     run: Callable[[Part, Path, bool], TrainResult],
     say: Callable[[str], None],
 ) -> dict[str, Any] | None:
-    """Run one after the other; those that are done already are not run again on resuming.
+    """Run one after the other; on resuming, completed runs are skipped.
 
     Args:
         parts: the runs.
-        out: holds a folder for each, `RUNS`, and, of folds, `SCORES`.
-        record: what they are made of, and how many: they go on only as the same.
-        group: who works along.
-        resume: go on where this was stopped.
+        out: folder for the runs' folders, `RUNS`, and, for folds, `SCORES`.
+        record: their fingerprint and number, which must match on resuming.
+        group: the ranks that share the work.
+        resume: continue where this was stopped.
         run: runs one in its folder, resuming it or not.
-        say: told what comes next.
+        say: called with a message before each run.
 
     Returns:
-        What `RUNS` says; None if a run was paused.
+        The content of `RUNS`; None if a run was paused.
 
     Raises:
-        Interrupted: asked to stop at the end of a run; others are left.
-        UsageError: nothing to resume, or it was begun otherwise.
-        DataError: what a run answered is not there any more.
+        Interrupted: stop requested at the end of a run; others remain.
+        UsageError: nothing to resume, or the runs were started with other settings.
+        DataError: a completed run's answers are missing.
     """
     begin = _resumed if resume else _begun
     done = group.from_main(begin(parts, out, record, say) if group.is_main else None)
@@ -153,11 +153,11 @@ def run_all(
 def _begun(
     parts: Sequence[Part], out: Path, record: dict[str, Any], say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Make the folder ready for new runs; none of them is done."""
+    """Prepare the folder for new runs."""
     before = _kept(out / RUNS).get("made_of")
     (out / RUNS).unlink(missing_ok=True)
     if before is None or difference(before, record):
-        # Or, resumed before their turn, they would be taken for the new ones.
+        # Otherwise --resume would take them for the new ones.
         for part in parts:
             if aside := set_aside(out / part.name):
                 say(f"starting over; the earlier {part.name} is in {aside} until this one is done")
@@ -168,7 +168,7 @@ def _begun(
 def _resumed(
     parts: Sequence[Part], out: Path, record: dict[str, Any], say: Callable[[str], None]
 ) -> list[dict[str, Any]] | str:
-    """The runs that are done; or why they cannot be gone on with."""
+    """The completed runs; or the reason why they cannot be continued."""
     path, kept = out / RUNS, _kept(out / RUNS)
     before, done = kept.get("made_of"), kept.get("runs", [])
     if path.is_file() and before is None:
@@ -201,13 +201,13 @@ def _resumed(
 
 
 def _with_seeds_of(record: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """What runs were made of, whatever their number: another seed may be added, a fold may not."""
+    """The fingerprint regardless of the number of runs: seeds may be added, folds may not."""
     both = record.get("--seeds") is not None and before.get("--seeds") is not None
     return before | {"--seeds": record["--seeds"]} if both else before
 
 
 def _kept(path: Path) -> dict[str, Any]:
-    """What `RUNS` says; nothing if it is not there, or of no use."""
+    """The content of `RUNS`; empty if it is missing or invalid."""
     try:
         kept = read_json(path)
     except DataError:
@@ -216,21 +216,21 @@ def _kept(path: Path) -> dict[str, Any]:
 
 
 def _is_row(row: Any) -> bool:
-    """Whether it says of a run what `run_all` writes."""
+    """Whether a value is a run's row as `run_all` writes it."""
     if not isinstance(row, dict) or not isinstance(row.get("name"), str):
         return False
     return all(isinstance(row.get(x), (int, float, type(None))) for x in ("dev", "held_out"))
 
 
 def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The runs, and the mean and spread of their figures."""
+    """The runs, and the mean and standard deviation of their figures."""
     found: dict[str, Any] = {"runs": rows}
     for figure in ("dev", "held_out"):
         values = [row[figure] for row in rows if row.get(figure) is not None]
         if values:
             found[figure] = {
                 "mean": round(mean(values), 6),
-                # The spread of a sample: its square is divided by the number less one.
+                # Sample standard deviation: the sum of squares is divided by n - 1.
                 "standard_deviation": round(stdev(values), 6) if len(values) > 1 else None,
                 "least": min(values),
                 "most": max(values),
@@ -239,7 +239,7 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def spread_line(name: str, found: dict[str, Any], unit: str) -> str:
-    """The mean and the spread of a figure of `RUNS`, as a sentence."""
+    """The mean and standard deviation of a figure of `RUNS`, as a sentence."""
     said = f"{name} {unit} {found['mean']:.2%}"
     if found["standard_deviation"] is not None:
         said += f", standard deviation {100 * found['standard_deviation']:.2f} points"
@@ -247,7 +247,7 @@ def spread_line(name: str, found: dict[str, Any], unit: str) -> str:
 
 
 def _answer(store: Store, folder: Path, group: Processes) -> float:
-    """Have a run's best weights answer the papers that it never saw; how good that is."""
+    """Answer the held-out papers with a run's best weights; returns their score."""
     loaded = load_model(folder, store.kind, labels=store.labels)
     loaded.model.to(group.device)
     scored_QK = score(loaded.model, loaded.tokenizer, store, group)
@@ -257,10 +257,10 @@ def _answer(store: Store, folder: Path, group: Processes) -> float:
 
 
 def _write_scores(parts: Sequence[Part], out: Path) -> None:
-    """All papers' scores, each by the run that never saw it, in the papers' order.
+    """Write all papers' scores, each by the run that held it out, in the papers' order.
 
     Raises:
-        DataError: a run's are not those of the papers that it left out.
+        DataError: a run's scores are not those of its held-out papers.
     """
     ids = [paper for part in parts if part.held_out for paper in part.held_out.meta["ids"]]
     lines = [
@@ -272,7 +272,7 @@ def _write_scores(parts: Sequence[Part], out: Path) -> None:
 
 
 def _answered(part: Part, store: Store, out: Path) -> list[dict[str, Any]]:
-    """A run's scores of the papers that it left out: of these, and all of them."""
+    """A run's scores of its held-out papers, checked to be complete and of no others."""
     path, count = out / part.name / HELD_OUT, Counter[int]()
     asked = Counter[tuple[str, int]]()
     for paper in store.passage_of_question.tolist():

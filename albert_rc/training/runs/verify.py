@@ -1,4 +1,4 @@
-"""Whether a run that is killed and resumed ends as one that is not: tried, not believed."""
+"""A test that a killed and resumed run ends in the same state as an unbroken one."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ OWN = (
     "--out", "--resume", "--max-steps", "--save-steps", "--epochs", "--minutes", "--keep",
     "--seeds", "--folds",
 )  # fmt: skip
-"""Options that the trial sets itself."""
+"""Options that the test sets itself."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far a part of the final state is from the unbroken run's."""
+    """Difference between a part of two runs' final states."""
 
     part: str
     values: int
-    """Numbers compared."""
+    """Number of values compared."""
     unequal: int
-    """How many of them are not bit for bit the same."""
+    """Number of values that are not bit-identical."""
     largest: float
-    """The largest distance between two of them."""
+    """Largest absolute difference."""
     run: str = "killed"
     """Which run was compared with the first one."""
 
     @property
     def equal(self) -> bool:
-        """Bit for bit."""
+        """Whether all values are bit-identical."""
         return self.unequal == 0
 
 
@@ -59,25 +59,25 @@ def kill_and_resume(
     busy: int = 0,
     say: Callable[[str], None] = print,
 ) -> list[Difference]:
-    """Train several times, alike but for the kills, and compare where the runs end.
+    """Train several times, differing only in the kills, and compare the final states.
 
     Args:
         arguments: options of the command, without `OWN`.
-        folder: for all runs; they stay there.
+        folder: folder for all runs; they stay there.
         command: `train` or `pretrain`.
-        steps: of each run.
+        steps: number of steps of each run.
         kills: how often the last run is killed (SIGKILL) and resumed.
-        seed: of the moments.
-        runs: unbroken ones; each is compared with the first.
-        busy: processes that each keep one core busy meanwhile, as other programs would.
+        seed: random seed for the moments of the kills.
+        runs: number of unbroken runs; each is compared with the first.
+        busy: number of processes that each keep one core busy, as other programs would.
         say: called with each line of progress.
 
     Returns:
         The differences of weights, moments, random states, progress and metrics.
 
     Raises:
-        UsageError: an option that the trial sets itself, a folder with an earlier trial, a run
-            that fails, or one that is over before it could be killed.
+        UsageError: an option that the test sets itself, a folder with an earlier test, a run
+            that fails, or one that ends before it could be killed.
     """
     for option in OWN:
         if any(given.partition("=")[0] == option for given in arguments):
@@ -114,7 +114,7 @@ def _run_with_kills(
     seed: int,
     say: Callable[[str], None],
 ) -> None:
-    """Run a command to its end, killed and resumed at random moments."""
+    """Run a command to completion, killing and resuming it at random moments."""
     rng = random.Random(seed)
     resume: list[str] = []
     for step in sorted(rng.sample(range(1, steps), kills)):
@@ -140,7 +140,7 @@ def _finish(command: list[str]) -> None:
 
 
 def _kill_after(command: list[str], folder: Path, step: int, wait: float) -> float | None:
-    """Kill a run once it has saved a step, at some moment of the next; None if it was over."""
+    """Kill a run once it has saved a step, at some moment of the next; None if it had ended."""
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
         last = time.perf_counter()
@@ -175,7 +175,7 @@ def _differences(one: Path, other: Path, step: int) -> list[Difference]:
 
 
 def _numbers(value: Any) -> Any:
-    """The tensors in a state, whatever holds them."""
+    """All tensors and numbers in a state, recursively, as tensors."""
     if isinstance(value, Tensor):
         yield value.flatten().double() if value.is_floating_point() else value.flatten().long()
     elif isinstance(value, dict):
@@ -201,7 +201,7 @@ def _compared(part: str, one: list[Tensor], other: list[Tensor]) -> Difference:
 
 
 def _of_metrics(one: Path, other: Path) -> Difference:
-    """The records of both runs, but for their speed."""
+    """Compare the metrics of two runs, except their speed."""
     both = [
         [
             float(value)

@@ -1,0 +1,81 @@
+"""Glosses: a word's translation in brackets behind it, as papers for learners have them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from albert_rc.printed.lines import HAN, Line, shadow_of
+
+_LETTERS = rf"{HAN}\u3040-\u30ff\uac00-\ud7af\u0400-\u04ff\u0600-\u06ff"
+_GLOSS = re.compile(
+    rf"[ \t\u3000]*[(（\[［][^()（）\[\]［］]{{0,60}}[{_LETTERS}][^()（）\[\]［］]{{0,60}}[)）\]］]"
+)
+_OF_THE_EXAM = re.compile("[0-9]|小题|满分|分钟|答案|解析|选项|第.节|部分")
+"""What stands in brackets in headings and keys."""
+_ENDS_IN_WORD = re.compile(r"[A-Za-zÀ-ÿ_][\"'’”,]?\s*$")
+_LEADING = re.compile(r"\s*([.,;:!?]+)\s*")
+SHOWN = 5
+
+
+def set_glosses_aside(lines: Sequence[Line], keep: bool = False) -> tuple[list[Line], list[str]]:
+    """Lines whose glosses do not hide that they are English.
+
+    Args:
+        lines: a paper's.
+        keep: leave glosses in the text, and hide them only from what recognises the lines.
+
+    Returns:
+        the lines, and a note on the glosses if there are some.
+    """
+    found: list[str] = []
+    result: list[Line] = []
+    for line in lines:
+        above = result[-1].shadow if result and not line.whole else ""
+        without = _without(line, above, keep, found)
+        left = _LEADING.match(without.shadow)
+        if left and without is not line and not keep:  # the sentence ends in the line above
+            before, end = result[-1], left.end()
+            # What did not fit into that line is the gloss, not what follows now.
+            width = before.width + 2 * (len(line.text) - len(without.text))
+            result[-1] = replace(
+                before, text=before.text + left[1], shadow=before.shadow + left[1], width=width
+            )
+            without = replace(without, text=without.text[end:], shadow=without.shadow[end:])
+        result.append(without)
+    if not found:
+        return result, []
+    shown = ", ".join(dict.fromkeys(gloss.strip() for gloss in found[:SHOWN]))
+    more = ", ..." if len(found) > SHOWN else ""
+    what = "kept in the text" if keep else "taken out; --glosses keep leaves them in the text"
+    number = "1 gloss" if len(found) == 1 else f"{len(found)} glosses"
+    return result, [f"{number} ({shown}{more}) {what}"]
+
+
+def _without(line: Line, above: str, keep: bool, found: list[str]) -> Line:
+    text, shadow, done = "", "", 0
+    for match in _GLOSS.finditer(line.text):
+        before = line.shadow[: match.start()]
+        word = before if before.strip() else above
+        narrow = shadow_of(match[0])
+        follows = bool(_ENDS_IN_WORD.search(word))
+        if not follows or _OF_THE_EXAM.search(narrow) or not _is_running(line, match, above):
+            continue
+        found.append(match[0])
+        # A bracket of full width brings its own white space.
+        space = " " if line.shadow[match.end() : match.end() + 1].isalnum() else ""
+        text += line.text[done : match.start()] + (match[0] if keep else space)
+        # Letters in their place: white space would look like a gap between columns.
+        hidden = re.sub(rf"[{_LETTERS}]", "x", narrow) if keep else space
+        shadow += line.shadow[done : match.start()] + hidden
+        done = match.end()
+    if not done:
+        return line
+    return replace(line, text=text + line.text[done:], shadow=shadow + line.shadow[done:])
+
+
+def _is_running(line: Line, match: re.Match[str], above: str) -> bool:
+    """Whether brackets stand in a sentence or behind an option, and not alone on a line."""
+    rest = line.shadow[: match.start()] + line.shadow[match.end() :]
+    return bool(re.search("[A-Za-z]{2}", rest)) or (bool(above) and not rest.strip())

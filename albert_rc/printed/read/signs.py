@@ -1,0 +1,132 @@
+"""Signs of options that are missing or unusual, put right where the rest of the line tells them.
+
+`42. A condition  B. broken` lacks a full stop, `3 A: across  B: under` has colons, and a row of a
+table may have no letters at all. Circled numbers from 10 on have no plain twin of one character.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from albert_rc.printed.lines import Line, shadow_of
+
+LETTERS = "ABCDEFG"
+LEAST_ROWS = 3
+"""Rows of options without letters, at least: fewer may be anything."""
+_CIRCLED = re.compile("[\u2469-\u2473]")  # 10 to 20
+_HEAD = re.compile(r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\].、:]{0,2}\s*")
+_SIGNED = re.compile(r"(?<![A-Za-z0-9])[(\[]?\s?([A-G])\s?[.、)\]](?![A-Za-z]\.)")
+_COLON = re.compile(r"(?<![A-Za-z0-9])([A-G])\s?:")
+_CELL = re.compile(r"\S+(?: \S+)*")
+_WORDS_OF_A_CELL = 6
+
+
+def repair_signs(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
+    """Lines whose options have the usual signs.
+
+    Returns:
+        the lines, and notes on what was put right.
+    """
+    notes: list[str] = []
+    plain = [_with_plain_numbers(line) for line in lines]
+    signed = [_with_full_stops(line, notes) for line in plain]
+    return _with_letters(signed, notes), notes
+
+
+def _changed(line: Line, start: int, end: int, text: str) -> Line:
+    """A line with other characters in a place."""
+    return replace(
+        line,
+        text=line.text[:start] + text + line.text[end:],
+        shadow=line.shadow[:start] + shadow_of(text) + line.shadow[end:],
+    )
+
+
+def _with_plain_numbers(line: Line) -> Line:
+    for match in reversed(list(_CIRCLED.finditer(line.text))):
+        number = ord(match[0]) - 0x2469 + 10
+        before = " " if line.shadow[: match.start()][-1:].isalnum() else ""
+        behind = " " if line.shadow[match.end() :][:1].isalnum() else ""
+        line = _changed(line, match.start(), match.end(), f"{before}{number}{behind}")
+    return line
+
+
+def _with_full_stops(line: Line, notes: list[str]) -> Line:
+    """A list of options in one line whose colons are full stops, and none of them missing."""
+    head = _HEAD.match(line.shadow)
+    if head is None:
+        return line
+    colons = list(_COLON.finditer(line.shadow, head.end()))
+    letters = "".join(match[1] for match in colons)
+    if len(letters) > 2 and LETTERS.startswith(letters) and colons[0].start() == head.end():
+        for match in colons:
+            line = _changed(line, match.end() - 1, match.end(), ".")
+        return line
+    there = {match[1]: match.start() for match in _SIGNED.finditer(line.shadow, head.end())}
+    if len(there) < 2:
+        return line
+    last = max(LETTERS.index(letter) for letter in there)
+    missing = [letter for letter in LETTERS[: last + 1] if letter not in there]
+    if len(missing) != 1:
+        return line
+    index = LETTERS.index(missing[0])
+    first = head.end() if index == 0 else there[LETTERS[index - 1]] + 2
+    bare = re.compile(rf"(?<![A-Za-z0-9.]){missing[0]}(?=\s+[^\s.,;:!?])")
+    found = list(bare.finditer(line.shadow, first, there[LETTERS[index + 1]]))
+    if index == 0:
+        found = [match for match in found if match.start() == head.end()]
+    if len(found) != 1:
+        return line
+    at = found[0].end()
+    was = line.text[found[0].start() : at + 12].strip()
+    notes.append(f"{head[1]}: {was!r} ({line.place}) was read as option {missing[0]}")
+    return _changed(line, at, at, ".")
+
+
+def _with_letters(lines: list[Line], notes: list[str]) -> list[Line]:
+    """Rows of a table of options get the letters that their columns stand for."""
+    result = list(lines)
+    at = 0
+    while at < len(lines):
+        rows = _rows_from(lines, at)
+        if len(rows) >= LEAST_ROWS:
+            numbers = [number for number, _ in rows]
+            for place, (_, cells) in enumerate(rows, at):
+                for letter, (start, _) in reversed(list(zip(LETTERS, cells, strict=False))):
+                    result[place] = _changed(result[place], start, start, f"{letter}. ")
+            last = LETTERS[len(rows[0][1]) - 1]
+            notes.append(
+                f"options of {numbers[0]}-{numbers[-1]} have no letters ({lines[at].place}); "
+                f"their columns were read as A to {last}"
+            )
+        at += max(1, len(rows))
+    return result
+
+
+def _rows_from(lines: Sequence[Line], at: int) -> list[tuple[int, list[tuple[int, int]]]]:
+    """Numbered rows from a line on, alike in their columns, and where their cells stand."""
+    rows: list[tuple[int, list[tuple[int, int]]]] = []
+    for line in lines[at:]:
+        row = _row(line)
+        if row is None:
+            break
+        if rows and (row[0] != rows[-1][0] + 1 or len(row[1]) != len(rows[0][1])):
+            break
+        rows.append(row)
+    return rows
+
+
+def _row(line: Line) -> tuple[int, list[tuple[int, int]]] | None:
+    head = re.match(r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\].、]{1,2}\s*(?=\S)", line.shadow)
+    if head is None:
+        return None
+    cells = [match.span() for match in _CELL.finditer(line.shadow, head.end())]
+    texts = [line.shadow[start:end] for start, end in cells]
+    wordy = all(re.match(r"[A-Za-z'’-]{2}|[aI]\b", text) for text in texts)
+    short = all(len(text.split()) <= _WORDS_OF_A_CELL for text in texts)
+    signed = any(_SIGNED.match(text) or text.endswith((".", "?", "!")) for text in texts)
+    if not 3 <= len(cells) <= len(LETTERS) or not wordy or not short or signed:
+        return None
+    return int(head[1]), cells

@@ -1,0 +1,1 @@
+"""Papers as schools print them: numbered blanks, lists of options, an answer key."""

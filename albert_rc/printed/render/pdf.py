@@ -1,0 +1,136 @@
+"""A sheet as PDF, on A4."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.printed.render.sheet import Choice, Sheet
+
+POINTS, LEADING = 11, 15
+MARGIN = 56  # points
+NUMBER = 28  # points: the column of the numbers
+
+
+def pdf_bytes(sheet: Sheet, font: Path | None = None) -> bytes:
+    """The document, its pages numbered.
+
+    Args:
+        sheet: what is printed.
+        font: a TrueType file, for letters beyond those of Western Europe.
+
+    Raises:
+        UsageError: reportlab is not installed, a character is not in the font, or the font cannot
+            be read.
+    """
+    try:
+        from reportlab.lib.pagesizes import A4
+        from reportlab.platypus import PageBreak, Paragraph, SimpleDocTemplate
+    except ImportError:
+        raise UsageError('a .pdf needs reportlab; pip install "albert-rc[render]"') from None
+    style = _styles(_font_name(font))
+    story: list[Any] = [Paragraph(escape(sheet.title), style["title"])] if sheet.title else []
+    for part in sheet.parts:
+        story.append(Paragraph(escape(part.heading), style["heading"]))
+        story.append(Paragraph(escape(part.instruction), style["instruction"]))
+        story += [Paragraph(escape(text), style["text"]) for text in part.paragraphs]
+        for choice in part.choices:
+            story += _choice(choice, style)
+    if sheet.key:
+        story += [PageBreak(), Paragraph("Answers", style["heading"])]
+        story += [Paragraph(line, style["plain"]) for line in sheet.key]
+    _require_letters(sheet, font)
+    written = io.BytesIO()
+    document = SimpleDocTemplate(
+        written, pagesize=A4, leftMargin=MARGIN, rightMargin=MARGIN, topMargin=MARGIN,
+        bottomMargin=MARGIN, title=sheet.title or sheet.parts[0].heading, invariant=1,
+    )  # fmt: skip
+    document.build(story, onFirstPage=_page_number, onLaterPages=_page_number)
+    return written.getvalue()
+
+
+def _font_name(path: Path | None) -> str:
+    if path is None:
+        return "Times-Roman"
+    from reportlab.pdfbase import pdfmetrics
+    from reportlab.pdfbase.ttfonts import TTFError, TTFont
+
+    try:
+        pdfmetrics.registerFont(TTFont("given", str(path)))
+    except (TTFError, OSError) as error:
+        raise DataError(f"--font {path}: cannot be read as TrueType ({error})") from None
+    return "given"
+
+
+def _styles(font: str) -> dict[str, Any]:
+    from reportlab.lib.styles import ParagraphStyle
+
+    plain = ParagraphStyle("plain", fontName=font, fontSize=POINTS, leading=LEADING)
+
+    def like(name: str, **more: Any) -> Any:
+        return ParagraphStyle(name, parent=plain, **more)
+
+    return {
+        "plain": plain,
+        "title": like("title", fontSize=16, leading=22, spaceAfter=8),
+        "heading": like("heading", fontSize=13, leading=18, spaceBefore=10, spaceAfter=4),
+        "instruction": like("instruction", spaceAfter=6),
+        "text": like("text", firstLineIndent=2 * POINTS, spaceAfter=2),
+        "option": like("option"),
+    }
+
+
+def _choice(choice: Choice, style: dict[str, Any]) -> list[Any]:
+    """A number with its options, kept on one page."""
+    from reportlab.platypus import KeepTogether, Paragraph, Table
+
+    width = (595 - 2 * MARGIN - NUMBER) / choice.columns
+    rows: list[list[Any]] = []
+    parts: list[Any] = []
+    if choice.stem:
+        parts.append(Paragraph(f"{choice.number}. {escape(choice.stem)}", style["plain"]))
+    for at, row in enumerate(choice.rows()):
+        number = "" if at or choice.stem else f"{choice.number}."
+        cells = [Paragraph(escape(option), style["option"]) for option in row]
+        rows.append([number, *cells, *[""] * (choice.columns - len(cells))])
+    flat = [("TOPPADDING", (0, 0), (-1, -1), 0), ("BOTTOMPADDING", (0, 0), (-1, -1), 0),
+            ("LEFTPADDING", (0, 0), (-1, -1), 0), ("RIGHTPADDING", (0, 0), (-1, -1), 4),
+            ("VALIGN", (0, 0), (-1, -1), "TOP"), ("LEADING", (0, 0), (0, -1), LEADING),
+            ("FONT", (0, 0), (0, -1), style["plain"].fontName, POINTS)]  # fmt: skip
+    parts.append(Table(rows, [NUMBER, *[width] * choice.columns], style=flat, hAlign="LEFT"))
+    return [KeepTogether(parts)]
+
+
+def _page_number(canvas: Any, document: Any) -> None:
+    canvas.setFont("Times-Roman", 9)
+    canvas.drawCentredString(595 / 2, MARGIN / 2, f"- {document.page} -")
+
+
+def _require_letters(sheet: Sheet, font: Path | None) -> None:
+    """Refuse characters that would be printed as boxes."""
+    texts = [sheet.title]
+    for part in sheet.parts:
+        texts += part.paragraphs
+        texts += [text for choice in part.choices for text in (choice.stem, *choice.options)]
+    used = set("".join(texts)) - set("\n\t")
+    if font is None:
+        missing = {letter for letter in used if not _in_latin(letter)}
+    else:
+        from reportlab.pdfbase import pdfmetrics
+
+        known = pdfmetrics.getFont("given").face.charToGlyph
+        missing = {letter for letter in used if ord(letter) not in known}
+    if missing:
+        shown = " ".join(sorted(missing)[:10])
+        raise UsageError(f"the font has no {shown}; give a TrueType font that has, with --font")
+
+
+def _in_latin(letter: str) -> bool:
+    try:
+        letter.encode("cp1252")
+    except UnicodeEncodeError:
+        return False
+    return True

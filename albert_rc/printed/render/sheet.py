@@ -1,0 +1,116 @@
+"""What stands on a printed sheet: passages with numbered blanks, their options, and a key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from albert_rc.errors import UsageError
+from albert_rc.papers.schema import PaperSet, Passage, letter
+
+NARROW, WIDE = 13, 30
+"""Characters of the longest option that fits into a quarter, and into half of a line."""
+CLOZE = "Read the passage and choose the best answer for each blank."
+CHOICE = "Read the passage and choose the best answer to each question."
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A number with its options, and its question unless it is a blank's."""
+
+    number: int
+    stem: str
+    options: tuple[str, ...]
+    """With their letters: `A. made`."""
+
+    @property
+    def columns(self) -> int:
+        """How many options stand side by side."""
+        longest = max(map(len, self.options)) - len("A. ")
+        return 4 if longest <= NARROW else 2 if longest <= WIDE else 1
+
+    def rows(self) -> list[list[str]]:
+        """Lines of options."""
+        step = self.columns
+        return [list(self.options[at : at + step]) for at in range(0, len(self.options), step)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A passage with what is asked about it."""
+
+    heading: str
+    instruction: str
+    paragraphs: list[str]
+    """Blanks as `__36__`."""
+    choices: list[Choice]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """An exam."""
+
+    title: str
+    parts: list[Part]
+    key: list[str] = field(default_factory=list)
+    """Lines such as `36-40 DDABC`; none if no key is printed."""
+
+
+def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = False) -> Sheet:
+    """Lay papers out, their numbers running through all of them.
+
+    Args:
+        papers: cloze or multiple choice.
+        title: printed on top.
+        first: the first number.
+        key: print the right answers at the end.
+
+    Raises:
+        UsageError: papers without options, or without answers where a key is wanted.
+    """
+    if papers.kind not in ("cloze", "choice"):
+        raise UsageError(f"{papers.format} papers have no options to print")
+    parts, answers, number = [], [], first
+    for place, passage in enumerate(papers.passages, 1):
+        questions = passage.questions
+        choices = [
+            Choice(number + i, q.text, _lettered(q.options)) for i, q in enumerate(questions)
+        ]
+        cloze = passage.kind == "cloze"
+        paragraphs = (_numbered(passage, number) if cloze else passage.text).split("\n")
+        heading = f"{'Cloze' if cloze else 'Passage'} {place}"
+        parts.append(Part(heading, CLOZE if cloze else CHOICE, paragraphs, choices))
+        answers += [(number + i, passage.id, q.answer) for i, q in enumerate(questions)]
+        number += len(questions)
+    if not key:
+        return Sheet(title, parts)
+    missing = next((paper for _, paper, answer in answers if answer is None), None)
+    if missing is not None:
+        raise UsageError(f"--key: {missing} has questions without a right answer")
+    given = [(n, letter(answer)) for n, _, answer in answers if answer is not None]
+    return Sheet(title, parts, _key_lines(given))
+
+
+def _lettered(options: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{letter(at)}. {option}" for at, option in enumerate(options))
+
+
+def _numbered(passage: Passage, first: int) -> str:
+    """A cloze text whose blanks are numbered."""
+    segments = passage.segments()
+    parts = [segments[0]]
+    for number, segment in enumerate(segments[1:], first):
+        parts += [f"__{number}__", segment]
+    return "".join(parts)
+
+
+def _key_lines(answers: Sequence[tuple[int, str]]) -> list[str]:
+    """The key, five answers a group; letters past Z stand alone."""
+    lines = []
+    for at in range(0, len(answers), 5):
+        group = answers[at : at + 5]
+        if all(len(name) == 1 for _, name in group) and len(group) > 1:
+            lines.append(f"{group[0][0]}-{group[-1][0]} {''.join(name for _, name in group)}")
+        else:
+            lines += [f"{number}. {name}" for number, name in group]
+    return lines

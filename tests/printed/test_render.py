@@ -1,0 +1,140 @@
+"""Papers that are printed come back as they were when they are imported."""
+
+from dataclasses import replace
+
+import pytest
+from conftest import SAMPLE
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.io.files import read_json
+from albert_rc.papers.formats import read_split
+from albert_rc.papers.schema import gold_letters
+from albert_rc.printed.render.docx import docx_bytes
+from albert_rc.printed.render.pdf import pdf_bytes
+from albert_rc.printed.render.sheet import make_sheet
+from albert_rc.printed.run import import_papers
+
+pytest.importorskip("docx")
+pytest.importorskip("reportlab")
+pytest.importorskip("pdfplumber")
+PRINTERS = {"docx": docx_bytes, "pdf": pdf_bytes}
+
+
+def plain(text):
+    return " ".join(text.split())
+
+
+def returned(papers, folder, kind, **how):
+    """What an import makes of printed papers."""
+    path = folder / f"exam.{kind}"
+    path.write_bytes(PRINTERS[kind](make_sheet(papers, **how)))
+    (found,) = import_papers([path])
+    assert not found.all_troubles(), [str(trouble) for trouble in found.all_troubles()]
+    return found.papers
+
+
+def same(papers, found):
+    """Whether texts, options and questions are those of the papers, but for white space."""
+    assert len(found) == len(papers.passages)
+    for passage, paper in zip(papers.passages, found, strict=True):
+        content = paper.content()
+        assert plain(content["article"]) == plain(passage.text)
+        assert [[plain(o) for o in options] for options in content["options"]] == [
+            [plain(o) for o in question.options] for question in passage.questions
+        ]
+        asked = [question.text for question in passage.questions]
+        assert [plain(text) for text in content.get("questions", asked)] == list(map(plain, asked))
+
+
+@pytest.mark.parametrize("kind", PRINTERS)
+@pytest.mark.parametrize("place", ["cloze/dev", "cloze/test", "race/dev"])
+def test_papers_come_back(tmp_path, kind, place):
+    papers = read_split(SAMPLE / place)
+    known = place.endswith("dev")
+    found = returned(papers, tmp_path, kind, key=known, title="English test", first=21)
+    same(papers, found)
+    answers = [answer for paper in found for answer in paper.answers or []]
+    assert answers == (gold_letters(papers.passages) if known else [])
+    assert found[0].numbers[0] == 21
+
+
+@pytest.mark.parametrize("kind", PRINTERS)
+def test_numbers_next_to_blanks_are_the_texts_own(tmp_path, kind):
+    text = "It was in 1890 _ that 5 men came, and _ 3 of them sat at no. 12_ . He had $50 _ left."
+    options = [["here", "there"]] * 4
+    (tmp_path / "a.json").write_text(
+        f'{{"article": "{text}", "options": {options}}}'.replace("'", '"')
+    )
+    papers = read_split(tmp_path / "a.json")
+    (paper,) = returned(papers, tmp_path, kind)
+    assert paper.article.replace("12 _", "12_") == text
+
+
+@pytest.mark.parametrize("kind", PRINTERS)
+def test_long_options_stand_below_each_other(tmp_path, kind):
+    papers = read_split(SAMPLE / "cloze" / "dev")
+    long = ("in spite of all that he had been told before", "as soon as possible", "at & <b>", "a")
+    passages = [
+        replace(
+            p,
+            questions=tuple(
+                replace(
+                    q,
+                    options=tuple(
+                        f"{option} {chr(97 + 10 * place + number) * 3}" for option in long
+                    ),
+                )
+                for number, q in enumerate(p.questions)
+            ),
+        )
+        for place, p in enumerate(papers.passages[:2])
+    ]
+    papers = replace(papers, passages=passages)
+    same(papers, returned(papers, tmp_path, kind))
+
+
+def test_the_command(tmp_path, cli):
+    gold = SAMPLE / "cloze" / "dev"
+    done = cli("render", gold, "--key", "--out", tmp_path / "exam.pdf", "--set", "first=31")
+    assert done.returncode == 0, done.stderr
+    assert "8 papers, numbers 31 to 109" in done.stdout
+    again = cli("import", tmp_path / "exam.pdf", "--out", tmp_path / "papers")
+    assert again.returncode == 0, again.stdout
+    paths = sorted((tmp_path / "papers" / "cloze").glob("*.json"))
+    assert len(paths) == 8
+    first = read_json(paths[0])
+    assert first["answers"] == gold_letters(read_split(gold).passages[:1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("cloze/dev", "--out", "exam.txt"), 2, "ends in .docx or .pdf"),
+        (("cloze/test", "--key", "--out", "exam.pdf"), 2, "questions without a right answer"),
+        (("cloze/dev", "--font", "none.ttf", "--out", "e.pdf"), 3, "cannot be read as TrueType"),
+        (("none", "--out", "exam.pdf"), 3, "no such file"),
+    ],
+)
+def test_what_cannot_be_printed_is_refused(tmp_path, cli, arguments, code, said):
+    place, *rest = arguments
+    done = cli("render", SAMPLE / place, *rest, cwd=tmp_path)
+    assert (done.returncode, said in " ".join(done.stderr.split())) == (code, True), done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_letters_that_the_font_lacks_are_named():
+    papers = read_split(SAMPLE / "cloze" / "dev")
+    passages = [replace(papers.passages[0], text=papers.passages[0].text + " 约会")]
+    with pytest.raises(UsageError, match="the font has no 会 约; give a TrueType font"):
+        pdf_bytes(make_sheet(replace(papers, passages=passages)))
+    with pytest.raises(DataError, match="cannot be read as TrueType"):
+        pdf_bytes(make_sheet(papers), SAMPLE / "vocabulary" / "spiece.model")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "count"), [("docx", 1000), ("pdf", 100)])
+def test_real_papers_come_back(real_data, tmp_path, kind, count):
+    papers = read_split(real_data / "ele" / "dev")
+    for passage in papers.passages[:count]:
+        one = replace(papers, passages=[passage])
+        same(one, returned(one, tmp_path, kind, key=True))
