@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 
 from albert_rc.bench.machine import describe, forget_peak, peak_memory, synchronise
-from albert_rc.io.files import parse_json, to_json, write_json
+from albert_rc.io.json import parse_json, to_json, write_json
 from albert_rc.model.attention import dense_attention
 from albert_rc.model.config import LshConfig
 from albert_rc.model.layout import Layout

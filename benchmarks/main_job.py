@@ -20,7 +20,7 @@ import sentencepiece
 import torch
 
 from albert_rc import __version__
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_collection
 from albert_rc.text.tokenizer import load_tokenizer
 

@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc import __version__
-from albert_rc.io.files import natural_key, parse_json, read_json, to_json, write_json
+from albert_rc.io.files import natural_key
+from albert_rc.io.json import parse_json, read_json, to_json, write_json
 from albert_rc.runtime.pool import cores
 
 INTERVAL = 0.05  # seconds between two looks at the memory

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from albert_rc.bench.machine import describe
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.model.config import size_config
 from albert_rc.model.cost import encoder_parameters
 from albert_rc.stores.store import load_store

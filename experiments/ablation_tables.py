@@ -14,7 +14,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from albert_rc.io.files import parse_json
+from albert_rc.io.json import parse_json
 
 PAPER: dict[str, tuple[str, dict[str, str]]] = {
     "pairs": (

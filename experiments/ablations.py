@@ -23,7 +23,7 @@ import torch
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.corpus.mask_config import MaskConfig
 from albert_rc.corpus.shards import Corpus
-from albert_rc.io.files import parse_json, write_json
+from albert_rc.io.json import parse_json, write_json
 from albert_rc.model.config import SHARING
 from albert_rc.runtime.devices import Processes, processes
 from albert_rc.runtime.heap import keep_freed_memory

@@ -27,7 +27,7 @@ from albert_rc.checkpoints.inspect import distances_of, made_of
 from albert_rc.checkpoints.load import load_model
 from albert_rc.corpus.batches import NGramMasker
 from albert_rc.corpus.mask_config import MaskConfig
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.model.config import SHARING, LshConfig, sharing_shape, size_config
 from albert_rc.papers.formats import read_split
 from albert_rc.report.plots import COLOURS, lines

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.checkpoints.load import load_model
-from albert_rc.io.files import parse_json, write_json
+from albert_rc.io.json import parse_json, write_json
 from albert_rc.report.plots import lines, save
 from albert_rc.runtime.devices import Processes, choose_precision, processes
 from albert_rc.runtime.heap import keep_freed_memory

@@ -27,7 +27,7 @@ from torch import Tensor
 from albert_rc.answering.quality import quality
 from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.model import attention, feed_forward
 from albert_rc.model import linear as products
 from albert_rc.model.config import Compute

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from albert_rc.bench.compare import compare
 from albert_rc.bench.job import Job
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 
 CHANGES: dict[str, dict[str, object]] = {
     "default": {},

@@ -19,7 +19,7 @@ from albert_rc.checkpoints.load import load_model
 from albert_rc.corpus.batches import PretrainCollator
 from albert_rc.corpus.mask_config import MaskConfig
 from albert_rc.corpus.shards import Corpus
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.model.config import Compute, LshConfig
 
 ROWS: dict[str, dict[str, Any]] = {

@@ -18,7 +18,7 @@ from caught import attention_inputs
 from torch import Tensor
 
 from albert_rc.checkpoints.load import load_model
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.model.config import LshConfig
 from albert_rc.model.hashing import make_plan
 from albert_rc.report.plots import lines, save

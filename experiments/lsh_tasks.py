@@ -22,7 +22,7 @@ from typing import Any
 
 from command import command
 
-from albert_rc.io.files import parse_json, write_json
+from albert_rc.io.json import parse_json, write_json
 
 ROWS = 3000  # of a dev table: enough for half a point
 ATTENTION: dict[str, tuple[str, ...]] = {

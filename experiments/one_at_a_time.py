@@ -23,7 +23,7 @@ import torch
 
 from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.model.config import Compute
 from albert_rc.papers.formats import find_splits, read_split
 from albert_rc.papers.schema import PaperSet

@@ -19,7 +19,7 @@ from typing import Any
 from command import command
 
 from albert_rc.checkpoints.load import load_model, read_config, save_model
-from albert_rc.io.files import parse_json, write_json
+from albert_rc.io.json import parse_json, write_json
 
 TASKS: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
     "ele": (

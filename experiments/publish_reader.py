@@ -16,7 +16,7 @@ from command import command
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import write_bytes
-from albert_rc.io.files import parse_json, read_json_lines, write_json
+from albert_rc.io.json import parse_json, read_json_lines, write_json
 from albert_rc.papers.formats import read_split
 from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 

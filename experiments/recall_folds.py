@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from albert_rc.answering.lookup import Memory
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.scoring.accuracy import accuracy
 from albert_rc.stores.store import load_store
 from albert_rc.stores.subset import chosen_papers

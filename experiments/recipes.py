@@ -21,7 +21,7 @@ from typing import Any
 
 from command import command
 
-from albert_rc.io.files import parse_json, write_json
+from albert_rc.io.json import parse_json, write_json
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import PaperSet, gold_letters
 from albert_rc.scoring.accuracy import gain

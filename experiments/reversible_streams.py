@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from albert_rc.bench.machine import describe
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.model import encoder as encoder_module
 from albert_rc.model import reversible
 from albert_rc.model.config import Compute, EncoderConfig, LshConfig, size_config

@@ -35,7 +35,7 @@ from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import atomic_path, write_bytes
-from albert_rc.io.files import parse_json, write_json
+from albert_rc.io.json import parse_json, write_json
 from albert_rc.papers.formats import read_collection, read_split
 from albert_rc.papers.overlap import OverlapIndex
 from albert_rc.text.tokenizer import load_tokenizer

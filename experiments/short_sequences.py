@@ -15,7 +15,7 @@ from statistics import median
 
 import torch
 
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.model import attention
 from albert_rc.model.attention import dense_attention
 from albert_rc.model.layout import Layout

@@ -14,7 +14,7 @@ from typing import Any
 
 from command import command
 
-from albert_rc.io.files import parse_json, write_json
+from albert_rc.io.json import parse_json, write_json
 
 PAPER = {
     "bert-base": "4.7", "bert-large": "1.0", "base": "5.6", "large": "1.7", "xlarge": "0.6",

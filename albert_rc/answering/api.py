@@ -17,7 +17,7 @@ from albert_rc.answering.temperature import kept_temperature
 from albert_rc.checkpoints.hub import READY
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.files import parse_json, to_json
+from albert_rc.io.json import parse_json, to_json
 from albert_rc.io.messages import kind_of, shortened
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.files import Items

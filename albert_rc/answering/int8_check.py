@@ -16,7 +16,8 @@ from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import score
 from albert_rc.answering.spans import find_spans
 from albert_rc.errors import CheckpointError
-from albert_rc.io.files import file_sha256, parse_json, remembered_sha256, to_json, write_json
+from albert_rc.io.files import file_sha256, remembered_sha256
+from albert_rc.io.json import parse_json, to_json, write_json
 from albert_rc.model.heads import ReadingModel
 from albert_rc.model.span_head import SpanModel
 from albert_rc.runtime.devices import Processes

@@ -14,7 +14,7 @@ from albert_rc.answering.lookup import Recalled, with_recall
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.errors import CheckpointError
 from albert_rc.io.atomic import write_files
-from albert_rc.io.files import json_lines, parse_json, six_digits, to_json
+from albert_rc.io.json import json_lines, parse_json, six_digits, to_json
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import letter

@@ -17,7 +17,7 @@ from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import ITEMS_BUDGET
 from albert_rc.errors import CheckpointError
 from albert_rc.io.atomic import write_together
-from albert_rc.io.files import to_json
+from albert_rc.io.json import to_json
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.span_head import SpanModel
 from albert_rc.runtime.devices import Processes

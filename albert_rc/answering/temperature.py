@@ -10,7 +10,8 @@ from typing import Any
 from albert_rc.answering.request import HIGHEST, LOWEST
 from albert_rc.checkpoints.hub import shipped_models
 from albert_rc.errors import CheckpointError, DataError, UsageError
-from albert_rc.io.files import read_json, remembered_sha256, write_json
+from albert_rc.io.files import remembered_sha256
+from albert_rc.io.json import read_json, write_json
 from albert_rc.scoring.calibration import Calibration
 from albert_rc.scoring.score_file import ScoreFile
 

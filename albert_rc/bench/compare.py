@@ -11,7 +11,7 @@ from typing import Any
 
 from albert_rc.bench.job import Job
 from albert_rc.errors import AlbertRcError, OutOfMemoryError
-from albert_rc.io.files import parse_json, to_json
+from albert_rc.io.json import parse_json, to_json
 from albert_rc.runtime import environment
 from albert_rc.runtime.busy import busy_processes
 from albert_rc.runtime.devices import is_out_of_memory

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from albert_rc import __version__
-from albert_rc.io.files import parse_json, to_json
+from albert_rc.io.json import parse_json, to_json
 from albert_rc.model.int8 import has_int8
 from albert_rc.model.linear import DTYPES, PreparedLinear
 from albert_rc.runtime.devices import processes

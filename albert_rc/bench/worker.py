@@ -27,7 +27,7 @@ from albert_rc.bench.machine import (
     synchronise,
 )
 from albert_rc.bench.ours import Predicting, Training
-from albert_rc.io.files import parse_json, to_json
+from albert_rc.io.json import parse_json, to_json
 from albert_rc.runtime.devices import processes
 
 WARM_UP = 4  # batches

@@ -1,1 +1,1 @@
-"""Models on disk: found, checked, loaded, saved. Other libraries' names are known here only."""
+"""Checkpoints: finding, checking, loading and saving models; other libraries' parameter names."""

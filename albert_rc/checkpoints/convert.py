@@ -1,11 +1,11 @@
-"""ALBERTs made of BERTs: the same function, or with ALBERT's savings applied to its weights.
+"""Conversion of BERT to ALBERT: an equivalent model, factorisation, sharing, smaller vocabularies.
 
-An ALBERT with as many groups as layers, E = H and the identity between them computes what a BERT
-computes. From there embeddings can be factorised, layers made to share weights, and the vocabulary
-cut to the pieces that are used; what that costs is for fine-tuning to recover.
+An ALBERT with as many groups as layers, E = H and an identity projection is equivalent to a BERT.
+From there embeddings can be factorised, layers made to share weights, and the vocabulary reduced to
+the pieces in use; fine-tuning then recovers most of the loss.
 """
 
-# V vocabulary, K pieces that are kept, E embedding, H hidden, T tokens
+# V vocabulary, K kept pieces, E embedding, H hidden, T tokens
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from torch import Tensor
 
 from albert_rc.errors import UsageError
 from albert_rc.io.atomic import write_bytes
-from albert_rc.io.files import parse_json, to_json
+from albert_rc.io.json import parse_json, to_json
 from albert_rc.model.config import EncoderConfig
 from albert_rc.model.pretraining_head import PretrainingModel
 from albert_rc.text.tokenizer import HuggingFaceTokenizer, Tokenizer, load_tokenizer
 
 MERGES = ("mean", "first", "last")
-"""How the layers of a group become one: their weights' mean, the first of them, the last."""
+"""How the layers of a group are merged: mean of their weights, the first, or the last."""
 PROJECTION = "encoder.projection"
 WORDS = "encoder.embeddings.word.weight"
 TABLES = (WORDS, "encoder.embeddings.position.weight", "encoder.embeddings.segment.weight")
 
 
 def as_albert(model: PretrainingModel) -> PretrainingModel:
-    """The ALBERT that computes what a BERT computes, to the last rounding.
+    """The ALBERT that is equivalent to a BERT, up to rounding.
 
     Args:
-        model: of the family `bert`.
+        model: a model of the family `bert`.
 
     Raises:
-        UsageError: it is of another family.
+        UsageError: the model is of another family.
     """
     config = model.config
     if config.family != "bert":
@@ -56,11 +56,11 @@ def with_groups(model: PretrainingModel, groups: int, merge: str = "mean") -> Pr
 
     Args:
         model: an ALBERT with as many groups as layers, or a multiple of `groups`.
-        groups: how many sets of layer weights are left.
+        groups: number of remaining sets of layer weights.
         merge: a key of `MERGES`.
 
     Raises:
-        UsageError: the layers cannot be divided among that many groups.
+        UsageError: the layers cannot be divided into that many groups.
     """
     config = model.config
     if merge not in MERGES:
@@ -82,19 +82,19 @@ def with_groups(model: PretrainingModel, groups: int, merge: str = "mean") -> Pr
 def with_embedding_size(
     model: PretrainingModel, size: int, count_V: Tensor | None = None, seed: int = 0
 ) -> PretrainingModel:
-    """An ALBERT whose embeddings are factorised: the nearest ones of `size` dimensions.
+    """An ALBERT with embeddings factorised by low-rank approximation to `size` dimensions.
 
     Words, positions and segments are projected on the directions in which the words vary most
     (truncated singular value decomposition, words weighted by their counts). The norm before the
-    projection divides by the deviation of E numbers instead of H, which the projection makes up
-    for. What is lost, `fit_embeddings` partly wins back.
+    projection divides by the deviation of E numbers instead of H, which the projection
+    compensates. `fit_embeddings` partly recovers the loss.
 
     Args:
         model: an ALBERT with E = H, as `as_albert` makes it.
         size: E of the result.
-        count_V: how often each piece occurs; all alike if None.
-        seed: of the rotation that spreads the directions evenly over the E numbers, so that the
-            norm's mean takes nothing away.
+        count_V: frequency of each piece; uniform if None.
+        seed: random seed of the rotation that spreads the directions evenly over the E numbers,
+            so that subtracting the mean in the norm loses nothing.
 
     Raises:
         UsageError: E is not smaller, or the model is factorised already.
@@ -106,7 +106,7 @@ def with_embedding_size(
         raise UsageError(f"embeddings of {config.embedding_size} numbers cannot be cut to {size}")
     weight_V = torch.ones(config.vocab_size) if count_V is None else count_V.float() + 0.1
     word_VH = old[WORDS]
-    # A norm follows, which takes each vector's mean away: it needs no direction.
+    # The norm that follows subtracts each vector's mean, so that needs no direction.
     centred_VH = word_VH - word_VH.mean(1, keepdim=True)
     _, _, direction_HH = torch.linalg.svd(
         centred_VH * weight_V.sqrt()[:, None], full_matrices=False
@@ -142,16 +142,16 @@ def fit_embeddings(
     rate: float = 1e-3,
     seed: int = 0,
 ) -> list[float]:
-    """Train a model's embeddings and projection to give the first layer what another's give.
+    """Train a model's embeddings and projection to reproduce a teacher's input of the first layer.
 
     Args:
-        model: is changed.
-        teacher: of the same vocabulary, hidden size and positions.
-        token_T: running text.
-        steps: of Adam, with a rate that falls to 0.
+        model: changed in place.
+        teacher: with the same vocabulary, hidden size and positions.
+        token_T: token ids of running text.
+        steps: number of steps of Adam, with a learning rate that falls to 0.
         batch: tokens of a step, each at a random position.
-        rate: at the beginning.
-        seed: of the choice of tokens and positions.
+        rate: initial learning rate.
+        seed: random seed for tokens and positions.
 
     Returns:
         The relative squared error at each tenth of the steps.
@@ -183,7 +183,7 @@ def _projection(model: PretrainingModel) -> torch.nn.Linear:
 
 
 def _first_states(model: PretrainingModel, token_T: Tensor, position_T: Tensor) -> Tensor:
-    """What the first layer reads, [T, H]; segment 0, no dropout."""
+    """Input of the first layer, [T, H]; segment 0, no dropout."""
     embeddings = model.encoder.embeddings
     sum_TE = (
         embeddings.word(token_T)
@@ -210,18 +210,18 @@ def _filled(
 
 
 def most_used(counts: Counter[int], tokenizer: Tokenizer, size: int) -> list[int]:
-    """The ids of a vocabulary's most frequent pieces, in its own order.
+    """The ids of a vocabulary's most frequent pieces, in the vocabulary's order.
 
-    Special pieces are always among them, and so is every single character that occurs, or is
-    plain ASCII, at the beginning of a word and inside, so that all words can still be written.
+    Special pieces are always included, and so is every single character that occurs, or is
+    plain ASCII, both word-initial and word-internal, so that all words can still be encoded.
 
     Args:
-        counts: how often each id occurs.
-        tokenizer: a WordPiece vocabulary.
+        counts: number of occurrences of each id.
+        tokenizer: a WordPiece tokenizer.
         size: number of pieces.
 
     Raises:
-        UsageError: the special pieces and characters alone are more than `size`.
+        UsageError: the special pieces and characters alone exceed `size`.
     """
     special = {
         tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id,
@@ -243,7 +243,7 @@ def most_used(counts: Counter[int], tokenizer: Tokenizer, size: int) -> list[int
 
 
 def count_pieces(texts: Iterable[tuple[str, int]], tokenizer: Tokenizer) -> Counter[int]:
-    """How often each id occurs in texts, each with the number of times that it counts."""
+    """Number of occurrences of each id in texts, each given with its weight."""
     counts: Counter[int] = Counter()
     for text, weight in texts:
         for index in tokenizer.encode([text])[0]:
@@ -252,7 +252,7 @@ def count_pieces(texts: Iterable[tuple[str, int]], tokenizer: Tokenizer) -> Coun
 
 
 def with_vocabulary(model: PretrainingModel, kept: list[int]) -> PretrainingModel:
-    """A model with some of its pieces; ids are their places in `kept`."""
+    """A model with only the pieces in `kept`; new ids are indices into it."""
     weights = model.state_dict()
     kept_K = torch.tensor(kept)
     for name in (WORDS, "head.bias"):
@@ -262,14 +262,14 @@ def with_vocabulary(model: PretrainingModel, kept: list[int]) -> PretrainingMode
 
 
 def cut_tokenizer(tokenizer: Tokenizer, kept: list[int], out: Path) -> Tokenizer:
-    """Write a WordPiece vocabulary with some of its pieces into `out`.
+    """Write a WordPiece tokenizer with only some of its pieces into `out`.
 
     Texts whose pieces are all kept are split as before: the longest match stays the longest.
 
     Args:
-        tokenizer: that is cut.
-        kept: the ids of the pieces, in order; special ones are among them.
-        out: made if it is not there; tokenizer.json and tokenizer_config.json are written.
+        tokenizer: the tokenizer to reduce.
+        kept: the ids of the pieces, in order, including the special ones.
+        out: folder, created if missing; gets tokenizer.json and tokenizer_config.json.
 
     Raises:
         UsageError: it is not a WordPiece vocabulary.
@@ -294,7 +294,7 @@ def cut_tokenizer(tokenizer: Tokenizer, kept: list[int], out: Path) -> Tokenizer
         new_id[tokenizer.cls_id], new_id[tokenizer.sep_id],
     ])  # fmt: skip
     write_bytes(out / "tokenizer.json", to_json(content))
-    # transformers would take ALBERT's tokenizer by the model's type.
+    # Otherwise transformers would choose ALBERT's tokenizer by the model type.
     how = {"tokenizer_class": "BertTokenizer", "model_max_length": 512}
     lower = (content.get("normalizer") or {}).get("lowercase", True)
     write_bytes(out / "tokenizer_config.json", to_json(how | {"do_lower_case": lower}))
@@ -302,7 +302,7 @@ def cut_tokenizer(tokenizer: Tokenizer, kept: list[int], out: Path) -> Tokenizer
 
 
 def _framing(names: list[str], ids: list[int]) -> dict[str, Any]:
-    """[CLS] a [SEP] b [SEP] in the tokenizers library's words."""
+    """[CLS] a [SEP] b [SEP] as a post-processor of the tokenizers library."""
     first, last = ({"SpecialToken": {"id": name, "type_id": 0}} for name in names)
     text = {"Sequence": {"id": "A", "type_id": 0}}
     other = [

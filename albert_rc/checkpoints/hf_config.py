@@ -1,7 +1,7 @@
-"""A config.json of somebody's: checked from end to end before anything is made of it.
+"""Reading of Hugging Face's config.json, fully checked before it is used.
 
-What it says is only believed as far as the weights bear it out (`weightfile.require_sizes`), and
-keys that would have code run (`auto_map`) are not so much as looked at.
+Its sizes must match the weights (`weights.require_sizes`), and keys that would run code
+(`auto_map`) are ignored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from albert_rc.checkpoints.hf_names import FAMILIES
 from albert_rc.errors import CheckpointError, UsageError
-from albert_rc.io.files import parse_json
+from albert_rc.io.json import parse_json
 from albert_rc.io.messages import quoted
 from albert_rc.model.config import EncoderConfig
 
@@ -38,7 +38,7 @@ def _is_number(value: Any) -> bool:
     return is_one and math.isfinite(value)
 
 
-# What stands under `albert_rc`, as `loading.save_model` writes it.
+# Keys under `albert_rc`, as `load.save_model` writes them.
 _OURS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "option_score": (_is_text, "text"),
     "format": (_is_text, "text"),
@@ -54,10 +54,10 @@ def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:
     """The encoder's shape and the raw config.json of a Hugging Face folder.
 
     Raises:
-        CheckpointError: no config, or of a family that is not supported, or a field is wrong.
+        CheckpointError: no config, an unsupported family, or a wrong field.
     """
     path = folder / "config.json"
-    if path.exists() and not path.is_file():  # a named pipe would let us wait for ever
+    if path.exists() and not path.is_file():  # reading a named pipe would block for ever
         raise CheckpointError(f"{path}: must be a file")
     try:
         raw = parse_json(path.read_bytes())
@@ -70,11 +70,11 @@ def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:
 
 
 def encoder_config(raw: Any, path: Path) -> EncoderConfig:
-    """The encoder's shape of a config.json's content.
+    """The encoder's shape from the content of a config.json.
 
     Args:
-        raw: its JSON value.
-        path: its place, for messages.
+        raw: the JSON value.
+        path: the file's path, for messages.
 
     Raises:
         CheckpointError: a field is missing or wrong, or the family is not supported.

@@ -1,6 +1,6 @@
-"""Hugging Face's names and configs of the model families: which of their keys is which of ours.
+"""Hugging Face's parameter names and configs of the model families.
 
-A table per family, so that nothing is renamed by guesswork.
+Names are mapped by an explicit table per family.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from albert_rc.model.config import EncoderConfig
 
 @dataclass(frozen=True)
 class Family:
-    """How Hugging Face names the parts of a model family."""
+    """Hugging Face's names for a model family."""
 
     prefix: str
     layer: str
     """Prefix of a layer's keys, with {group} and {inner}."""
     parts: Mapping[str, str]
-    """Our parts of a layer to theirs."""
+    """Map from our parts of a layer to theirs."""
     outer: Mapping[str, str]
-    """Our parts outside the layers to theirs."""
+    """Map from our parts outside the layers to theirs."""
     architectures: Mapping[str, str]
-    """The class that opens a checkpoint of each task."""
+    """The transformers class for a checkpoint of each task."""
 
 
 _EMBEDDINGS = {
@@ -34,7 +34,7 @@ _EMBEDDINGS = {
     "encoder.embeddings.segment": "{prefix}.embeddings.token_type_embeddings",
     "encoder.embeddings.norm": "{prefix}.embeddings.LayerNorm",
     # Ours alone: Hugging Face's classes cannot express reversible layers. They open such a folder,
-    # find a weight that they have no use for, and compute something else.
+    # report an unused weight, and compute something else.
     "encoder.final_norm": "albert_rc.final_norm",
     "head.classifier": "classifier",
     "head.label": "classifier",
@@ -129,7 +129,7 @@ FAMILIES = {
 
 
 def hub_config(config: EncoderConfig, task: str) -> dict[str, Any]:
-    """A config.json that Hugging Face's classes read."""
+    """The content of a config.json for Hugging Face's classes."""
     raw: dict[str, Any] = {
         "model_type": config.family,
         "architectures": [FAMILIES[config.family].architectures[task]],
@@ -163,7 +163,7 @@ def hub_key(name: str, config: EncoderConfig) -> str:
     """Hugging Face's name of one of our parameters."""
     family = FAMILIES[config.family]
     if name == "head.salience":
-        return "albert_rc.salience"  # ours alone; Hugging Face's classes pass over it
+        return "albert_rc.salience"  # ours alone; Hugging Face's classes ignore it
     match = re.fullmatch(r"encoder\.layers\.(\d+)\.(\w+)\.(weight|bias)", name)
     if match:
         group, inner = divmod(int(match[1]), config.inner_layers)

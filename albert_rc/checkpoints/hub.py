@@ -1,4 +1,4 @@
-"""What a model's name leads to: a folder, a model of the package, or a download of the hub's."""
+"""Resolution of model names: a folder, a model of the package, or a download from the hub."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from albert_rc.text.tokenizer import VOCABULARY_FILES
 
 SHIPPED = Path(__file__).parents[1] / "pretrained"
 READY = {"cloze": "albert-rc-small"}
-"""The fine-tuned models of the package, by the kind of papers that they answer."""
+"""The package's fine-tuned models, by the kind of papers that they answer."""
 
 
 def shipped_models() -> dict[str, Path]:
@@ -20,19 +20,19 @@ def shipped_models() -> dict[str, Path]:
 
 
 def suited(source: str | Path, kind: str) -> str | Path:
-    """The model of the package for a kind of papers, where `source` is the one for another kind."""
+    """`source`, but if it is a package model for another kind of papers, the one for this kind."""
     if str(source) in READY.values() and not Path(source).is_dir():
         return READY.get(kind, source)
     return source
 
 
 def usual_model(kind: str = "cloze") -> str:
-    """The model where none is named: the run in `models`, else the package's for these papers."""
+    """The default model: the run in `models`, else the package's for these papers."""
     return "models" if Path("models/config.json").is_file() else READY.get(kind, READY["cloze"])
 
 
 def resolve_source(source: str | Path) -> Path:
-    """The folder behind `--model`: itself, a model of the package, or a download of the hub's.
+    """The folder behind `--model`: itself, a model of the package, or a download from the hub.
 
     Raises:
         UsageError: none of these.
@@ -56,14 +56,14 @@ def resolve_source(source: str | Path) -> Path:
 
 
 def _download(source: str) -> Path:
-    """The folder of the cache that holds a model of the hub's, fetched if need be."""
+    """The cache folder of a model from the hub, downloaded if needed."""
     from huggingface_hub import snapshot_download
 
     patterns = ["config.json", "*.safetensors", *VOCABULARY_FILES]
     try:
         folder = Path(snapshot_download(source, allow_patterns=patterns))
     except OSError as first:
-        # No network is no obstacle where an earlier download lies in the cache.
+        # Without a network an earlier download in the cache is used.
         try:
             folder = Path(snapshot_download(source, allow_patterns=patterns, local_files_only=True))
         except OSError:
@@ -74,7 +74,7 @@ def _download(source: str) -> Path:
 
 
 def _why(error: Exception) -> str:
-    """Why the hub did not give a model, as the end of a sentence."""
+    """Why a download failed, as the end of a sentence."""
     from huggingface_hub.constants import HF_HUB_OFFLINE
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -82,7 +82,7 @@ def _why(error: Exception) -> str:
         LocalEntryNotFoundError,
     )
 
-    # What the hub answers is raised as it is; that nobody answered is the cause of another error.
+    # The hub's own answers are raised directly; a missing answer is the cause of another error.
     cause = error if isinstance(error, HfHubHTTPError) else error.__cause__ or error
     said = str(cause).strip().partition("\n")[0][:160] or type(cause).__name__
     if HF_HUB_OFFLINE:
@@ -96,7 +96,7 @@ def _why(error: Exception) -> str:
             "with `hf auth login`"
         )
     if isinstance(cause, HfHubHTTPError):
-        # It does not tell strangers what is not there from what they may not see.
+        # Without a login the hub does not distinguish missing repositories from private ones.
         if cause.response.status_code in (401, 404):
             return "the hub has no model of that name that everybody may read"
         return f"the hub did not give it ({said})"

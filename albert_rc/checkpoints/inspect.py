@@ -1,6 +1,6 @@
-"""What a model is made of, and what its layers do to the text."""
+"""Model inspection: parameter counts, cost, and how far each layer moves its input."""
 
-# T tokens of all sequences in a row, D hidden
+# T tokens of all sequences concatenated, D hidden
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ PUBLISHED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Makeup:
-    """What an encoder with its pooler is made of."""
+    """Parameters and cost of an encoder with its pooler."""
 
     name: str
     embeddings: int
-    """Parameters: words, places, segments, their norm, the projection."""
+    """Parameters of word, position and segment embeddings, their norm, and the projection."""
     layers: int
     pooler: int
     flops_per_token: float
-    """Of a forward pass over 512 tokens; a multiply-add is two."""
+    """FLOPs per token of a forward pass over 512 tokens; a multiply-add counts as two."""
     published: int | None = None
-    """Millions, where a paper says."""
+    """Published number of parameters in millions, if any."""
 
     @property
     def total(self) -> int:
@@ -71,7 +71,7 @@ def parameter_table(sources: Sequence[str] = ()) -> list[Makeup]:
     """The published sizes of BERT and ALBERT, then any checkpoints.
 
     Raises:
-        UsageError: no such checkpoint.
+        UsageError: unknown checkpoint.
         CheckpointError: it has no usable config.json.
     """
     rows = [made_of(_full_name(size), size_config(size), n) for size, n in PUBLISHED.items()]
@@ -84,14 +84,14 @@ def _full_name(size: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerDistance:
-    """How far a layer moves the tokens, on average over them."""
+    """Distance between a layer's input and output, averaged over tokens."""
 
     layer: int
-    """From 1."""
+    """Number of the layer, from 1."""
     distance: float
-    """L2 distance of its input and its output."""
+    """L2 distance between input and output."""
     degrees: float
-    """Angle between them."""
+    """Angle between input and output."""
 
 
 def layer_distances(
@@ -101,26 +101,26 @@ def layer_distances(
 
     Args:
         encoder: on the CPU.
-        tokenizer: its vocabulary.
-        texts: passages, each cut to the encoder's longest sequence.
-        max_tokens: no more passages are read after that many.
+        tokenizer: the model's.
+        texts: passages, each truncated to the encoder's longest sequence.
+        max_tokens: stop reading passages after this number of tokens.
 
     Raises:
         DataError: no text.
     """
     longest = encoder.config.max_length
-    # Layers may be one module, called several times: only their order tells them apart.
+    # Layers may be one module, called several times: only the order distinguishes them.
     order = cycle(range(encoder.config.num_layers))
     totals = [[0.0, 0.0] for _ in range(encoder.config.num_layers)]
 
     def note(
         module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor | tuple[Tensor, Tensor]
     ) -> None:
-        if isinstance(output, tuple):  # a reversible layer's two streams; what counts is their mean
+        if isinstance(output, tuple):  # two streams of a reversible layer; their mean counts
             before_TD, after_TD = (inputs[0] + inputs[1]) / 2, (output[0] + output[1]) / 2
         else:
             before_TD, after_TD = inputs[0], output
-        # Rows behind the text fill a batch up.
+        # Rows after the text are padding.
         count = len(token_T)
         before_TD, after_TD = before_TD[:count].float(), after_TD[:count].float()
         index = next(order)

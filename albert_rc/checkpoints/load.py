@@ -1,7 +1,7 @@
-"""The door: load and save models with their vocabulary. No other module knows checkpoints.
+"""Loading and saving of models with their vocabulary: the entry point for checkpoints.
 
-Our encoder reads and writes Hugging Face folders of ALBERT, BERT and RoBERTa; `families` says
-which of their keys is which of ours.
+Our encoder reads and writes Hugging Face folders of ALBERT, BERT and RoBERTa; `hf_names` maps
+their keys to ours.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from albert_rc.checkpoints.weights import (
 )
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.atomic import atomic_path, write_bytes
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.io.messages import quoted
 from albert_rc.model.config import EncoderConfig
 from albert_rc.model.heads import OPTION_SCORES, HeadedModel, ReadingModel
@@ -55,16 +55,16 @@ POSITIONS = "encoder.embeddings.position.weight"
 
 @dataclass
 class LoadReport:
-    """What a checkpoint did not hold, and what of it was not used. Said aloud, never swallowed."""
+    """Missing and unused weights of a checkpoint, always reported to the user."""
 
     source: str
     new: list[str] = field(default_factory=list)
-    """Our parameters of the head that start fresh."""
+    """Newly initialised parameters of the head."""
     unused: list[str] = field(default_factory=list)
-    """Keys of the checkpoint that this task has no use for."""
+    """Keys of the checkpoint that this task does not use."""
     scratch: bool = False
     notes: list[str] = field(default_factory=list)
-    """What else was done to the weights."""
+    """Other changes to the weights."""
 
     def lines(self) -> list[str]:
         """Sentences for the user."""
@@ -79,19 +79,19 @@ class LoadReport:
 
 
 def _tied_names(model: HeadedModel) -> set[str]:
-    """Other names of parameters: layers may have parts in common.
+    """Duplicate names of parameters shared between layers.
 
-    Hugging Face's classes want those once per layer; here they are one parameter.
+    Hugging Face's classes need them once per layer; here they are one parameter.
     """
     alone = {name for name, _ in model.named_parameters()}
     return {name for name, _ in model.named_parameters(remove_duplicate=False)} - alone
 
 
 def _repeated(table_PE: Tensor, rows: int, first: int) -> Tensor:
-    """A longer table of positions: the places that were learned, again and again.
+    """A longer position table that repeats the learned positions.
 
-    So neighbours stay neighbours everywhere but at the seams, as in Longformer (Beltagy et al.
-    2020, section 5), and what was learned about them holds.
+    Neighbours thus stay neighbours except at the seams, as in Longformer (Beltagy et al. 2020,
+    section 5), and what was learned about them still holds.
     """
     places = torch.arange(rows - first) % (len(table_PE) - first)
     return torch.cat([table_PE[:first], table_PE[first:][places]])
@@ -105,13 +105,13 @@ def _more_places(before: int, now: int, config: EncoderConfig) -> str:
 
 
 def loaded_dtype(name: str, weight: Tensor, precision: str) -> torch.dtype:
-    """What a weight is loaded in: the layers' matrices in `precision`, all else in fp32."""
+    """The dtype of a loaded weight: the layers' matrices in `precision`, all else in fp32."""
     matrix = name.startswith("encoder.layers.") and weight.ndim > 1
     return DTYPES[precision] if matrix else torch.float32
 
 
 def put_weight(model: nn.Module, name: str, value: Tensor) -> None:
-    """Give a model one of its weights, in the place of the one that is there."""
+    """Replace one of a model's weights."""
     owner, _, leaf = name.rpartition(".")
     setattr(model.get_submodule(owner), leaf, nn.Parameter(value.contiguous()))
 
@@ -123,13 +123,13 @@ def load_weights(
 
     Args:
         model: its encoder may be on the meta device.
-        weights: an open file of them.
-        precision: of the layers' matrices; all else is fp32.
-        vocabulary: fingerprint of the one that they are used with.
+        weights: the open file.
+        precision: precision of the layers' matrices; all else is fp32.
+        vocabulary: fingerprint of the vocabulary in use.
 
     Raises:
-        CheckpointError: encoder weights are missing, damaged or of another shape, a file is torn,
-            or they were trained with another vocabulary.
+        CheckpointError: encoder weights are missing, damaged or of another shape, a file is
+            truncated, or they were trained with another vocabulary.
     """
     folder = weights.path.parent
     if vocabulary is not None and weights.vocabulary not in (None, vocabulary):
@@ -171,7 +171,7 @@ def load_weights(
         )
     if wrong:
         raise CheckpointError(f"{weights.path}: does not fit its config.json: {'; '.join(wrong)}")
-    # Copies of tied weights and position counters carry nothing of their own.
+    # Copies of tied weights and position ids contain no information.
     carried = re.compile(r"decoder\.(weight|bias)$|position_ids$")
     report.unused = sorted(key for key in unused if not carried.search(key))
     return report
@@ -179,7 +179,7 @@ def load_weights(
 
 @dataclass
 class Loaded(Generic[Model]):
-    """A model, its vocabulary, and what there is to say about them."""
+    """A model, its vocabulary, and the report of loading."""
 
     model: Model
     tokenizer: Tokenizer
@@ -210,22 +210,23 @@ def load_model(
         task: `cloze`, `choice`, `label` (a `ReadingModel`), `span` (a `SpanModel`, which marks
             answers in passages) or `pretraining` (a `PretrainingModel`).
         scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
-        shape: settings that differ from that size's. A checkpoint must have them; but one that is
-            to be pretrained, and whose layers are all shared, may be given more `num_layers`.
+        shape: settings that differ from that size's. A checkpoint must match them; but one to be
+            pretrained, whose layers are all shared, may be given more `num_layers`.
         option_score: a key of `OPTION_SCORES`; by default the checkpoint's own, else `mean`.
-        labels: of `label`, what a row may be (none: a number); by default the checkpoint's own.
-        format_name: of `label`, the task that these labels are of, as the reader of its papers is
-            called; with the checkpoint's own labels, what its config.json says.
-        with_pairs: of `pretraining`, also tell the order of segments.
+        labels: for `label`, the classes (empty: regression); by default the checkpoint's own.
+        format_name: for `label`, the task of these labels, as the name of its reader; with the
+            checkpoint's own labels, the one in its config.json.
+        with_pairs: for `pretraining`, also predict the order of segments.
         attention: a key of `ATTENTION`; by default the checkpoint's own, else `dense`.
         lsh: settings of `LshConfig` that differ from the checkpoint's, or from the defaults.
-        max_length: tokens of a sequence, where the model is to take more than it does.
-        precision: of the layers' matrices. Training wants fp32; prediction, what it computes in.
-        dropout: of the layers, in training; by default the checkpoint's own.
-        seed: of the random weights.
+        max_length: tokens of a sequence, to extend the model's position table.
+        precision: precision of the layers' matrices: fp32 in training; in prediction, that of
+            the computation.
+        dropout: dropout of the layers, in training; by default the checkpoint's own.
+        seed: random seed of new weights.
 
     Raises:
-        UsageError: no such source, size or task, or a shape that the checkpoint does not have.
+        UsageError: unknown source, size or task, or a shape that the checkpoint does not have.
         CheckpointError: unusable weights or vocabulary.
     """
     if task not in TASKS:
@@ -261,7 +262,7 @@ def load_model(
     folder = resolve_source(source)
     tokenizer = load_tokenizer(folder)
     raw: dict[str, Any] = {}
-    # A generator of our own would not reach nn.init; the global one is put back afterwards.
+    # nn.init uses the global generator; its state is restored afterwards.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if scratch is not None:
@@ -285,7 +286,7 @@ def load_model(
 
 
 def labels_in(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
-    """The labels that a config.json names (none: numbers), and the format of papers, if known."""
+    """The labels in a config.json (empty: regression), and the format of papers, if known."""
     names, of = raw.get("id2label", {}), raw.get("albert_rc", {}).get("format")
     if raw.get("problem_type") == "regression" or not isinstance(names, Mapping):
         return (), of
@@ -320,21 +321,21 @@ def save_model(
 ) -> None:
     """Write weights (safetensors), config.json and the vocabulary's files into `folder`.
 
-    Hugging Face's class that config.json names opens the folder; so does `load_model`. What only
-    the latter understands stands under `albert_rc`; a reversible encoder computes as it should
-    with us alone.
+    The Hugging Face class named in config.json opens the folder, as does `load_model`. Settings
+    that only the latter supports are under `albert_rc`; a reversible encoder works correctly only
+    with `load_model`.
 
     Args:
-        model: what is saved.
-        tokenizer: its vocabulary.
-        folder: made if it is not there.
-        precision: in which the weights are written: fp32, or half as large, bf16 or fp16.
+        model: the model to save.
+        tokenizer: the model's.
+        folder: created if missing.
+        precision: precision of the written weights: fp32, or half as large, bf16 or fp16.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in VOCABULARY_FILES:
         source, target = tokenizer.folder / name, folder / name
         if not source.is_file():
-            target.unlink(missing_ok=True)  # of an earlier run with another vocabulary
+            target.unlink(missing_ok=True)  # left by an earlier run with another vocabulary
         elif source.resolve() != target.resolve():
             write_bytes(target, source.read_bytes())
     raw = hub_config(model.config, model.task)

@@ -1,4 +1,4 @@
-"""The encoder's shape and its attention: as asked for, or as the checkpoint says."""
+"""The encoder's shape and attention settings, from options or the checkpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from albert_rc.text.tokenizer import Tokenizer
 
 
 def with_places(config: EncoderConfig, max_length: int | None) -> EncoderConfig:
-    """With a table of positions for sequences of `max_length`, if that is more."""
+    """The config with its position table extended to `max_length`, if that is more."""
     if max_length is None or max_length <= config.max_length:
         return config
     if max_length > LONGEST:
@@ -35,10 +35,10 @@ def with_places(config: EncoderConfig, max_length: int | None) -> EncoderConfig:
 
 
 def with_dropout(config: EncoderConfig, dropout: float | None) -> EncoderConfig:
-    """With another dropout in the layers and of attention weights, if one is given.
+    """The config with another dropout in layers and of attention weights, if one is given.
 
     Raises:
-        UsageError: it is not a share.
+        UsageError: it is not in the valid range.
     """
     if dropout is None:
         return config
@@ -46,10 +46,10 @@ def with_dropout(config: EncoderConfig, dropout: float | None) -> EncoderConfig:
 
 
 def require_memory(config: EncoderConfig) -> None:
-    """Refuse a model that cannot be held, before the system is asked for the memory.
+    """Refuse a model that does not fit, before allocating its memory.
 
     Raises:
-        UsageError: says how much it is.
+        UsageError: states the size.
     """
     needed, free = 4 * encoder_parameters(config), free_memory(torch.device("cpu"))
     if needed > free:
@@ -67,19 +67,19 @@ def attending(
     seed: int,
     folder: Path,
 ) -> Compute:
-    """How the model attends: as asked for, else as the checkpoint says.
+    """The attention settings: as requested, else the checkpoint's.
 
     Args:
-        saved: what config.json says of ours.
-        attention: a key of `ATTENTION`, if one is asked for.
-        lsh: settings of `LshConfig` that are asked for.
-        tokenizer: whose special tokens are landmarks.
-        seed: of the hashes.
-        folder: the checkpoint's, for messages.
+        saved: our settings in config.json.
+        attention: the requested key of `ATTENTION`, if any.
+        lsh: requested settings of `LshConfig`.
+        tokenizer: its special tokens are landmarks.
+        seed: random seed of the hashes.
+        folder: the checkpoint's folder, for messages.
 
     Raises:
-        UsageError: what is asked for cannot be.
-        CheckpointError: what the checkpoint says cannot be.
+        UsageError: the request is invalid.
+        CheckpointError: the checkpoint's settings are invalid.
     """
     name = attention or saved.get("attention", "dense")
     if name not in ATTENTION:
@@ -112,10 +112,10 @@ def attending(
 
 
 def _lsh_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """With the landmarks as `LshConfig` has them.
+    """Settings with the landmarks converted for `LshConfig`.
 
     Raises:
-        TypeError: a setting is of another type than it should be.
+        TypeError: a setting has the wrong type.
     """
     settings = {**given, "landmarks": tuple(given["landmarks"])}
     for name, value in settings.items():
@@ -129,7 +129,7 @@ def _lsh_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
-    """Refuse settings that a checkpoint does not have.
+    """Refuse settings that differ from a checkpoint's.
 
     Raises:
         UsageError: names the flag.
@@ -155,10 +155,10 @@ def require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
 
 
 def deepened(config: EncoderConfig, shape: dict[str, Any]) -> EncoderConfig:
-    """A checkpoint's shape with as many layers as asked for, where they are all the same one.
+    """A checkpoint's shape with the requested number of layers, if all layers are shared.
 
     Raises:
-        UsageError: they are not, or another setting differs.
+        UsageError: they are not all shared, or another setting differs.
     """
     layers = shape.pop("num_layers", config.num_layers)
     require_shape(config, shape)
@@ -175,10 +175,10 @@ def deepened(config: EncoderConfig, shape: dict[str, Any]) -> EncoderConfig:
 def scratch_config(
     size: str, tokenizer: Tokenizer, shape: Mapping[str, Any] | None
 ) -> EncoderConfig:
-    """A published size with the settings that differ from it.
+    """A published size with some settings changed.
 
     Raises:
-        UsageError: no such size, or settings that cannot be.
+        UsageError: unknown size, or invalid settings.
     """
     config = size_config(size, vocab_size=tokenizer.size)
     given = dict(shape or {})

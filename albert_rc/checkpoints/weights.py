@@ -1,7 +1,7 @@
-"""Files of weights, read one tensor at a time and compared with their checksums.
+"""Weight files, read one tensor at a time and verified by checksums.
 
-Pickled code is never run. safetensors has no checksums of its own; ours stand in its metadata,
-which others pass over.
+Pickled code is never run. safetensors has no checksums; ours are in its metadata, which other
+readers ignore.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from albert_rc.model.config import EncoderConfig
 
 @dataclass(frozen=True)
 class Weights:
-    """The tensors of a file, read one at a time: a file may be larger than the memory at hand."""
+    """The tensors of a file, read one at a time: a file may be larger than the free memory."""
 
     path: Path
     read: Callable[[str, torch.dtype | None], Tensor]
     """A tensor by its name in the file; in another precision, if one is given."""
     keys: dict[str, str]
-    """Names as we call them to names in the file."""
+    """Map from our names to names in the file."""
     shapes: dict[str, tuple[int, ...]]
-    """Of each tensor, by our names: told by the file's header, nothing is read for it."""
+    """Shape of each tensor, by our names, from the file's header."""
     vocabulary: str | None = None
-    """Fingerprint of the vocabulary that they were trained with, if the file says so."""
+    """Fingerprint of the vocabulary that they were trained with, if the file has one."""
 
 
 def write_weights(path: Path, weights: Mapping[str, Tensor], vocabulary: str) -> None:
-    """Write tensors as safetensors, with their checksums (not atomic by itself).
+    """Write tensors as safetensors, with checksums (not atomic).
 
     Args:
         path: the file.
         weights: contiguous tensors on the CPU.
-        vocabulary: fingerprint of the vocabulary that they belong to.
+        vocabulary: fingerprint of their vocabulary.
     """
     sums = {key: checksum(tensor) for key, tensor in weights.items()}
     metadata = {"format": "pt", _SUMS: orjson.dumps(sums).decode(), _VOCABULARY: vocabulary}
@@ -57,7 +57,7 @@ def write_weights(path: Path, weights: Mapping[str, Tensor], vocabulary: str) ->
 
 
 def _put_in_order(path: Path) -> None:
-    """Sort the metadata: safetensors writes them in another order each time."""
+    """Sort the metadata, which safetensors writes in varying order."""
     with path.open("r+b") as file:
         length = int.from_bytes(file.read(8), "little")
         header = orjson.loads(file.read(length))
@@ -70,20 +70,20 @@ _SUMS, _VOCABULARY = "albert_rc.crc32", "albert_rc.text.make_vocabulary"
 
 
 PIECE = 32 * 2**20
-"""Bytes of a tensor that are read at a time."""
+"""Bytes of a tensor read at a time."""
 
 
 def checksum(tensor: Tensor, before: int = 0) -> int:
-    """CRC-32 of the bytes of a tensor on the CPU, or of what came `before` it and the tensor."""
+    """CRC-32 of the bytes of a tensor on the CPU, continuing from the CRC `before`."""
     values = tensor.contiguous()
     if not values.nbytes:
         return before
-    # Not by way of numpy, which knows no bf16.
+    # Not through numpy, which has no bf16.
     return zlib.crc32((ctypes.c_char * values.nbytes).from_address(values.data_ptr()), before)
 
 
 def _identity(path: Path) -> tuple[int, int, int]:
-    """Changes when a file is replaced or written to."""
+    """A key that changes when a file is replaced or written to."""
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -91,11 +91,11 @@ def _identity(path: Path) -> tuple[int, int, int]:
 def _pieces(
     path: Path, key: str, shape: tuple[int, ...]
 ) -> Iterator[tuple[slice | tuple[()], Tensor]]:
-    """A tensor some rows at a time, so that it stands in memory once, in its own precision never.
+    """A tensor in blocks of rows, so that it is in memory only once, in the target precision.
 
-    The file is opened anew for each: pages of a mapped file count as ours as long as it is open.
+    The file is reopened for each block: mapped pages count as our memory while it is open.
     """
-    if not math.prod(shape) or not shape:  # a header may claim any number of rows of nothing
+    if not math.prod(shape) or not shape:  # a header may claim any number of empty rows
         with safe_open(path, "pt") as file:
             yield (), file.get_tensor(key)
         return
@@ -111,7 +111,7 @@ def _safetensors(path: Path) -> Weights:
     with safe_open(path, "pt") as file:
         metadata = file.metadata() or {}
         names = list(file.keys())
-        # The library refuses headers that claim what the file does not hold.
+        # The library refuses headers that claim more than the file holds.
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
     sums = orjson.loads(metadata.get(_SUMS, "{}"))
     if not isinstance(sums, dict):
@@ -140,13 +140,13 @@ def _safetensors(path: Path) -> Weights:
 
 
 def _is_finite(values: Tensor) -> bool:
-    # Numbers of 8 bits cannot be asked.
+    # isfinite does not support 8-bit floats.
     small = values.is_floating_point() and values.element_size() == 1
     return bool((values.float() if small else values).isfinite().all())
 
 
 def _require_numbers(path: Path, key: str, finite: bool) -> None:
-    """A row of NaN would make answers of nothing, and only where its word stands."""
+    """Refuse NaN and infinity: one such row spoils only the answers where its word occurs."""
     if not finite:
         raise CheckpointError(
             f"{path}: {key} holds NaN or infinite values; take a copy, or train again"
@@ -170,7 +170,7 @@ def _pickled(path: Path) -> Weights:
 
 
 def _refuse_bombs(path: Path) -> None:
-    """Refuse an archive that would unfold to more than it is; torch writes none."""
+    """Refuse a compressed archive (zip bomb); torch does not compress."""
     if not zipfile.is_zipfile(path):
         return
     with zipfile.ZipFile(path) as archive:
@@ -181,9 +181,9 @@ def _refuse_bombs(path: Path) -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a tensor that holds every one of its numbers.
+    """Whether a value is a tensor with storage for each of its numbers.
 
-    A few bytes can pose as a matrix of any size, by repeating themselves or by lying nowhere.
+    A few bytes can pose as a matrix of any size, through zero strides or the meta device.
     """
     if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_quantized:
         return False
@@ -204,7 +204,7 @@ def open_weights(folder: Path, family: Family) -> Weights:
         except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
             reason = str(error).partition("\n")[0]
             raise CheckpointError(f"{path}: torn or no weights ({reason[:120]})") from None
-        except Exception as error:  # the unpickler refuses classes with a type of its own
+        except Exception as error:  # the unpickler's refusal of classes has its own type
             raise CheckpointError(
                 f"{path}: holds more than tensors and is not opened "
                 f"({type(error).__name__}); convert it to safetensors"
@@ -222,10 +222,10 @@ def open_weights(folder: Path, family: Family) -> Weights:
 
 
 def read_weight(weights: Weights, key: str, dtype: torch.dtype | None = None) -> Tensor:
-    """A tensor of the file, by its name there; in another precision, if one is given.
+    """A tensor by its name in the file; in another precision, if one is given.
 
     Raises:
-        CheckpointError: its numbers cannot be read, or are not weights.
+        CheckpointError: its values cannot be read, or are not weights.
     """
     try:
         value = weights.read(key, dtype)
@@ -240,9 +240,9 @@ def read_weight(weights: Weights, key: str, dtype: torch.dtype | None = None) ->
 
 
 def require_sizes(weights: Weights, config: EncoderConfig) -> None:
-    """Refuse a config.json whose sizes are not those of the weights, before a model is made.
+    """Refuse a config.json whose sizes differ from the weights', before a model is created.
 
-    A number in a text file must not decide how much memory is taken.
+    A number in a text file must not decide how much memory is allocated.
 
     Raises:
         CheckpointError: names what differs.
@@ -288,7 +288,7 @@ def require_sizes(weights: Weights, config: EncoderConfig) -> None:
 
 
 def _todays_names(keys: Iterable[str], family: Family) -> dict[str, str]:
-    """Keys as today's: old BERTs say gamma and beta, bare encoders leave out the prefix."""
+    """Keys in current naming: old BERTs have gamma and beta, bare encoders lack the prefix."""
     renamed = {}
     bare = not any(key.startswith(f"{family.prefix}.") for key in keys)
     for key in keys:

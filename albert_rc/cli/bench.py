@@ -130,7 +130,7 @@ def _measure(
     from albert_rc.bench.compare import PEERS, compare, measured_machine
     from albert_rc.bench.jobs import check
     from albert_rc.errors import UsageError
-    from albert_rc.io.files import write_json
+    from albert_rc.io.json import write_json
     from albert_rc.runtime.devices import choose_precision, processes
 
     data, model, device = (given.get(name) for name in ("data", "model", "device"))
@@ -172,7 +172,7 @@ def _resume(
     """Kill a run and resume it, on this machine and with these settings."""
     import tempfile
 
-    from albert_rc.io.files import write_json
+    from albert_rc.io.json import write_json
     from albert_rc.training.runs.verify import kill_and_resume
 
     with tempfile.TemporaryDirectory() as temporary:

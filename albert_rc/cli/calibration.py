@@ -36,7 +36,7 @@ def calibrate(
         json: print the figures as JSON.
     """
     from albert_rc.answering import temperature
-    from albert_rc.io.files import write_json
+    from albert_rc.io.json import write_json
     from albert_rc.papers.formats import read_good
     from albert_rc.report.plots import figure_paths
     from albert_rc.scoring import calibration

@@ -75,7 +75,7 @@ def leave_cleanly(said: str) -> None:
 
 def print_json(value: Any) -> None:
     """A result as JSON on stdout."""
-    from albert_rc.io.files import to_json
+    from albert_rc.io.json import to_json
 
     sys.stdout.write(to_json(value).decode())
 

@@ -62,7 +62,7 @@ def layers(
     """How far each layer moves the tokens: L2 distance and angle of its input and output."""
     from albert_rc.checkpoints.inspect import distances_of
     from albert_rc.corpus.documents import read_documents
-    from albert_rc.io.files import write_json
+    from albert_rc.io.json import write_json
     from albert_rc.report.plots import figure_paths, lines, save
 
     figures = out.with_suffix(".json")

@@ -22,9 +22,10 @@ from albert_rc import __version__
 from albert_rc.corpus.documents import Source, grouped, read_paragraphs, require_whole, sentences
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.atomic import nameless_file, write_together
-from albert_rc.io.files import file_sha256, load_tensors, save_tensors, sha256, to_json
+from albert_rc.io.files import file_sha256, sha256
+from albert_rc.io.json import to_json
 from albert_rc.io.messages import counted
-from albert_rc.io.pt import TensorStream
+from albert_rc.io.pt import TensorStream, load_tensors, save_tensors
 from albert_rc.papers.formats import read_collection
 from albert_rc.papers.overlap import OverlapIndex
 from albert_rc.runtime.seeds import mix

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from albert_rc.corpus.documents import Source
 from albert_rc.errors import AlbertRcError, DataError, UsageError
 from albert_rc.io.decode import UTF_8, encoding_of
-from albert_rc.io.files import json_lines
+from albert_rc.io.json import json_lines
 from albert_rc.io.messages import counted
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import Problem

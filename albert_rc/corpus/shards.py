@@ -9,8 +9,9 @@ from torch import Tensor
 
 from albert_rc.corpus.cut import Count, shard_name
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.files import load_tensors, sha256
+from albert_rc.io.files import sha256
 from albert_rc.io.messages import counted
+from albert_rc.io.pt import load_tensors
 from albert_rc.text.tokenizer import Tokenizer
 
 _SHARDS = "shard-*-of-*.pt"

@@ -17,7 +17,7 @@ import torch
 from albert_rc.answering.temperature import kept_record, record_path
 from albert_rc.checkpoints.hub import shipped_models
 from albert_rc.errors import AlbertRcError
-from albert_rc.io.files import read_json, read_json_lines
+from albert_rc.io.json import read_json, read_json_lines
 from albert_rc.io.messages import one_line
 from albert_rc.stores.store import load_store
 

@@ -33,7 +33,8 @@ from albert_rc.export.records import Row, read_records
 from albert_rc.export.samples import sample_papers, sample_stores
 from albert_rc.export.vocabulary import write_vocabulary
 from albert_rc.io.atomic import atomic_folder, write_bytes
-from albert_rc.io.files import file_sha256, read_json, write_json
+from albert_rc.io.files import file_sha256
+from albert_rc.io.json import read_json, write_json
 from albert_rc.model.config import Compute
 from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.papers.schema import Kind, PaperSet, Passage, Question

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.errors import CheckpointError
-from albert_rc.io.files import parse_json, write_json
+from albert_rc.io.json import parse_json, write_json
 from albert_rc.text.tokenizer import HuggingFaceTokenizer, SentencePieceTokenizer, Tokenizer
 
 _NORMAL, _UNKNOWN, _USER_DEFINED = 1, 2, 4  # SentencePiece's types of pieces

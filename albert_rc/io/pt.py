@@ -1,4 +1,6 @@
-"""Writes .pt files of flat tensors block by block, so that none has to fit into memory.
+"""`.pt` files of flat tensors: written block by block, checked and memory-mapped when read.
+
+None of the tensors has to fit into memory, and no pickled class is ever loaded.
 
 What `torch.save` writes is a zip archive: `data.pkl`, a pickle in which each tensor is a few
 numbers and the key of a storage, and `data/KEY`, the storage's bytes, not compressed and at a
@@ -15,7 +17,17 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import orjson
+
+from albert_rc.errors import DataError
+from albert_rc.io.json import to_json
+
+if TYPE_CHECKING:
+    import torch
+
+STORE_FORMAT = 1  # raised when the layout of .pt files changes
 
 STORAGES = {
     "uint8": (b"ByteStorage", 1),
@@ -129,3 +141,76 @@ def _text(value: bytes) -> bytes:
 
 def _number(value: int) -> bytes:
     return pickle.LONG1 + b"\x08" + struct.pack("<q", value)
+
+
+def save_tensors(
+    path: Path, tensors: Mapping[str, torch.Tensor | TensorStream], meta: Mapping[str, Any]
+) -> None:
+    """Write flat tensors and JSON-able metadata to `path` as a .pt file (not atomic by itself)."""
+    streams = {
+        name: value if isinstance(value, TensorStream) else _stream(value)
+        for name, value in tensors.items()
+    }
+    # The metadata travels as JSON text, so that loading needs no class but str and Tensor.
+    write_tensors(path, {"format": STORE_FORMAT, "meta": to_json(meta)}, streams)
+
+
+def _stream(tensor: torch.Tensor) -> TensorStream:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return TensorStream(dtype, tensor.numel(), lambda: [tensor.flatten().numpy().data])
+
+
+def check_archive(path: Path) -> None:
+    """Compare a `.pt` file, ours or torch's, with the checksums (CRC-32) in it.
+
+    torch itself looks at none of them, and would train on a flipped bit.
+
+    Raises:
+        ValueError: torn, damaged or foreign.
+        OSError: it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            # What torch writes is not compressed; what is could be of any size.
+            if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+                raise ValueError("not written by torch or albert-rc")
+            damaged = archive.testzip()
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"torn or foreign: {error}") from None
+    if damaged is not None:
+        raise ValueError(f"checksum mismatch in {damaged}: the file is corrupted")
+
+
+def load_tensors(
+    path: Path, mapped_from: int = 0
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Read what `save_tensors` wrote; no code in the file is ever run.
+
+    Args:
+        path: the store.
+        mapped_from: bytes from which on the file is memory-mapped. One that is mapped must not be
+            written over while it is in use, only replaced, as all of our commands do.
+
+    Raises:
+        DataError: the file is missing, torn, damaged, or no store of this version.
+    """
+    import torch
+
+    remake = "make it again with `albert-rc preprocess`"
+    if not path.is_file():
+        raise DataError(f"{path}: no such store; {remake}")
+    try:
+        check_archive(path)
+        mapped = path.stat().st_size >= mapped_from
+        content = torch.load(path, map_location="cpu", mmap=mapped, weights_only=True)
+    except Exception as error:  # torch raises many types for a torn or foreign file
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{path}: not a readable store ({reason[:120]}); {remake}") from None
+    try:
+        version, meta = content.pop("format"), orjson.loads(content.pop("meta"))
+        known = type(version) is int and version == STORE_FORMAT and isinstance(meta, dict)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        known = False
+    if not known or not all(isinstance(value, torch.Tensor) for value in content.values()):
+        raise DataError(f"{path}: not a store of this version of albert-rc; {remake}")
+    return content, meta

@@ -25,10 +25,10 @@ SCORES_TOGETHER = 2**18
 class _DenseOnProcessor(torch.autograd.Function):
     """Attention by two matrix products per sequence, or per run of short ones.
 
-    For exam-length sequences the scores fit the cache, and on CPUs two plain products with a softmax
-    between them are two times as fast as torch's fused kernel forward, three times with the
-    gradient (`docs/experiments.md`). Batches hold sequences of similar length next to each other,
-    so that short ones are computed together, which saves call overhead.
+    For exam-length sequences the scores fit the cache, and on CPUs two plain products with a
+    softmax between them are two times as fast as torch's fused kernel forward, three times with
+    the gradient (`docs/experiments.md`). Batches hold sequences of similar length next to each
+    other, so that short ones are computed together, which saves call overhead.
     """
 
     @staticmethod
@@ -180,7 +180,7 @@ def _lsh(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout, terms
         return lsh_attention(
             q_SNH, kv_T2NH, lengths, settings, terms.layer, dropout, terms.landmark_T
         )
-    # Short sequences gain nothing from sorting: dense attention gives the same in a fifth of the time.
+    # Short sequences gain nothing from sorting: dense attention takes a fifth of the time.
     length_B = torch.tensor(lengths)
     short_T = (length_B <= most).repeat_interleave(length_B)
     rows, parts = [], []

@@ -12,8 +12,8 @@ COMMON = ("nothing", "attention", "ffn")
 
 
 LONGEST = 2**25
-"""Upper bound for tokens of a sequence: like the bounds below far beyond any real encoder. A file or
-option with more is wrong, and even counting its layers would take too long."""
+"""Upper bound for tokens of a sequence, like the bounds below far beyond any real encoder. A file
+or option with more is wrong, and even counting its layers would take too long."""
 Share = Annotated[float, Setting("", low=0, high=1, below=True)]
 
 
@@ -205,7 +205,7 @@ class LshConfig:
     ] = "projections"  # fmt: skip
     """`rotations`: nearest vertex of a rotated cross-polytope; `projections`: position on a line."""
     local: bool = True
-    """Whether the first round attends to a token's neighbours in the text instead. Never in `shared`."""
+    """Whether the first round uses a token's neighbours in the text instead. Never in `shared`."""
     landmarks: tuple[int, ...] = ()
     """Ids of tokens that attend to all and are attended by all."""
     buckets: int | None = None
@@ -214,7 +214,7 @@ class LshConfig:
 
     @property
     def sees_all(self) -> int:
-        """Maximum length in tokens of sequences that need no hashing, as all chunks see each other.
+        """Maximum length in tokens of sequences not hashed, because all chunks see each other.
 
         0 in `shared`, whose buckets mask keys at any length.
         """
@@ -248,7 +248,7 @@ class Compute:
             "(default: all).", low=1, high=LONGEST,
         ),
     ] = None  # fmt: skip
-    """Rows per chunk; None for all at once. In training, chunks are recomputed in the backward pass."""
+    """Rows per chunk; None for all at once. In training, the backward pass recomputes chunks."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -56,7 +56,7 @@ def start_with_neighbours(encoder: Encoder) -> None:
     amplitude = (0.54 * sinusoids + (1 - sinusoids)) ** -0.5
     gain = (SHARPNESS * head_size**0.5 / (count * amplitude**2)) ** 0.5
     read_ED = torch.linalg.pinv(projection_DE)
-    # Each layer blurs the output of the one before, so with more layers each must add less.
+    # Each layer blurs the output of the one before, so with many layers each adds less.
     repeats = max(1, encoder.config.num_layers * encoder.config.inner_layers - 1)
     for layer in encoder.layers:
         assert isinstance(layer.query, nn.Linear)

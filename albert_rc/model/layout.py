@@ -1,6 +1,6 @@
 """The layout of a batch's sequences, and their heads as matrices for attention products."""
 
-# T tokens of all sequences concatenated, B sequences, L tokens of the longest, N heads, H head size,
+# T tokens of all sequences, B sequences, L tokens of the longest, N heads, H head size,
 # X pairs of a sequence and a head, S and T rows of queries and of keys
 
 from __future__ import annotations

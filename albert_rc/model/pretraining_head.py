@@ -95,7 +95,7 @@ class PretrainingModel(HeadedModel):
             taught=None if lesson is None else lesson.words,
         )
         if lesson is not None and lesson.hidden_MD.shape == hidden_MD.shape:
-            # If the widths match, hidden states are matched as well (Jiao et al. 2020, section 3.1).
+            # With equal widths, hidden states are matched too (Jiao et al. 2020, section 3.1).
             apart = (hidden_MD - lesson.hidden_MD).square().mean(-1).sum()
             loss = loss + lesson.words.weight * apart
         pair_loss = pair_correct = loss.new_zeros(())

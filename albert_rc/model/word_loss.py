@@ -15,8 +15,8 @@ BLOCK_BYTES = {"cpu": 24 * 2**20, "cuda": 2**28}
 touching fresh pages takes longer than the softmax."""
 
 BLOCKS = 6
-"""Number of blocks whose errors, in bf16, are combined into one product for the embeddings' gradient:
-adding a product to that gradient takes as long as computing it."""
+"""Number of blocks whose errors, in bf16, form one product for the embeddings' gradient: adding a
+product to that gradient takes as long as computing it."""
 
 
 def product_dtype(precision: str) -> torch.dtype:

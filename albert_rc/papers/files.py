@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NoReturn
 
 from albert_rc.errors import DataError
-from albert_rc.io.files import natural_key, parse_json
-from albert_rc.io.json_keys import parse_unique_json
+from albert_rc.io.files import natural_key
+from albert_rc.io.json import parse_json, parse_unique_json
 from albert_rc.io.messages import kind_of, quoted, shortened
 
 CHUNK_BYTES = 2**19  # some 200 cloze papers: a tenth of a second's work

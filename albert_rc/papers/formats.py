@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.files import to_json
+from albert_rc.io.json import to_json
 from albert_rc.io.messages import kind_of, listed
 from albert_rc.papers.files import REJECTS, TABLES, Chunk, Layout, Sources, paper_place
 from albert_rc.papers.glue import GLUE, parse_glue, recognised_tasks

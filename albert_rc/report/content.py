@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from albert_rc.io.files import natural_key, to_json
+from albert_rc.io.files import natural_key
+from albert_rc.io.json import to_json
 from albert_rc.papers.schema import Passage
 from albert_rc.report.figures import Figures
 from albert_rc.report.runs import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from albert_rc.io.files import read_json_lines
+from albert_rc.io.json import read_json_lines
 from albert_rc.report.plots import lines, save
 
 BLOCKS = "▁▂▃▄▅▆▇█"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from albert_rc.errors import DataError
 from albert_rc.io.files import sha256
-from albert_rc.io.json_keys import read_unique_json
+from albert_rc.io.json import read_unique_json
 from albert_rc.io.messages import quoted
 from albert_rc.papers.schema import letter, letter_index
 

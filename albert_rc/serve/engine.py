@@ -15,7 +15,7 @@ from albert_rc.answering.score import answers_of, reading_of, score, score_lines
 from albert_rc.answering.temperature import kept_temperature
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError
-from albert_rc.io.files import to_json
+from albert_rc.io.json import to_json
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import PaperSet, gold_letters
 from albert_rc.runtime.devices import Processes, choose_precision, is_out_of_memory

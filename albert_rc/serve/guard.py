@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from albert_rc.io.files import to_json
+from albert_rc.io.json import to_json
 from albert_rc.serve.limits import MEGABYTE, Limits
 
 NO_POLICY = "default-src 'none'; frame-ancestors 'none'"

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from albert_rc import __version__
-from albert_rc.io.files import to_json
+from albert_rc.io.json import to_json
 from albert_rc.report.parts import environment, read_part, script_of, source_hash
 from albert_rc.serve.limits import MEGABYTE, Limits
 

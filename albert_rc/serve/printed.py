@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from albert_rc.errors import AlbertRcError, DataError, UsageError
-from albert_rc.io.files import parse_json, to_json
+from albert_rc.io.json import parse_json, to_json
 from albert_rc.io.messages import LONGEST, first_of, shortened
 from albert_rc.papers.files import WholeFile
 from albert_rc.printed.build.papers import FOLDERS, Import

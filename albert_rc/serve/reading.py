@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from albert_rc.errors import DataError
-from albert_rc.io.files import parse_json
+from albert_rc.io.json import parse_json
 from albert_rc.io.messages import first_of
 from albert_rc.papers.files import Lines, Raw, WholeFile, paper_place
 from albert_rc.papers.formats import READERS, check_chunk

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message
 
 from albert_rc import __version__
 from albert_rc.errors import AlbertRcError
-from albert_rc.io.files import to_json
+from albert_rc.io.json import to_json
 from albert_rc.serve.engine import Engine, FailedError, SlowError
 from albert_rc.serve.guard import Refusal, RequestGuard, read_body, until_gone
 from albert_rc.serve.line import BusyError

@@ -1,1 +1,1 @@
-"""Papers as tensors on disk: made, checked, read in batches."""
+"""Stores: papers as tensors on disk; writing, checking, and batches."""

@@ -1,7 +1,7 @@
-"""Batches from a store: their order, their length buckets, and how one is laid out."""
+"""Batches from a store: order, length buckets and collation."""
 
-# B sequences, T tokens of all of them in a row, S tokens that are read, Q questions,
-# K options of one, O options of all, P pieces of all options, M masked positions
+# B sequences, T tokens of all sequences concatenated, S read tokens, Q questions,
+# K options of a question, O options of all, P pieces of all options, M masked positions
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from albert_rc.stores.masking import WordHider
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 
-BUCKET_BATCHES = 50  # batches sorted by length together: even lengths, and still a random order
+BUCKET_BATCHES = 50  # batches sorted by length together: similar lengths, yet a random order
 
 
 def ragged(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Flat indices of the slices `starts[i] : starts[i] + lengths[i]`.
 
     Returns:
-        index into the flat tensor, the slice each belongs to, and the place in that slice.
+        Index into the flat tensor, the slice of each element, and its position in that slice.
     """
     lengths = lengths.long()
     owner = torch.arange(lengths.shape[0]).repeat_interleave(lengths)
@@ -67,7 +67,7 @@ class BatchOrder:
 
 
 def share(batch: Sequence[int], rank: int, world: int, micro_batches: int) -> list[list[int]]:
-    """A rank's part of a global batch, cut into at most `micro_batches` pieces (maybe none)."""
+    """A rank's part of a global batch, split into at most `micro_batches` parts (maybe none)."""
     mine = list(batch[rank::world])
     size = max(1, -(-len(mine) // micro_batches))
     return [mine[i : i + size] for i in range(0, len(mine), size)]
@@ -77,7 +77,7 @@ def batches_by_length(lengths: Tensor, token_budget: int, items_budget: int) -> 
     """Batches for prediction: longest first, as many items as fit into the budgets.
 
     Args:
-        lengths: tokens of each item, all its sequences together.
+        lengths: tokens of each item, summed over its sequences.
         token_budget: tokens of a batch, padding included.
         items_budget: items of a batch at most.
     """
@@ -91,12 +91,12 @@ def batches_by_length(lengths: Tensor, token_budget: int, items_budget: int) -> 
 
 
 class Collator:
-    """Makes a `Batch` of a store's items.
+    """Collates a store's items into a `Batch`.
 
     Args:
-        store: where the items are.
-        tokenizer: the vocabulary's special ids, which pairs are joined by; None for cloze.
-        hider: hides further words of cloze windows for the auxiliary masked-LM loss.
+        store: the store.
+        tokenizer: provides the special ids that join pairs; None for cloze.
+        hider: masks further words of cloze windows for the auxiliary masked-LM loss.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Collator:
         self.hider = hider
 
     def __call__(self, items: Sequence[int], epoch: int = 0) -> Batch:
-        """The batch of these items; `epoch` chooses which words are hidden."""
+        """The batch of these items; `epoch` determines which words are masked."""
         index = torch.tensor(items, dtype=torch.int64)
         if self.store.kind == "cloze":
             return self._cloze(index, epoch)
@@ -143,7 +143,7 @@ class Collator:
         masked_token = None
         if self.hider is not None:
             token_T, masked_index, masked_token = self.hider(token_T, item_B, lengths, epoch)
-            # The blanks are hidden words too, where their answer is one piece.
+            # Blanks count as masked words too, where their answer is one piece.
             answer_Q = tensors["answer"][question_Q].long()
             option_Q = tensors["option_offset"][question_Q].long() + answer_Q.clamp(min=0)
             first_Q = tensors["piece_offset"][option_Q]
@@ -181,7 +181,7 @@ class Collator:
         kept_O = tensors["kept"][question_Q].long()[owner_O]
         tail_start_O = tensors["piece_offset"][option_O]
         tail_O = (tensors["piece_offset"][option_O + 1] - tail_start_O).long()
-        # [CLS] passage [SEP] tail [SEP]; RoBERTa sets two separators in the middle.
+        # [CLS] passage [SEP] tail [SEP]; RoBERTa has two separators in the middle.
         middle = special.separators_in_pair
         length_O = kept_O + tail_O + 2 + middle
         first_O = length_O.cumsum(0) - length_O

@@ -1,4 +1,4 @@
-"""Whether a store's tensors fit together, so that no index in a foreign file leads elsewhere."""
+"""Consistency checks of a store's tensors, so that no index in a foreign file is out of range."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _META_OF: dict[Kind, dict[str, type]] = {
 
 
 def what_is_wrong(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> str | None:
-    """What makes a store unusable, or None: every value is looked at once.
+    """The first error that makes a store unusable, or None; checks every value.
 
     Args:
-        kind: of its papers.
+        kind: kind of its papers.
         tensors: all of `COLUMNS[kind]`.
-        meta: what the store says of itself.
+        meta: the store's metadata.
     """
     for name, needed in (_META | _META_OF[kind]).items():
         if type(meta.get(name)) is not needed:
@@ -68,7 +68,7 @@ def _wrong_lengths(
 
 
 def _wrong_values(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> str | None:
-    """What is checked: name, values, and the first value that is too large for each of them."""
+    """The first column with a value out of range, or None."""
     width = tensors["token_offset"].diff()
     bounds: list[tuple[str, Tensor, Tensor | int]] = []
     least_answer = -1
@@ -91,7 +91,7 @@ def _wrong_values(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, 
             return "a question has no option, or an option no piece"
         bounds.append(("answer", tensors["answer"], options))
     if kind == "label":
-        numbers = 2**15  # where a number is asked for
+        numbers = 2**15  # regression
         bounds += [
             ("answer", tensors["answer"], len(meta["labels"]) or numbers),
             ("second", tensors["second"], width + 1),

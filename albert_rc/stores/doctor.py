@@ -1,4 +1,4 @@
-"""What `doctor` finds out about papers: problems, lengths, options, answers, overlap."""
+"""The checks of `doctor`: problems, lengths, options, answers and overlap of papers."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from albert_rc.stores.encode import encode_choice, encode_cloze, encode_labels
 from albert_rc.stores.encode_spans import encode_spans
 from albert_rc.text.tokenizer import Tokenizer
 
-NO_WINDOW = 10**6  # tokens; nothing is longer
+NO_WINDOW = 10**6  # tokens; longer than any text
 PERCENTILES = (0, 50, 90, 99, 100)
 
 
 @dataclass(frozen=True)
 class TokenCheck:
-    """What only a vocabulary can tell."""
+    """Statistics that need a vocabulary."""
 
     percentiles: dict[str, int]
-    """Tokens of a sequence, special tokens included: of a passage, or of a pair."""
+    """Percentiles of a sequence's (passage's or pair's) length in tokens, with special tokens."""
     longer_than_window: list[str]
     """Papers with a sequence longer than the window, longest first, `id (tokens)`."""
     options_of_several_pieces: int
     unspellable: list[str]
-    """Options with characters that the vocabulary does not have."""
+    """Options with characters missing from the vocabulary."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Right answers that are numbers."""
+    """Statistics of numeric right answers."""
 
     least: float
     mean: float
     most: float
     known: int
-    """Rows that have one."""
+    """Number of rows that have one."""
 
 
 @dataclass(frozen=True)
 class SplitCheck:
-    """One split's check-up."""
+    """Statistics of one split."""
 
     name: str
     format: str
@@ -58,17 +58,17 @@ class SplitCheck:
     warnings: list[str]
     options_per_question: dict[str, int]
     answers: dict[str, int]
-    """How often each letter or label is the right answer; of SQuAD, `answerable` and `no answer`;
-    `none` for questions whose right answer is not given."""
+    """How often each letter or label is the right answer; for SQuAD, `answerable` and `no answer`;
+    `none` for questions without a given answer."""
     scores: Scores | None
-    """What numbers there are, where numbers are asked for (STS-B), and some are known."""
+    """Statistics of the scores of a regression task (STS-B), where some are known."""
     options_of_several_words: int
     overlaps: dict[str, list[Overlap]]
-    """Per reference split (or this one itself), the passages that stand there too."""
+    """The passages that also occur in each reference split (or twice in this one)."""
     tokens: TokenCheck | None
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The value for `--json`."""
         return asdict(self)
 
 
@@ -82,13 +82,13 @@ def check_split(
 
     Args:
         papers: as read, problems included.
-        indexes: 5-grams of the splits to look for overlap with, this one included.
-        tokenizer: the model's vocabulary; without it nothing is said about tokens.
+        indexes: 5-grams of the splits to compare with, this one included.
+        tokenizer: the model's; without it there are no token statistics.
         max_length: the model's window.
     """
     questions = [q for p in papers.passages for q in p.questions]
     answers = Counter(_answer_name(papers, q) for q in questions)
-    # Labels are the same for all, and spans are not options: there is nothing to count.
+    # Labels are the same for all rows, and spans are not options: nothing to count.
     asked = questions if papers.kind in ("cloze", "choice") else []
     sizes = Counter(str(len(q.options)) for q in asked)
     values = [q.value for q in questions if q.value is not None]
@@ -116,7 +116,7 @@ def check_split(
 
 
 def _answer_name(papers: PaperSet, question: Question) -> str:
-    """What a question's right answer is called."""
+    """The name of a question's right answer."""
     if question.answer is None:
         return "none" if question.value is None else "a score"
     if papers.kind == "span":
@@ -125,7 +125,7 @@ def _answer_name(papers: PaperSet, question: Question) -> str:
 
 
 Lengths = tuple[list[int], Sequence[int], list[list[list[int]]]]
-"""Tokens of each sequence if there were no window, the paper it is of, and options' pieces."""
+"""Tokens of each sequence without a window, the paper it belongs to, and options' pieces."""
 
 
 def _cloze_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
@@ -140,7 +140,7 @@ def _choice_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Length
         kept + specials + max(map(len, tails))
         for kept, tails in zip(choice.question_kept, choice.tails, strict=True)
     ]
-    # Tails hold the question too; only whole options are counted in pieces.
+    # Tails include the question; only options alone are counted in pieces.
     return lengths, choice.question_passage, []
 
 
@@ -197,7 +197,7 @@ def _check_tokens(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> To
 def check_collection(
     splits: Sequence[PaperSet], tokenizer: Tokenizer | None, max_length: int
 ) -> list[SplitCheck]:
-    """Check every split, each also against the training split and itself."""
+    """Check every split, also for overlap with the training split and itself."""
     indexes = {split.name: OverlapIndex(split.passages) for split in splits}
     checks = []
     for split in splits:

@@ -1,4 +1,4 @@
-"""Passages to ids: blanks become [MASK], long passages windows, pairs keep their options whole."""
+"""Encoding of passages: blanks as [MASK], long passages as windows, pairs with whole options."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from albert_rc.io.messages import shortened
 from albert_rc.papers.schema import Passage
 from albert_rc.text.tokenizer import Tokenizer
 
-# What stands glued to the word before it in running text, though papers set it apart from a
-# blank: closing signs, a straight quote that closes, the tail of a contraction or a compound.
+# What is attached to the word before it in running text, though papers have a space after a
+# blank: closing punctuation, a straight closing quote, the tail of a contraction or a compound.
 _GLUED = re.compile(
     r"""\s*(?:
         [,.!?;:%)\]}”’…]                      # closing signs
@@ -34,12 +34,12 @@ class EncodedCloze:
     """[CLS] ... [SEP] of each window."""
     window_passage: list[int] = field(default_factory=list)
     window_blanks: list[list[int]] = field(default_factory=list)
-    """Positions, in the window, of the blanks that are scored there."""
+    """Positions, in each window, of the blanks that are scored there."""
     option_pieces: list[list[list[int]]] = field(default_factory=list)
-    """Per blank, in the passages' order: the pieces of each option."""
+    """Pieces of each option of each blank, in the passages' order."""
     answers: list[int] = field(default_factory=list)
     long: list[bool] = field(default_factory=list)
-    """Per passage, whether it needed more than one window."""
+    """Whether each passage needed more than one window."""
 
 
 @dataclass
@@ -49,17 +49,17 @@ class EncodedChoice:
     passage_tokens: list[list[int]] = field(default_factory=list)
     question_passage: list[int] = field(default_factory=list)
     question_kept: list[int] = field(default_factory=list)
-    """Passage tokens that all options of the question see."""
+    """Number of passage tokens kept for all options of each question."""
     tails: list[list[list[int]]] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
 
 
 def split_at_blanks(passage: Passage) -> list[tuple[str, bool]]:
-    """The text between the blanks, each with whether it is glued to the blank before it."""
+    """The text segments between blanks, each with whether it is attached to the blank before it."""
     head, *rest = passage.segments()
     parts = [(head, False)]
     for segment in rest:
-        # Without white space the paper itself glues: `fixed._ some` is the other way round.
+        # Without white space the text is attached anyway: `fixed._ some` is the opposite case.
         glued = bool(_GLUED.match(segment)) or bool(segment[:1].strip())
         parts.append((segment.lstrip() if glued else segment, glued))
     return parts
@@ -73,12 +73,12 @@ def encode_segments(parts: Sequence[tuple[str, bool]], tokenizer: Tokenizer) -> 
 
 
 def windows(length: int, budget: int, overlap: float = 0.5) -> list[int]:
-    """Starts of the evenly spread windows of `budget` tokens that cover `length` tokens.
+    """Starts of evenly spaced windows of `budget` tokens that cover `length` tokens.
 
     Args:
         length: tokens of the passage.
         budget: tokens of a window.
-        overlap: least share of a window that it has in common with the next.
+        overlap: minimum share of a window that overlaps with the next.
     """
     if length <= budget:
         return [0]
@@ -88,18 +88,18 @@ def windows(length: int, budget: int, overlap: float = 0.5) -> list[int]:
 
 
 def most_central(position: int, starts: Sequence[int], budget: int) -> int:
-    """The window in whose middle a position is nearest: where it has most context on both sides.
+    """The window whose middle is nearest to a position, for most context on both sides.
 
-    Of two that are equally near, the first.
+    Of two equally near ones, the first.
     """
-    # In a book of blanks there are thousands of windows to each of them: only two can be nearest.
+    # A book has thousands of windows for many blanks, but only two can be nearest.
     after = bisect_left(starts, position - (budget - 1) / 2)
     near = range(max(0, after - 1), min(after + 1, len(starts)))
     return min(near, key=lambda i: abs(position - (starts[i] + (budget - 1) / 2)))
 
 
 def _unique_pieces(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, list[int]]:
-    # Options repeat ("to", "with"): each is split once.
+    # Options repeat ("to", "with"): each is tokenised once.
     distinct = list(dict.fromkeys(texts))
     encoded = tokenizer.encode(distinct)
     return {text: ids or [tokenizer.unk_id] for text, ids in zip(distinct, encoded, strict=True)}
@@ -111,8 +111,8 @@ def encode_cloze(
     """Encode cloze papers into windows of at most `max_length` ids.
 
     Every blank is one [MASK]. A passage longer than the window becomes overlapping windows, and
-    each blank belongs to the window in which it stands most central; windows without a blank of
-    their own are dropped.
+    each blank belongs to the window in which it is most central; windows that own no blank are
+    dropped.
     """
     check_max_length(max_length)
     out = EncodedCloze()
@@ -139,7 +139,7 @@ def encode_cloze(
             body = ids[start : start + budget]
             out.window_tokens.append([tokenizer.cls_id, *body, tokenizer.sep_id])
             out.window_passage.append(number)
-            # [CLS] is prepended, so every blank moves right by one.
+            # Positions shift by one for [CLS].
             out.window_blanks.append([position - start + 1 for position in positions])
         for question in passage.questions:
             out.option_pieces.append([pieces[option] for option in question.options])
@@ -158,11 +158,11 @@ def encode_choice(
 ) -> EncodedChoice:
     """Encode multiple choice as `[CLS] passage [SEP] question option [SEP]`, one per option.
 
-    Question and option are never cut. What of the passage does not fit next to the longest option
-    is cut from its end, for all options of the question alike.
+    Question and option are never truncated. The passage is truncated at its end to fit with the
+    longest option, equally for all options of the question.
 
     Raises:
-        DataError: a question with its option does not fit by itself.
+        DataError: a question with its option alone exceeds the window.
     """
     check_max_length(max_length)
     out = EncodedChoice()
@@ -207,16 +207,16 @@ def check_max_length(max_length: int) -> None:
 
 @dataclass
 class EncodedLabels:
-    """One sentence or two in a row each, for a label or a number."""
+    """One or two sentences per row, for classification or regression."""
 
     tokens: list[list[int]] = field(default_factory=list)
     """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
     seconds: list[int] = field(default_factory=list)
-    """Where the second sentence begins; the length where there is none."""
+    """Start of the second sentence; the length where there is none."""
     cut: list[int] = field(default_factory=list)
-    """Tokens that did not fit."""
+    """Number of truncated tokens."""
     answers: list[int] = field(default_factory=list)
-    """Index of the label, or the number in steps of 1 / `VALUE_STEPS`; -1 where not known."""
+    """Index of the label, or the number in steps of 1 / `VALUE_STEPS`; -1 where unknown."""
 
 
 VALUE_STEPS = 1000  # STS-B's scores have three decimals
@@ -225,7 +225,7 @@ VALUE_STEPS = 1000  # STS-B's scores have three decimals
 def encode_labels(
     passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int
 ) -> EncodedLabels:
-    """Encode sentences and pairs of them. What does not fit is cut from the longer one's end."""
+    """Encode sentences and pairs of them, truncating the longer one at its end."""
     check_max_length(max_length)
     out = EncodedLabels()
     questions = [question for passage in passages for question in passage.questions]
@@ -250,7 +250,7 @@ def encode_labels(
 
 
 def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """How much of two sentences is kept, where the longer one is cut first (BERT's way)."""
+    """Lengths kept of two sentences, truncating the longer one first (as BERT does)."""
     if first + second <= room:
         return first, second
     half = room // 2

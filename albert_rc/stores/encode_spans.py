@@ -1,4 +1,4 @@
-"""Passages and questions whose answers stand in them, as windows of ids."""
+"""Encoding of span tasks: passages and questions as windows of ids."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from albert_rc.stores.encode import check_max_length
 from albert_rc.text.tokenizer import Tokenizer
 
 STRIDE = 128
-"""Tokens from one window's beginning to the next one's, as BERT and ALBERT were tested."""
+"""Tokens between the starts of windows, as in BERT's and ALBERT's evaluation."""
 LONGEST_QUESTION = 64
-"""Tokens; what is longer is cut, likewise."""
+"""Maximum length of a question in tokens, also as there; longer ones are truncated."""
 
 
 @dataclass
@@ -23,28 +23,28 @@ class EncodedSpans:
 
     passage_tokens: list[list[int]] = field(default_factory=list)
     begins: list[list[int]] = field(default_factory=list)
-    """Per token of a passage, the first of its characters there,"""
+    """Index of the first character of each token of a passage."""
     ends: list[list[int]] = field(default_factory=list)
-    """and the one after the last."""
+    """Index after the last character of each token of a passage."""
     questions: list[list[int]] = field(default_factory=list)
     """Pieces of each question, in the passages' order."""
     windows: list[list[tuple[int, int]]] = field(default_factory=list)
-    """Per question: first token and number of tokens of the passage in each window."""
+    """First token and number of passage tokens of each window, per question."""
     answers: list[int] = field(default_factory=list)
-    """1 where there is one, 0 where there is none, -1 where that is not known."""
+    """1 for questions with an answer, 0 without, -1 where unknown."""
     golds: list[list[tuple[int, int]]] = field(default_factory=list)
-    """Per question, where right answers stand: characters."""
+    """Character spans of each question's right answers."""
     targets: list[tuple[int, int]] = field(default_factory=list)
-    """Per question, first and last token of the first of them; -1 without one."""
+    """First and last token of each question's first right answer; -1 without one."""
 
 
 def encode_spans(
     passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int
 ) -> EncodedSpans:
-    """Encode passages once, and say which part of them each window of a question holds.
+    """Encode passages once, with the part of them in each window of a question.
 
-    A window is `[CLS] question [SEP] part of the passage [SEP]`. Windows begin `STRIDE` tokens
-    one after the other, or half a window where that is less.
+    A window is `[CLS] question [SEP] part of the passage [SEP]`. Windows start `STRIDE` tokens
+    apart, or half a window where that is less.
 
     Raises:
         UsageError: the window has no room for a question and a passage.
@@ -88,6 +88,6 @@ def _windows(length: int, room: int) -> list[tuple[int, int]]:
 
 
 def _tokens(span: tuple[int, int], begins: list[int], ends: list[int]) -> tuple[int, int]:
-    """First and last token that have characters of the span; -1 where none has."""
+    """First and last token with characters of the span; -1 where there is none."""
     first, last = bisect_right(ends, span[0]), bisect_left(begins, span[1]) - 1
     return (first, last) if first <= last else (-1, -1)

@@ -1,10 +1,10 @@
-"""Words hidden next to the blanks, for an auxiliary masked-LM loss while fine-tuning.
+"""Masking of further words for an auxiliary masked-LM loss in fine-tuning.
 
-A cloze paper asks about one word in seventeen. Hiding some of the others and asking for them too
+A cloze paper has a blank for one word in seventeen. Masking and predicting some of the others
 multiplies what a small model learns from the same papers.
 """
 
-# B sequences, T tokens of all of them in a row, M masked positions
+# B sequences, T tokens of all sequences concatenated, M masked positions
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class WordHider:
     """Replaces whole words by [MASK]; a pure function of (seed, epoch, item).
 
     Args:
-        tokenizer: tells where words begin.
-        rate: share of the words to hide.
-        seed: the run's.
+        tokenizer: determines where words begin.
+        rate: share of the words to mask.
+        seed: the run's seed.
     """
 
     def __init__(self, tokenizer: Tokenizer, rate: float, seed: int) -> None:
@@ -38,16 +38,16 @@ class WordHider:
     def __call__(
         self, token_T: Tensor, item_B: Tensor, lengths: Sequence[int], epoch: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Hide words in a batch of these items of the store.
+        """Mask words in a batch of items of the store.
 
         Args:
-            token_T: ids of all items in a row.
-            item_B: which items they are.
-            lengths: tokens of each.
-            epoch: chooses other words each time.
+            token_T: ids of all items, concatenated.
+            item_B: indices of the items.
+            lengths: tokens of each item.
+            epoch: each epoch masks other words.
 
         Returns:
-            the ids with [MASK] for hidden pieces, [T]; where they are, [M]; and what they were,
+            The ids with [MASK] for masked pieces, [T]; their positions, [M]; their original ids,
             [M].
         """
         chances = []
@@ -56,8 +56,8 @@ class WordHider:
             chances.append(torch.rand(length, generator=generator))
         special_T = torch.isin(token_T, self.special)
         begins_T = self.begins_V[token_T] | special_T
-        # Every piece of a word takes the chance drawn for its first piece; each sequence begins
-        # with a special token, so no word reaches over its edge.
+        # Every piece of a word uses the random number of its first piece; each sequence begins
+        # with a special token, so no word crosses its edge.
         first_T = torch.where(begins_T, torch.arange(len(token_T)), 0).cummax(0).values
         hidden_T = (torch.cat(chances)[first_T] < self.rate) & ~special_T
         index_M = hidden_T.nonzero()[:, 0]
@@ -67,10 +67,10 @@ class WordHider:
 def begins_word(tokenizer: Tokenizer) -> Tensor:
     """Whether each piece of the vocabulary begins a word, [V].
 
-    Punctuation is a word of its own: hiding "dog" must not hide its full stop.
+    Punctuation is a separate word: masking "dog" must not mask its full stop.
     """
     pieces = tokenizer.pieces(range(tokenizer.size))
-    # WordPiece marks what continues a word, the others what begins one.
+    # WordPiece marks continuations of words, the others beginnings.
     marks_rest = not any(piece.startswith(("▁", "Ġ")) for piece in pieces)
     return torch.tensor([_begins_word(piece, marks_rest) for piece in pieces])
 

@@ -1,7 +1,7 @@
-"""Papers encoded and packed into a store's columns, a chunk at a time.
+"""Packing of encoded papers into a store's columns, a chunk at a time.
 
-The columns are flat arrays, and what is an offset in the store is still a count in them, so that
-papers can be dropped and put into another order afterwards (`columns`).
+The columns are flat arrays, with counts in place of the store's offsets, so that papers can be
+dropped and reordered afterwards (`writer`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ TYPECODES = {"uint8": "B", "int16": "h", "int32": "i"}
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One tensor of a store, and how many values of it belong to a paper."""
+    """One tensor of a store: its type, and how its length follows from the papers."""
 
     per: str
-    """It has one value for each of these, a name of `MEASURES`."""
+    """Unit that it has one value for: a name of `MEASURES`."""
     dtype: str = "int32"
-    """uint8, int16, int32, or `id`: one of these two, by the size of the vocabulary."""
+    """uint8, int16, int32, or `id`: int16 or int32, by the size of the vocabulary."""
     counts: str = ""
-    """Offsets: running sums of how many of these there are."""
+    """For offsets: the unit whose counts are summed."""
     owner: bool = False
-    """The values are the paper's index."""
+    """Whether the values are the paper's index."""
 
 
 # What is counted of each paper besides the papers.
@@ -105,12 +105,12 @@ class Packed:
     """Some papers of one kind, encoded."""
 
     measures: array[int]
-    """Row by row, a paper's numbers of what `MEASURES` names."""
+    """One row per paper: its number of each unit of `MEASURES`."""
     columns: dict[str, array[int]]
-    """Values of each column that is not computed; counts where the store has offsets."""
+    """Values of each stored column; counts where the store has offsets."""
 
     def extend(self, other: Packed) -> None:
-        """Put other papers behind these."""
+        """Append other papers."""
         self.measures.extend(other.measures)
         for name, values in other.columns.items():
             self.columns[name].extend(values)
@@ -120,7 +120,7 @@ def pack(kind: Kind, passages: Sequence[Passage], tokenizer: Tokenizer, max_leng
     """Encode papers into columns.
 
     Raises:
-        DataError: a multiple-choice question that is longer than the window by itself.
+        DataError: a multiple-choice question alone exceeds the window.
     """
     rows, values = ENCODERS[kind](passages, tokenizer, max_length)
     columns = {
@@ -173,7 +173,7 @@ def _encoded_choice(passages: Sequence[Passage], tokenizer: Tokenizer, max_lengt
 
 
 def _encoded_labels(passages: Sequence[Passage], tokenizer: Tokenizer, max_length: int) -> Rows:
-    # Places in a row have 16 bits.
+    # Positions in a row have 16 bits.
     encoded = encode_labels(passages, tokenizer, min(max_length, 2**15 - 1))
     # Each line of a table is a paper with one question.
     rows = (
@@ -238,7 +238,7 @@ ENCODERS: dict[Kind, Callable[[Sequence[Passage], Tokenizer, int], Rows]] = {
 def _question_measures(
     passages: Sequence[Passage], options: Sequence[Sequence[Sequence[int]]]
 ) -> Iterator[tuple[int, int, int]]:
-    """Per passage: questions, their options, and the pieces of these."""
+    """For each passage: number of questions, of their options, and of the options' pieces."""
     rest = iter(options)
     for passage in passages:
         own = list(islice(rest, len(passage.questions)))

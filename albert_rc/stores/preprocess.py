@@ -1,9 +1,9 @@
-"""Raw papers to stores as a stream: read here, checked and encoded in worker processes.
+"""Streaming preprocessing of raw papers into stores, with worker processes.
 
-A chunk of papers goes to a worker as bytes and comes back as flat arrays, which are appended to
-temporary files without a name. When all papers are known, the arrays are written into the stores
-in natural order of the ids. What grows with the number of papers in memory are the ids, a few
-numbers per paper, and the problems.
+A chunk of papers goes to a worker as bytes and returns as flat arrays, which are appended to
+anonymous temporary files. When all papers are known, the arrays are written into the stores in
+natural order of the ids. Memory grows with the number of papers only by the ids, a few numbers per
+paper, and the problems.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import BinaryIO, cast
 
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import nameless_file
-from albert_rc.io.files import save_tensors
+from albert_rc.io.pt import save_tensors
 from albert_rc.papers.files import Chunk
 from albert_rc.papers.formats import READERS, check_chunk, collection_format, open_sources
 from albert_rc.papers.ids import PaperRecord, Register
@@ -31,7 +31,7 @@ from albert_rc.stores.pack import MEASURES, Packed, pack
 from albert_rc.stores.writer import Columns, Selection, store_meta, store_summary
 from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 
-FEW_CHUNKS = 8  # fewer are encoded before worker processes would have started
+FEW_CHUNKS = 8  # fewer are done before worker processes would have started
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class ChunkTask:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What became of a chunk."""
+    """An encoded chunk."""
 
     records: list[PaperRecord]
     packed: Packed
-    """The papers whose record is good."""
+    """The valid papers."""
     unfit: dict[int, str]
-    """Which of them do not fit into the window, and what to say about it."""
+    """Messages for papers that do not fit into the window, by index."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ChunkEncoder:
     tokenizer: Tokenizer
     max_length: int
     strict: bool = False
-    """Whether papers are refused that could be read by a guess."""
+    """Whether to refuse papers that can only be read by guessing."""
 
     def __call__(self, task: ChunkTask) -> Encoded:
         """Encode a chunk."""
@@ -76,7 +76,7 @@ class ChunkEncoder:
         try:
             return pack(kind, passages, self.tokenizer, self.max_length), {}
         except DataError:
-            pass  # one of them is unfit; which ones, and is any of them rejected anyway?
+            pass  # some do not fit: find out which, and whether they are rejected anyway
         packed = pack(kind, [], self.tokenizer, self.max_length)
         unfit = {}
         for index, passage in enumerate(passages):
@@ -89,18 +89,18 @@ class ChunkEncoder:
 
 
 def _start_worker(vocabulary: Path, max_length: int, strict: bool) -> ChunkEncoder:
-    # The workers share the cores; none of them needs threads of its own.
+    # The workers share the cores; each runs single-threaded.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     return ChunkEncoder(load_tokenizer(vocabulary, num_threads=1), max_length, strict)
 
 
 class PreparedSplit:
-    """A split whose papers are checked and encoded, and wait on disk for their order.
+    """A split whose checked and encoded papers are on disk, to be written in their final order.
 
     Args:
         path: a folder of papers, or one file.
-        name: what the split is called.
-        format_name: a key of `READERS`; sniffed if None.
+        name: name of the split.
+        format_name: a key of `READERS`; detected if None.
         encoder: the vocabulary and the window.
         open_file: opens a temporary file.
     """
@@ -126,12 +126,12 @@ class PreparedSplit:
         self._order: Sequence[int] = ()
 
     def tasks(self, number: int) -> Iterator[ChunkTask]:
-        """What is to be encoded; `number` is the split's own."""
+        """The chunks to encode; `number` is the split's index."""
         for chunk in self._sources.chunks(self._layout):
             yield ChunkTask(number, self.format, chunk)
 
     def add(self, chunk: Chunk, encoded: Encoded) -> None:
-        """Note a chunk's papers; chunks come in their order."""
+        """Add a chunk's papers; chunks must come in order."""
         index = len(self._columns)
         self._unfit |= {index + place: said for place, said in encoded.unfit.items()}
         self._columns.add(encoded.packed)
@@ -141,16 +141,16 @@ class PreparedSplit:
             index += record.good
 
     def finish(self) -> None:
-        """Put the papers into natural order; no more will come."""
+        """Sort the papers into natural order, after the last chunk."""
         order = self._register.finish()
         in_place = isinstance(order, range) and len(order) == len(self._columns)
         self._order = order if in_place else array("i", (self._kept[i] for i in order))
 
     def require_fit(self) -> None:
-        """Refuse papers that no store can be made of, though they are well-formed.
+        """Refuse well-formed papers that no store can hold.
 
         Raises:
-            DataError: a question does not fit into the window, or there is too much of all.
+            DataError: a question does not fit into the window, or the split is too large.
         """
         if self._unfit:
             for index in self._order:
@@ -164,17 +164,17 @@ class PreparedSplit:
 
     @property
     def ids(self) -> list[str]:
-        """Of the papers that are kept, in natural order."""
+        """Ids of the kept papers, in natural order."""
         return self._register.ids
 
     @property
     def levels(self) -> list[str | None]:
-        """Their levels."""
+        """Levels of the kept papers."""
         return self._register.levels
 
     @property
     def problems(self) -> list[Problem]:
-        """Everything found, in the order of the files."""
+        """All problems, in the order of the files."""
         return self._register.problems
 
     @property
@@ -184,12 +184,12 @@ class PreparedSplit:
 
     @property
     def num_papers(self) -> int:
-        """Papers that can be used."""
+        """Number of usable papers."""
         return len(self.ids)
 
     @property
     def num_rejected(self) -> int:
-        """Papers left out because of an error."""
+        """Number of papers left out because of an error."""
         return self._register.num_rejected
 
     @property
@@ -204,7 +204,7 @@ class PreparedSplit:
         save_tensors(path, chosen.tensors(), meta)
 
     def summary(self) -> str:
-        """What is inside, and what was cut, as a line."""
+        """Content and truncation, as a line."""
         chosen = self._chosen
         return store_summary(
             self.kind, self.num_papers, chosen.num_questions, chosen.num_items, chosen.cuts()
@@ -225,22 +225,22 @@ def prepare_collection(
     """Read, check and encode every split of a collection.
 
     Args:
-        places: where each split is, as `find_splits` finds them.
-        tokenizer: the vocabulary of the model that will read the stores.
+        places: path of each split, from `find_splits`.
+        tokenizer: the tokenizer of the model that will read the stores.
         max_length: window in tokens, special tokens included.
-        scratch: a folder for temporary files as large as the stores; nothing stays there.
-        format_name: a key of `READERS`; sniffed by default, one for all splits.
-        workers: processes to encode in; as many as there are cores by default, 1 for
-            this one only. A few papers are encoded in this process anyway.
-        strict: refuse papers that could be read by a guess.
+        scratch: a folder for temporary files as large as the stores; left empty.
+        format_name: a key of `READERS`; detected by default, one for all splits.
+        workers: number of encoding processes; by default the number of cores, 1 for this process
+            only. A few papers are encoded in this process anyway.
+        strict: refuse papers that can only be read by guessing.
 
     Yields:
         The splits, ready to be saved inside the block.
 
     Raises:
-        DataError: there is nothing at one of the places, or a table of no known task.
-        UsageError: no such format; a table that may be of several tasks; too short a window;
-            fewer than one worker.
+        DataError: nothing at one of the paths, or a table of an unknown task.
+        UsageError: unknown format; a table that fits several tasks; too short a window; fewer
+            than one worker.
         OutOfMemoryError: the system killed a worker.
     """
     workers = worker_count(workers)
@@ -250,7 +250,7 @@ def prepare_collection(
     with ExitStack() as stack:
 
         def open_file() -> BinaryIO:
-            # Without a name (or deleted when closed): nothing is left even if we are killed.
+            # Anonymous (or deleted when closed): nothing remains even if the process is killed.
             return cast(BinaryIO, stack.enter_context(nameless_file(scratch)))
 
         splits = [
@@ -259,7 +259,7 @@ def prepare_collection(
         ]
         tasks = chain.from_iterable(split.tasks(i) for i, split in enumerate(splits))
         results = _encoded(tasks, encoder, workers)
-        with closing(results):  # whatever happens, the workers end here
+        with closing(results):  # ends the workers in any case
             for task, encoded in results:
                 splits[task.split].add(task.chunk, encoded)
         for split in splits:

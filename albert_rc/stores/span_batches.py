@@ -1,7 +1,7 @@
-"""Batches of windows, each with a question and a part of its passage."""
+"""Batches of span windows, each with a question and a part of its passage."""
 
-# W windows of a store, B windows of a batch, T tokens of all of them in a row, S tokens that
-# are read: of each window [CLS], then the passage's
+# W windows of a store, B windows of a batch, T tokens of all of them concatenated, S read
+# tokens: of each window [CLS], then the passage's
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from albert_rc.text.tokenizer import Tokenizer
 
 
 class SpanCollator:
-    """Makes a batch of a span store's windows.
+    """Collates a span store's windows into a `SpanBatch`.
 
     Args:
-        store: where the windows are.
-        tokenizer: the vocabulary's special ids.
+        store: the store.
+        tokenizer: provides the special ids.
     """
 
     def __init__(self, store: Store, tokenizer: Tokenizer) -> None:
@@ -54,7 +54,7 @@ class SpanCollator:
         targets = [self._target(name, question_B, begin_B, part_B) for name in ("first", "last")]
         inside_B = (targets[0] > 0) & (targets[1] > 0)
         answer_B = tensors["answer"][question_B]
-        # A window that holds only a part of the answer, or none of it, is to say so at [CLS].
+        # The target is [CLS] for a window that holds only a part of the answer, or none of it.
         chosen = [
             torch.where(answer_B < 0, -1, torch.where(inside_B, target_B, 0))
             for target_B in targets
@@ -74,7 +74,7 @@ class SpanCollator:
     def _target(
         self, name: str, question_B: torch.Tensor, begin_B: torch.Tensor, part_B: torch.Tensor
     ) -> torch.Tensor:
-        """Place among the window's read tokens; 0 where it does not stand there."""
+        """Target position among the window's read tokens; 0 where the answer is not in it."""
         token_B = self.store.tensors[name][question_B].long()
         place_B = token_B - begin_B
         there_B = (token_B >= 0) & (place_B >= 0) & (place_B < part_B)

@@ -16,21 +16,20 @@ import torch
 from torch import Tensor
 
 from albert_rc.errors import DataError
-from albert_rc.io.files import load_tensors, save_tensors
-from albert_rc.io.pt import TensorStream
+from albert_rc.io.pt import TensorStream, load_tensors, save_tensors
 from albert_rc.papers.schema import Kind, PaperSet
 from albert_rc.stores.check import what_is_wrong
 from albert_rc.stores.pack import COLUMNS, pack
 from albert_rc.stores.writer import Columns, store_meta, store_summary
 from albert_rc.text.tokenizer import Tokenizer
 
-_LARGE = 2**26  # bytes from which on a store stays on the disk and is mapped
-_PASSAGES = 500  # encoded at a time: the lists of ids in between take 20 times the tensors' memory
+_LARGE = 2**26  # bytes; larger stores stay on disk and are memory-mapped
+_PASSAGES = 500  # encoded at a time: the intermediate lists of ids take 20 times the tensors' memory
 
 
 @dataclass
 class Store:
-    """The tensors of one split, with what they were made of.
+    """The tensors of one split, with metadata about their source.
 
     `tensors` of a cloze store (S windows, Q blanks, O options):
         token, token_offset [S + 1], window_passage [S], blank_position [Q], blank_offset [S + 1],
@@ -68,24 +67,24 @@ class Store:
 
     @property
     def num_options(self) -> Tensor:
-        """[Q] options of each question; 1 where a number is asked for."""
+        """[Q] number of options of each question; 1 for regression."""
         if self.kind == "label":
             return torch.full((self.num_questions,), max(1, len(self.labels)))
         return self.tensors["option_offset"].diff()
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each item may be, where all may be the same; empty where a number is asked for."""
+        """The classes of a label task; empty for regression."""
         return tuple(self.meta.get("labels", ()))
 
     @property
     def is_numeric(self) -> bool:
-        """Whether numbers are asked for, not options."""
+        """Whether the task is regression."""
         return self.kind == "label" and not self.labels
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What answers are measured by."""
+        """Names of the task's metrics."""
         return tuple(self.meta.get("metrics", ("accuracy",)))
 
     @property
@@ -109,7 +108,7 @@ class Store:
 
     @property
     def tokens(self) -> Tensor:
-        """Tokens of each item, all its sequences together, at most."""
+        """Tokens of each item, summed over its sequences; an upper bound."""
         return self.lengths * self.num_options if self.kind == "choice" else self.lengths
 
     @property
@@ -124,7 +123,7 @@ class Store:
 
     @property
     def question_of_window(self) -> Tensor:
-        """[W] index of the question that each window of a span store is about."""
+        """[W] index of the question of each window of a span store."""
         counts = self.tensors["window_offset"].diff().long()
         return torch.arange(self.num_questions).repeat_interleave(counts)
 
@@ -138,7 +137,7 @@ class Store:
         save_tensors(path, self.tensors, self.meta)
 
     def summary(self) -> str:
-        """What is inside, and what was cut, as a line."""
+        """Content and truncation, as a line."""
         return store_summary(
             self.kind, len(self.meta["ids"]), self.num_questions, self.num_items, self.meta
         )
@@ -149,11 +148,11 @@ def make_store(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> Store
 
     Args:
         papers: checked papers.
-        tokenizer: the vocabulary of the model that will read the store.
+        tokenizer: the tokenizer of the model that will read the store.
         max_length: window in tokens, special tokens included.
 
     Raises:
-        DataError: a multiple-choice question that is longer than the window by itself.
+        DataError: a multiple-choice question alone exceeds the window.
     """
     columns = Columns(papers.kind, tokenizer.size, BytesIO)
     for start in range(0, len(papers.passages), _PASSAGES):
@@ -174,7 +173,7 @@ def load_store(path: Path) -> Store:
     """Open a store, memory-mapped.
 
     Raises:
-        DataError: missing, torn, or not a store.
+        DataError: missing, truncated, or not a store.
     """
     tensors, meta = load_tensors(path, mapped_from=_LARGE)
     kind = meta.get("kind")
@@ -190,13 +189,13 @@ def load_store(path: Path) -> Store:
 
 
 def check_store(store: Store, path: Path, tokenizer: Tokenizer, max_length: int) -> None:
-    """Refuse a store that another vocabulary or a longer window than the model's was used for.
+    """Refuse a store made with another vocabulary or a longer window than the model's.
 
     Args:
         store: an opened store.
-        path: its place, for the message.
-        tokenizer: the model's vocabulary.
-        max_length: the longest sequence that the model takes.
+        path: its path, for the message.
+        tokenizer: the model's.
+        max_length: the model's longest sequence.
 
     Raises:
         DataError: says how to remake the store.

@@ -1,4 +1,4 @@
-"""Some papers of a store, and several stores as one."""
+"""Subsets of a store's papers, and concatenation of stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from albert_rc.stores.writer import check_total
 
 
 def paper_of_each(store: Store) -> dict[str, Tensor]:
-    """The paper's index of each paper, window, token, question, option, ..., by what it is of."""
+    """The index of the paper of each window, token, question, option and so on, by unit."""
     columns = COLUMNS[store.kind]
     owners: dict[str, Tensor] = {}
     papers = torch.arange(len(store.meta["ids"]))
@@ -36,14 +36,14 @@ def paper_of_each(store: Store) -> dict[str, Tensor]:
 
 
 def chosen_papers(store: Store, papers: Sequence[int], name: str) -> Store:
-    """The store of some papers of a store, in the same order.
+    """A store with only some of a store's papers, in the same order.
 
-    What `preprocess` noted of cuts (`num_cut` and the like) stays that of the whole.
+    Metadata on truncation (`num_cut` and the like) remains that of the whole store.
 
     Args:
-        store: of any kind.
-        papers: their indices, none twice; the order does not matter.
-        name: of the new split.
+        store: a store of any kind.
+        papers: indices of the papers, without duplicates, in any order.
+        name: name of the new split.
 
     Raises:
         DataError: no papers.
@@ -79,11 +79,11 @@ def chosen_papers(store: Store, papers: Sequence[int], name: str) -> Store:
 
 
 def joined(first: Store, second: Store, name: str) -> Store:
-    """The papers of two stores, one behind the other.
+    """Concatenate the papers of two stores.
 
     Raises:
-        DataError: they are of different kinds, vocabularies, windows or labels, share an id, or
-            are more than a store can count.
+        DataError: different kinds, vocabularies, windows or labels, a shared id, or more than a
+            store can hold.
     """
     for key in ("kind", "vocabulary", "vocab_size", "max_length", "labels", "num_specials"):
         if first.meta.get(key) != second.meta.get(key):
@@ -92,7 +92,7 @@ def joined(first: Store, second: Store, name: str) -> Store:
                 "both with the same `albert-rc preprocess` command"
             )
     both = set(first.meta["ids"]) & set(second.meta["ids"])
-    if both and first.kind != "label":  # rows of tables are called by their numbers
+    if both and first.kind != "label":  # the ids of table rows are their numbers
         raise DataError(f"{min(both)} is both in {first.meta['split']} and {second.meta['split']}")
     tensors = {}
     for key, column in COLUMNS[first.kind].items():

@@ -1,4 +1,4 @@
-"""The columns of all papers of a split, put into the order of the store and written as streams."""
+"""Columns of a split on disk, reordered and written as a store in a stream."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _BLOCK = 2**20  # bytes
 
 
 class Columns:
-    """The columns of a growing number of papers, each in a file of its own.
+    """The columns of a growing number of papers, each in its own file.
 
     Args:
-        kind: cloze or choice.
-        vocab_size: decides how wide ids are.
+        kind: kind of the papers.
+        vocab_size: determines the width of ids.
         open_file: opens a file to write to and read from, in memory or on disk.
     """
 
@@ -45,7 +45,7 @@ class Columns:
         return len(self._measures) // len(MEASURES[self.kind])
 
     def add(self, packed: Packed) -> None:
-        """Put papers behind those that are there."""
+        """Append papers."""
         self._measures.extend(packed.measures)
         for name, values in packed.columns.items():
             self._files[name].write(memoryview(values).cast("B"))
@@ -55,7 +55,7 @@ class Columns:
         return Selection(self, order)
 
     def measure(self, name: str) -> NDArray[np.int32]:
-        """Of each paper, how many of `name` it has."""
+        """The number of `name` units in each paper."""
         import numpy as np
 
         names = MEASURES[self.kind]
@@ -68,7 +68,7 @@ class Columns:
         return self._dtypes[name]
 
     def blocks(self, name: str, spans: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-        """The bytes of a column between some first and last values, a few blocks at a time."""
+        """The bytes of a column for some ranges of values, in blocks."""
         file = self._files[name]
         size = array(TYPECODES[self._dtypes[name]]).itemsize
         parts: list[bytes] = []
@@ -87,21 +87,21 @@ class Columns:
 
 
 class Selection:
-    """Some papers of `Columns` in a given order: what a store holds."""
+    """Some papers of `Columns` in a given order: the content of a store."""
 
     def __init__(self, columns: Columns, order: Sequence[int]) -> None:
         self._columns = columns
         self._order = order
-        # A range is all of them as they came: nothing has to be looked up.
+        # A range means all of them in original order: no lookup is needed.
         self._as_they_came = isinstance(order, range) and len(order) == len(columns)
 
     def each(self, name: str) -> NDArray[np.int32]:
-        """Of each chosen paper, how many of `name` it has."""
+        """The number of `name` units in each chosen paper."""
         counts = self._columns.measure(name)
         return counts if self._as_they_came else counts[self._order]
 
     def total(self, name: str) -> int:
-        """How many of `name` there are in all."""
+        """Total number of `name` units."""
         return int(self.each(name).sum(dtype="int64"))
 
     def tensors(self) -> dict[str, TensorStream]:
@@ -134,7 +134,7 @@ class Selection:
         return self.total("window" if self._columns.kind in ("cloze", "span") else "question")
 
     def cuts(self) -> dict[str, int]:
-        """How much did not fit into the window, as the store's metadata has it."""
+        """Numbers of truncated papers and tokens, for the store's metadata."""
         if self._columns.kind in ("cloze", "span"):
             return {"num_long": self.total("long")}
         cut = self.total("token_cut")
@@ -145,7 +145,7 @@ class Selection:
         }
 
     def _spans(self, per: str) -> Iterable[tuple[int, int]]:
-        """First and last value of each run of papers that lie one behind the other."""
+        """First and last value of each run of consecutive papers."""
         import numpy as np
 
         counts = self._columns.measure(per)
@@ -191,7 +191,7 @@ def _bound(
 
 
 def check_total(thing: str, total: int) -> None:
-    """Refuse more than a store can count.
+    """Refuse more units than a store can hold.
 
     Raises:
         DataError: more than `MAX_OFFSET`.
@@ -206,7 +206,7 @@ def check_total(thing: str, total: int) -> None:
 def store_meta(
     split: Checked, selection: Selection, tokenizer: Tokenizer, max_length: int
 ) -> dict[str, Any]:
-    """What a store says of itself next to its tensors."""
+    """A store's metadata."""
     meta: dict[str, Any] = {
         "kind": split.kind,
         "split": split.name,
@@ -233,14 +233,14 @@ def store_meta(
 def store_summary(
     kind: Kind, num_papers: int, num_questions: int, num_items: int, cuts: Mapping[str, Any]
 ) -> str:
-    """What is inside a store, and what was cut, as a line.
+    """Content and truncation of a store, as a line.
 
     Args:
-        kind: cloze or choice.
-        num_papers: passages.
-        num_questions: blanks or questions.
-        num_items: windows or questions.
-        cuts: holds what `Selection.cuts` says.
+        kind: kind of the papers.
+        num_papers: number of passages.
+        num_questions: number of blanks or questions.
+        num_items: number of windows or questions.
+        cuts: result of `Selection.cuts`.
     """
     things = "blanks" if kind == "cloze" else "questions"
     line = f"{num_papers:,} papers, {num_questions:,} {things}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.atomic import write_bytes
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.text.normalize import clean_text
 from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.errors import AlbertRcError, CheckpointError
-from albert_rc.io.files import parse_json, sha256, to_json
+from albert_rc.io.files import sha256
+from albert_rc.io.json import parse_json, to_json
 from albert_rc.runtime.pool import cores
 from albert_rc.text.normalize import Span, clean_aligned, clean_text, fold_aligned, with_marks
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.atomic import atomic_path
-from albert_rc.io.files import check_archive
+from albert_rc.io.pt import check_archive
 from albert_rc.runtime.devices import Processes
 from albert_rc.training.averaging import Averaged
 from albert_rc.training.config import TrainConfig

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from albert_rc.errors import DivergedError, Interrupted
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.runtime.devices import Processes
 from albert_rc.runtime.seeds import mix
 from albert_rc.training.averaging import Averaged

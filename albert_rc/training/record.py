@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.io.atomic import write_bytes
-from albert_rc.io.files import parse_json, to_json
+from albert_rc.io.json import parse_json, to_json
 
 
 class RunLog:

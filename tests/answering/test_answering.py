@@ -17,7 +17,8 @@ from albert_rc import Answer, AnsweredPaper, answer, load_model
 from albert_rc.checkpoints.load import save_model
 from albert_rc.cli.predict import predict
 from albert_rc.errors import CheckpointError, DataError, UsageError
-from albert_rc.io.files import file_sha256, read_json, write_json
+from albert_rc.io.files import file_sha256
+from albert_rc.io.json import read_json, write_json
 
 PAPER = {"article": "He _ home . She _ .", "options": [["went", "goes up"], ["sat", "sits", "s"]]}
 

@@ -11,7 +11,7 @@ from conftest import SAMPLE
 from safetensors.torch import load_file, save_file
 from typer.main import get_command
 
-from albert_rc.io.files import read_json, write_json
+from albert_rc.io.json import read_json, write_json
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import gold_letters
 

@@ -19,7 +19,8 @@ from albert_rc.export.others import running_text, split_alike
 from albert_rc.export.records import read_records
 from albert_rc.export.run import export
 from albert_rc.io.atomic import atomic_folder
-from albert_rc.io.files import file_sha256, read_json, write_json
+from albert_rc.io.files import file_sha256
+from albert_rc.io.json import read_json, write_json
 from albert_rc.model.config import EncoderConfig
 from albert_rc.model.heads import ReadingModel
 from albert_rc.model.pretraining_head import PretrainingModel

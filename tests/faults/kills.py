@@ -27,7 +27,8 @@ import torch
 
 from albert_rc.checkpoints.weights import checksum
 from albert_rc.cli.app import main as albert_rc
-from albert_rc.io.files import check_archive, load_tensors, parse_json
+from albert_rc.io.json import parse_json
+from albert_rc.io.pt import check_archive, load_tensors
 from albert_rc.training.checkpoint import states
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"

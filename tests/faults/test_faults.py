@@ -17,7 +17,7 @@ from albert_rc.answering.score import score, write_predictions
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.io.atomic import only_run, write_together
-from albert_rc.io.files import check_archive
+from albert_rc.io.pt import check_archive
 from albert_rc.papers.formats import read_split
 from albert_rc.runtime.devices import Processes, is_out_of_memory
 from albert_rc.stores.store import load_store, make_store

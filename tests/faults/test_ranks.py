@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import SAMPLE
 
-from albert_rc.io.files import check_archive
+from albert_rc.io.pt import check_archive
 from albert_rc.training.checkpoint import states
 
 pytestmark = pytest.mark.slow

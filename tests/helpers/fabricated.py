@@ -5,7 +5,7 @@ import random
 import re
 from dataclasses import replace
 
-from albert_rc.io.files import to_json
+from albert_rc.io.json import to_json
 from albert_rc.papers.schema import Passage, Question, letter
 from albert_rc.report.runs import Run
 

@@ -7,7 +7,7 @@ import torch
 from evil import Evil
 
 from albert_rc.errors import DataError
-from albert_rc.io.files import save_tensors
+from albert_rc.io.pt import save_tensors
 from albert_rc.stores.store import load_store
 
 

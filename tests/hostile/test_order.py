@@ -17,7 +17,7 @@ from albert_rc.answering.score import answers_of, score
 from albert_rc.answering.spans import find_spans
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.cli.app import app
-from albert_rc.io.files import to_json
+from albert_rc.io.json import to_json
 from albert_rc.papers.formats import read_split
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import make_store

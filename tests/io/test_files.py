@@ -14,16 +14,9 @@ import torch
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.atomic import atomic_path, require_writable, write_bytes, write_together
-from albert_rc.io.files import (
-    load_tensors,
-    natural_key,
-    parse_json,
-    read_json,
-    save_tensors,
-    to_json,
-    write_json,
-)
-from albert_rc.io.pt import STORAGES, TensorStream
+from albert_rc.io.files import natural_key
+from albert_rc.io.json import parse_json, read_json, to_json, write_json
+from albert_rc.io.pt import STORAGES, TensorStream, load_tensors, save_tensors
 
 
 def test_natural_order_counts():

@@ -8,7 +8,7 @@ import torch
 from albert_rc.checkpoints.load import hub_weights, load_model, save_model
 from albert_rc.checkpoints.shape import require_shape
 from albert_rc.errors import CheckpointError, UsageError
-from albert_rc.io.files import parse_json, write_json
+from albert_rc.io.json import parse_json, write_json
 from albert_rc.model.config import SHARING, Compute, EncoderConfig, sharing_shape
 from albert_rc.model.cost import encoder_parameters, layer_matrices, layer_parameters
 from albert_rc.model.encoder import Encoder

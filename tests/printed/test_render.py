@@ -6,7 +6,7 @@ import pytest
 from conftest import SAMPLE
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.files import read_json
+from albert_rc.io.json import read_json
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import gold_letters
 from albert_rc.printed.render.docx import docx_bytes

@@ -9,7 +9,7 @@ from conftest import SAMPLE
 from fabricated import HOSTILE, fabricate, repeated, score_file
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import Passage, Question
 from albert_rc.report.content import embedded

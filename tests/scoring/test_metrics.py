@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from albert_rc.errors import DataError
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_collection, read_split
 from albert_rc.papers.overlap import OverlapIndex
 from albert_rc.papers.parse import Problems, parse_cloze

@@ -7,7 +7,7 @@ import torch
 from conftest import SAMPLE
 
 from albert_rc.errors import DataError
-from albert_rc.io.files import write_json
+from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_split
 from albert_rc.stores.check import what_is_wrong
 from albert_rc.stores.store import make_store

@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 from conftest import SAMPLE
 
-from albert_rc.io.files import parse_json
+from albert_rc.io.json import parse_json
 from albert_rc.papers.formats import read_collection
 from albert_rc.text.normalize import clean_aligned, clean_text
 from albert_rc.text.tokenizer import load_tokenizer

@@ -8,7 +8,7 @@ import torch
 
 from albert_rc.answering.score import score_lines
 from albert_rc.errors import DataError, Interrupted, UsageError
-from albert_rc.io.files import json_lines
+from albert_rc.io.json import json_lines
 from albert_rc.papers.formats import read_split
 from albert_rc.runtime.devices import Processes
 from albert_rc.scoring.score_file import read_scores

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from albert_rc.errors import UsageError
 from albert_rc.io.atomic import write_together
-from albert_rc.io.files import natural_key, parse_json, to_json
+from albert_rc.io.files import natural_key
+from albert_rc.io.json import parse_json, to_json
 from albert_rc.papers.parse import Problems, parse_cloze, parse_race
 from albert_rc.printed.build.papers import FOLDERS, Import, Paper, Trouble, spans
 

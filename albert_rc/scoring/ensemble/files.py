@@ -12,7 +12,7 @@ import numpy as np
 
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import write_files
-from albert_rc.io.files import json_lines, parse_json, six_digits, to_json, write_json
+from albert_rc.io.json import json_lines, parse_json, six_digits, to_json, write_json
 from albert_rc.io.messages import quoted
 from albert_rc.papers.schema import letter, question_keys
 from albert_rc.scoring.abstain import Unsure, find_unsure, unsure_path

@@ -9,7 +9,7 @@ from typing import Any
 
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.files import parse_json, to_json
+from albert_rc.io.json import parse_json, to_json
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import Store, check_store, load_store
 from albert_rc.stores.subset import joined

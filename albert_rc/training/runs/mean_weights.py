@@ -19,7 +19,7 @@ from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.weights import open_weights, read_weight, write_weights
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.atomic import atomic_folder, require_new
-from albert_rc.io.files import check_archive
+from albert_rc.io.pt import check_archive
 from albert_rc.model.config import EncoderConfig
 from albert_rc.text.tokenizer import VOCABULARY_FILES, load_tokenizer
 from albert_rc.training.checkpoint import states

@@ -12,7 +12,7 @@ from typing import Any
 
 from albert_rc.errors import DivergedError, Interrupted, UsageError
 from albert_rc.io.atomic import write_bytes
-from albert_rc.io.files import to_json
+from albert_rc.io.json import to_json
 from albert_rc.runtime.seeds import mix
 from albert_rc.stores.store import Store
 from albert_rc.training.identity import difference

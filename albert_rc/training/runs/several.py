@@ -19,7 +19,8 @@ from albert_rc.answering.score import score, score_lines
 from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import DataError, Interrupted, UsageError
 from albert_rc.io.atomic import write_bytes
-from albert_rc.io.files import json_lines, natural_key, parse_json, read_json, write_json
+from albert_rc.io.files import natural_key
+from albert_rc.io.json import json_lines, parse_json, read_json, write_json
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import Store
 from albert_rc.stores.subset import chosen_papers

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from albert_rc.errors import UsageError, error_of
-from albert_rc.io.files import read_json_lines
+from albert_rc.io.json import read_json_lines
 from albert_rc.runtime.busy import busy_processes
 from albert_rc.training.checkpoint import state_path, states
 

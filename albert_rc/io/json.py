@@ -1,0 +1,159 @@
+"""JSON in UTF-8: read with errors that name the place, written whole, each key once.
+
+The standard leaves open which of two equal keys counts, and parsers differ: a paper with two
+fields "answers" would silently be read with the later one. `*_unique_*` refuse it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from albert_rc.errors import DataError
+from albert_rc.io.atomic import write_bytes
+from albert_rc.io.messages import quoted
+
+# Strings whole, so that a brace in one is not taken for structure. Possessive: nothing to retry.
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}:]', re.DOTALL)
+
+
+def to_json(value: Any, indent: bool = True) -> bytes:
+    """JSON in UTF-8 with a newline at the end; keys keep their order."""
+    options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
+    return orjson.dumps(value, option=options | (orjson.OPT_INDENT_2 if indent else 0))
+
+
+def json_lines(values: Iterable[Any]) -> bytes:
+    """One line of JSON per value."""
+    return b"".join(to_json(value, indent=False) for value in values)
+
+
+def write_json(target: Path, value: Any) -> None:
+    """Write `value` as indented JSON, whole or not at all."""
+    write_bytes(target, to_json(value))
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse JSON in UTF-8, with or without a byte order mark.
+
+    Raises:
+        ValueError: not UTF-8 or not JSON; the message says where and what to do.
+    """
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ValueError("the text is UTF-16, not UTF-8; save the file as UTF-8")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"byte 0x{content[error.start]:02x} in line {line} is not UTF-8; save the file as UTF-8"
+        ) from None
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(
+            f"not JSON at line {error.lineno}, column {error.colno} ({error.msg}); fix it there"
+        ) from None
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        DataError: the file cannot be read, or is not JSON in UTF-8.
+    """
+    try:
+        return parse_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file that is written line by line, as a run's metrics.jsonl.
+
+    Lines that a crash has torn are left out; a file that is not there has none.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            value = parse_json(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def six_digits(value: float) -> float:
+    """Six significant digits: a small probability keeps its logarithm, where decimals lose it."""
+    return float(f"{value:.6g}")
+
+
+def parse_unique_json(content: bytes) -> Any:
+    """Parse JSON in UTF-8 and refuse an object that names a key twice.
+
+    Raises:
+        ValueError: not UTF-8, not JSON, or a key stands twice; says where and what to do.
+    """
+    value = parse_json(content)
+    if isinstance(value, (dict, list)) and _may_repeat(content, value):
+        _refuse_repeats(content.decode("utf-8-sig"))
+    return value
+
+
+def read_unique_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        DataError: the file cannot be read, is not JSON in UTF-8, or a key stands twice.
+    """
+    try:
+        return parse_unique_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def _may_repeat(content: bytes, value: Any) -> bool:
+    """Whether the quick test cannot rule out a repeated key.
+
+    What the parser dropped is missing when the value is written again, its colon included. Colons
+    are not escaped in writing, but may have been in the file, which could make up for one.
+    """
+    try:
+        again = orjson.dumps(value)
+    except orjson.JSONEncodeError:  # nested more deeply than it writes
+        return True
+    return again.count(b":") != content.count(b":") or b"\\u003" in content
+
+
+def _refuse_repeats(text: str) -> None:
+    """Walk through valid JSON, however deep, and raise at the first key that stands twice."""
+    objects: list[set[str]] = []
+    last = '""'
+    for token in _TOKEN.finditer(text):
+        match token[0]:
+            case "{":
+                objects.append(set())
+            case "}":
+                objects.pop()
+            case ":":
+                key = orjson.loads(last)
+                if key in objects[-1]:
+                    line = text.count("\n", 0, token.start()) + 1
+                    raise ValueError(
+                        f"line {line}: the key {quoted(key)} stands twice in one object; keep the "
+                        "right one and take out the other"
+                    )
+                objects[-1].add(key)
+            case string:
+                last = string
