@@ -1,4 +1,4 @@
-"""`python -m albert_rc`, which is what torchrun starts."""
+"""`python -m albert_rc`: the entry point for torchrun."""
 
 from albert_rc.cli.app import main
 

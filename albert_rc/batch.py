@@ -34,11 +34,11 @@ class Tokens:
     """0 or 1 for the first and second part of a pair; None for all 0."""
 
     def to(self, device: torch.device) -> Self:
-        """The same on `device`, copied without waiting where the memory is pinned."""
+        """A copy on `device`, made asynchronously where the memory is pinned."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Self:
-        """The same in pinned memory, for asynchronous copies to a GPU."""
+        """A copy in pinned memory, for asynchronous transfer to a GPU."""
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:

@@ -1,7 +1,7 @@
 """Errors that a user can act on, each with the exit code of the command line.
 
 The exit codes are a contract: 0 done, 1 bug, 2 usage, 3 bad data, 4 bad checkpoint,
-5 out of memory, 130 interrupted after saving, 141 nobody reads the output any more.
+5 out of memory, 130 interrupted after saving, 141 output closed by its reader.
 """
 
 READER_LEFT = 141

@@ -89,7 +89,7 @@ def run(request: Request, group: Processes, show: Show) -> list[str]:
     if chosen == "int8":
         _pass_int8_check(request, loaded, group, show.say)
     encoder.freeze()
-    keep_freed_memory()  # only from here on: memory freed while loading the weights is returned
+    keep_freed_memory()  # only from here on, so that loading returns its memory
     task.settle()
     with show.bar("answering", task.count, group.is_main) as advance:
         task.score(lambda done: advance(done * group.world))

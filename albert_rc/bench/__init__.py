@@ -1,1 +1,1 @@
-"""Benchmarks: our training and prediction, a peer's, and what the machine could do at best."""
+"""Benchmarks of our training and prediction, a peer's, and the machine's matrix rate."""

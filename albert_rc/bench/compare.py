@@ -1,4 +1,4 @@
-"""Measurements side by side: A B A B, each in a process of its own, and their ratios."""
+"""Interleaved measurements (A B A B), each in a separate process, and their ratios."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def in_own_process(
     seconds: float | None = None,
     variables: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """One measurement in a new process, which reads its job from stdin and answers on stdout.
+    """Run one measurement in a new process, with the job on stdin and the result on stdout.
 
     Args:
-        module: run as `python -m`.
+        module: module for `python -m`.
         job: plain values.
-        name: what is measured, for messages.
-        seconds: time limit, after which it is killed.
-        variables: its environment; ours by default.
+        name: name of the measurement, for messages.
+        seconds: time limit, after which the process is killed.
+        variables: environment variables; ours by default.
 
     Raises:
-        OutOfMemoryError: memory ran out, or it was killed, which is mostly for that.
-        AlbertRcError: it failed otherwise; the message is the last line that it said.
-        TimeoutError: it took longer.
+        OutOfMemoryError: memory ran out, or the process was killed, usually for that reason.
+        AlbertRcError: another failure; the message is the last line of its output.
+        TimeoutError: the time limit was exceeded.
     """
     try:
         done = subprocess.run(
@@ -62,9 +62,9 @@ def in_own_process(
 
 
 def run_job(job: Job) -> dict[str, Any]:
-    """One measurement in a new process, while `job.busy` other processes keep cores busy.
+    """Run one measurement in a new process, while `job.busy` other processes keep cores busy.
 
-    A peer has the environment that its users have, without our settings for threads and caches.
+    A peer runs in its users' usual environment, without our settings for threads and caches.
     """
     variables = environment.as_found() if job.who in PEERS else None
     name = f"{job.who} ({job.work})"
@@ -73,7 +73,7 @@ def run_job(job: Job) -> dict[str, Any]:
 
 
 def measured_machine(device: str | None) -> dict[str, Any]:
-    """What the machine is, and the rates of its matrix products, measured in a new process."""
+    """Description of the machine, and its matrix product rates, measured in a new process."""
     name = "the matrix rate"
     return in_own_process("albert_rc.bench.machine", {"device": device}, name)
 
@@ -84,14 +84,15 @@ def compare(
     """Measure every job in every round, in turn.
 
     Args:
-        jobs: what is compared, of the same work; the first is ours.
-        rounds: how often.
+        jobs: the jobs to compare, with the same work; the first is ours.
+        rounds: number of rounds.
         told: called with each measurement.
         busy: if not 0, each job is measured again while this number of processes keep cores busy.
 
     Returns:
-        Per job, its median round with `rounds` (items/s of each) and, from the second job on,
-        `ratio`: the median over rounds of our speed by its, and `memory_ratio` of the peaks.
+        For each job, its median round with `rounds` (items/s of each) and, from the second job on,
+        `ratio`: the median over rounds of our speed divided by its, and `memory_ratio` of the
+        peaks.
         With `busy`, `beside` in a row holds the same for the measurements with busy processes, and
         `of_quiet`: the median over rounds of the speed with them divided by the speed without.
     """
@@ -105,7 +106,7 @@ def compare(
             if busy:
                 found = run_job(replace(job, seed=job.seed + turn, busy=busy))
                 told(found)
-                # Relative to the rate without busy processes, which is what the machine can do.
+                # Relative to the rate without busy processes, which is the machine's maximum.
                 found["matrix_share"] = found["flops_per_second"] / alone["matrix_flops_per_second"]
                 beside[place].append(found)
     speed = f"{jobs[0].unit}_per_second"
@@ -125,7 +126,7 @@ def compare(
 
 
 def _against_first(measured: list[list[dict[str, Any]]], speed: str) -> list[dict[str, Any]]:
-    """The median round of each job, and how the first compares with the others."""
+    """The median round of each job, and the ratios of the first to the others."""
     table = []
     for results in measured:
         speeds = [r[speed] for r in results]
@@ -140,6 +141,6 @@ def _against_first(measured: list[list[dict[str, Any]]], speed: str) -> list[dic
 
 
 def _ratio(ones: list[dict[str, Any]], others: list[dict[str, Any]], name: str) -> float:
-    """The median over rounds of one by the other."""
+    """The median over rounds of the ratio of one to the other."""
     ratio: float = statistics.median(a[name] / b[name] for a, b in zip(ones, others, strict=True))
     return ratio

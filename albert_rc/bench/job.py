@@ -1,4 +1,4 @@
-"""A measurement: who does what, on which items."""
+"""The definition of a measurement: implementation, work and items."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ WORKS = ("train", "predict", "pretrain")
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One measurement: who does what, on which items. Travels to a process as JSON."""
+    """One measurement: implementation, work and items. Sent to its process as JSON."""
 
     who: str
-    """ours, transformers or transformers-best."""
+    """Implementation: ours, transformers or transformers-best."""
     work: str
     """One of `WORKS`."""
     size: Annotated[
@@ -79,7 +79,7 @@ class Job:
         str | None, Setting("Ours, in training: memory to plan for, such as 8GiB.")
     ] = None
     keep_freed: bool = True
-    """Ours, on a CPU: `heap.keep_freed_memory`, as the commands do."""
+    """Whether ours, on a CPU, uses `heap.keep_freed_memory`, as the commands do."""
     busy: int = 0
     """Processes that keep one core busy each during the measurement."""
     seed: int = 0
@@ -91,14 +91,14 @@ class Job:
 
     @property
     def unit(self) -> str:
-        """What an item is."""
+        """Name of an item."""
         return "sequences" if self.work == "pretrain" else "passages"
 
     @property
     def learns(self) -> bool:
-        """Whether weights are changed."""
+        """Whether the work is training."""
         return self.work != "predict"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """The job as plain values."""
         return asdict(self)

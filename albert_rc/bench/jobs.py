@@ -1,4 +1,4 @@
-"""The work that is timed: a shape, and batches of real or made-up passages or sequences."""
+"""The benchmark workload: a shape, and batches of real or synthetic passages or sequences."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from albert_rc.stores.store import Store, load_store
 from albert_rc.training.memory.planner import Levers
 
 PASSAGE, SEQUENCE = 512, 256
-"""Tokens of the longest made-up passage, and of a made-up sequence to pretrain on."""
+"""Tokens of the longest synthetic passage, and of a synthetic pretraining sequence."""
 EPOCH = 500
-"""Batches of made-up items; what comes after them goes through the same items in another order."""
+"""Number of batches of synthetic items; further batches repeat these items in another order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What a job computes, and on what: the same for everybody."""
+    """A job's shape and items, the same for all implementations."""
 
     config: EncoderConfig
     source: Store | Corpus
     length_N: Tensor
     """Tokens of each item, special ones included."""
     batches: list[list[int]]
-    """Items of each step, of like length."""
+    """Items of each step, of similar length."""
 
     @property
     def chosen(self) -> list[int]:
@@ -46,11 +46,11 @@ class Workload:
 
 
 def shape(job: Job) -> EncoderConfig:
-    """The encoder's shape, where no store says how large the vocabulary is.
+    """The encoder's shape, without a store to give the vocabulary's size.
 
     Raises:
-        UsageError: no such size or model, or no such dropout.
-        CheckpointError: a config.json that cannot be used.
+        UsageError: unknown size or model, or invalid dropout.
+        CheckpointError: an unusable config.json.
     """
     config = size_config(job.size)
     if job.model is not None:
@@ -64,7 +64,7 @@ def _opened(job: Job, config: EncoderConfig) -> tuple[EncoderConfig, Store]:
     """The job's store, and the shape with its vocabulary.
 
     Raises:
-        UsageError: a store of something else, or that is not made for this shape.
+        UsageError: a store of another kind, or not made for this shape.
         DataError: no store.
     """
     store = load_store(Path(job.data or ""))
@@ -87,11 +87,11 @@ def _opened(job: Job, config: EncoderConfig) -> tuple[EncoderConfig, Store]:
 
 
 def check(job: Job) -> EncoderConfig:
-    """The shape that the job computes with, after looking whether all of it can be done.
+    """The job's shape, after checking that the job is possible.
 
     Raises:
-        UsageError: it cannot; names the flag.
-        CheckpointError: a config.json that cannot be used.
+        UsageError: it is not; names the flag.
+        CheckpointError: an unusable config.json.
         DataError: no store.
     """
     counts = {"--batch-size": job.batch_size, "--steps": job.steps}
@@ -113,11 +113,11 @@ def check(job: Job) -> EncoderConfig:
 
 
 def workload(job: Job, folder: Path) -> Workload:
-    """The shape, and the items that the job is about: the same for everybody.
+    """The job's shape and items, the same for all implementations.
 
     Args:
-        job: what is asked for.
-        folder: where made-up sequences are written.
+        job: the job.
+        folder: folder for synthetic sequences.
     """
     config = shape(job)
     source: Store | Corpus
@@ -146,10 +146,10 @@ def _endless(order: BatchOrder) -> Iterator[list[int]]:
 
 
 def batches(job: Job, work: Workload, token_budget: int) -> list[list[int]]:
-    """The items in batches, as whoever does the job would form them.
+    """The items in batches, as the job's implementation forms them.
 
-    We and transformers at its best put items of like length together; in prediction, as many as
-    fit a token budget. Plain transformers takes them as they come.
+    Ours and optimised transformers group items of similar length; in prediction, as many as fit a
+    token budget. Plain transformers takes them in their order.
     """
     chosen = work.chosen
     if job.who == "transformers":

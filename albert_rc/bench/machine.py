@@ -1,4 +1,4 @@
-"""What the machine is and how fast it multiplies: the measure that all else is held against.
+"""Description of the machine, and its matrix product rate: the reference for all measurements.
 
 python -m albert_rc.bench.machine < settings.json
 """
@@ -48,8 +48,8 @@ INSTRUCTIONS = {
     "sme": "sme",
     "sme2": "sme2",
 }
-"""Instruction sets that decide how fast products are: torch's names of them, and those that
-Linux shows, where they differ. The first nine are those of x86, the others of ARM."""
+"""Instruction sets that affect the speed of products: torch's names, and Linux's where they differ.
+The first nine are those of x86, the others of ARM."""
 
 
 def synchronise(device: torch.device) -> None:
@@ -59,12 +59,12 @@ def synchronise(device: torch.device) -> None:
 
 
 def matrix_rate(precision: str, device: torch.device, repeats: int = 5) -> float:
-    """Operations per second of a large matrix product, by the fastest way that we know here.
+    """Operations per second of a large matrix product, with the fastest kernel known here.
 
     Args:
         precision: fp32, bf16, fp16 or int8.
-        device: to measure.
-        repeats: the fastest of that many counts.
+        device: the device to measure.
+        repeats: number of repetitions, of which the fastest counts.
     """
     rows = GPU_ROWS if device.type == "cuda" else ROWS
     x_TI = torch.randn(rows, INPUTS, device=device, dtype=DTYPES[precision])
@@ -101,7 +101,7 @@ def peak_memory(device: torch.device) -> int:
     """Largest memory of this process so far, in bytes: of the GPU, or resident on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
-    # What getrusage says counts the peak of the process that began this one, too, on Linux.
+    # On Linux getrusage also counts the peak of the parent process.
     if most := highest():
         return most
     import resource
@@ -111,9 +111,9 @@ def peak_memory(device: torch.device) -> int:
 
 
 def forget_peak(device: torch.device) -> None:
-    """Let `peak_memory` begin anew from what is in use now.
+    """Reset `peak_memory` to the current use.
 
-    Where the system cannot do that (only Linux can), it goes on from the highest so far.
+    Where the system cannot do that (only Linux can), the peak so far remains.
     """
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -124,7 +124,7 @@ def forget_peak(device: torch.device) -> None:
 
 
 def processor_name() -> str:
-    """What the processor calls itself."""
+    """Name of the processor."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         named = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE)
@@ -134,7 +134,7 @@ def processor_name() -> str:
 
 
 def instruction_sets() -> list[str]:
-    """Those of `INSTRUCTIONS` that the processor has; empty if torch does not report them."""
+    """The processor's subset of `INSTRUCTIONS`; empty if torch does not report them."""
     there = _capabilities()
     return [name for key, name in INSTRUCTIONS.items() if there.get(key)]
 
@@ -146,7 +146,7 @@ def _capabilities() -> Mapping[str, Any]:
 
 
 def describe(device: torch.device) -> dict[str, Any]:
-    """The device and the versions that a figure depends on."""
+    """The device and the versions that a measurement depends on."""
     name = processor_name()
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
@@ -164,7 +164,7 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 
 def measured(device: str | None) -> dict[str, Any]:
-    """What the machine is, with the rate of its matrix products in each precision it has."""
+    """Description of the machine, with its matrix product rate in each supported precision."""
     with processes(device) as group:
         precisions = ["fp32", "bf16"] + ["int8"] * has_int8(group.device)
         rates = {name: matrix_rate(name, group.device, repeats=2) for name in precisions}

@@ -1,4 +1,4 @@
-"""Made-up passages and sequences: random tokens, in the lengths that real ones have."""
+"""Synthetic passages and sequences: random tokens, with realistic lengths."""
 
 # N items, T tokens of all of them, Q blanks of all passages
 
@@ -19,9 +19,9 @@ from albert_rc.runtime.seeds import mix
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import HuggingFaceTokenizer, Tokenizer
 
-BLANKS = 20  # of a passage
-OPTIONS = 4  # of a blank
-SPECIAL = 5  # ids before those of words
+BLANKS = 20  # per passage
+OPTIONS = 4  # per blank
+SPECIAL = 5  # number of ids before the words'
 SHORTEST = 32
 MEAN, SPREAD = 0.75, 0.14
 """Mean and standard deviation of passages' lengths, as shares of the longest. Those of ELE's exam
@@ -33,11 +33,11 @@ def drawn_lengths(work: str, number: int, length: int | None, longest: int, seed
 
     Args:
         work: a key of `jobs.WORKS`.
-        number: of items.
-        length: that all of them have. By default passages vary as exam papers do, and one
-            sequence in ten is shorter than the others, as `pretrain data` cuts them.
-        longest: that an item may be, where they vary.
-        seed: of the lengths.
+        number: number of items.
+        length: length of all items. By default passages vary as exam papers do, and one sequence
+            in ten is shorter than the others, as `pretrain data` cuts them.
+        longest: maximum length of an item, where they vary.
+        seed: random seed of the lengths.
     """
     if length is not None:
         return torch.full((number,), length)
@@ -60,9 +60,9 @@ def made_up_store(length_N: Tensor, vocab_size: int, seed: int) -> Store:
     """Passages of random ids with evenly spread blanks of four one-piece options.
 
     Args:
-        length_N: tokens of each, at least 3.
+        length_N: tokens of each passage, at least 3.
         vocab_size: pieces of the vocabulary.
-        seed: of the ids.
+        seed: random seed of the ids.
     """
     generator = torch.Generator().manual_seed(seed)
     passages = len(length_N)
@@ -96,13 +96,13 @@ def made_up_store(length_N: Tensor, vocab_size: int, seed: int) -> Store:
 
 
 def made_up_corpus(folder: Path, length_N: Tensor, vocab_size: int, seed: int) -> Corpus:
-    """Sequences of random ids to pretrain on, each of a document of its own.
+    """Pretraining sequences of random ids, each in a separate document.
 
     Args:
-        folder: where they are written.
-        length_N: tokens of each with [CLS] and one [SEP], at least 4.
+        folder: output folder.
+        length_N: tokens of each sequence with [CLS] and one [SEP], at least 4.
         vocab_size: pieces of the vocabulary.
-        seed: of the ids.
+        seed: random seed of the ids.
     """
     generator = torch.Generator().manual_seed(seed)
     inner_N = (length_N - 2).int()
@@ -134,5 +134,5 @@ def made_up_backend(size: int) -> Backend:
 
 
 def made_up_vocabulary(size: int) -> Tokenizer:
-    """The same as a vocabulary of ours."""
+    """`made_up_backend` as one of our tokenizers."""
     return HuggingFaceTokenizer(Path(), made_up_backend(size))

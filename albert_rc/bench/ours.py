@@ -1,4 +1,4 @@
-"""Our own training and prediction, one batch at a time, as the commands do it."""
+"""Benchmark of our own training and prediction, one batch at a time, as in the commands."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from albert_rc.training.objectives.reading import Reading
 NO_LIMIT = 2**60
 RATE = 1e-5
 MASKING = MaskConfig()
-"""What is hidden in pretraining: what `pretrain` hides by default."""
+"""Masking in pretraining: the default of `pretrain`."""
 
 
 class Predicting:
     """Predicts with albert-rc.
 
     Args:
-        job: what to do.
+        job: the job.
         work: its shape and passages.
-        device: where.
+        device: the device.
     """
 
     def __init__(self, job: Job, work: Workload, device: torch.device) -> None:
@@ -74,10 +74,10 @@ class Training:
     """Trains or pretrains with albert-rc: its objectives, and the steps of its trainer.
 
     Args:
-        job: what to do.
+        job: the job.
         work: its shape and items.
-        device: where.
-        folder: of the run, in which nothing is kept.
+        device: the device.
+        folder: the run's folder, in which nothing is kept.
     """
 
     def __init__(self, job: Job, work: Workload, device: torch.device, folder: Path) -> None:
@@ -108,11 +108,11 @@ class Training:
 
     @property
     def cut(self) -> dict[str, Any]:
-        """What had to be cut for want of memory."""
+        """How micro-batches were split for lack of memory."""
         return self.trainer.stepper.cut
 
     def flops(self, items: list[int], number: int) -> float:
-        """Operations of a step's products: of the encoder, and of hidden words' logits."""
+        """Operations of a step's products: of the encoder, and of masked tokens' logits."""
         batch = self.objective.batch(items, number)
         forward = forward_flops(self.objective.model.config, batch.lengths, batch.reads)
         if isinstance(self.objective, Pretraining):
@@ -120,12 +120,12 @@ class Training:
         return 3 * forward
 
     def step(self, items: list[int], number: int) -> None:
-        """One optimiser step; what is hidden depends on its number."""
+        """One optimiser step; the masks depend on its number."""
         self.trainer.stepper.take(items, epoch=number, step=number, rate=RATE)
 
 
 def _plan(job: Job, work: Workload, settings: TrainConfig, processes: Processes) -> MemoryPlan:
-    """What the planner chooses for a budget, or predicts for the settings of the job."""
+    """The planner's choice for a budget, or its prediction for the job's settings."""
     levers = Levers(1, job.recompute, job.optimizer_states or "fp32")
     budget = NO_LIMIT
     if job.memory is not None:
@@ -140,7 +140,7 @@ def _plan(job: Job, work: Workload, settings: TrainConfig, processes: Processes)
 
 
 def _loaded(config: EncoderConfig, precision: str, device: torch.device) -> ReadingModel:
-    """A model as `predict` loads it, its matrices never in fp32: of random weights."""
+    """A model with random weights, loaded as in `predict`, with matrices never in fp32."""
     model = ReadingModel(config, "cloze", empty=True)
     for name, waiting in list(model.named_parameters()):
         dtype = loaded_dtype(name, waiting, precision)

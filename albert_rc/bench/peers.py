@@ -1,6 +1,6 @@
-"""Hugging Face's ALBERT, BERT or RoBERTa on the same items: as users write it, and at its best."""
+"""Benchmark of Hugging Face's ALBERT, BERT or RoBERTa on the same items: plain, and optimised."""
 
-# B sequences, T tokens of all of them in a row, L tokens of the longest, Q asked positions,
+# B sequences, T tokens of all of them concatenated, L tokens of the longest, Q read positions,
 # V vocabulary, D hidden
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from albert_rc.training.memory.planner import MemoryPlan
 
 Inputs = Callable[[list[int]], tuple[Tensor, Tensor, Tensor]]
 """Ids, attention mask and labels of a batch, [B, L]."""
-IGNORED = -100  # of a label
+IGNORED = -100  # as a label
 HEADS = {"albert": "predictions", "bert": "cls", "roberta": "lm_head"}
 
 
 @contextmanager
 def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """Weights are made in it, as `from_pretrained(dtype=...)` reads them: no fp32 copy counts."""
+    """Context in which weights are created in this type, as by `from_pretrained(dtype=...)`."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -49,7 +49,7 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 def _blanks(work: Workload) -> Inputs:
-    """Makes batches of a store's passages; what is asked for are the answers' first pieces."""
+    """Makes batches of a store's passages; the labels are the answers' first pieces."""
     assert isinstance(work.source, Store)
     collate, tensors = Collator(work.source, None), work.source.tensors
 
@@ -70,7 +70,7 @@ def _blanks(work: Workload) -> Inputs:
 
 
 def _hidden_words(work: Workload) -> Inputs:
-    """Makes batches of a corpus's sequences; words are hidden as transformers does it."""
+    """Makes batches of a corpus's sequences, masked as in transformers."""
     corpus = work.source
     assert isinstance(corpus, Corpus)
     fast = PreTrainedTokenizerFast(
@@ -96,17 +96,17 @@ def _hidden_words(work: Workload) -> Inputs:
 
 
 class Transformers:
-    """Does jobs with transformers' masked-LM class of the shape's family.
+    """Runs jobs with transformers' masked-LM class of the shape's family.
 
-    Plain: fp32, padded batches as they come, logits and loss from the model over all positions,
-    AdamW, gradients clipped. At its best: bf16 (autocast in training, weights in prediction),
-    SDPA (or attention written out, where that is faster), GELU's tanh form in one kernel, items of
-    like length together, logits at the blanks or hidden words only, fused AdamW.
+    Plain: fp32, padded batches in given order, logits and loss from the model over all positions,
+    AdamW, gradients clipped. Optimised: bf16 (autocast in training, weights in prediction), SDPA
+    (or eager attention, where that is faster), GELU's tanh form in one kernel, items of similar
+    length together, logits at the blanks or masked tokens only, fused AdamW.
 
     Args:
-        job: what to do.
+        job: the job.
         work: its shape and items.
-        device: where.
+        device: the device.
     """
 
     def __init__(self, job: Job, work: Workload, device: torch.device) -> None:
@@ -118,11 +118,11 @@ class Transformers:
         self.inputs = _hidden_words(work) if isinstance(work.source, Corpus) else _blanks(work)
         raw = hub_config(self.config, "cloze")
         if self.best and raw["hidden_act"] == "gelu_new":
-            raw["hidden_act"] = "gelu_pytorch_tanh"  # the same function, not step by step
+            raw["hidden_act"] = "gelu_pytorch_tanh"  # the same function in one kernel
         self.autocast = self.best and self.learns
         narrow = self.best and not self.learns
-        # On CPUs torch's fused attention has no dropout. With what it falls back to, steps of 4
-        # papers and 6 layers of 384 took 10 to 35% longer than with attention written out.
+        # On CPUs torch's fused attention has no dropout. With its fallback, steps of 4 papers and
+        # 6 layers of 384 took 10 to 35% longer than with eager attention.
         dropped = self.learns and self.config.attention_dropout > 0 and device.type == "cpu"
         attention = "eager" if self.best and dropped else "sdpa"
         with torch.device(device), _default_dtype(torch.bfloat16 if narrow else torch.float32):
@@ -143,7 +143,7 @@ class Transformers:
         return (3 if self.learns else 1) * (forward + word_flops(self.config, asked))
 
     def _batch(self, items: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Ids, attention mask and labels (the right pieces where they are asked for), [B, L]."""
+        """Ids, attention mask and labels (the right pieces at read positions), [B, L]."""
         token_BL, mask_BL, label_BL = (
             inputs_BL.to(self.device) for inputs_BL in self.inputs(items)
         )
@@ -168,7 +168,7 @@ class Transformers:
         self.optimizer.zero_grad()
 
     def _logits(self, token_BL: Tensor, mask_BL: Tensor, label_BL: Tensor) -> Tensor:
-        """Logits where they are asked for, [Q, V]."""
+        """Logits at the read positions, [Q, V]."""
         asked_BL = label_BL != IGNORED
         if not self.best:
             everywhere_BLV: Tensor = self.model(token_BL, attention_mask=mask_BL).logits

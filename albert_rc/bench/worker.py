@@ -1,4 +1,4 @@
-"""One measurement in a process of its own, so that memory is its own: JSON in, JSON out.
+"""The process of one measurement, separate for exact memory figures: JSON in, JSON out.
 
 python -m albert_rc.bench.worker < job.json
 """
@@ -33,11 +33,11 @@ from albert_rc.runtime.devices import processes
 WARM_UP = 4  # batches
 WARM_UP_SECONDS = 20
 LOOKS = (0.1, 0.25, 0.5, 1.0)
-"""Shares of the steps after which memory is looked at."""
+"""Shares of the steps after which memory is recorded."""
 
 
 def doer(job: Job, work: Workload, device: torch.device, folder: Path) -> Any:
-    """Whoever does the job."""
+    """The implementation that runs the job."""
     if job.who != "ours":
         from albert_rc.bench.peers import Transformers
 
@@ -50,7 +50,7 @@ def doer(job: Job, work: Workload, device: torch.device, folder: Path) -> Any:
 def timed(
     done_by: Any, steps: Sequence[list[int]], device: torch.device
 ) -> tuple[float, list[dict[str, Any]]]:
-    """Do all batches against the clock.
+    """Run all batches and measure the time.
 
     Returns:
         Seconds, and the memory in use after each share of `LOOKS`: `share`, `step`, `bytes`.
@@ -69,15 +69,15 @@ def timed(
 
 
 def measure(job: Job) -> dict[str, Any]:
-    """Do the job once to warm up on a part of it, then all of it against the clock."""
+    """Warm up on a part of the job, then measure all of it."""
     with processes(job.device) as group, TemporaryDirectory(prefix="albert-rc-bench-") as folder:
         device = group.device
         work = workload(job, Path(folder))
         done_by = doer(job, work, device, Path(folder))
         steps = batches(job, work, TOKEN_BUDGET)
         flops = sum(done_by.flops(items, number) for number, items in enumerate(steps))
-        # The longest batch first: what follows finds its memory mapped already. A few more,
-        # until kernels are made and caches filled, but no longer than that is worth.
+        # The longest batch first, so that memory is mapped for the rest. Then a few more, until
+        # kernels are compiled and caches filled, within a time limit.
         longest = max(steps, key=lambda items: int(work.length_N[items].sum()))
         begun = time.perf_counter()
         for number, items in enumerate(
@@ -89,7 +89,7 @@ def measure(job: Job) -> dict[str, Any]:
         seconds, memory = timed(done_by, steps, device)
         peak, plan, cut = peak_memory(device), done_by.plan, done_by.cut
         del done_by
-        # Next to busy processes the product would be slower, too; see `compare`.
+        # With busy processes the product would be slower, too; see `compare`.
         rate = None if job.busy else matrix_rate(job.precision, device)
         return {
             **job.to_json(),

@@ -1,1 +1,1 @@
-"""The command line, one file per command. Nothing else imports it."""
+"""The command line, one module per command. No other package imports it."""

@@ -1,4 +1,4 @@
-"""The command line's door: commands by name, errors to exit codes.
+"""The entry point of the command line: commands by name, exit codes of errors.
 
 Nothing heavy is imported here; each command imports torch and the rest when it runs.
 """
@@ -77,14 +77,14 @@ COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Judging": {"evaluate": evaluate.evaluate, "report": report.report},
     "Models": {"export": export.export, "inspect": inspect.inspect, "bench": bench.bench},
 }
-"""By the heading that `--help` lists them under."""
+"""Commands by heading in `--help`."""
 
 for panel, commands in COMMANDS.items():
     for name, command in commands.items():
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name, rich_help_panel=panel)
         else:
-            # What stands after `bench resume --` is handed on to train.
+            # Arguments after `bench resume --` are passed on to train.
             more = {"allow_extra_args": name == "bench"}
             app.command(
                 name, cls=WithSettings, rich_help_panel=panel, context_settings=more
@@ -110,13 +110,13 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line and exit with the code that `albert_rc.errors` gives."""
+    """Run the command line and exit with a code of `albert_rc.errors`."""
     code: object = None
     try:
         _run()
     except SystemExit as leaving:
         code = READER_LEFT if _was_broken(leaving) else leaving.code
-    except BrokenPipeError:  # while an error was written
+    except BrokenPipeError:  # while writing an error
         code = READER_LEFT
     if _reader_left():
         code = READER_LEFT
@@ -126,9 +126,9 @@ def main() -> None:
 
 
 def _was_broken(leaving: SystemExit) -> bool:
-    """Whether a command was left since nobody reads its output: typer and rich say 1 of that."""
+    """Whether a command ended because its output was closed: typer and rich exit with 1 then."""
     error: BaseException | None = leaving
-    while error is not None and not isinstance(error, AlbertRcError):  # as of a worker that died
+    while error is not None and not isinstance(error, AlbertRcError):  # a dead worker's cause
         if isinstance(error, BrokenPipeError):
             return True
         error = error.__context__
@@ -136,14 +136,14 @@ def _was_broken(leaving: SystemExit) -> bool:
 
 
 def _reader_left() -> bool:
-    """Write what waits to be written; nothing more is, where nobody reads it, as after `head`."""
+    """Flush the output; whether its reader is gone, as after `head`."""
     left = False
     for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
         try:
             stream.flush()
         except BrokenPipeError:
             left = True
-            # Python flushes once more at its end, and would complain.
+            # Python flushes again on exit, and would report an error.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
@@ -151,10 +151,10 @@ def _reader_left() -> bool:
 
 
 def leave(code: object) -> NoReturn:
-    """End one of several processes whose work is done, at once.
+    """Exit a process of a group immediately when its work is done.
 
-    Threads of gloo live on while Python takes itself apart, and may abort what has ended well:
-    torchrun then calls a run failed all of whose files are there.
+    gloo's threads keep running while Python shuts down, and may abort a successful process:
+    torchrun then reports a complete run as failed.
     """
     if isinstance(code, str):
         print(code, file=sys.stderr)
@@ -167,14 +167,14 @@ def _run() -> None:
     prepare()
     leave_cleanly("stopped; no file is half-written")
     for stream in (sys.stdout, sys.stderr):
-        # A paper's letters, or a file's name, may be none of the terminal's.
+        # A paper or a file's name may hold characters that the terminal's encoding lacks.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except AlbertRcError as error:
         _fail(str(error), error)
-    except OSError as error:  # a full disk, a folder that may not be written to
+    except OSError as error:  # a full disk, a read-only folder
         if error.errno == errno.ENOMEM:
             _fail(_NO_MEMORY, OutOfMemoryError())
         way_out = _WAYS_OUT.get(error.errno or 0, "")
@@ -182,7 +182,7 @@ def _run() -> None:
     except MemoryError:
         _fail(_NO_MEMORY, OutOfMemoryError())
     except ImportError as error:
-        # What the loader says of a library that there is no room for.
+        # The dynamic loader's message when there is no memory for a library.
         if not any(said in str(error) for said in ("failed to map", "llocate memory")):
             raise
         _fail(_NO_MEMORY, OutOfMemoryError())
@@ -217,7 +217,7 @@ def _fail(message: str, error: AlbertRcError) -> None:
     who = "" if rank == "0" else f"rank {rank}: "
     print(f"{who}error: {visible(message)}", file=sys.stderr)
     if isinstance(error, Interrupted):
-        # Python hands signals back to the system as it ends, which would end it with another code.
+        # Python restores default handlers on exit, which would change the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(error.exit_code)

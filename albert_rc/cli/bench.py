@@ -1,4 +1,4 @@
-"""`albert-rc bench`: how fast this machine trains and predicts, a peer next to it, and resuming."""
+"""`albert-rc bench`: speed of training and prediction, compared with a peer; test of resuming."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _measure(
     out: Path | None,
     json: bool,
 ) -> None:
-    """Ours, and a peer's, in turns."""
+    """Measure ours and a peer's, alternately."""
     from albert_rc.bench.compare import PEERS, compare, measured_machine
     from albert_rc.bench.jobs import check
     from albert_rc.errors import UsageError

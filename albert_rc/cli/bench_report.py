@@ -1,4 +1,4 @@
-"""What `bench train`, `predict` and `pretrain` found, as lines and tables of 80 columns."""
+"""Output of `bench train`, `predict` and `pretrain` as lines and tables of 80 columns."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Row = dict[str, Any]
 
 
 def measurement(row: Row) -> str:
-    """One measurement, as a line for when it comes."""
+    """One measurement as a line of progress."""
     speed = f"{row[_speed(row)]:,.3f} {_unit(row)}/s, {row['tokens_per_second']:,.0f} tokens/s"
     return f"{_name(row)}{_beside(row['busy'])}: {speed}"
 
 
 def show(result: Row) -> None:
-    """The machine, then a table for each thing that was measured, on stdout."""
+    """Print the machine, then a table for each measurement, on stdout."""
     rows = result["results"]
     _machine(result["machine"])
     _speeds(rows)

@@ -1,4 +1,4 @@
-"""`albert-rc evaluate --calibrate`: how far probabilities can be believed, and a temperature."""
+"""`albert-rc evaluate --calibrate`: fitting and evaluation of a temperature."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def calibrate(
     format_: str | None,
     json: bool,
 ) -> None:
-    """Fit a temperature, show what it gains, and keep it with the model if one is named.
+    """Fit a temperature, show its effect, and save it with the model if one is named.
 
     Args:
         scores: a score file of papers with right answers.
         gold: these papers.
-        model: the run's folder, where the temperature is kept.
-        out_file: for the figures as JSON.
-        figure: for the reliability diagram.
+        model: the run's folder, where the temperature is saved.
+        out_file: path for the figures as JSON.
+        figure: path for the reliability diagram.
         how: number of folds, their seed, and bins of the calibration error.
-        format_: of the papers.
+        format_: format of the papers.
         json: print the figures as JSON.
     """
     from albert_rc.answering import temperature
@@ -70,7 +70,7 @@ def calibrate(
 
 
 def _require_task(model: Path, papers: PaperSet) -> None:
-    """Refuse to keep the temperature of other papers than the model answers."""
+    """Refuse to save a temperature from papers of another kind than the model's."""
     from albert_rc.checkpoints.hf_config import read_config
     from albert_rc.checkpoints.hf_names import FAMILIES
     from albert_rc.checkpoints.load import labels_in
@@ -79,7 +79,7 @@ def _require_task(model: Path, papers: PaperSet) -> None:
     config, raw = read_config(model)
     classes = FAMILIES[config.family].architectures
     fitting = {classes[papers.kind]}
-    if papers.kind == "cloze":  # asked as in pretraining
+    if papers.kind == "cloze":  # the masked-LM head of pretraining answers them too
         fitting.add(classes["pretraining"])
     named = set(raw.get("architectures") or fitting)
     if not fitting & named or (papers.labels and labels_in(raw)[0] != papers.labels):

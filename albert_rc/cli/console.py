@@ -1,4 +1,4 @@
-"""How commands speak: results on stdout, progress on stderr, from one process only."""
+"""Console output: results on stdout, progress on stderr, from the main process only."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from albert_rc.training.tally import StepReport
 
 SAME_WISH = 1.0
-"""Seconds after a signal in which others add nothing to it."""
+"""Seconds after a signal in which further ones are ignored."""
 DEFAULT_MODEL = "albert/albert-xxlarge-v2"
 LONGEST_FIGURE = 20
-"""Columns, brackets and units with it."""
+"""Maximum width of a figure in columns, with brackets and units."""
 out = Console(soft_wrap=True, highlight=False, emoji=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
@@ -45,19 +45,19 @@ def example(command: str) -> str:
 
 
 def say(line: str) -> None:
-    """A line on stderr, as it is: brackets in it are no markup, and escape sequences do nothing."""
+    """Print a line on stderr literally: no markup in brackets, and no escape sequences."""
     err.print(visible(line), markup=False)
 
 
 def leave_cleanly(said: str) -> None:
-    """Let Ctrl-C and SIGTERM unwind the stack, so that no half-written file stays behind.
+    """Make Ctrl-C and SIGTERM unwind the stack, so that no half-written file remains.
 
-    Signals that follow at once are the same wish, as where a launcher passes on what the terminal
-    has sent already; another raised in the unwinding would end in a traceback. A later one leaves
-    at once.
+    Signals in quick succession count as one, for example where a launcher forwards a signal that
+    the terminal has sent already; another during unwinding would end in a traceback. A later one
+    exits at once.
 
     Args:
-        said: what has become of the work.
+        said: message about the state of the work.
     """
     asked: float | None = None
 
@@ -74,17 +74,17 @@ def leave_cleanly(said: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """A result as JSON on stdout."""
+    """Print a result as JSON on stdout."""
     from albert_rc.io.json import to_json
 
     sys.stdout.write(to_json(value).decode())
 
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table on stdout; numbers to the right.
+    """Print a table on stdout, with numbers right-aligned.
 
-    On a narrow terminal cells are broken between words. Figures stay whole, even if the table
-    becomes wider than the terminal: half a figure would be taken for a whole one.
+    On a narrow terminal cells are wrapped between words. Figures are never broken, even if the
+    table becomes wider than the terminal: half a figure would be misread as a whole one.
     """
     shown = Table(title=Text(visible(title)), title_justify="left", title_style="bold")
     texts = [[visible(str(cell)) for cell in row] for row in rows]
@@ -101,14 +101,14 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> N
 
 
 def _widest(texts: Iterable[str]) -> int:
-    """Columns that the longest figure or word of texts needs; names may be longer, and broken."""
+    """Width of the longest figure or word of texts; longer names may be broken."""
     sizes = (cell_len(word) for text in texts for word in text.split())
     return max((size for size in sizes if size <= LONGEST_FIGURE), default=0)
 
 
 @contextmanager
 def bar(description: str, total: int, main: bool) -> Iterator[Any]:
-    """A progress bar on a terminal; a function that takes the number of things done."""
+    """A progress bar on a terminal; yields a function that takes the number of items done."""
     if not (main and err.is_terminal):
         yield lambda done: None
         return
@@ -125,13 +125,13 @@ def bar(description: str, total: int, main: bool) -> Iterator[Any]:
 
 
 class TrainBar:
-    """The progress of a run: a live bar on a terminal, else a plain line now and then."""
+    """The progress of a run: a live bar on a terminal, else plain lines at intervals."""
 
     def __init__(self, main: bool) -> None:
         self._live = main and err.is_terminal
         self._main = main
         self._lines_at = 0
-        # Numbers before ornament: on 80 columns there is no room for the bar itself.
+        # The bar only on wide terminals: the numbers alone fill 80 columns.
         drawn = [BarColumn(bar_width=err.width - 92)] if err.width > 100 else []
         self._progress = Progress(
             TextColumn("epoch {task.fields[epoch]:.2f}"),

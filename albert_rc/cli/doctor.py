@@ -1,4 +1,4 @@
-"""`albert-rc doctor`: what is wrong with papers, file by file, blank by blank."""
+"""`albert-rc doctor`: problems of papers, file by file, blank by blank."""
 
 from __future__ import annotations
 

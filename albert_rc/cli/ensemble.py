@@ -150,7 +150,7 @@ def _refuse_recalled(files: Sequence[ScoreFile]) -> None:
 
 
 def _show_pairs(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]], fit: Fit) -> None:
-    """Which file answers as which of the models that were fitted."""
+    """Print which file stands for which fitted model."""
     for file, model, weight in zip(files, models, fit.weights, strict=True):
         say(f"{weight:.4f} {file.path} (fitted with {model['scores']})")
         if file.sha256 == model["sha256"]:
@@ -158,7 +158,7 @@ def _show_pairs(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]], fi
 
 
 def _show(report: Assessment, fit: Fit, json: bool) -> None:
-    """Singles, methods, and what the chosen one gains."""
+    """Print the single models, the methods, and the gain of the chosen one."""
     if json:
         fitted = {"weights": list(fit.weights), "temperature": fit.temperature}
         print_json({**report.as_json(), "fit": {"method": fit.method, **fitted}})

@@ -1,4 +1,4 @@
-"""`albert-rc evaluate`: how good answers are, and whether two systems differ."""
+"""`albert-rc evaluate`: accuracy of answers, and comparison of two systems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`albert-rc inspect`: what models are made of, and what their layers do."""
+"""`albert-rc inspect`: parameters of models, and effects of their layers."""
 
 from __future__ import annotations
 

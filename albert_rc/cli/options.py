@@ -1,4 +1,4 @@
-"""Options that several commands have in common."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from albert_rc.model.config import LshConfig
 MOST_FOLDS = 10_000
 MOST_WORKERS = 256
 
-# Headings that `--help` lists options under; those that every run needs stand before them.
+# Headings of options in `--help`; the most important options come before them.
 SCHEDULE = "Schedule"
 SHAPE = "Shape (with --scratch)"
 ATTENTION = "Attention"
@@ -103,7 +103,7 @@ LshLandmarks = Annotated[
 
 
 def lsh_of(form: str | None, landmarks: bool | None, given: dict[str, Any]) -> dict[str, Any]:
-    """What of `LshConfig` the options give; these options are taken out of what was given."""
+    """Settings of `LshConfig` from the options, which are removed from `given`."""
     fields = {name: given.pop(LSH.prefix + name, None) for name in settings_of(LshConfig)}
     found = {name: value for name, value in fields.items() if value is not None}
     if form is not None:
@@ -117,7 +117,7 @@ def require_teacher(teacher: str | None, given: Mapping[str, Any]) -> None:
     """Refuse a teacher's weight without a teacher.
 
     Raises:
-        UsageError: says so.
+        UsageError: a weight is given without a teacher.
     """
     from albert_rc.errors import UsageError
 
@@ -126,10 +126,10 @@ def require_teacher(teacher: str | None, given: Mapping[str, Any]) -> None:
 
 
 def seconds_of(minutes: float | None) -> float | None:
-    """What `--minutes` comes to.
+    """`--minutes` in seconds.
 
     Raises:
-        UsageError: no time at all, or no number.
+        UsageError: not a positive finite number.
     """
     from albert_rc.errors import UsageError
 

@@ -1,4 +1,4 @@
-"""Where results may go: over nothing that is read, and only where they can be written."""
+"""Checks of output paths: writable, and not overwriting any input."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ WEIGHTS = (".safetensors", ".pt", ".bin")
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> None:
-    """Find out before the work whether the results can be kept, and what they would cost.
+    """Check before the work that the results can be written without overwriting anything needed.
 
     Args:
         outputs: option -> the file that it names.
-        inputs: files, and folders of papers, that are read.
+        inputs: input files and folders of papers.
 
     Raises:
-        UsageError: a result would replace something that is read, another result or a part of a
-            model; or lie among papers, where the next command would take it for one.
+        UsageError: a result would replace an input, another result or a part of a model; or be
+            written among papers, where the next command would read it as one.
         OSError: it cannot be written.
     """
     read = [path.resolve() for path in inputs if path is not None]
@@ -61,7 +61,7 @@ def require_no_model(flag: str, path: Path) -> None:
 def answer_files(
     out: Path | None, scores: Path | None, abstain: float | None
 ) -> dict[str, Path | None]:
-    """What `predict` and `ensemble` write, by option."""
+    """Output files of `predict` and `ensemble`, by option."""
     from albert_rc.scoring.abstain import unsure_path
 
     listed = None if abstain is None or out is None else unsure_path(out)

@@ -1,4 +1,4 @@
-"""Options for papers that are read as they are, and for the training papers next to them."""
+"""Options for raw papers, and for the training papers next to them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TrainingPapers = Annotated[
 
 
 def say_unread(raw: Path) -> None:
-    """Name what lies next to the splits of a collection and looks like another."""
+    """Report files next to the splits of a collection that look like another split."""
     from albert_rc.papers.formats import collections_in
 
     for place in collections_in(raw):
@@ -47,7 +47,7 @@ def say_unread(raw: Path) -> None:
 
 
 def training_passages(train: Path | None, gold: Path, papers: PaperSet) -> Sequence[Passage] | None:
-    """The training papers of `--train`, or those that stand next to the gold ones, if any."""
+    """The training papers of `--train`, or those next to the gold ones, if any."""
     from albert_rc.papers.formats import read_split, training_beside
 
     train = train or training_beside(gold)

@@ -59,11 +59,11 @@ def preprocess(
     from albert_rc.stores.preprocess import prepare_collection
     from albert_rc.text.tokenizer import load_tokenizer
 
-    # Millions of small strings and lists are made and none dies: looking for garbage among them
-    # takes a fifth of the time.
+    # Millions of small strings and lists are created and none is freed: garbage collection would
+    # take a fifth of the time.
     gc.disable()
     leave_cleanly("stopped; nothing was written")
-    # What is wrong with the options is said before the papers are read.
+    # Invalid options are reported before the papers are read.
     require_good([], on_error)
     places = find_splits(raw)
     say_unread(raw)

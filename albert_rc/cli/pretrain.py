@@ -1,4 +1,4 @@
-"""`albert-rc pretrain`: an ALBERT from nothing, or a checkpoint further; and what it needs."""
+"""`albert-rc pretrain`: pretraining of an ALBERT from scratch, or from a checkpoint."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def pretrain(
 
 
 def _held_out(folder: Path, is_main: bool) -> Corpus | None:
-    """What is measured on; None where nothing is there."""
+    """The held-out corpus; None if there is none."""
     from albert_rc.corpus.shards import Corpus
 
     found = Corpus(folder) if folder.is_dir() else None

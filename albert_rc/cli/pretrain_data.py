@@ -107,7 +107,7 @@ def pretrain_data(
     examined = open_text(text, on_error)
     sources = examined.sources
     folder = resolve_source(model)
-    load_tokenizer(folder)  # says what is wrong with it before the work begins
+    load_tokenizer(folder)  # reports errors before the work begins
     shards = plan_shards(sources, shard_bytes)
     mine = shards[first::step]
     require_same_plan(out, len(shards), dev > 0)
@@ -120,12 +120,12 @@ def pretrain_data(
             train, held_out = train + made.train, held_out + made.dev
             advance(1)
             say(f"{shard.name}: {'was there' if made.kept else made.train.line()}")
-    if not train.sequences and step == 1:  # of several parts, the others may have some
+    if not train.sequences and step == 1:  # with several parts, others may have some
         for folder in places:
             for shard in mine:
                 (folder / shard.name).unlink(missing_ok=True)
         for folder in new:
-            with suppress(OSError):  # there is something in it
+            with suppress(OSError):  # it is not empty
                 folder.rmdir()
         raise _empty(sources, train, held_out)
     list_rejects(out, examined)
@@ -143,7 +143,7 @@ def pretrain_data(
 
 
 def _empty(sources: list[Source], train: Count, held_out: Count) -> DataError:
-    """Why there is nothing to learn from."""
+    """The error for a corpus without sequences."""
     from albert_rc.corpus.cut import LEAST
     from albert_rc.corpus.documents import named, no_text
 

@@ -1,4 +1,4 @@
-"""Commands that have another name now; the old one still works, and says the new one."""
+"""Renamed commands: the old name still works, and prints the new one."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ RENAMED: dict[str, list[str]] = {
     "average": ["export"],
     "verify-resume": ["bench", "resume"],
 }
-"""The command of each old name, with the options that made up its defaults."""
+"""The command of each old name, with options for the old defaults."""
 _OPTIONS = {"--trials": "--search"}
 
 
 class Commands(TyperGroup):
-    """The commands of the package, by their names of today and of before."""
+    """The commands of the package, by current and old names."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Take an old name for the new one."""
+        """Replace an old name by the new one."""
         if args and args[0] in RENAMED:
             old, *rest = args
             now = RENAMED[old]
@@ -38,6 +38,6 @@ class Commands(TyperGroup):
 
 
 def _renamed(word: str) -> str:
-    """An option of an old command as it is called now."""
+    """The current name of an old command's option."""
     flag, sign, value = word.partition("=")
     return _OPTIONS.get(flag, flag) + sign + value

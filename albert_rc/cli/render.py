@@ -1,4 +1,4 @@
-"""`albert-rc render`: papers as schools print them, in Word or as PDF."""
+"""`albert-rc render`: papers in print layout, as Word or PDF."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`albert-rc report`: answers, probabilities and gold as a page to read."""
+"""`albert-rc report`: an HTML page of answers, probabilities and right answers."""
 
 from __future__ import annotations
 

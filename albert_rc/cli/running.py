@@ -1,4 +1,4 @@
-"""What commands that train share: the run's folder, its beginning and its end."""
+"""Common parts of the training commands: the run's folder, its start and its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def levers_of(given: dict[str, Any]) -> Levers:
-    """What the user decides about memory, taken out of the options."""
+    """The user's choices about memory, removed from the options."""
     from albert_rc.training.memory.planner import Levers
 
     names = ("accumulation", "recompute", "optimizer_states")
@@ -27,14 +27,14 @@ def levers_of(given: dict[str, Any]) -> Levers:
 
 
 def alone_in(out: Path, group: Processes) -> AbstractContextManager[None]:
-    """Have the run's folder for this run alone, until the block ends."""
+    """Lock the run's folder for this run, until the block ends."""
     from albert_rc.io.atomic import only_run
 
     return only_run(out) if group.is_main else nullcontext()
 
 
 def batch_workers(workers: int | None, group: Processes) -> int:
-    """Processes that make batches; by default up to 8 of its share of the cores feed a GPU."""
+    """Number of processes that make batches; by default up to 8 of the share of cores for a GPU."""
     from albert_rc.runtime.pool import cores
 
     if workers is None:
@@ -51,15 +51,15 @@ def announce(
     train: str,
     dev: str | None,
 ) -> None:
-    """Say what is about to be learned, by what, and from what.
+    """Print the model, the settings and the data before training.
 
     Args:
         loaded: the model.
         settings: the recipe.
-        group: who works along.
-        plan: what the memory planner says.
-        train: what is learned from.
-        dev: what decides which weights are kept, if anything.
+        group: the processes.
+        plan: the memory plan as sentences.
+        train: the training store.
+        dev: selects the weights to keep; or None.
     """
     count = sum(p.numel() for p in loaded.model.parameters())
     for line in loaded.report.lines():
@@ -73,7 +73,7 @@ def announce(
 
 
 def conclude(out: Path, result: TrainResult, best: str) -> None:
-    """Say what came out: a run's folder, how far it got, and how good it is; draw its course."""
+    """Print a run's folder, progress and best score, and draw its curves."""
     from albert_rc.report.curves import draw_curves, read_curves, spark_lines
 
     of_all = f" of {result.total_steps:,}" if result.paused else ""

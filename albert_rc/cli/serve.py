@@ -1,4 +1,4 @@
-"""`albert-rc serve`: a page on this machine to answer papers on, and the same as an HTTP API."""
+"""`albert-rc serve`: a local web page for answering papers, and an HTTP API."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def serve(
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UsageError("serve is one process; start it without torchrun")
     try:
-        import python_multipart  # noqa: F401 - Starlette would only miss it at the first form
+        import python_multipart  # noqa: F401 - Starlette would only fail at the first form
 
         from albert_rc.serve.listen import address_of, names_of, open_socket, server_of
         from albert_rc.serve.web import make_app
@@ -67,20 +67,20 @@ def serve(
         with processes(device) as group:
             limits = Limits(body_bytes=int(max_megabytes * MEGABYTE))
             engine = Engine(model, group, limits, say)
-            keep_freed_memory()  # from here on: the weights' own memory goes back
+            keep_freed_memory()  # only from here on, so that loading returns its memory
             address = address_of(listener, host)
 
             def started() -> None:
                 typer.echo(f"serving {engine.name} at {address} (Ctrl-C ends it)")
                 if open_:
-                    # A browser in the terminal would keep the server waiting.
+                    # A browser in the terminal would block the server.
                     Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
             app = make_app(engine, names_of(host) if loopback else None, started)
             try:
                 server_of(app).run(sockets=[listener])
             except (KeyboardInterrupt, Interrupted):
-                pass  # that is how it ends
+                pass  # the normal way to stop
             finally:
                 engine.close()
     say("stopped")

@@ -1,4 +1,4 @@
-"""Options that `--help` does not list: `--set NAME=VALUE`; and `--config FILE` for all of them.
+"""Settings on the command line: `--set NAME=VALUE` for hidden options, `--config FILE` for all.
 
 Any option may be written as a setting. A command lists the options that most runs need; the others
 are hidden options, which `--set help` explains.
@@ -20,7 +20,7 @@ from albert_rc.fields import About, settings_of
 from albert_rc.io.messages import shortened
 
 RUN = "run.toml"
-"""In a run's folder: the options that repeat it."""
+"""File in a run's folder with the options that repeat it."""
 _NOT_REPEATED = ("out", "resume", "minutes", "config", "set_", "json")
 
 Config = Annotated[
@@ -43,14 +43,14 @@ Set = Annotated[
 
 
 class Fields(NamedTuple):
-    """Fields of a dataclass that a command takes."""
+    """Fields of a dataclass that a command has as options."""
 
     config: type
     only: Collection[str] = ()
-    """All that have a `Setting`, if none is named."""
+    """Names of the fields; empty for all that have a `Setting`."""
     without: Collection[str] = ()
     prefix: str = ""
-    """Of the parameters' names; of the options, it is what the `Setting` says."""
+    """Prefix of the parameters' names; options are named by the `Setting`."""
 
 
 def takes(
@@ -62,9 +62,9 @@ def takes(
 
     Args:
         parts: the fields.
-        shown: those that `--help` lists; the others are hidden.
-        before: the parameter that they stand before.
-        defaults: whether helps say a field's default.
+        shown: names of those that `--help` lists; the others are hidden.
+        before: the parameter to insert them before.
+        defaults: whether helps include a field's default.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -89,7 +89,7 @@ def takes(
 
 
 def _option(about: About, shown: bool, defaults: bool) -> Any:
-    """A field as Typer wants it."""
+    """A field as a Typer option."""
     setting = about.setting
     text = setting.help
     if defaults and about.default is not None and about.kind is not bool and "default" not in text:
@@ -112,7 +112,7 @@ def chosen(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_run(context: typer.Context, out: Path) -> None:
-    """Leave the options of a run in its folder, so that `--config` repeats it."""
+    """Write the options of a run into its folder, so that `--config` repeats it."""
     from albert_rc.io.atomic import write_bytes
 
     lines = []
@@ -126,13 +126,13 @@ def write_run(context: typer.Context, out: Path) -> None:
 
 
 class _WithSettings:
-    """A command that understands `--config` and `--set`."""
+    """A command that supports `--config` and `--set`."""
 
     params: list[Any]
     name: str | None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put what a file gives before, and what settings give among, the options."""
+        """Insert a file's options before, and settings among, the other options."""
         rest, now = list(args), []
         below = getattr(self, "commands", {})
         valued = {
@@ -141,7 +141,7 @@ class _WithSettings:
         while rest:
             word = rest.pop(0)
             flag, sign, value = word.partition("=")
-            if word == "--" or word in below:  # what follows is for another command
+            if word == "--" or word in below:  # the rest is for another command
                 now += [word, *rest]
                 break
             if flag in ("--config", "--set"):
@@ -162,7 +162,7 @@ class _WithSettings:
     def _of_setting(self, given: str, ctx: Any) -> list[str]:
         if given == "help":
             for option in self._hidden():
-                # Typer 0.29 calls it otherwise than the versions before.
+                # Typer 0.29 renamed it.
                 kind = getattr(option, "display_type", None) or option.make_metavar
                 typer.echo(f"{option.name}={kind(ctx)}\n    {option.help}")
             raise typer.Exit
@@ -200,18 +200,18 @@ class _WithSettings:
 
 
 class WithSettings(_WithSettings, TyperCommand):
-    """A command that understands `--config` and `--set`."""
+    """A command that supports `--config` and `--set`."""
 
 
 class GroupWithSettings(_WithSettings, TyperGroup):
-    """The same for a command that has commands below it."""
+    """A command with subcommands that supports `--config` and `--set`."""
 
 
 def _read_file(path: Path) -> Iterator[tuple[str, Any]]:
-    """Names and values of a TOML file; those of a table `[lsh]` have its name before them.
+    """Names and values of a TOML file; those of a table `[lsh]` have its name as a prefix.
 
     Raises:
-        DataError: it cannot be read, or holds more than names and values.
+        DataError: it cannot be read, or holds anything but names and values.
     """
     import tomllib
 

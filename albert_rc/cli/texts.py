@@ -1,4 +1,4 @@
-"""Text that commands learn from: found, looked at, and what of it is left out."""
+"""Text sources of commands: finding and examining them, and listing what is left out."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ OnTextError = Annotated[
 
 
 def open_text(places: list[Path], on_error: str | None = None) -> Examined:
-    """What there is to read in some places, all of it looked at; copies are said and left out.
+    """Find and examine sources; duplicates are reported and left out.
 
     Raises:
-        DataError: nothing there, or what cannot be read, all of which is named.
+        DataError: nothing there, or unreadable files, all of which are listed.
     """
     from albert_rc.corpus.documents import find_sources
     from albert_rc.corpus.examine import examine
@@ -42,7 +42,7 @@ def open_text(places: list[Path], on_error: str | None = None) -> Examined:
 
 
 def list_rejects(out: Path, examined: Examined) -> None:
-    """Leave the list of what was left out in the folder; an earlier one goes."""
+    """Write the list of rejected items into the folder, replacing an earlier one."""
     from albert_rc.io.atomic import write_bytes
     from albert_rc.papers.files import REJECTS
 

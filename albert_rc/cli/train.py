@@ -251,7 +251,7 @@ def _search(
 def _run(
     tuning: FineTuning, part: Part, out: Path, resume: bool, seconds: float | None
 ) -> TrainResult:
-    """One run, announced and concluded."""
+    """Run the training once, with messages before and after."""
     prepared = tuning.prepare(part.train, part.dev, part.seed, out if resume else None)
     if tuning.group.is_main:
         running.announce(
@@ -285,7 +285,7 @@ def _run_several(
     resume: bool,
     seconds: float | None,
 ) -> None:
-    """Runs one after the other, and what they come to together."""
+    """Run several trainings in turn, and print their summary."""
     from albert_rc.training.runs.several import RUNS, SCORES, run_all, spread_line
 
     begun = time.perf_counter()

@@ -1,1 +1,1 @@
-"""Running text for pretraining: read, cut into sequences, with words hidden."""
+"""The pretraining corpus: reading text, cutting it into sequences, masking."""

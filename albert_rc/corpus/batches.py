@@ -1,10 +1,10 @@
-"""What pretraining asks: which words were hidden, and which of two segments came first.
+"""Pretraining batches: masked words, and the order of two segments.
 
-Everything is drawn when a batch is made and is a pure function of (seed, epoch, item): each epoch
-hides other words, and a run that is resumed sees what it would have seen.
+Masks and swaps are drawn when a batch is made and are a pure function of (seed, epoch, item): each
+epoch masks other words, and a resumed run gets the same batches as an unbroken one.
 """
 
-# T tokens of all sequences in a row, B sequences, M masked tokens, W words
+# T tokens of all sequences concatenated, B sequences, M masked tokens, W words
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ PAIRS = {
 
 
 class NGramMasker:
-    """Chooses n-grams of whole words and what stands in their place.
+    """Chooses n-grams of whole words and their replacements.
 
     Lan et al. 2020, section 4.1: lengths up to N with p(n) proportional to 1/n; `rate` of the
     tokens are predicted, of which (Devlin et al. 2019) 80% become [MASK], 10% a random piece and
     10% stay.
 
     Args:
-        tokenizer: tells where words begin.
-        config: rate, longest n-gram, and what stands in their place.
+        tokenizer: determines where words begin.
+        config: rate, longest n-gram, and shares of the replacements.
     """
 
     def __init__(self, tokenizer: Tokenizer, config: MaskConfig) -> None:
@@ -56,10 +56,10 @@ class NGramMasker:
         self.mean_length = float((self.chances * length_N).sum())
 
     def choose(self, ids_T: Tensor, generator: torch.Generator) -> Tensor:
-        """Tokens of one segment to predict, in rising order, [M].
+        """Tokens of one segment to predict, in ascending order, [M].
 
-        As many n-grams are drawn as cover `rate` of the tokens on average, whatever their lengths
-        turn out to be: to stop at an exact count would favour short ones.
+        The number of n-grams is such that they cover `rate` of the tokens on average, independent
+        of the lengths drawn: stopping at an exact count would favour short ones.
         """
         begins_T = self.begins_V[ids_T]
         begins_T[:1] = True
@@ -70,7 +70,7 @@ class NGramMasker:
         if not count:
             return start_W[:0]
         length_X = 1 + torch.multinomial(self.chances, count, True, generator=generator)
-        # Words that stay are set down in a row, and n-grams put into different gaps of it.
+        # The n-grams are inserted into different gaps between the unmasked words.
         gaps = words - length_X.sum() + 1
         while gaps < len(length_X):  # a segment of a few words
             length_X = length_X[:-1]
@@ -85,7 +85,7 @@ class NGramMasker:
         return hidden_W[word_T].nonzero()[:, 0]
 
     def replace(self, ids_T: Tensor, place_M: Tensor, generator: torch.Generator) -> Tensor:
-        """The ids with something else in the chosen places, [T]."""
+        """The ids with replacements at the chosen positions, [T]."""
         chance_M = torch.rand(len(place_M), generator=generator)
         random_M = self.plain_P[
             torch.randint(len(self.plain_P), (len(place_M),), generator=generator)
@@ -101,14 +101,14 @@ class NGramMasker:
 
 
 class PretrainCollator:
-    """Makes a batch of a corpus's sequences.
+    """Collates a corpus's sequences into a `PretrainBatch`.
 
     Args:
         corpus: the sequences.
-        tokenizer: its vocabulary.
-        masking: how words are hidden.
+        tokenizer: the corpus's.
+        masking: settings of masking.
         pair: a key of `PAIRS`.
-        seed: the run's.
+        seed: the run's seed.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class PretrainCollator:
         self.sep = torch.tensor([tokenizer.sep_id])
 
     def __call__(self, items: Sequence[int], epoch: int = 0) -> PretrainBatch:
-        """The batch of these items; `epoch` chooses what is hidden and swapped."""
+        """The batch of these items; `epoch` determines masks and swaps."""
         tokens, places, segments, indices, targets = [], [], [], [], []
         lengths, labels, offset = [], [], 0
         for item in items:
@@ -145,7 +145,7 @@ class PretrainCollator:
             offset += len(row)
         masked_M = torch.cat(indices)
         first_B = torch.tensor(lengths).cumsum(0) - torch.tensor(lengths)
-        # [CLS] of each sequence, and what was hidden in it. The first token is never hidden.
+        # Read [CLS] of each sequence, and its masked tokens. The first token is never masked.
         read_S, place_X = torch.cat([first_B, masked_M]).sort()
         where_X = place_X.argsort()
         row_S = torch.bucketize(read_S, first_B, right=True) - 1
@@ -163,7 +163,7 @@ class PretrainCollator:
         )
 
     def _parts(self, item: int, generator: torch.Generator) -> tuple[list[Tensor], int]:
-        """The segments in the order in which they are shown, and the label: 0 for as they were."""
+        """The segments in input order, and the label: 0 for the original order."""
         first, second = self.corpus.pair(item)
         if self.pair == "none":
             return [torch.cat([first, second])], -1
@@ -174,7 +174,7 @@ class PretrainCollator:
         for _ in range(10):
             other = int(torch.randint(len(self.corpus), (), generator=generator))
             if not self.corpus.same_document(item, other):
-                # As long as the one it stands for, or the label could be told from the length.
+                # As long as the one it replaces, or the length would reveal the label.
                 ids = torch.cat(self.corpus.pair(other))
                 begin = int(
                     torch.randint(max(1, len(ids) - len(second) + 1), (), generator=generator)
@@ -183,7 +183,7 @@ class PretrainCollator:
         return [first, second], 0
 
     def _laid_out(self, parts: list[Tensor]) -> tuple[Tensor, list[int], Tensor]:
-        """[CLS] a [SEP] b [SEP], where each part begins, and the segment of each token."""
+        """[CLS] a [SEP] b [SEP], the start of each part, and the segment of each token."""
         row, starts, length = [self.cls], [], 1
         for part in parts:
             starts.append(length)

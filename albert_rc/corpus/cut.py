@@ -1,9 +1,9 @@
-"""Documents to sequences for pretraining, written in shards of flat tensors.
+"""Cutting of documents into pretraining sequences, written as shards of flat tensors.
 
-A sequence is a pair of consecutive segments of one document, as BERT and ALBERT are pretrained on:
-whole sentences, as many as fit, cut in two at the end of one of them. Sequences do not overlap,
-and a document's text is all in them. What is hidden, and which pairs are swapped, is decided when
-a batch is made (`objectives`).
+A sequence is a pair of consecutive segments of one document, as in BERT's and ALBERT's pretraining:
+as many whole sentences as fit, divided in two at a sentence boundary. Sequences do not overlap,
+and together contain the document's text. Masks and swaps are drawn when a batch is made
+(`corpus.batches`).
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from albert_rc.runtime.seeds import mix
 from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 
 LEAST = 16
-"""Tokens of a sequence; what is left of a document and shorter is dropped."""
-_AT_ONCE = 2000  # sentences that are split into pieces together
-_STRETCH = 2000  # sentences that are put together, from either end
-_RULE = 2  # raised when the same text is cut in another way: what was cut before is made anew
+"""Minimum tokens of a sequence; a shorter remainder of a document is dropped."""
+_AT_ONCE = 2000  # sentences tokenised together
+_STRETCH = 2000  # sentences combined at a time, from both ends
+_RULE = 2  # version of the cutting rules: shards of earlier versions are made again
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """How sequences are cut. Decides, with the text and the vocabulary, what is in a shard."""
+    """Settings of cutting. With the text and the vocabulary they determine a shard's content."""
 
     max_length: int = 512
-    """Tokens of a sequence, its three special ones included."""
+    """Maximum tokens of a sequence, with its three special ones."""
     short: float = 0.1
-    """Share of the sequences that are cut shorter, to a length drawn evenly."""
+    """Share of sequences with a shorter maximum, drawn uniformly."""
     dev: float = 0.01
-    """Share of the documents that are kept apart."""
+    """Share of the documents held out for dev."""
     blank_lines: bool = False
-    """Blank lines part documents, not paragraphs."""
+    """Whether blank lines separate documents, not paragraphs."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -62,17 +62,17 @@ class Cut:
 
 @dataclass
 class Count:
-    """What went into a shard, and what did not."""
+    """Statistics of a shard."""
 
     documents: int = 0
     sequences: int = 0
     tokens: int = 0
     overlapping: int = 0
-    """Sequences left out because they overlap with papers that are to be kept apart."""
+    """Sequences left out because they overlap with excluded papers."""
     overlapping_papers: int = 0
-    """Papers left out as a whole for the same reason."""
+    """Papers left out completely because they overlap with excluded papers."""
     dropped: int = 0
-    """Tokens of rests that are shorter than a sequence may be."""
+    """Tokens of remainders shorter than the minimum."""
 
     def __add__(self, other: Count) -> Count:
         mine, theirs = vars(self), vars(other)
@@ -97,7 +97,7 @@ class Count:
 
 
 class _Columns:
-    """The tensors of a shard, on disk while they grow."""
+    """The growing tensors of a shard, on disk."""
 
     def __init__(self, vocab_size: int, folder: Path) -> None:
         self._wide = vocab_size > 2**15
@@ -134,17 +134,16 @@ Sentence = tuple[str, list[int]]
 
 
 def cut_document(sentences: Iterable[Sentence], cut: Cut, seed: int) -> Iterator[Sequence]:
-    """Consecutive sequences of whole sentences; those shorter than `LEAST` are rests.
+    """Consecutive sequences of whole sentences; those shorter than `LEAST` are remainders.
 
-    The sentence that does not fit any more is longer than most, and begins the next sequence:
-    first segments would be longer than second ones, and tell the order of a pair. So stretches of
-    the text are filled in from their end and from their beginning in turn; a coin says which is
-    first.
+    A sentence that no longer fits is longer than average, and starts the next sequence: first
+    segments would be longer than second ones, and so reveal the order of a pair. So stretches of
+    text are packed alternately from their end and from their start; which comes first is random.
 
     Args:
         sentences: texts and ids.
-        cut: how long they may be.
-        seed: of the shorter lengths, of the coins and of where pairs are parted.
+        cut: settings of cutting.
+        seed: random seed of shorter lengths, directions and segment boundaries.
     """
     draw = random.Random(seed)
     most = cut.max_length - 3  # [CLS], [SEP] and [SEP]
@@ -163,7 +162,7 @@ def cut_document(sentences: Iterable[Sentence], cut: Cut, seed: int) -> Iterator
 
 
 def _pieces(text: str, ids: list[int], most: int, backwards: bool) -> Iterator[Sentence]:
-    """A sentence; one that is too long is cut, and its text goes with the first piece."""
+    """A sentence; one that is too long is split, and its text stays with the first part."""
     end = len(ids) % most if backwards else most
     for start in range(end - most if end else 0, len(ids), most):
         yield text if start <= 0 else "", ids[max(0, start) : start + most]
@@ -172,14 +171,14 @@ def _pieces(text: str, ids: list[int], most: int, backwards: bool) -> Iterator[S
 def _filled(
     pieces: list[Sentence], most: int, short: float, draw: random.Random
 ) -> Iterator[list[Sentence]]:
-    """Pieces put together, as many as fit."""
+    """Combine as many parts as fit."""
     waiting: list[Sentence] = []
     held, room = 0, _room(draw, most, short)
     for text, piece in pieces:
         if held + len(piece) > room and held >= LEAST:
             yield waiting
             waiting, held, room = [], 0, _room(draw, most, short)
-        if held + len(piece) > most:  # of a sentence or two, shorter than a sequence may be
+        if held + len(piece) > most:  # one or two sentences, shorter than the minimum
             yield waiting
             waiting, held = [], 0
         waiting.append((text, piece))
@@ -194,18 +193,18 @@ def _room(draw: random.Random, most: int, short: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Two segments that follow each other."""
+    """Two consecutive segments."""
 
     text: str
     ids: list[int]
     middle: int
-    """Tokens of the first segment."""
+    """Number of tokens of the first segment."""
 
 
 def _sequence(parts: list[Sentence], draw: random.Random) -> Sequence:
     ids = list(chain.from_iterable(ids for _, ids in parts))
     if len(ids) < LEAST:
-        middle = len(ids)  # a rest, which nobody learns from
+        middle = len(ids)  # a remainder, not used in training
     elif len(parts) == 1:
         middle = draw.randint(1, max(1, len(ids) - 1))
     else:
@@ -223,25 +222,25 @@ class Shard:
 
 @dataclass(frozen=True)
 class MadeShard:
-    """What there is to say of a shard."""
+    """Result for a shard."""
 
     train: Count
     dev: Count
     kept: bool
-    """It was there already, made of the same."""
+    """Whether it already existed, from the same input."""
 
 
 class ShardMaker:
-    """Makes shards, in whichever process.
+    """Makes shards, in any process.
 
     Args:
         out: folder for train/ and dev/.
         vocabulary: folder of the vocabulary.
-        cut: how sequences are cut.
+        cut: settings of cutting.
         exclude: collections of exam papers that no sequence may overlap with.
 
     Raises:
-        DataError: a collection that cannot be read, every paper of it.
+        DataError: a collection with a paper that cannot be read.
     """
 
     def __init__(self, out: Path, vocabulary: Path, cut: Cut, exclude: list[Path]) -> None:
@@ -251,17 +250,17 @@ class ShardMaker:
         papers = []
         for place in exclude:
             for split in read_collection(place):
-                require_whole(split, place)  # what cannot be read cannot be kept apart
+                require_whole(split, place)  # unreadable papers cannot be excluded
                 papers.append(split)
         self._papers = sorted(split.source_hash for split in papers)
         passages = [passage for split in papers for passage in split.passages]
         self.exclude = OverlapIndex(passages) if passages else None
 
     def __call__(self, shard: Shard) -> MadeShard:
-        """Cut a shard's documents into sequences; both files are written whole or not at all.
+        """Cut a shard's documents into sequences; both files are written completely or not at all.
 
         Raises:
-            DataError: a source that cannot be read.
+            DataError: a source cannot be read.
         """
         made_of = self._fingerprint(shard)
         parts = ["train", "dev"] if self.cut.dev else ["train"]
@@ -291,7 +290,7 @@ class ShardMaker:
         name = crc32(source.path.name.encode())
         paragraphs = read_paragraphs(source, self.cut.blank_lines)
         if not source.is_text and self.exclude is not None:
-            # Papers are short: one that overlaps is left out as a whole, not only where it does.
+            # Papers are short: one that overlaps is left out completely.
             paragraphs = _apart(paragraphs, self.exclude, columns["train"].count)
         for number, document in enumerate(_documents(paragraphs)):
             seed = mix(self.cut.seed, name, number)
@@ -318,15 +317,15 @@ class ShardMaker:
         save_tensors(path, columns.streams(), meta)
 
     def _fingerprint(self, shard: Shard) -> str:
-        """Tells whether a shard is what would be made again."""
-        # The name, too, decides how a source is cut.
+        """Hash of everything that determines a shard."""
+        # The name, too, affects how a source is cut.
         read = [(s.path.name, [file_sha256(p) for p in s.files()]) for s in shard.sources]
         how = [_RULE, self.tokenizer.fingerprint, asdict(self.cut)]
         return sha256(to_json([*how, read, self._papers]))
 
 
 def _count_of(path: Path, made_of: str) -> Count | None:
-    """What is in a shard that is there already and is made of just that; else None."""
+    """Statistics of an existing shard with the same fingerprint; else None."""
     if not path.is_file():
         return None
     try:
@@ -337,7 +336,7 @@ def _count_of(path: Path, made_of: str) -> Count | None:
 
 
 def _documents(paragraphs: Iterable[str | None]) -> Iterator[Iterator[str]]:
-    """The paragraphs of each document; the one before must have been read to its end."""
+    """The paragraphs of each document, to be read completely before the next."""
     paragraphs = iter(paragraphs)
     for first in paragraphs:
         if first is not None:  # an empty file is not a document
@@ -352,7 +351,7 @@ def _until_none(paragraphs: Iterable[str | None]) -> Iterator[str]:
 
 
 def _sentences(paragraphs: Iterable[str], tokenizer: Tokenizer) -> Iterator[Sentence]:
-    """The sentences of a document with their ids; many are split into pieces together."""
+    """The sentences of a document with their ids, tokenised in batches."""
     texts = chain.from_iterable(map(sentences, paragraphs))
     while some := list(islice(texts, _AT_ONCE)):
         yield from zip(some, tokenizer.encode(some), strict=True)
@@ -361,7 +360,7 @@ def _sentences(paragraphs: Iterable[str], tokenizer: Tokenizer) -> Iterator[Sent
 def _apart(
     paragraphs: Iterable[str | None], exclude: OverlapIndex, count: Count
 ) -> Iterator[str | None]:
-    """The documents that do not overlap with any of the papers."""
+    """The documents that do not overlap with any excluded paper."""
     for document in grouped(paragraphs):
         if exclude.touches("\n".join(document)):
             count.overlapping_papers += 1
@@ -371,7 +370,7 @@ def _apart(
 
 
 def plan_shards(sources: list[Source], shard_bytes: int) -> list[Shard]:
-    """Sources put together, in order, until a shard has about that many bytes of text."""
+    """Group sources, in order, into shards of about `shard_bytes` bytes of text."""
     shards: list[list[Source]] = [[]]
     held = 0
     for source in sources:
@@ -384,5 +383,5 @@ def plan_shards(sources: list[Source], shard_bytes: int) -> list[Shard]:
 
 
 def shard_name(index: int, count: int) -> str:
-    """The file of a shard, counted from 1."""
+    """File name of a shard, numbered from 1."""
     return f"shard-{index + 1:05}-of-{count:05}.pt"

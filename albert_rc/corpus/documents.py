@@ -1,4 +1,4 @@
-"""Running text to learn from: files of text, and exam papers with their blanks filled."""
+"""Reading of documents for pretraining: text files, and exam papers with filled blanks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from albert_rc.papers.formats import READERS, find_splits, open_sources, read_sp
 from albert_rc.papers.schema import PaperSet
 
 PAPERS = (".json", ".jsonl")
-WRAPPED = 120  # characters; shorter lines, on average, were broken to fit a page
+WRAPPED = 120  # characters; with a shorter average, lines were wrapped to fit a page
 
-# A sentence ends at a full stop, exclamation or question mark, with closing signs behind it, if a
-# capital, a digit or an opening sign follows. Where it is wrong, a segment is cut a little oddly.
+# A sentence ends at a full stop, exclamation or question mark, plus closing punctuation, if a
+# capital, a digit or opening punctuation follows. Errors only shift a segment boundary.
 _END = re.compile(r"""(?<=[.!?])([)\]"'’”]*)\s+(?=[("'‘“\[]*[A-Z0-9])""")
 _SHORT = re.compile(
     r"\b(?:Mr|Mrs|Ms|Dr|St|Prof|Rev|Hon|Capt|Col|Gen|Lt|Sgt|Messrs|Mme|No|vs|etc|[A-Z])\.$"
@@ -30,21 +30,21 @@ _SHORT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where documents are: a file of text, or exam papers."""
+    """A source of documents: a text file, or exam papers."""
 
     path: Path
     is_text: bool
     size: int
-    """Bytes."""
+    """Size in bytes."""
     problem: str = ""
-    """Why it cannot be read, where that is seen from its beginning."""
+    """Why it cannot be read, if its beginning shows that."""
     codec: str = UTF_8.codec
-    """How a file of text is written down."""
+    """Encoding of a text file."""
     skips: bool = False
-    """Papers with an error are passed over, not refused."""
+    """Whether papers with errors are skipped, not refused."""
 
     def files(self) -> list[Path]:
-        """The files it is read from."""
+        """The files of the source."""
         return [self.path] if self.is_text else _papers(self.path)
 
 
@@ -56,7 +56,7 @@ def _papers(place: Path) -> list[Path]:
 
 
 def _begins_as(path: Path) -> tuple[bool, str]:
-    """Whether a file begins as a paper; what is wrong with it if it is neither that nor text."""
+    """Whether a file begins like a paper; and the error if it is neither a paper nor text."""
     try:
         return is_paper(path), ""
     except DataError as error:
@@ -64,18 +64,18 @@ def _begins_as(path: Path) -> tuple[bool, str]:
 
 
 def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
-    """The files of text in folders, in natural order, and collections of exam papers.
+    """Find text files in folders, in natural order, and collections of exam papers.
 
     Args:
-        places: files, or folders that are searched through. A folder of JSON is one collection,
-            also where the files' names end in .txt, as RACE's do.
+        places: files, or folders to search recursively. A folder of JSON is one collection, also
+            where the files' names end in .txt, as RACE's do.
 
     Returns:
-        the sources, and the files of text that are left out because one like them is there.
+        The sources, and the text files left out as duplicates.
 
     Raises:
-        DataError: nothing there, nothing that can be read, or text among RACE's papers. What is
-            wrong with single files is kept with them, for `examine` to say all of it at once.
+        DataError: nothing there, nothing readable, or text among RACE's papers. Errors in single
+            files are stored with them, so that `examine` can report all of them.
     """
     found: list[Source] = []
     for place in places:
@@ -104,7 +104,7 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
 
 
 def _require_alike(split: Path, papers: set[Path], texts: list[Path]) -> None:
-    """Refuse a split of papers in .txt files that another reader, or other files, would spoil."""
+    """Refuse a split of papers in .txt files that also holds text, or papers of another format."""
     paper = next((path for path in sorted(papers) if path.is_relative_to(split)), None)
     if paper is None:
         return
@@ -118,7 +118,7 @@ def _require_alike(split: Path, papers: set[Path], texts: list[Path]) -> None:
 
 
 def _copies(sources: list[Source]) -> set[Path]:
-    """Files of text whose every byte an earlier one has."""
+    """Text files that are byte-identical to an earlier one."""
     alike = defaultdict(list)
     for source in sources:
         if source.is_text and not source.problem:
@@ -135,17 +135,17 @@ def _copies(sources: list[Source]) -> set[Path]:
 
 
 def read_paragraphs(source: Source, blank_lines: bool = False) -> Iterator[str | None]:
-    """The paragraphs of a source, one after the other; None ends a document.
+    """The paragraphs of a source; None ends a document.
 
     Exam papers have their blanks filled; those with a blank whose answer is unknown are left out.
 
     Args:
-        source: where.
-        blank_lines: a file holds many documents with blank lines between them, and each line is a
-            paragraph; otherwise a file is one document and blank lines part its paragraphs.
+        source: the source.
+        blank_lines: a file holds many documents separated by blank lines, and each line is a
+            paragraph; otherwise a file is one document and blank lines separate its paragraphs.
 
     Raises:
-        DataError: a file that is not what `examine` found it to be, or papers that cannot be read.
+        DataError: a file has changed since `examine`, or papers cannot be read.
     """
     if not source.is_text:
         yield from _paper_paragraphs(source)
@@ -155,7 +155,7 @@ def read_paragraphs(source: Source, blank_lines: bool = False) -> Iterator[str |
         if line.strip():
             block.append(line)
         elif block:
-            # Without blank lines every long line is a paragraph; short ones are lines of one.
+            # Without blank lines every long line is a paragraph; short ones are wrapped lines.
             wrapped = sum(map(len, block)) < WRAPPED * len(block)
             yield from [" ".join(block)] if wrapped and not blank_lines else block
             block.clear()
@@ -171,19 +171,19 @@ def _paper_paragraphs(source: Source) -> Iterator[str | None]:
         require_whole(papers, source.path)
     for passage in papers.passages:
         if any(question.answer is None for question in passage.questions if passage.blanks):
-            continue  # a blank that nobody can fill is no text to learn from
+            continue  # text with unfilled blanks is not used
         yield from (line for line in passage.filled().splitlines() if line.strip())
         yield None
 
 
 def named(sources: list[Source]) -> str:
-    """Where sources are; the first ones, if there are many."""
+    """Paths of sources, for messages; the first ones, if there are many."""
     names = ", ".join(str(source.path) for source in sources[:3])
     return f"{names} and {len(sources) - 3:,} more" if len(sources) > 3 else names
 
 
 def no_text(sources: list[Source]) -> DataError:
-    """What to raise where nothing could be read from any of the sources: names them and says why.
+    """The error if nothing could be read from any of the sources: names them and the reason.
 
     Args:
         sources: one or more.
@@ -198,10 +198,10 @@ def no_text(sources: list[Source]) -> DataError:
 
 
 def require_whole(papers: PaperSet, place: Path) -> None:
-    """Go on only if every paper could be read.
+    """Refuse papers unless every one could be read.
 
     Raises:
-        DataError: names the first that could not.
+        DataError: names the first unreadable paper.
     """
     if papers.errors:
         raise DataError(
@@ -211,7 +211,7 @@ def require_whole(papers: PaperSet, place: Path) -> None:
 
 
 def grouped(paragraphs: Iterable[str | None]) -> Iterator[list[str]]:
-    """The paragraphs of each document together, where None ends a document."""
+    """Group paragraphs into documents; None ends a document."""
     held: list[str] = []
     for paragraph in paragraphs:
         if paragraph is not None:
@@ -222,12 +222,12 @@ def grouped(paragraphs: Iterable[str | None]) -> Iterator[list[str]]:
 
 
 def read_documents(source: Source) -> Iterator[str]:
-    """The documents of a source, each as one text."""
+    """The documents of a source, each as one string."""
     return map("\n".join, grouped(read_paragraphs(source)))
 
 
 def sentences(paragraph: str) -> list[str]:
-    """The sentences of a paragraph, their signs included."""
+    """The sentences of a paragraph, with their punctuation."""
     parts: list[str] = []
     for part in _split(" ".join(paragraph.split())):
         if parts and _SHORT.search(parts[-1]):

@@ -1,4 +1,4 @@
-"""A look at all text before the work begins: what cannot be read is said at once, and all of it."""
+"""Examination of all sources beforehand, to report every unreadable file at once."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from albert_rc.papers.schema import Problem
 
 @dataclass(frozen=True)
 class Examined:
-    """What was found of some sources."""
+    """Result of examining some sources."""
 
     sources: list[Source]
-    """Those that can be read, each with its encoding."""
+    """The readable sources, each with its encoding."""
     notes: list[str]
-    """Which are read as something else than UTF-8."""
+    """Messages about sources in encodings other than UTF-8."""
     problems: list[Problem]
-    """What is left out, and why."""
+    """The files and papers left out, with the reasons."""
 
     def rejects(self) -> bytes:
-        """The problems, one JSON object a line, as `preprocess` writes them."""
+        """The problems as JSON lines, as `preprocess` writes them."""
         return json_lines({"file": p.file, "problem": p.message} for p in self.problems)
 
 
 def examine(sources: Sequence[Source], on_error: str | None = None) -> Examined:
-    """Look at every byte of text, and at every paper.
+    """Check every byte of text, and every paper.
 
     Args:
-        sources: what is to be read.
-        on_error: `stop` or `skip`; None for commands that have no such option.
+        sources: the sources to read.
+        on_error: `stop` or `skip`; None for commands without this option.
 
     Raises:
-        DataError: something cannot be read, all of which is named, and is not to be skipped; or
+        DataError: something cannot be read and must not be skipped (all of it is listed); or
             nothing is left.
-        UsageError: no such choice.
+        UsageError: unknown choice.
     """
     if on_error not in (None, "stop", "skip"):
         raise UsageError(f"--on-error {on_error}: choose stop or skip")
@@ -65,7 +65,7 @@ def examine(sources: Sequence[Source], on_error: str | None = None) -> Examined:
 
 
 def _looked_at(source: Source) -> tuple[Source, str, list[Problem]]:
-    """A source with its encoding, what that is called, and what is wrong with papers in it."""
+    """A source with its encoding, the encoding's name, and the problems in its papers."""
     if source.problem:
         raise ValueError(source.problem)
     if not source.is_text:

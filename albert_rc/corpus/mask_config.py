@@ -1,4 +1,4 @@
-"""What masked-LM pretraining hides."""
+"""Settings of masking in pretraining."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from albert_rc.fields import Setting, check
 
 @dataclass(frozen=True, kw_only=True)
 class MaskConfig:
-    """What masked-LM pretraining hides (Lan et al. 2020, section 4.1; Devlin et al. 2019)."""
+    """Masking in masked-LM pretraining (Lan et al. 2020, section 4.1; Devlin et al. 2019)."""
 
     rate: Annotated[
         float,
@@ -23,11 +23,11 @@ class MaskConfig:
     max_ngram: Annotated[
         int, Setting("Longest run of words that are hidden together (default: 3).", low=1, high=100)
     ] = 3
-    """A length n has p(n) proportional to 1/n."""
+    """Maximum n-gram length; length n has p(n) proportional to 1/n."""
     masked: float = 0.8
-    """Share of them that become [MASK]."""
+    """Share of the chosen tokens that become [MASK]."""
     random: float = 0.1
-    """Share that become a random piece; the rest stays."""
+    """Share of the chosen tokens that become a random piece; the rest stays."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -1,4 +1,4 @@
-"""The sequences that `pretrain data` made, mapped from their shards."""
+"""Memory-mapped shards of pretraining sequences, from `pretrain data`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _SHARDS = "shard-*-of-*.pt"
 
 
 class Corpus:
-    """The shards of a folder as one sequence of sequences; item i is a pair of segments.
+    """All sequences in the shards of a folder; item i is a pair of segments.
 
     Args:
-        folder: what `pretrain data` wrote.
+        folder: a folder written by `pretrain data`.
 
     Attributes:
-        lengths: tokens of each sequence, special ones not included.
+        lengths: tokens of each sequence, without special ones.
 
     Raises:
-        DataError: no shards, not all of them, or shards that do not go together.
+        DataError: no shards, missing shards, or incompatible ones.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -84,28 +84,28 @@ class Corpus:
         return ids[:middle], ids[middle:]
 
     def same_document(self, one: int, other: int) -> bool:
-        """Whether two sequences are of one document."""
+        """Whether two sequences are from the same document."""
         shards = int(self.shard[one]), int(self.shard[other])
         return shards[0] == shards[1] and bool(self.documents[one] == self.documents[other])
 
 
 def _total(path: Path) -> int:
-    """How many shards there are, as a shard's name says."""
+    """The number of shards, from a shard's name."""
     return int(path.stem.rpartition("-")[2])
 
 
 def require_same_plan(out: Path, total: int, dev: bool) -> None:
-    """Refuse to put shards next to those of another corpus, which would make both unreadable.
+    """Refuse to write shards next to another corpus's, which would make both unreadable.
 
-    They are not cleared away: another process may be at work on them.
+    They are not removed: another process may be writing them.
 
     Args:
         out: folder of train/ and dev/.
-        total: shards that are to be made.
-        dev: whether documents are kept apart.
+        total: number of shards to make.
+        dev: whether documents are held out.
 
     Raises:
-        UsageError: says what to remove.
+        UsageError: names the files to remove.
     """
     parts = [out / "train", out / "dev"]
     for part in parts:
@@ -124,10 +124,10 @@ def require_same_plan(out: Path, total: int, dev: bool) -> None:
 
 
 def check_corpus(corpus: Corpus, tokenizer: Tokenizer, max_length: int) -> None:
-    """Refuse a corpus of no sequences, of another vocabulary, or of longer ones than are taken.
+    """Refuse a corpus without sequences, of another vocabulary, or with too long sequences.
 
     Raises:
-        DataError: says how to remake it.
+        DataError: explains how to remake it.
     """
     remake = f"make it again: albert-rc pretrain data TEXT --model {tokenizer.folder}"
     if not len(corpus):

@@ -1,4 +1,4 @@
-"""Files of text: what one that ends in .txt holds, and its lines."""
+"""Text files: detection of papers in .txt files, and reading of lines."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from albert_rc.errors import DataError
 from albert_rc.papers.files import header_of
 
 TEXT = (".txt", ".text", ".md")
-_HEAD = 2**14  # bytes that tell what a file holds: some dozens of lines
-_ROWS = 20  # lines that are looked at; fewer than _LEAST_ROWS say nothing
+_HEAD = 2**14  # bytes for detection: some dozens of lines
+_ROWS = 20  # lines examined; fewer than _LEAST_ROWS are not conclusive
 _LEAST_ROWS = 3
 
 # RACE's papers end in .txt. A text may begin with a bracket, as "[Illustration]", but not so.
@@ -19,7 +19,7 @@ _PAPER = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*"|\[\s*\{)')
 
 
 def is_paper(path: Path) -> bool:
-    """Whether a file that ends in .txt holds an exam paper, as RACE's do; only its head is read.
+    """Whether a .txt file holds an exam paper, as RACE's do; only its head is read.
 
     Raises:
         DataError: it is a table, such as MRPC's, or cannot be read.
@@ -44,7 +44,7 @@ def is_paper(path: Path) -> bool:
 def _is_table(head: bytes) -> bool:
     lines = head.splitlines()
     if len(head) == _HEAD:
-        lines.pop()  # it may go on
+        lines.pop()  # it may be incomplete
     if not lines:
         return False
     if header_of(lines[0]):
@@ -55,14 +55,14 @@ def _is_table(head: bytes) -> bool:
 
 
 def text_lines(path: Path, codec: str) -> Iterator[str]:
-    """Lines of a text, never more of them in memory than one (and a buffer).
+    """Lines of a text file, with only one (and a buffer) in memory.
 
     Args:
         path: the file.
-        codec: how it is written down; `decode.encoding_of` tells.
+        codec: its encoding, from `decode.encoding_of`.
 
     Raises:
-        DataError: it cannot be read, or is written otherwise.
+        DataError: it cannot be read, or has another encoding.
     """
     try:
         with path.open(encoding=codec) as file:

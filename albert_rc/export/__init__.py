@@ -1,1 +1,1 @@
-"""A run as a folder for the Hugging Face hub, and as ONNX; compared with ours first."""
+"""Export of a run as a folder for the Hugging Face hub, and as ONNX, verified against our model."""

@@ -1,4 +1,4 @@
-"""The model card: a Jinja template, filled with what is known and nothing else."""
+"""The model card, rendered from a Jinja template with the known facts only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIPELINES = {
     "label": "text-classification",
     "span": "question-answering",
 }
-"""The hub's names of what models do."""
+"""The hub's pipeline tags by task."""
 DOES = {
     "cloze": "answers the blanks of English cloze passages, each from its own options",
     "pretraining": "predicts hidden words, and is there to be fine-tuned",
@@ -30,34 +30,34 @@ DOES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What stands in a card."""
+    """Content of a model card."""
 
     title: str
     folder: str
-    """What the folder is called."""
+    """Name of the folder."""
     licence: str | None
-    """None where whoever exports does not say."""
+    """Licence of the weights; None if not stated."""
     task: str
     """A key of `PIPELINES`."""
     architecture: str
-    """The class of transformers that opens the folder."""
+    """The transformers class that opens the folder."""
     config: EncoderConfig
     parameters: int
     precision: str
     megabytes: float
-    """Of the weights."""
+    """Size of the weights."""
     records: Records
     measured: list[Row]
-    """Figures of papers that were named when exporting; empty for none."""
+    """Metrics on the papers given to the export; empty for none."""
     measured_on: str
     checks: list[str]
-    """What was compared before the folder was there, as sentences."""
+    """Results of the checks before export, as sentences."""
     option_score: str
     null_threshold: float | None
     notes: list[str] = field(default_factory=list)
-    """What else somebody should know who uses the folder."""
+    """Further notes for users of the folder."""
     example: dict[str, Any] = field(default_factory=dict)
-    """Of cloze: `text`, `options`, and our `answer` with its `probability`."""
+    """For cloze: `text`, `options`, and our `answer` with its `probability`."""
     onnx_megabytes: float | None = None
 
 

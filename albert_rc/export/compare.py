@@ -1,7 +1,7 @@
-"""What others make of an exported model, held against our own answers."""
+"""Comparison of an exported model in other libraries with our own model."""
 
-# B sequences, L tokens of the longest, Q questions, K options, V vocabulary, S tokens that are
-# read, X rows of logits that are compared
+# B sequences, L tokens of the longest, Q questions, K options, V vocabulary, S read tokens,
+# X compared rows of logits
 
 from __future__ import annotations
 
@@ -25,30 +25,32 @@ from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 
 TOLERANCE = 1e-4
-"""What a logit may differ by, as a share of the largest one (or of 1, if that is more)."""
+"""Maximum difference of a logit, as a share of the largest one (or of 1, if that is more)."""
 SIZES = (1, 4, 2, 3)
-"""Items of the batches, in turn: a fixed size would show no fault of another. Few, for others
-give a logit for each piece at each place: 250 MB for 4 long sequences of ALBERT's vocabulary."""
+"""Items of the batches, in turn: a fixed size would hide errors of others. Small, since others
+compute a logit for each piece at each position: 250 MB for 4 long sequences with ALBERT's
+vocabulary."""
 
 Runner = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
-"""Answers padded batches: `input_ids`, ... to `logits`, or `start_logits` and `end_logits`."""
+"""Runs a model on padded batches: `input_ids` and so on to `logits`, or `start_logits` and
+`end_logits`."""
 
 
 @dataclass
 class Agreement:
-    """How far somebody's answers are those of ours."""
+    """Agreement of another implementation with ours."""
 
     batches: int = 0
     questions: int = 0
-    """Or, of spans, windows."""
+    """Number of questions; of windows for spans."""
     shortest: int = 10**9
-    """Tokens of a sequence."""
+    """Tokens of the shortest sequence."""
     longest: int = 0
     largest: float = 0.0
-    """Difference of two logits, as a share of the largest logit (or of 1)."""
+    """Largest difference of two logits, as a share of the largest logit (or of 1)."""
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The value for `--json`."""
         return {**vars(self), "largest": float(f"{self.largest:.3g}"), "tolerance": TOLERANCE}
 
     def __str__(self) -> str:
@@ -62,17 +64,17 @@ class Agreement:
 def require_alike(
     model: HeadedModel, tokenizer: Tokenizer, stores: list[Store], theirs: Runner, who: str
 ) -> Agreement:
-    """Have somebody answer what we answer, and compare every logit that is read.
+    """Run another implementation on the same stores, and compare every logit that we read.
 
     Args:
         model: ours, on the CPU, computing in fp32 with dense attention.
-        tokenizer: its vocabulary.
-        stores: what is answered, in batches of different sizes.
-        theirs: the other one.
-        who: what it is called in messages.
+        tokenizer: the model's.
+        stores: the stores to answer, in batches of different sizes.
+        theirs: the other implementation.
+        who: its name in messages.
 
     Raises:
-        CheckpointError: an answer is another, or a logit differs by more than `TOLERANCE`.
+        CheckpointError: an answer differs, or a logit differs by more than `TOLERANCE`.
     """
     found = Agreement()
     with evaluating(model, model.encoder):
@@ -96,7 +98,7 @@ def _batches(store: Store, tokenizer: Tokenizer) -> Iterator[Any]:
     while start < store.num_items:
         last = min(start + next(sizes), store.num_items)
         if store.kind == "choice" and options is not None:
-            # Hugging Face's tensor of choices has no room for questions with fewer.
+            # Hugging Face's tensor of choices needs the same number for all questions.
             same = next((i for i in range(start, last) if options[i] != options[start]), last)
             last = same
         yield collate(range(start, last))
@@ -104,7 +106,7 @@ def _batches(store: Store, tokenizer: Tokenizer) -> Iterator[Any]:
 
 
 def padded(batch: Tokens, pad_id: int, with_segments: bool) -> dict[str, Tensor]:
-    """A batch as others take it: [B, L] each, filled up behind the sequences' ends."""
+    """A batch in others' format: [B, L] each, padded at the end."""
     shape = len(batch.lengths), max(batch.lengths)
     row_T, place_T = _rows(batch), batch.place_T
     ids_BL = torch.full(shape, pad_id)
@@ -132,7 +134,7 @@ def _by_question(given: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
 
 
 def _ours(model: HeadedModel, batch: Any) -> tuple[Tensor, Tensor]:
-    """Our logits that are compared, and our answers."""
+    """Our logits to compare, and our answers."""
     if isinstance(model, ReadingModel):
         answer_Q = model(batch).logits_QK
         if not isinstance(model.head, ClozeHead):
@@ -148,7 +150,7 @@ def _ours(model: HeadedModel, batch: Any) -> tuple[Tensor, Tensor]:
 
 
 def _read(given: Mapping[str, Tensor], batch: Any, model: HeadedModel) -> Tensor:
-    """Of somebody's logits, those that we read too."""
+    """The logits of another implementation that correspond to ours."""
     row_S, place_S = _rows(batch)[batch.read_S], batch.place_T[batch.read_S]
     if "start_logits" in given:
         both = [given[name][row_S, place_S] for name in ("start_logits", "end_logits")]
@@ -161,7 +163,7 @@ def _read(given: Mapping[str, Tensor], batch: Any, model: HeadedModel) -> Tensor
 
 
 def _answers(model: HeadedModel, batch: Any, theirs_XV: Tensor) -> Tensor:
-    """What is answered by somebody's logits."""
+    """The answers from another implementation's logits."""
     if isinstance(model, (ReadingModel, PretrainingModel)):
         if isinstance(model, ReadingModel) and isinstance(model.head, ClozeHead):
             logit_P = theirs_XV[batch.question_of_pieces, batch.piece_P]
@@ -172,7 +174,7 @@ def _answers(model: HeadedModel, batch: Any, theirs_XV: Tensor) -> Tensor:
 
 
 def _best(logits_QK: Tensor) -> Tensor:
-    # A number asked for is not a choice; that it is the same is what the logits tell.
+    # A regression has no choice to compare; its logits are compared anyway.
     return logits_QK.argmax(-1)
 
 
@@ -194,7 +196,7 @@ def _compare(found: Agreement, ours_XV: Tensor, theirs_XV: Tensor, who: str, bat
     found.shortest = min(found.shortest, *batch.lengths, found.shortest)
     found.longest = max(found.longest, *batch.lengths, found.longest)
     found.largest = max(found.largest, apart)
-    if not apart <= TOLERANCE:  # nor is a difference that is not a number
+    if not apart <= TOLERANCE:  # also true for NaN
         raise CheckpointError(
             f"{who} differs from ours: logits of a batch of {len(batch.lengths)} sequences up to "
             f"{max(batch.lengths)} tokens are {apart:.2g} of the largest apart, allowed are "

@@ -1,4 +1,4 @@
-"""Figures of an exported model on papers whose answers are known."""
+"""Metrics of an exported model on papers with known answers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from albert_rc.stores.store import make_store
 
 
 def measure(loaded: Loaded[Any], papers: PaperSet | None) -> tuple[list[Row], str]:
-    """How good a model's answers are, in fp32.
+    """Evaluate a model's answers, in fp32.
 
     Args:
         loaded: an exported model.
-        papers: of its kind; none to measure nothing.
+        papers: papers of its kind; None for no evaluation.
 
     Returns:
-        names and values; and what they were measured on, in words. Empty where no answer is known.
+        Names and values; and a description of the papers. Empty where no answer is known.
     """
     if papers is None:
         return [], ""

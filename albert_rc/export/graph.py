@@ -1,8 +1,8 @@
-"""A model as an ONNX file: torch's exporter on what transformers makes of an exported folder.
+"""ONNX export: torch's exporter on the transformers model of an exported folder.
 
-Our own encoder reads sequences in a row without padding, which other runtimes cannot; transformers'
-classes, whose answers are compared with ours anyway, read padded ones. A shared layer stands in the
-file once.
+Our own encoder reads concatenated sequences without padding, which other runtimes cannot;
+transformers' classes, whose answers are compared with ours anyway, read padded ones. A shared layer
+is stored once.
 """
 
 # B sequences, C choices, L tokens, V vocabulary
@@ -22,14 +22,14 @@ from albert_rc.export.others import open_folder
 from albert_rc.model.heads import ClozeHead, HeadedModel
 
 LARGEST = 2**31 - 2**20
-"""Bytes of one file: protobuf counts them in 31 bits."""
+"""Maximum bytes of one file: protobuf's sizes have 31 bits."""
 NEEDED = ("onnx", "onnxruntime", "onnxscript")
 OPSET = 18
-"""The first that torch's exporter writes; every runtime since 2023 has it."""
+"""The lowest that torch's exporter writes; supported by every runtime since 2023."""
 
 
 def require_onnx() -> None:
-    """Say early what is missing.
+    """Check for the required packages, before the work.
 
     Raises:
         UsageError: the extra `onnx` is not installed.
@@ -45,16 +45,16 @@ def onnx_bytes(folder: Path, model: HeadedModel) -> bytes:
     """The model of an exported folder as an ONNX file, in fp32.
 
     Inputs: `input_ids`, `attention_mask` and, unless the family has no segments,
-    `token_type_ids`, int64 [batch, sequence]; of multiple choice [batch, choices, sequence].
+    `token_type_ids`, int64 [batch, sequence]; for multiple choice [batch, choices, sequence].
 
-    Outputs: of cloze and pretraining `logits` [batch, sequence, vocabulary], with learned weights
-    of an option's pieces also `piece_weight` [vocabulary]; of multiple choice `logits`
-    [batch, choices]; of labels `logits` [batch, labels]; of spans `start_logits` and
+    Outputs: for cloze and pretraining `logits` [batch, sequence, vocabulary], with learned weights
+    of an option's pieces also `piece_weight` [vocabulary]; for multiple choice `logits`
+    [batch, choices]; for labels `logits` [batch, labels]; for spans `start_logits` and
     `end_logits` [batch, sequence].
 
     Args:
-        folder: transformers opens it.
-        model: ours, of the same folder.
+        folder: the exported folder, which transformers opens.
+        model: ours, from the same folder.
 
     Raises:
         UsageError: too large for one file, or reversible.
@@ -70,7 +70,7 @@ def onnx_bytes(folder: Path, model: HeadedModel) -> bytes:
     inputs = ["input_ids", "attention_mask", "token_type_ids"]
     inputs = inputs[: 3 if model.config.num_segments > 1 else 2]
     axes = ["batch", "choices", "sequence"] if model.task == "choice" else ["batch", "sequence"]
-    # Sizes of 0 and 1 would be taken for constants.
+    # Sizes of 0 and 1 would be treated as constants.
     example = torch.full((2, 3, 8)[-len(axes) :], model.config.pad_id + 1)
     given = {name: example if name == "input_ids" else (example > 0).long() for name in inputs}
     sizes = dict.fromkeys(range(len(axes)), torch.export.Dim.DYNAMIC)
@@ -87,7 +87,7 @@ def onnx_bytes(folder: Path, model: HeadedModel) -> bytes:
     for value in graph.inputs:
         for at, axis in enumerate(axes):
             value.shape[at] = axis
-    for node in graph:  # where in the source it is from, larger than a small model
+    for node in graph:  # source locations, larger than a small model
         node.metadata_props.clear()
         for value in node.outputs:
             value.metadata_props.clear()
@@ -96,14 +96,14 @@ def onnx_bytes(folder: Path, model: HeadedModel) -> bytes:
 
 
 def _piece_weight(model: HeadedModel) -> Tensor | None:
-    """Learned weights of the vocabulary's pieces [V], where options of several have them."""
+    """Learned weights of the vocabulary's pieces [V], where the model has them (`salience`)."""
     if not isinstance(model.head, ClozeHead) or model.head.salience is None:
         return None
     return torch.exp((model.words * model.head.salience).sum(-1)).detach().float()
 
 
 class _Answering(nn.Module):
-    """A model of transformers that takes its inputs in order and gives its outputs as a tuple."""
+    """Wrapper of a transformers model with positional inputs and a tuple of outputs."""
 
     def __init__(self, model: nn.Module, inputs: list[str], weight_V: Tensor | None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Those who will use an exported folder: transformers by itself, the tokenizers library, ONNX."""
+"""Other implementations that open an exported folder: transformers, tokenizers, onnxruntime."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CLASSES = {
     "span": "AutoModelForQuestionAnswering",
     "pretraining": "AutoModelForMaskedLM",
 }
-"""What opens a folder in transformers."""
+"""Classes of transformers by task."""
 
 
 def open_folder(folder: Path, task: str) -> Any:
-    """What transformers makes of a folder, in fp32 on the CPU.
+    """Open a folder with transformers, in fp32 on the CPU.
 
     Args:
-        folder: an exported one.
+        folder: an exported folder.
         task: a key of `CLASSES`.
 
     Raises:
@@ -52,7 +52,7 @@ def open_folder(folder: Path, task: str) -> Any:
 
 
 def transformers_runner(folder: Path, task: str) -> Runner:
-    """The class of transformers on a folder; see `open_folder`."""
+    """A runner of the transformers model of a folder; see `open_folder`."""
     model = open_folder(folder, task)
 
     def run(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -66,7 +66,7 @@ def transformers_runner(folder: Path, task: str) -> Runner:
 
 @contextlib.contextmanager
 def _quiet(transformers: Any) -> Any:
-    """No progress bar, and no word on the weights that are ours alone."""
+    """Suppress progress bars, and warnings about weights that are ours alone."""
     log = transformers.utils.logging
     before, bar = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
@@ -81,10 +81,10 @@ def _quiet(transformers: Any) -> Any:
 
 
 def onnx_runner(content: bytes) -> Runner:
-    """An ONNX file's content in onnxruntime, on the CPU.
+    """A runner of an ONNX file's content in onnxruntime, on the CPU.
 
     Raises:
-        CheckpointError: it cannot open the file.
+        CheckpointError: onnxruntime cannot open the file.
     """
     import onnxruntime
 
@@ -93,7 +93,7 @@ def onnx_runner(content: bytes) -> Runner:
     options.log_severity_level = 3
     try:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has types of its own
+    except Exception as error:  # onnxruntime has its own exceptions
         raise CheckpointError(f"onnxruntime cannot open the ONNX file ({error})") from None
     names = [output.name for output in session.get_outputs()]
 
@@ -106,14 +106,14 @@ def onnx_runner(content: bytes) -> Runner:
 
 @dataclass(frozen=True)
 class SplitAlike:
-    """How many texts the exported vocabulary splits as ours does."""
+    """Number of texts that the exported tokenizer splits in the same way as ours."""
 
     texts: int
     others: int
-    """Of them that are split otherwise."""
+    """Number of texts split differently."""
 
     def as_json(self) -> dict[str, int]:
-        """For `--json`."""
+        """The value for `--json`."""
         return {"texts": self.texts, "others": self.others}
 
     def __str__(self) -> str:
@@ -124,19 +124,19 @@ class SplitAlike:
 
 
 def running_text(passage: Passage, tokenizer: Tokenizer) -> str:
-    """A passage as one writes it for transformers: [MASK] in its blanks, glued where ours are."""
+    """A passage as text for transformers: [MASK] in its blanks, glued where ours are."""
     (mask,) = tokenizer.pieces([tokenizer.mask_id])
     (head, _), *rest = split_at_blanks(passage)
     return head + "".join(f" {mask}{'' if glued else ' '}{text}" for text, glued in rest)
 
 
 def split_alike(folder: Path, tokenizer: Tokenizer, passages: Sequence[Passage]) -> SplitAlike:
-    """Split passages, questions and options by a folder's tokenizer.json, and as we do.
+    """Compare splitting of passages, questions and options by a folder's tokenizer.json with ours.
 
     Args:
-        folder: an exported one.
-        tokenizer: ours, of the run.
-        passages: what is split.
+        folder: an exported folder.
+        tokenizer: the run's.
+        passages: the texts to split.
     """
     from tokenizers import Tokenizer as Backend
 

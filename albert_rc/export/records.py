@@ -1,6 +1,6 @@
-"""What a run's folder knows about itself: data, recipe, figures. What it does not know is left out.
+"""Records in a run's folder: data, recipe, figures. Missing ones are left out.
 
-Every file is optional: a checkpoint of somebody's has none of them.
+Every file is optional: a foreign checkpoint has none of them.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ SETTINGS = {
     "world": "processes",
     "seed": "seed",
 }
-"""Settings that the card shows, with their names there."""
+"""Settings shown in the card, with their names there."""
 OWN_CARD = "README.md"
 
 
 @dataclass
 class Records:
-    """What is known of how a model came to be."""
+    """Known facts about a model's training."""
 
     started_from: str = "unknown"
-    """Weights that the run began with, in words."""
+    """Description of the initial weights."""
     base_model: str | None = None
-    """Its name on the hub, where it has one."""
+    """Name of the base model on the hub, if any."""
     pretrained_only: bool = False
     data: list[Row] = field(default_factory=list)
     recipe: list[Row] = field(default_factory=list)
     figures: list[Row] = field(default_factory=list)
     temperature: float | None = None
-    """What `evaluate --calibrate` kept for these weights."""
+    """Temperature saved by `evaluate --calibrate` for these weights."""
     own_card: str | None = None
-    """What the folder's own card says, where it has one."""
+    """Content of the folder's own card, if any."""
 
 
 def read_records(folder: Path) -> Records:
-    """Everything that a run's folder tells.
+    """Read all records of a run's folder.
 
     Args:
-        folder: of a run, a model of the package, or any checkpoint.
+        folder: folder of a run, a model of the package, or any checkpoint.
     """
     found = Records()
     settings = _object(folder / "train.json")
@@ -87,7 +87,7 @@ def read_records(folder: Path) -> Records:
     if not settings and card.is_file():
         text = card.read_text(encoding="utf-8", errors="replace")
         body = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL).strip()
-        # Below a heading of ours, its own go two steps down.
+        # Its headings move down two levels, below ours.
         found.own_card = re.sub(r"^(?=#{1,4} )", "##", body, flags=re.MULTILINE)
     for name, path in shipped_models().items():
         if path.resolve() == folder.resolve():
@@ -96,7 +96,7 @@ def read_records(folder: Path) -> Records:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is none, or none that can be read."""
+    """A JSON object from a file; empty if missing or unreadable."""
     try:
         value = read_json(path)
     except (AlbertRcError, OSError):
@@ -105,13 +105,13 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _shown(value: object) -> str:
-    """A value in a cell of a table."""
+    """A value for a table cell."""
     return one_line(str(value)).replace("|", "\\|")
 
 
 def _start(found: Records, settings: Mapping[str, Any]) -> None:
     model, scratch = str(settings.get("model", "unknown")), settings.get("scratch")
-    # A place on somebody's disk says nothing to others; its last part is what they called it.
+    # A local path means nothing to others; its last part is the name.
     name = _shown(Path(model).name)
     if scratch:
         found.started_from = f"random weights (`--scratch {_shown(scratch)}`), vocabulary `{name}`"
@@ -140,7 +140,7 @@ def _recipe(settings: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _data(folder: Path, settings: Mapping[str, Any]) -> list[Row]:
-    """The stores that the run was trained and measured on, by the record in its states."""
+    """The run's training and dev stores, from the record in its states."""
     place = Path(str(settings.get("data", "")))
     rows: list[Row] = [("folder", f"`{_shown(place.name or place)}`")]
     identity = _identity(folder)
@@ -156,12 +156,12 @@ def _data(folder: Path, settings: Mapping[str, Any]) -> list[Row]:
 
 
 def _identity(folder: Path) -> dict[str, Any]:
-    """Fingerprints of the data in the newest state that can be read."""
+    """Fingerprints of the data in the newest readable state."""
     for path in sorted(folder.glob("resume-*.pt"), reverse=True):
         try:
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
             found = content["data"]
-        except Exception:  # torn, or foreign: torch raises many types
+        except Exception:  # truncated or foreign: torch raises many types
             continue
         if isinstance(found, dict):
             return found
@@ -169,7 +169,7 @@ def _identity(folder: Path) -> dict[str, Any]:
 
 
 def _store(path: Path, recorded: str | None) -> str:
-    """What a store says of itself, if it is the one that the run was made with."""
+    """A store's summary, if it is the one that the run used."""
     try:
         store = load_store(path)
     except (AlbertRcError, OSError):
@@ -188,7 +188,7 @@ def _store(path: Path, recorded: str | None) -> str:
 
 
 def _figures(lines: list[dict[str, Any]], pretraining: bool) -> list[Row]:
-    """What the weights that were kept reached on the dev store."""
+    """Dev metrics of the saved weights."""
     best = [line for line in lines if line.get("kind") == "dev" and line.get("best")]
     if not best:
         return []

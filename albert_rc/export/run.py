@@ -1,4 +1,4 @@
-"""A run to a folder for the hub: written under another name, compared with ours, then renamed."""
+"""The steps of `albert-rc export`: write a temporary folder, verify it, rename it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from albert_rc.stores.store import Store, make_store
 from albert_rc.text.tokenizer import load_tokenizer
 
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-"""In which weights may be written, and what Hugging Face calls them."""
+"""Precisions of written weights, with Hugging Face's names."""
 ONNX = "onnx/model.onnx"
 COMPARED = 32
-"""Of the papers given, those that others answer too; they take their time."""
+"""Number of the given papers that other implementations answer too, since they are slow."""
 MOST_SPLIT_OTHERWISE = 0.01
-"""Share of the papers given: two pieces of equal score may be chosen otherwise, now and then."""
+"""Maximum share of differently split texts: ties between pieces may be resolved differently."""
 EXAMPLE = Passage(
     "example",
     "It was raining hard, so she took an _ with her.",
@@ -60,21 +60,21 @@ EXAMPLE = Passage(
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What was written, and how far others agree with ours on it."""
+    """Result of an export, with the agreement of other implementations."""
 
     out: Path
     task: str
     architecture: str
     precision: str
     sizes: dict[str, int]
-    """Bytes of each file, by its place in the folder."""
+    """Bytes of each file, by its path in the folder."""
     split: SplitAlike
     transformers: Agreement
     onnx: Agreement | None
     measured: list[Row]
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The value for `--json`."""
         return {
             "out": str(self.out),
             "task": self.task,
@@ -99,23 +99,23 @@ def export(
     papers: PaperSet | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Exported:
-    """Write a model as a folder that transformers opens by itself, with its card.
+    """Write a model as a folder that transformers opens without our code, with its card.
 
-    The folder has its name only after transformers, and onnxruntime, gave our answers on it.
+    The folder is renamed to `out` only after transformers, and onnxruntime, agree with our model.
 
     Args:
-        source: a run's folder, a checkpoint's, a model of the package, or a hub id.
-        out: where the folder goes; nothing may be there.
-        onnx: also as ONNX.
-        precision: a key of `PRECISIONS`; as the weights lie on the disk by default.
-        licence: of the weights, as the hub calls it; not stated by default.
-        title: of the card; the folder's name by default.
-        papers: compare on the first of these too, and measure on all whose answers are known.
-        say: told what goes on.
+        source: folder of a run or checkpoint, a model of the package, or a hub id.
+        out: path of the new folder.
+        onnx: also export as ONNX.
+        precision: a key of `PRECISIONS`; that of the weights on disk by default.
+        licence: the hub's identifier of the weights' licence; not stated by default.
+        title: title of the card; the folder's name by default.
+        papers: verify on the first of these too, and evaluate on all with known answers.
+        say: called with progress messages.
 
     Raises:
-        UsageError: something at `out`, or a model that others cannot compute.
-        CheckpointError: unusable weights, or answers that are not ours.
+        UsageError: `out` exists, or others cannot compute the model.
+        CheckpointError: unusable weights, or others' answers differ from ours.
     """
     if precision not in (None, *PRECISIONS):
         raise UsageError(f"--precision {precision}: choose from {', '.join(PRECISIONS)}")
@@ -137,7 +137,7 @@ def export(
         chosen = precision or stored
         _write_model(loaded, temporary, chosen)
 
-        # From here on it is the folder that counts, not what it was made from.
+        # From here on the written folder is used, not the source.
         ours = _load(temporary, task)
         stores = sample_stores(samples, ours.tokenizer, longest)
         if papers is not None:
@@ -190,16 +190,16 @@ def export(
 
 
 def _kind(task: str) -> Kind:
-    """The kind of papers that a model is tried on."""
+    """The kind of papers for verifying a model."""
     kinds: dict[str, Kind] = {"choice": "choice", "label": "label", "span": "span"}
     return kinds.get(task, "cloze")
 
 
 def _require_fitting(papers: PaperSet | None, kind: Kind, labels: tuple[str, ...]) -> None:
-    """Refuse papers that the model has no answers for.
+    """Refuse papers that the model cannot answer.
 
     Raises:
-        UsageError: says what they are, and what it answers.
+        UsageError: names the papers' kind and the model's.
     """
     if papers is None:
         return
@@ -216,10 +216,10 @@ def _require_fitting(papers: PaperSet | None, kind: Kind, labels: tuple[str, ...
 def _compare(
     folder: Path, ours: Loaded[Any], stores: list[Store], onnx: bool, say: Callable[[str], None]
 ) -> tuple[Agreement, Agreement | None]:
-    """Have others answer; write the ONNX file if it is wanted, and answers as it should.
+    """Compare with other implementations; write the ONNX file if requested and verified.
 
     Raises:
-        CheckpointError: their answers are not ours.
+        CheckpointError: their answers differ from ours.
     """
     model, tokenizer = ours.model, ours.tokenizer
     say("comparing transformers' answers with ours")
@@ -241,7 +241,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _task(folder: Path, raw: dict[str, Any]) -> tuple[str, str]:
-    """What a folder's model does, and the class that opens it."""
+    """The task of a folder's model, and the class that opens it."""
     names = raw.get("architectures")
     name = names[0] if isinstance(names, list) and names else None
     for task, architecture in FAMILIES[raw["model_type"]].architectures.items():
@@ -255,17 +255,17 @@ def _task(folder: Path, raw: dict[str, Any]) -> tuple[str, str]:
 
 def _load(folder: Path, task: str) -> Loaded[Any]:
     loaded = load_model(folder, task)
-    # Others compute dense attention, in fp32 where exactness is asked for.
+    # Others compute dense attention, in fp32 for exactness.
     loaded.model.encoder.compute = Compute()
     loaded.model.eval()
     return loaded
 
 
 def _require_expressible(folder: Path, loaded: Loaded[Any], raw: dict[str, Any]) -> list[str]:
-    """Refuse what others could not compute; what they compute otherwise, as notes.
+    """Refuse models that others cannot compute; returns notes on differences.
 
     Raises:
-        UsageError: says what it is.
+        UsageError: names the unsupported feature.
     """
     config, ours = loaded.model.config, raw.get("albert_rc", {})
     if config.residual != "post":
@@ -287,10 +287,10 @@ def _require_expressible(folder: Path, loaded: Loaded[Any], raw: dict[str, Any])
 def _require_split(
     folder: Path, loaded: Loaded[Any], samples: PaperSet, papers: PaperSet | None
 ) -> SplitAlike:
-    """Compare the exported vocabulary with ours.
+    """Compare the exported tokenizer with ours.
 
     Raises:
-        CheckpointError: it splits text otherwise.
+        CheckpointError: it splits text differently.
     """
     split = split_alike(folder, loaded.tokenizer, samples.passages)
     allowed = 0.0
@@ -306,7 +306,7 @@ def _require_split(
 
 
 def _stored_precision(folder: Path) -> str:
-    """In which precision weights lie on the disk; fp32 where they are mixed, or pickled."""
+    """Precision of the weights on disk; fp32 where they are mixed, or pickled."""
     path = folder / "model.safetensors"
     if not path.is_file():
         return "fp32"
@@ -317,13 +317,13 @@ def _stored_precision(folder: Path) -> str:
 
 
 def _write_model(loaded: Loaded[Any], folder: Path, precision: str) -> None:
-    """Weights and config.json, for the vocabulary that lies there."""
+    """Write weights and config.json, for the vocabulary in the folder."""
     save_model(loaded.model, load_tokenizer(folder), folder, precision)
     config = read_json(folder / "config.json")
     config["dtype"] = PRECISIONS[precision]
     head = loaded.model.head
     if isinstance(head, ClozeHead) and head.salience is not None:
-        # The classes of others pass over the weight; here they can read it without our help.
+        # Others' classes ignore the weight; this makes it available to them.
         rounded = head.salience.detach().to(getattr(torch, PRECISIONS[precision]))
         config["albert_rc"]["salience"] = rounded.float().tolist()
     write_json(folder / "config.json", config)
@@ -332,7 +332,7 @@ def _write_model(loaded: Loaded[Any], folder: Path, precision: str) -> None:
 def _cost_of_rounding(
     before: Loaded[Any], after: Loaded[Any], stores: list[Store], precision: str
 ) -> str:
-    """How many answers change because weights are kept in fewer bits, as a sentence."""
+    """Number of answers changed by lower precision of the weights, as a sentence."""
     if not isinstance(before.model, ReadingModel):
         return f"Its weights were rounded to {precision}."
     alone = Processes(torch.device("cpu"))
@@ -350,7 +350,7 @@ def _cost_of_rounding(
 
 
 def _take_temperatures(source: Path, folder: Path) -> None:
-    """Take a run's temperatures along: the weights are the same numbers."""
+    """Copy a run's temperatures, since the weights are the same."""
     for path in sorted(source.glob(RECORDS)):
         try:
             record = kept_record(path)
@@ -362,7 +362,7 @@ def _take_temperatures(source: Path, folder: Path) -> None:
 
 
 def _example(loaded: Loaded[Any]) -> dict[str, Any]:
-    """What the card's example asks, and what we answer."""
+    """The card's example, with our answer."""
     (question,) = EXAMPLE.questions
     tokenizer = loaded.tokenizer
     asked = {
@@ -371,7 +371,7 @@ def _example(loaded: Loaded[Any]) -> dict[str, Any]:
         "mask": tokenizer.pieces([tokenizer.mask_id])[0],
     }
     model = loaded.model
-    if not isinstance(model, ReadingModel):  # its pieces are those of the sample's blanks
+    if not isinstance(model, ReadingModel):  # scores the pieces at the sample's blanks
         model = ReadingModel(model.config, "cloze", empty=True)
         model.encoder, model.head = loaded.model.encoder, loaded.model.head
     papers = PaperSet("example", "cloze", "cloze", [EXAMPLE])

@@ -1,6 +1,6 @@
-"""Papers that an export is tried on: of the kind, lengths and options that exams have.
+"""Sample papers for verifying an export, with lengths and options typical of exams.
 
-They are the project's own (data/sample), so that they may go with the package.
+They are the project's own (data/sample), so that the package may include them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from albert_rc.text.tokenizer import Tokenizer
 
 PAPERS = Path(__file__).parent / "papers"
 WINDOWS = (64, 512)
-"""Tokens of a sequence at most, where the model takes as many: short ones, long ones."""
+"""Maximum lengths of short and long sequences in tokens, as far as the model allows."""
 
 
 def sample_papers(kind: Kind, labels: Sequence[str] = ()) -> PaperSet:
-    """Papers of a kind.
+    """Sample papers of a kind.
 
     Args:
-        kind: what the model answers.
-        labels: of `label`, what it may say; none where it gives numbers.
+        kind: kind of the model's papers.
+        labels: for `label`, the classes; empty for regression.
     """
     if kind == "cloze":
         return read_split(PAPERS / "cloze.jsonl")
@@ -40,7 +40,7 @@ def sample_papers(kind: Kind, labels: Sequence[str] = ()) -> PaperSet:
 
 
 def _rows(passage: Passage, labels: tuple[str, ...]) -> list[Passage]:
-    """Sentences of a passage, by themselves and in pairs, to be sorted."""
+    """Sentences of a passage, alone and in pairs, to classify."""
     sentences = re.split(r"(?<=[.!?])\s+", passage.text)[:6]
     pairs = [(one, "") for one in sentences] + list(pairwise(sentences))
     pairs.append((passage.text, sentences[0]))
@@ -51,7 +51,7 @@ def _rows(passage: Passage, labels: tuple[str, ...]) -> list[Passage]:
 
 
 def _asked(passage: Passage, labels: tuple[str, ...]) -> list[Passage]:
-    """A passage with its questions, whose answers are to be marked."""
+    """A passage with questions for span answers."""
     questions = tuple(
         Question((), None, question_with_option(question.text, ""), id=f"{passage.id} {n}")
         for n, question in enumerate(passage.questions)
@@ -63,10 +63,10 @@ def sample_stores(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> li
     """Stores of the papers for windows of different lengths.
 
     Args:
-        papers: few.
-        tokenizer: of the model that is tried.
-        max_length: tokens that it takes.
+        papers: a few papers.
+        tokenizer: the model's.
+        max_length: the model's longest sequence.
     """
-    # A question with its option is never cut, and some of the sample's are longer than 64.
+    # A question with its option is never truncated, and some of the sample's exceed 64.
     windows = [2 * w if papers.kind == "choice" else w for w in WINDOWS]
     return [make_store(papers, tokenizer, min(w, max_length)) for w in windows]

@@ -1,7 +1,7 @@
-"""A vocabulary as a `tokenizer.json` that the tokenizers library splits by as we do.
+"""Export of a vocabulary as a `tokenizer.json` that splits text as our tokenizer does.
 
-What transformers 5 makes of a SentencePiece file by itself begins a word behind every sign that
-the file sets apart (`wide - ▁open`), and splits some 2% of the pieces otherwise (docs/export.md).
+transformers 5's own conversion of a SentencePiece file starts a word after every user-defined sign
+(`wide - ▁open`), and splits some 2% of the pieces differently (docs/export.md).
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from albert_rc.io.json import parse_json, write_json
 from albert_rc.text.tokenizer import HuggingFaceTokenizer, SentencePieceTokenizer, Tokenizer
 
 _NORMAL, _UNKNOWN, _USER_DEFINED = 1, 2, 4  # SentencePiece's types of pieces
-# What Python's str.split takes for white space; the regular expressions' \s lacks four of them.
+# White space of Python's str.split; the regular expressions' \s lacks four of these characters.
 _SPACES = {"Regex": r"[\s\x1c-\x1f]+"}
 
 
 def write_vocabulary(tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
-    """Write what `AutoTokenizer` needs to split text as the tokenizer does.
+    """Write the files that `AutoTokenizer` needs to split text as the tokenizer does.
 
-    Next to tokenizer.json stands ALBERT's own file, which ours is read from.
+    ALBERT's own file, which our tokenizer reads, is written next to tokenizer.json.
 
     Args:
         tokenizer: any of ours.
-        folder: where the files go.
-        max_length: tokens of a sequence that the model takes.
+        folder: the output folder.
+        max_length: the model's longest sequence in tokens.
 
     Raises:
-        CheckpointError: a SentencePiece file of a kind that the tokenizers library cannot do.
+        CheckpointError: a SentencePiece type that the tokenizers library does not support.
     """
     if isinstance(tokenizer, SentencePieceTokenizer):
         content = _of_sentencepiece(tokenizer)
@@ -54,7 +54,7 @@ def _special(tokenizer: Tokenizer) -> dict[str, str]:
 
 
 def _settings(tokenizer: Tokenizer, max_length: int) -> dict[str, Any]:
-    # The class that takes tokenizer.json as it is: the families' own would make another of it.
+    # The class that uses tokenizer.json unchanged: the families' own would convert it.
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     settings |= _special(tokenizer) | {"model_max_length": max_length}
     inputs = ["input_ids", "attention_mask"]
@@ -74,7 +74,7 @@ def _added(tokenizer: Tokenizer) -> list[dict[str, Any]]:
         {
             "id": getattr(tokenizer, f"{name.removesuffix('_token')}_id"),
             "content": piece,
-            # A blank takes the space before it: the piece behind a space would be a bare ▁.
+            # A blank absorbs the space before it, which would otherwise become a bare ▁.
             "lstrip": name == "mask_token",
             **flags,
             "special": True,
@@ -84,7 +84,7 @@ def _added(tokenizer: Tokenizer) -> list[dict[str, Any]]:
 
 
 def _template(tokenizer: Tokenizer) -> dict[str, Any]:
-    """[CLS] first [SEP] second [SEP]; RoBERTa has two separators between, and no segments."""
+    """[CLS] first [SEP] second [SEP]; RoBERTa has two separators in the middle, and no segments."""
     cls, sep = tokenizer.pieces([tokenizer.cls_id, tokenizer.sep_id])
     second = 1 if tokenizer.separators_in_pair == 1 else 0
 
@@ -119,9 +119,9 @@ _STRIP_END = {"type": "Strip", "strip_left": False, "strip_right": True}
 
 
 def _word_start(mark: str) -> dict[str, Any]:
-    """Puts a mark before the text, but not before what stands behind a special token.
+    """A rule that puts a word-start mark before the text, but not after a special token.
 
-    There, a word brings its space, and what is glued to a blank has none.
+    There, a word has its own space, and glued text has none.
     """
     return {"type": "Metaspace", "replacement": mark, "prepend_scheme": "first", "split": False}
 
@@ -163,9 +163,9 @@ def _of_sentencepiece(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
 
 
 def _scores(proto: Any) -> list[list[Any]]:
-    """Pieces with their log-probabilities; those that users defined, with what makes them win.
+    """Pieces with their log-probabilities; user-defined ones with a score that makes them win.
 
-    SentencePiece gives the latter their length times the best score of a normal piece, less a
+    SentencePiece scores the latter by their length times the best score of a normal piece, less a
     little (`unigram_model.cc`); the tokenizers library has one score for all.
     """
     best = max(piece.score for piece in proto.pieces if piece.type == _NORMAL)
@@ -180,7 +180,7 @@ def _scores(proto: Any) -> list[list[Any]]:
 
 @cache
 def _marks() -> str:
-    """A regular expression of the combining marks, as `cleaning.clean_text` drops them."""
+    """A regular expression for the combining marks that `normalize.clean_text` drops."""
     ranges: list[list[int]] = []
     for code in range(sys.maxunicode + 1):
         if not unicodedata.combining(chr(code)):
@@ -193,7 +193,7 @@ def _marks() -> str:
 
 
 def _of_hugging_face(tokenizer: HuggingFaceTokenizer) -> dict[str, Any]:
-    """The tokenizer.json of ours, whose texts need no space put before them by hand."""
+    """The tokenizer.json of our tokenizer, with the leading space added automatically."""
     content: dict[str, Any] = parse_json(tokenizer.as_json())
     steps = [_replace(_SPACES, " "), _STRIP_END]
     if content.get("normalizer"):
@@ -202,7 +202,7 @@ def _of_hugging_face(tokenizer: HuggingFaceTokenizer) -> dict[str, Any]:
     parts: dict[str, Any] = content.get("pre_tokenizer") or {}
     kinds = str(parts)
     if "Metaspace" in kinds or "ByteLevel" in kinds:
-        # Of a space, which is there already or is put there; Metaspace and ByteLevel then mark it.
+        # Ensures a leading space, which Metaspace and ByteLevel then mark.
         first = _word_start(" ")
         content["pre_tokenizer"] = _sequence(first, parts, of="pretokenizers")
     special = _added(tokenizer)

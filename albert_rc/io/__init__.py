@@ -1,1 +1,1 @@
-"""Files: whole or not at all, JSON, tensors, text encodings, and what is quoted in messages."""
+"""Input and output: atomic files, JSON, tensors, text encodings, quoting in messages."""

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and folders that one run works in at a time."""
+"""Atomic writing of files and folders, and locks on a run's folder."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from albert_rc.errors import UsageError
 
 LOCK = ".lock"
 _LINKS = 40
-"""That lead to each other, which is where the system gives up."""
+"""Maximum length of a chain of symbolic links, as in the system."""
 
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a temporary path next to `target`; rename it onto `target` if the block succeeds.
 
-    The file reaches the disk before it gets its name, so a crash leaves the old file or the new
-    one, never a torn one. What killed processes left behind of earlier tries is cleared away.
-    A link stays one: the file it leads to is replaced.
+    The file is synced to disk before it is renamed, so a crash leaves the old file or the new one,
+    never a partial one. Temporary files of killed processes are removed. A symbolic link stays:
+    the file it points to is replaced.
 
     Raises:
-        UsageError: the target is a device or a pipe, which would be replaced by a file.
+        UsageError: the target is a device or a pipe, which a file would replace.
         OSError: it cannot be written; names the target.
     """
     target = _regular(target)
@@ -55,7 +55,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 
 def _regular(target: Path) -> Path:
-    """Where a file of this name is, or would be."""
+    """The path after resolving symbolic links, whether or not the file exists."""
     special = target.exists() and not (target.is_file() or target.is_dir())
     if special or _is_of_the_system(target):
         raise UsageError(f"{target}: is a device or a pipe, not a file; name a file")
@@ -63,10 +63,10 @@ def _regular(target: Path) -> Path:
 
 
 def _is_of_the_system(target: Path) -> bool:
-    """Whether a name, or a link on its way, lies where the system names devices and open files.
+    """Whether a path, or a link on its way, is among the system's devices and open files.
 
-    `/dev/stdout` leads to a plain file where a shell has sent the output into one, and that would
-    be replaced, with all that stood in it.
+    `/dev/stdout` points to a regular file where a shell redirects the output, and that would be
+    replaced with all its content.
     """
     path = Path(os.path.normpath(target.absolute()))
     for _ in range(_LINKS):
@@ -79,13 +79,13 @@ def _is_of_the_system(target: Path) -> bool:
 
 
 def _claimed(target: Path) -> tuple[int, Path]:
-    """A new file next to the target, with a lock on it that dies with this process."""
+    """A new locked file next to the target; the lock ends with this process."""
     while True:
-        # A dot in front keeps half-written files out of every reader's file listing.
+        # A leading dot hides half-written files from every reader's file listing.
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-        with suppress(OSError):  # no locks here, so nobody will clear away what is in use
+        with suppress(OSError):  # no locks here, so no process removes a file in use
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Somebody may have taken it for abandoned in between.
+        # Another process may have removed it as abandoned in between.
         if _is_named(handle, Path(name)):
             return handle, Path(name)
         os.close(handle)
@@ -119,7 +119,7 @@ def _is_named(handle: int, path: Path) -> bool:
 
 @contextmanager
 def _blamed_on(target: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Turn what goes wrong in writing into an OSError that names the target."""
+    """Convert errors in writing into an OSError that names the target."""
     try:
         yield
     except OSError as error:
@@ -128,8 +128,8 @@ def _blamed_on(target: Path, temporary: Path | None = None) -> Iterator[None]:
         ours = error.filename in (None, str(temporary), str(target))
         if not ours and temporary is not None:
             raise
-        # Before there is a temporary file it is a folder above that is in the way, or a name that
-        # nobody has ever typed.
+        # Before the temporary file exists, the error is about a folder above, or names a path that
+        # the user never typed.
         above = error.filename in {str(folder) for folder in target.parents}
         code = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno
         blamed = error.filename if above else str(target)
@@ -142,13 +142,13 @@ def _blamed_on(target: Path, temporary: Path | None = None) -> Iterator[None]:
 
 
 def _why(error: Exception, temporary: Path) -> int | None:
-    """The system's number of what torch's and safetensors' writers stumbled over, or None."""
+    """The errno behind an error of torch's or safetensors' writer, or None."""
     said = str(error)
     if found := re.search(r"\(os error (\d+)\)", said):  # safetensors
         return int(found[1])
     if "inline_container" not in said:
         return None
-    # torch does not say why, so ask the system again.
+    # torch gives no reason, so try the system call again.
     try:
         with temporary.open("ab") as file:
             file.write(bytes(2**20))
@@ -166,7 +166,7 @@ def _sync(temporary: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the new name reach the disk too."""
+    """Sync the folder, so that the new name reaches the disk too."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -181,10 +181,10 @@ def _umask() -> int:
 
 
 def require_new(target: Path) -> None:
-    """Refuse, before the work, a place for `atomic_folder` that is taken.
+    """Refuse, before the work, an existing target of `atomic_folder`.
 
     Raises:
-        UsageError: there is something at `target` already.
+        UsageError: `target` exists already.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"--out {target}: is not empty; name a new folder, or empty this one")
@@ -192,12 +192,12 @@ def require_new(target: Path) -> None:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to `target`; it gets that name if the block succeeds.
+    """Yield a temporary folder next to `target`; rename it to `target` if the block succeeds.
 
-    What killed processes left behind of earlier tries is cleared away.
+    Temporary folders of killed processes are removed.
 
     Raises:
-        UsageError: there is something at `target` already.
+        UsageError: `target` exists already.
         OSError: it cannot be written; names the target.
     """
     require_new(target)
@@ -212,7 +212,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         )
         handle = os.open(temporary, os.O_RDONLY)
     try:
-        with suppress(OSError):  # no locks here, so nobody will clear away what is in use
+        with suppress(OSError):  # no locks here, so no process removes a folder in use
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with _blamed_on(target, temporary):
             yield temporary
@@ -238,7 +238,7 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
-    """Write several files; none gets its name before all of them are on disk."""
+    """Write several files; none is renamed before all of them are on disk."""
     with ExitStack() as stack:
         for target, write in writers.items():
             temporary = stack.enter_context(atomic_path(target))
@@ -248,7 +248,7 @@ def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
 
 
 def write_files(contents: Mapping[Path, bytes]) -> None:
-    """Write several files' contents; none gets its name before all of them are on disk."""
+    """Write several files' contents; none is renamed before all of them are on disk."""
 
     def writer(content: bytes) -> Callable[[Path], None]:
         def write(temporary: Path) -> None:
@@ -260,16 +260,16 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
 
 
 def write_bytes(target: Path, content: bytes) -> None:
-    """Write `content` to `target`, whole or not at all."""
+    """Write `content` to `target` atomically."""
     with atomic_path(target) as temporary:
         temporary.write_bytes(content)
 
 
 def nameless_file(folder: Path) -> IO[bytes]:
-    """A temporary file in the folder, which is gone with its process, however that ends.
+    """An anonymous temporary file in the folder, which vanishes when the process ends.
 
     Raises:
-        OSError: the folder may not be written to; names it.
+        OSError: the folder is not writable; names it.
     """
     try:
         return tempfile.TemporaryFile(dir=folder)
@@ -278,11 +278,11 @@ def nameless_file(folder: Path) -> IO[bytes]:
 
 
 def require_writable(target: Path) -> None:
-    """Find out before the work whether a file can be written; makes the folders above it.
+    """Check before the work that a file can be written; creates the folders above it.
 
     Raises:
         UsageError: it is a device or a pipe.
-        OSError: it cannot; names what is in the way.
+        OSError: it cannot be written; names the obstacle.
     """
     target = _regular(target)
     with _blamed_on(target):
@@ -292,13 +292,13 @@ def require_writable(target: Path) -> None:
 
 @contextmanager
 def only_run(folder: Path) -> Iterator[None]:
-    """Have a folder for this process alone; the system lifts the lock when the process ends.
+    """Lock a folder for this process; the system releases the lock when the process ends.
 
-    What killed processes left half-written in it is cleared away.
+    Temporary files of killed processes in it are removed.
 
     Raises:
-        UsageError: another process works there; says which.
-        OSError: no room there, or it may not be written to.
+        UsageError: another process uses it; names the process.
+        OSError: the disk is full, or the folder is not writable.
     """
     new = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
@@ -306,7 +306,7 @@ def only_run(folder: Path) -> Iterator[None]:
     while True:
         file = path.open("a+b", buffering=0)
         try:
-            # Not flock: that lock would live on in worker processes that outlive this one.
+            # Not flock: worker processes that outlive this one would keep that lock.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
@@ -322,7 +322,7 @@ def only_run(folder: Path) -> Iterator[None]:
             return
         if _is_named(file.fileno(), path):
             break
-        file.close()  # its holder ended, and removed it, in between
+        file.close()  # its holder ended and removed it in between
     holder = {
         "process": os.getpid(),
         "host": socket.gethostname(),
@@ -339,7 +339,7 @@ def only_run(folder: Path) -> Iterator[None]:
         finally:
             path.unlink(missing_ok=True)
             if new:
-                with suppress(OSError):  # there is something in it
+                with suppress(OSError):  # it is not empty
                     folder.rmdir()
 
 

@@ -1,4 +1,4 @@
-"""Bytes of a text file to text: UTF-8, UTF-16, GB18030 or Windows-1252, and nothing by guessing."""
+"""Decoding of text files: reliable detection of UTF-8, UTF-16, GB18030 and Windows-1252."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _BLOCK = 2**20
-_HEAD = 4000  # bytes that tell whether there are zeros, as UTF-16 has them
+_HEAD = 4000  # bytes checked for zeros, as in UTF-16
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig", "UTF-8 with a byte order mark"),
     (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
     (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
 )
 COMMON = 0.98
-"""Share of a Chinese text's two-byte characters that GB 2312, the oldest set, has at least."""
+"""Minimum share of a Chinese text's two-byte characters that are in GB 2312, the oldest set."""
 ACCENTED, FEW = 0.02, 3
-"""Share of an English text's letters that may have accents before the encoding is doubted."""
+"""Maximum share, or number if larger, of accented letters in English text for Windows-1252."""
 
-# What Windows-1252 never makes of English text, but of Latin text in another encoding: accented
-# capitals behind a small letter or a sign, or before a capital and a small letter (Mac OS Roman's
-# quotation marks); signs inside a word (DOS, Windows-1250); three accented letters in a row
-# (Cyrillic); letters of Icelandic alone; and pairs of letter and sign that are one letter in UTF-8.
+# Signs that text decoded as Windows-1252 has another encoding: accented capitals after a small
+# letter or a sign, or before a capital and a small letter (Mac OS Roman's quotation marks); signs
+# inside a word (DOS, Windows-1250); three accented letters in a row (Cyrillic); letters only of
+# Icelandic; and pairs of letter and sign that are one letter in UTF-8.
 _CAPITAL, _LETTER = "À-ÖØ-ÞŠŒŽŸ", "À-ÖØ-öø-ÿŠŒŽšœžŸ"
 _IMPLAUSIBLE = re.compile(
     rf"[a-zà-öø-ÿ.,!?][{_CAPITAL}]|[{_CAPITAL}][A-Z][a-z]"
     rf"|[A-Za-z{_LETTER}][‚ƒ„†‡ˆ‰‹•˜›¡-¬®-¶¸-¿×÷][a-z{_LETTER}]"
     rf"|[{_LETTER}]{{3}}|[ÐÞðþÿ]|[\x00-\x08\x0e-\x1f\x7f]"
 )
-# Letters of UTF-8, or the beginning of one where the text is torn off.
+# Multi-byte letters of UTF-8, or the beginning of one where the text is truncated.
 _UTF_8 = re.compile(
     rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xc2-\xf4][\x80-\xbf]{0,2}\Z"
 )
@@ -38,12 +38,12 @@ _UTF_8 = re.compile(
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a text was written down."""
+    """A text encoding."""
 
     codec: str
-    """Python's name."""
+    """Name of the codec in Python."""
     title: str
-    """What it is called in messages."""
+    """Name in messages."""
 
 
 UTF_8 = Encoding("utf-8-sig", "UTF-8")
@@ -52,13 +52,13 @@ UTF_8 = Encoding("utf-8-sig", "UTF-8")
 def decode(content: bytes) -> tuple[str, Encoding]:
     """The text, and its encoding.
 
-    Every byte must be right in it. GB18030 gives a meaning to nearly any two bytes, so it is only
-    believed if what comes out are common Chinese characters: curly quotes of Windows-1252 before
-    a letter come out as rare ones. Windows-1252 gives a meaning to nearly any byte, so it is only
-    believed if what comes out is English with a few signs and accents in places where they stand.
+    Every byte must be valid. Nearly any two bytes are valid GB18030, so it is only accepted if the
+    result is common Chinese characters: curly quotes of Windows-1252 before a letter decode to
+    rare ones. Nearly any byte is valid Windows-1252, so it is only accepted if the result is
+    English with a few signs and accents in plausible places.
 
     Raises:
-        ValueError: none of the four, for certain; the message says where and what to do.
+        ValueError: none of the four is certain; the message names the position and a solution.
     """
     for mark, codec, title in _MARKS:
         if content.startswith(mark):
@@ -93,7 +93,7 @@ def decode(content: bytes) -> tuple[str, Encoding]:
 
 
 def encoding_of(path: Path) -> Encoding:
-    """The encoding of a file of text, all of which is read, block by block where it is UTF-8.
+    """The encoding of a text file, which is read completely, in blocks where it is UTF-8.
 
     Raises:
         ValueError: as `decode`.
@@ -110,14 +110,14 @@ def encoding_of(path: Path) -> Encoding:
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
             return decode(path.read_bytes())[1]
-    # Zeros are UTF-8, too, and nearly every second byte of UTF-16 in English is one.
+    # Zeros are valid UTF-8, too, and nearly every second byte of English UTF-16 is one.
     start = head[:_HEAD]
     wide = _wide(path.read_bytes()) if start.count(0) > len(start) / 4 else None
     return UTF_8 if wide is None else wide[1]
 
 
 def _wide(content: bytes) -> tuple[str, Encoding] | None:
-    """UTF-16 by the zeros, which Latin letters have on one side only."""
+    """Detect UTF-16 by zeros, which Latin letters have on one side only."""
     even, odd = content[::2].count(0), content[1::2].count(0)
     codec = "utf-16-le" if odd > 10 * even else "utf-16-be" if even > 10 * odd else None
     if codec is None:
@@ -148,7 +148,7 @@ def _in_gb2312(char: str) -> bool:
 
 
 def _western(content: bytes) -> str | None:
-    if _UTF_8.search(content):  # UTF-8 that is damaged somewhere
+    if _UTF_8.search(content):  # damaged UTF-8
         return None
     try:
         text = content.decode("cp1252")

@@ -1,4 +1,4 @@
-"""Files: names in natural order, folders that are there, checksums."""
+"""File helpers: natural order of names, existing folders, checksums."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 
 
 def natural_key(name: str) -> str:
-    """Sort key that puts `dev2` before `dev10`; one short text, for millions of names have one."""
+    """Sort key that puts `dev2` before `dev10`; a short string, for up to millions of names."""
     return "".join(map(_part_key, re.findall(r"\d+|\D+", name)))
 
 
 def _part_key(part: str) -> str:
     if part.isascii() and part.isdigit():
-        # By length first: numbers of any size compare without being computed.
+        # By length first, to compare numbers of any size without converting them.
         bare = part.lstrip("0")
         return f"0{chr(min(len(bare), sys.maxunicode))}{bare}"
-    # Two zeros end a text, so that it comes before the longer ones that begin with it.
+    # Two zeros end a text, so that it sorts before longer ones with the same prefix.
     return "1" + part.replace("\0", "\0\1") + "\0\0"
 
 
 def existing_folder(path: Path) -> Path:
-    """The folder itself, or the nearest one above it that is there already."""
+    """The folder itself, or its nearest existing ancestor."""
     return next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
 
 
@@ -35,7 +35,7 @@ def file_sha256(path: Path) -> str:
 
 
 def remembered_sha256(path: Path) -> str:
-    """The same, read once per process as long as nobody writes to the file: weights are large."""
+    """`file_sha256`, cached per process until the file changes, since weights are large."""
     seen = path.stat()
     return _sha256_of(path.resolve(), seen.st_ino, seen.st_size, seen.st_mtime_ns)
 
@@ -46,7 +46,7 @@ def _sha256_of(path: Path, *_identity: int) -> str:
 
 
 def sha256(*chunks: bytes) -> str:
-    """Hexadecimal SHA-256 of the chunks, one after the other."""
+    """Hexadecimal SHA-256 of the concatenated chunks."""
     digest = hashlib.sha256()
     for chunk in chunks:
         digest.update(chunk)

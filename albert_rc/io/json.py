@@ -1,4 +1,4 @@
-"""JSON in UTF-8: read with errors that name the place, written whole, each key once.
+"""JSON in UTF-8: reading with located errors, atomic writing, detection of duplicate keys.
 
 The standard leaves open which of two equal keys counts, and parsers differ: a paper with two
 fields "answers" would silently be read with the later one. `*_unique_*` refuse it.
@@ -17,7 +17,7 @@ from albert_rc.errors import DataError
 from albert_rc.io.atomic import write_bytes
 from albert_rc.io.messages import quoted
 
-# Strings whole, so that a brace in one is not taken for structure. Possessive: nothing to retry.
+# Whole strings, so that a brace in one is not taken for structure. Possessive: no backtracking.
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}:]', re.DOTALL)
 
 
@@ -33,7 +33,7 @@ def json_lines(values: Iterable[Any]) -> bytes:
 
 
 def write_json(target: Path, value: Any) -> None:
-    """Write `value` as indented JSON, whole or not at all."""
+    """Write `value` as indented JSON, atomically."""
     write_bytes(target, to_json(value))
 
 
@@ -41,7 +41,7 @@ def parse_json(content: bytes) -> Any:
     """Parse JSON in UTF-8, with or without a byte order mark.
 
     Raises:
-        ValueError: not UTF-8 or not JSON; the message says where and what to do.
+        ValueError: not UTF-8 or not JSON; the message names the position and a solution.
     """
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError("the text is UTF-16, not UTF-8; save the file as UTF-8")
@@ -75,9 +75,9 @@ def read_json(path: Path) -> Any:
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file that is written line by line, as a run's metrics.jsonl.
+    """The objects of a JSON Lines file, such as a run's metrics.jsonl.
 
-    Lines that a crash has torn are left out; a file that is not there has none.
+    Lines truncated by a crash are left out; a missing file has none.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -93,15 +93,15 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def six_digits(value: float) -> float:
-    """Six significant digits: a small probability keeps its logarithm, where decimals lose it."""
+    """Round to six significant digits, which preserve a small probability's logarithm."""
     return float(f"{value:.6g}")
 
 
 def parse_unique_json(content: bytes) -> Any:
-    """Parse JSON in UTF-8 and refuse an object that names a key twice.
+    """Parse JSON in UTF-8 and refuse an object with a duplicate key.
 
     Raises:
-        ValueError: not UTF-8, not JSON, or a key stands twice; says where and what to do.
+        ValueError: not UTF-8, not JSON, or a duplicate key; names the position and a solution.
     """
     value = parse_json(content)
     if isinstance(value, (dict, list)) and _may_repeat(content, value):
@@ -110,10 +110,10 @@ def parse_unique_json(content: bytes) -> Any:
 
 
 def read_unique_json(path: Path) -> Any:
-    """Read a JSON file.
+    """Read a JSON file without duplicate keys.
 
     Raises:
-        DataError: the file cannot be read, is not JSON in UTF-8, or a key stands twice.
+        DataError: the file cannot be read, is not JSON in UTF-8, or has a duplicate key.
     """
     try:
         return parse_unique_json(path.read_bytes())
@@ -124,10 +124,10 @@ def read_unique_json(path: Path) -> Any:
 
 
 def _may_repeat(content: bytes, value: Any) -> bool:
-    """Whether the quick test cannot rule out a repeated key.
+    """Whether a quick test cannot rule out a duplicate key.
 
-    What the parser dropped is missing when the value is written again, its colon included. Colons
-    are not escaped in writing, but may have been in the file, which could make up for one.
+    A dropped key is missing when the value is written again, with its colon. Colons are not
+    escaped in writing, but may have been in the file, which could compensate for one.
     """
     try:
         again = orjson.dumps(value)
@@ -137,7 +137,7 @@ def _may_repeat(content: bytes, value: Any) -> bool:
 
 
 def _refuse_repeats(text: str) -> None:
-    """Walk through valid JSON, however deep, and raise at the first key that stands twice."""
+    """Walk through valid JSON of any depth, and raise at the first duplicate key."""
     objects: list[set[str]] = []
     last = '""'
     for token in _TOKEN.finditer(text):

@@ -1,7 +1,7 @@
-"""What others wrote, made fit to be quoted in a message: one line, short, and nothing in disguise.
+"""Safe quoting of foreign text in messages: one line, shortened, with invisible characters escaped.
 
-A file's name or an option may hold line breaks, escape sequences that a terminal obeys, signs that
-turn the writing round, or a megabyte of text. None of that belongs into a sentence of ours.
+A file's name or an option may hold line breaks, terminal escape sequences, characters that reverse
+the writing direction, or a megabyte of text.
 """
 
 from __future__ import annotations
@@ -10,36 +10,36 @@ from collections.abc import Sequence
 from typing import Any
 
 QUOTED = 60
-"""Characters of a text that are quoted; the rest is counted."""
+"""Maximum number of characters quoted of a text."""
 LONGEST = 600
-"""Characters of a whole message; those of ours are far shorter, so it is what they quote."""
+"""Maximum number of characters of a whole message; without quotations ours are far shorter."""
 _KINDS = {str: "text", list: "a list", dict: "an object", bool: "true/false", type(None): "null"}
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things, as in `1 paper` and `1,234 papers`."""
+    """A number with its noun, as in `1 paper` and `1,234 papers`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def kind_of(value: Any) -> str:
-    """What a JSON value is, in words."""
+    """The type of a JSON value, in words."""
     return _KINDS.get(type(value), "a number")
 
 
 def one_line(text: str) -> str:
-    """The text, with what cannot be seen spelt out: a line break as a backslash and an n."""
+    """The text with invisible characters escaped: a line break as a backslash and an n."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def visible(text: str) -> str:
-    """The text with its line breaks as they are, and all else that cannot be seen spelt out."""
+    """The text with invisible characters other than line breaks escaped."""
     return "\n".join(map(one_line, text.split("\n")))
 
 
 def shortened(text: str, longest: int = QUOTED) -> str:
-    """The text in one line, its middle left out where it is long."""
+    """The text in one line, with the middle left out if it is long."""
     if len(text) > longest:
         head, tail = longest * 2 // 3, longest // 3
         left_out = len(text) - head - tail
@@ -48,26 +48,26 @@ def shortened(text: str, longest: int = QUOTED) -> str:
 
 
 def first_of(lines: Sequence[str], longest: int = 20, rest: str = "more") -> list[str]:
-    """The first lines of a list, and a last one that counts the others.
+    """The first lines of a list, and a last one with the number of the others.
 
     Args:
-        lines: of any number.
-        longest: how many are shown.
-        rest: what the others are called.
+        lines: the lines.
+        longest: maximum number shown.
+        rest: word for the others.
     """
     left = len(lines) - longest
     return [*lines[:longest], *([f"... and {left:,} {rest}"] if left > 0 else [])]
 
 
 def listed(lines: Sequence[str], longest: int = 20, rest: str = "more") -> str:
-    """The same as the end of a message: each on a line of its own, and short."""
+    """`first_of` as the end of a message: each on a separate line, shortened."""
     return "".join(f"\n  {shortened(line, LONGEST)}" for line in first_of(lines, longest, rest))
 
 
 def quoted(value: Any) -> str:
-    """A JSON value as a message shows it: texts in quotation marks, lists and objects by name.
+    """A JSON value for a message: strings in quotation marks, lists and objects by type only.
 
-    Those are not spelt out: they may be large, or nested more deeply than `repr` follows.
+    The latter may be large, or nested more deeply than `repr` supports.
     """
     if isinstance(value, str):
         return repr(shortened(value)) if value.isprintable() else f"'{shortened(value)}'"

@@ -1,11 +1,11 @@
-"""`.pt` files of flat tensors: written block by block, checked and memory-mapped when read.
+"""`.pt` files of flat tensors: streamed writing, verified and memory-mapped reading.
 
-None of the tensors has to fit into memory, and no pickled class is ever loaded.
+The tensors need not fit into memory, and no pickled class is ever loaded.
 
-What `torch.save` writes is a zip archive: `data.pkl`, a pickle in which each tensor is a few
-numbers and the key of a storage, and `data/KEY`, the storage's bytes, not compressed and at a
-multiple of 64 bytes, so that they can be memory-mapped. The pickle only names the function and the
-classes that `torch.load(weights_only=True)` makes tensors with; to write it needs no torch.
+`torch.save` writes a zip archive: `data.pkl`, a pickle in which each tensor is a few numbers and
+the key of a storage, and `data/KEY`, the storage's bytes, uncompressed and aligned to 64 bytes, so
+that they can be memory-mapped. The pickle only names the function and the classes that
+`torch.load(weights_only=True)` builds tensors with; writing it needs no torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from albert_rc.io.json import to_json
 if TYPE_CHECKING:
     import torch
 
-STORE_FORMAT = 1  # raised when the layout of .pt files changes
+STORE_FORMAT = 1  # increased when the layout of .pt files changes
 
 STORAGES = {
     "uint8": (b"ByteStorage", 1),
@@ -35,7 +35,7 @@ STORAGES = {
     "int32": (b"IntStorage", 4),
     "int64": (b"LongStorage", 8),
 }
-"""Per type of tensor: torch's name of the storage, and the bytes of a value."""
+"""Torch's storage class and the bytes of a value, by type of tensor."""
 _ALIGNMENT = 64
 _HEADER = 30  # bytes of a local file header of a zip archive, without its name and extra fields
 _ZIP64 = 20  # bytes of the extra field that holds sizes of 4 GB and more
@@ -44,7 +44,7 @@ _ARCHIVE = "archive/"
 
 @dataclass(frozen=True, slots=True)
 class TensorStream:
-    """A flat tensor that is never whole in memory."""
+    """A flat tensor as a stream of blocks."""
 
     dtype: str
     """A key of `STORAGES`."""
@@ -55,14 +55,14 @@ class TensorStream:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the whole."""
+        """Total size in bytes."""
         return self.length * STORAGES[self.dtype][1]
 
 
 def write_tensors(
     path: Path, plain: Mapping[str, int | bytes], tensors: Mapping[str, TensorStream]
 ) -> None:
-    """Write a dictionary as `torch.save` would (not atomic by itself).
+    """Write a dictionary as `torch.save` would (not atomic).
 
     Args:
         path: the file.
@@ -70,7 +70,7 @@ def write_tensors(
         tensors: the tensors of the dictionary.
 
     Raises:
-        ValueError: a stream was longer or shorter than it said.
+        ValueError: a stream's length differs from the declared one.
     """
     with path.open("wb") as file, zipfile.ZipFile(file, "w") as archive:
         _record(archive, file, "data.pkl", _pickled(plain, tensors))
@@ -84,7 +84,7 @@ def _record(
     archive: zipfile.ZipFile, file: BinaryIO, name: str, content: bytes | TensorStream
 ) -> None:
     info = zipfile.ZipInfo(_ARCHIVE + name)
-    # Padding before the bytes is an extra field, whose own head is 4 bytes; "FB" is torch's too.
+    # Padding before the bytes is an extra field with a header of 4 bytes; "FB" is also torch's.
     start = file.tell() + _HEADER + len(info.filename) + _ZIP64 + 4
     padding = -start % _ALIGNMENT
     info.extra = struct.pack("<2sH", b"FB", padding) + b"Z" * padding
@@ -146,12 +146,12 @@ def _number(value: int) -> bytes:
 def save_tensors(
     path: Path, tensors: Mapping[str, torch.Tensor | TensorStream], meta: Mapping[str, Any]
 ) -> None:
-    """Write flat tensors and JSON-able metadata to `path` as a .pt file (not atomic by itself)."""
+    """Write flat tensors and JSON-able metadata to `path` as a .pt file (not atomic)."""
     streams = {
         name: value if isinstance(value, TensorStream) else _stream(value)
         for name, value in tensors.items()
     }
-    # The metadata travels as JSON text, so that loading needs no class but str and Tensor.
+    # The metadata is stored as JSON text, so that loading needs no classes but str and Tensor.
     write_tensors(path, {"format": STORE_FORMAT, "meta": to_json(meta)}, streams)
 
 
@@ -161,17 +161,17 @@ def _stream(tensor: torch.Tensor) -> TensorStream:
 
 
 def check_archive(path: Path) -> None:
-    """Compare a `.pt` file, ours or torch's, with the checksums (CRC-32) in it.
+    """Verify the checksums (CRC-32) in a `.pt` file, ours or torch's.
 
-    torch itself looks at none of them, and would train on a flipped bit.
+    torch itself does not, and would train on a flipped bit.
 
     Raises:
-        ValueError: torn, damaged or foreign.
+        ValueError: truncated, damaged or foreign.
         OSError: it cannot be read.
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            # What torch writes is not compressed; what is could be of any size.
+            # torch does not compress; a compressed entry could expand to any size.
             if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
                 raise ValueError("not written by torch or albert-rc")
             damaged = archive.testzip()
@@ -184,15 +184,15 @@ def check_archive(path: Path) -> None:
 def load_tensors(
     path: Path, mapped_from: int = 0
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Read what `save_tensors` wrote; no code in the file is ever run.
+    """Read a file from `save_tensors`; no code in the file is ever run.
 
     Args:
         path: the store.
-        mapped_from: bytes from which on the file is memory-mapped. One that is mapped must not be
-            written over while it is in use, only replaced, as all of our commands do.
+        mapped_from: minimum size in bytes for memory-mapping. A mapped file must not be
+            overwritten while in use, only replaced, as all of our commands do.
 
     Raises:
-        DataError: the file is missing, torn, damaged, or no store of this version.
+        DataError: the file is missing, truncated, damaged, or not a store of this version.
     """
     import torch
 
@@ -203,7 +203,7 @@ def load_tensors(
         check_archive(path)
         mapped = path.stat().st_size >= mapped_from
         content = torch.load(path, map_location="cpu", mmap=mapped, weights_only=True)
-    except Exception as error:  # torch raises many types for a torn or foreign file
+    except Exception as error:  # torch raises many types for a truncated or foreign file
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path}: not a readable store ({reason[:120]}); {remake}") from None
     try:

@@ -1,4 +1,4 @@
-"""Sizes in bytes, as users write them."""
+"""Parsing of sizes in bytes, as users write them."""
 
 from __future__ import annotations
 

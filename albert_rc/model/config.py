@@ -203,9 +203,9 @@ class LshConfig:
             choices=("rotations", "projections"), flag="--lsh-hash",
         ),
     ] = "projections"  # fmt: skip
-    """`rotations`: nearest vertex of a rotated cross-polytope; `projections`: position on a line."""
+    """`rotations`: nearest vertex of a rotated cross-polytope; `projections`: place on a line."""
     local: bool = True
-    """Whether the first round uses a token's neighbours in the text instead. Never in `shared`."""
+    """Whether the first round uses neighbours in the text instead. Never in `shared`."""
     landmarks: tuple[int, ...] = ()
     """Ids of tokens that attend to all and are attended by all."""
     buckets: int | None = None
@@ -228,7 +228,7 @@ class LshConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """How the encoder computes. Only precision and attention change the results beyond rounding."""
+    """How the encoder computes. Only precision and attention change the mathematics."""
 
     precision: str = "fp32"
     """fp32, bf16, fp16, or int8 (prediction only)."""

@@ -5,7 +5,7 @@ and those of its neighbours.
 """
 
 # X pairs of a sequence and a head, L tokens of a sequence (filled up to whole chunks), H head
-# size, A size of what is hashed, U buckets
+# size, A size of the hashed vectors, U buckets
 
 from __future__ import annotations
 

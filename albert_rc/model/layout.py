@@ -120,7 +120,7 @@ class Layout:
     def runs(self, most: int, multiple: int = LENGTHS) -> list[TokenRun]:
         """All sequences in order, in runs of at most `most` pairs of a query and a key.
 
-        A longer sequence is a run by itself.
+        A longer sequence is a separate run.
 
         Args:
             most: maximum number of pairs.

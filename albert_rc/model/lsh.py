@@ -139,7 +139,8 @@ class _Round:
         key_XL = (sorting.key_place_XL // plan.chunk + plan.before).short()
         query_XL = (sorting.query_place_XL // plan.chunk).short()
         apart_XCMW = self._of_keys(key_XL) - self._of_queries(query_XL)
-        # Instead of comparing modulo the number of chunks: five comparisons cost a third of it.
+        # The difference modulo the number of chunks is below the width: five comparisons cost a
+        # third of a modulo.
         shown_XCMW = (apart_XCMW >= 0) & (apart_XCMW < plan.width)
         shown_XCMW |= (apart_XCMW >= chunks) | (apart_XCMW < plan.width - chunks)
         alike_XCMW = self._alike(sorting)

@@ -25,7 +25,7 @@ class PretrainOutput:
     masked_loss_sum: Tensor
     """Cross-entropy over the vocabulary at the masked tokens, in nats, with the teacher's part."""
     plain_loss_sum: Tensor
-    """The same without the teacher's part."""
+    """`masked_loss_sum` without the teacher's part."""
     masked_correct: Tensor
     pair_loss_sum: Tensor
     pair_correct: Tensor

@@ -1,1 +1,1 @@
-"""One HTML file from answers, probabilities and gold: what was wrong, and where to look next."""
+"""The HTML report: an error analysis of answers and probabilities against the right answers."""

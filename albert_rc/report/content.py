@@ -1,8 +1,8 @@
-"""The papers as the page's script wants them: compact lists, in a fixed order.
+"""The report's data for the page's script: compact lists, in a fixed order.
 
 A paper is [id, mean loss per run, pieces of text, questions]; a question is [options, right option
 or -1, chosen option per run, ten-thousandths per option per run, group per slice or -1, its words].
-`data.js` gives these places names again.
+`data.js` maps these positions to names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCALE = 10_000
 
 
 def slice_names(figures: Figures) -> dict[str, list[str]]:
-    """The groups of every slice that tells questions apart, in natural order."""
+    """The groups of every slicing with more than one group, in natural order."""
     names = {
         kind: sorted({name for name in groups if name is not None}, key=natural_key)
         for kind, groups in figures.slices.items()
@@ -29,7 +29,7 @@ def slice_names(figures: Figures) -> dict[str, list[str]]:
 
 
 def page_data(figures: Figures, papers: Sequence[Passage]) -> dict[str, Any]:
-    """Everything that the page's script needs."""
+    """All data for the page's script."""
     names = slice_names(figures)
     numbers = {kind: {name: i for i, name in enumerate(found)} for kind, found in names.items()}
     runs = [each.run for each in figures.runs]
@@ -78,17 +78,17 @@ def _question(
 
 
 def _part_of(probability: float) -> int:
-    """Rounded down, so that it is below a threshold if the probability is.
+    """Ten-thousandths, rounded down, so that they are below a threshold if the probability is.
 
-    In whole numbers, from the six digits that score files have: 10,000 times 0.57 is 5699.99...
+    In integers, from the six digits of score files: 10,000 times 0.57 is 5699.99...
     """
     return round(1_000_000 * probability) * SCALE // 1_000_000
 
 
 def embedded(data: Any) -> str:
-    """JSON that may stand in an HTML script element whatever the papers hold.
+    """JSON that is safe in an HTML script element whatever the papers contain.
 
-    Without a `<` no element can end or begin in it, nor a comment (HTML Living Standard, section
-    on restrictions for contents of script elements).
+    Without a `<` it cannot start or end an element or comment (HTML Living Standard, section on
+    restrictions for contents of script elements).
     """
     return to_json(data, indent=False).decode().replace("<", "\\u003c")

@@ -1,4 +1,4 @@
-"""A run's course, from its metrics.jsonl: a figure, and a line for the terminal."""
+"""Training curves from a run's metrics.jsonl: a figure, and sparklines for the terminal."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from albert_rc.report.plots import lines, save
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 LEAST = 3
-"""Points that make a curve."""
+"""Minimum number of points of a curve."""
 _NAMES = {"train": "training", "dev": "dev"}
 _NO_CURVES = {"kind", "step", "attempt", "epoch", "learning_rate", "questions", "best"}
 
 Curves = dict[str, dict[str, tuple[list[float], list[float]]]]
-"""Figure -> whose it is -> steps and values."""
+"""Metric -> name of the line -> steps and values."""
 
 
 def read_curves(folder: Path) -> Curves:
-    """The figures of a run by step; each attempt after a collapse is a line of its own."""
+    """The metrics of a run by step; each attempt after a collapse is a separate line."""
     found: Curves = {}
     for record in read_json_lines(folder / "metrics.jsonl"):
         if record["kind"] not in _NAMES:
@@ -37,7 +37,7 @@ def read_curves(folder: Path) -> Curves:
 
 
 def sparkline(values: Sequence[float], width: int = 24) -> str:
-    """Values as a row of blocks, from the lowest to the highest; many are thinned to `width`."""
+    """Values as a row of block characters, scaled from lowest to highest; at most `width`."""
     if len(values) > width:
         values = [values[round(i * (len(values) - 1) / (width - 1))] for i in range(width)]
     low, high = min(values), max(values)
@@ -47,7 +47,7 @@ def sparkline(values: Sequence[float], width: int = 24) -> str:
 
 
 def spark_lines(curves: Curves) -> list[str]:
-    """The losses and the dev figures of a run, a sentence each."""
+    """The losses and dev metrics of a run, a line each."""
     said = []
     for figure, by_name in curves.items():
         for name, (_, values) in by_name.items():
@@ -59,16 +59,16 @@ def spark_lines(curves: Curves) -> list[str]:
 
 
 def draw_curves(folder: Path, curves: Curves) -> list[Path]:
-    """Write curves.png and curves.svg into a run's folder, a panel per figure.
+    """Write curves.png and curves.svg into a run's folder, a panel per metric.
 
     Returns:
-        The files; none where there is too little to draw, or no matplotlib.
+        The files; none with too few points, or without matplotlib.
     """
     if not any(len(x) >= LEAST for by_name in curves.values() for x, _ in by_name.values()):
         return []
     try:
         import matplotlib as _  # noqa: F401
-    except ImportError:  # a run is not to end in an error for want of a picture
+    except ImportError:  # a run must not fail for lack of a figure
         return []
     panels = {figure.replace("_", " "): by_name for figure, by_name in curves.items()}
     return save(lines(panels, "step", folder.resolve().name), folder / "curves")

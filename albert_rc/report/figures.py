@@ -1,4 +1,4 @@
-"""The figures of a report: `evaluate`'s, calibration, and what stands out among them."""
+"""The metrics of a report: `evaluate`'s, calibration, and notably weak slices."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from albert_rc.scoring.evaluate import Evaluation, evaluate, gains
 from albert_rc.scoring.slices import Slices, slices_of
 
 SURE = 0.9
-ENOUGH = 30  # questions that a slice needs to be pointed at
+ENOUGH = 30  # minimum number of questions of a slice to be highlighted
 
 
 @dataclass(frozen=True)
 class RunFigures:
-    """One run and what there is to say of it."""
+    """One run and its metrics."""
 
     run: Run
     evaluation: Evaluation | None
-    """None where the papers give no right answer."""
+    """Evaluation of the answers; None where the papers have no right answer."""
     calibration: Reliability | None
-    """None without right answers or without probabilities."""
+    """Reliability of the probabilities; None without right answers or probabilities."""
     losses: list[float | None] | None
-    """Of every question, in nats; None without probabilities."""
+    """Loss of every question, in nats; None without probabilities."""
     mean_confidence: float | None
 
 
 @dataclass(frozen=True)
 class Weak:
-    """A slice that is clearly worse than the whole."""
+    """A slice that is significantly worse than the whole."""
 
     kind: str
     name: str
     accuracy: float
     lost: int
-    """Right answers more that it would have, were it as good as the whole."""
+    """Number of additional right answers with the overall accuracy."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class Figures:
     runs: list[RunFigures]
     comparison: Comparison | None
     change: Gain | None
-    """What the second run gains on the first; None without one, or without right answers."""
+    """Gain of the second run over the first; None without one, or without right answers."""
     changes: dict[str, dict[str, Gain]]
-    """The same of every slice."""
+    """Gains of the second run over the first by slice."""
     weak: list[Weak]
     sure_and_wrong: int
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`: the first run's figures as `evaluate` names them, then the rest."""
+        """The value for `--json`: the first run's metrics as in `evaluate`, then the rest."""
         found: dict[str, Any] = {"papers": self.num_papers, "questions": self.num_questions}
         for number, figures in enumerate(self.runs):
             own = figures.evaluation.as_json() if figures.evaluation else {}
@@ -90,10 +90,10 @@ def _bounds(change: Gain) -> dict[str, float | int | None]:
 
 
 def require_options(kind: Kind) -> None:
-    """Go on only with papers that have options.
+    """Refuse papers without options.
 
     Raises:
-        UsageError: they have none.
+        UsageError: the kind has no options.
     """
     if kind not in ("cloze", "choice"):
         raise UsageError(
@@ -108,13 +108,13 @@ def figures_of(
     runs: Sequence[Run],
     train: Sequence[Passage] | None = None,
 ) -> Figures:
-    """Compute a report's figures.
+    """Compute a report's metrics.
 
     Args:
-        kind: of the papers.
-        papers: cloze or multiple choice; where right answers are missing there are fewer figures.
+        kind: kind of the papers.
+        papers: cloze or multiple choice; without right answers there are fewer metrics.
         runs: one, or two to compare.
-        train: the training split, for the no-reading baseline and the passages that it shares.
+        train: the training split, for the no-reading baseline and shared passages.
 
     Raises:
         UsageError: papers of a kind that has no options.
@@ -183,7 +183,7 @@ def _sure_and_wrong(run: Run, gold: Sequence[str | None]) -> int:
 
 
 def _weak(evaluation: Evaluation | None) -> list[Weak]:
-    """Up to three slices whose whole interval is below the accuracy in all, dearest first."""
+    """Up to three slices whose interval is below the overall accuracy, costliest first."""
     if evaluation is None:
         return []
     whole = evaluation.total.value

@@ -1,4 +1,4 @@
-"""The page itself: one file that asks nothing of the network, and could not."""
+"""The HTML page of a report: one file without network access."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from albert_rc.report.parts import REPORT, environment, read_part, script_of, so
 from albert_rc.scoring.accuracy import Accuracy, Gain
 
 WIDE = 0.25
-"""An interval that tells too little to set the charts' scale."""
+"""Width above which an interval is ignored for the charts' scale."""
 SCRIPTS = ("helpers", "theme", "data", "search", "paper", "details", "list", "page")
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The share at the left and at the right end of the slices' charts."""
+    """Range of the slices' charts: the shares at the left and right end."""
 
     low: float
     high: float
 
     def x(self, share: float) -> float:
-        """Where a share stands between the ends, 0 to 100; a whisker beyond them ends there."""
+        """Position of a share between the ends, 0 to 100, clipped."""
         place = 100 * (share - self.low) / (self.high - self.low)
         return round(min(100.0, max(0.0, place)), 2)
 
@@ -39,12 +39,12 @@ def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
     """The report as a self-contained HTML page.
 
     Args:
-        figures: what `figures_of` computed.
-        papers: the papers that it was given.
-        name: what the papers are called, for the title.
+        figures: result of `figures_of`.
+        papers: the papers given to `figures_of`.
+        name: name of the papers, for the title.
 
     Returns:
-        UTF-8. The page's policy lets no script and no style run but its own, by their hashes.
+        HTML in UTF-8. The page's policy allows only its own scripts and styles, by their hashes.
     """
     style = read_part("style.css")
     script = script_of(read_part(f"{part}.js") for part in SCRIPTS)
@@ -87,19 +87,19 @@ def _percent(share: float) -> str:
 
 
 def _interval(value: Any) -> str:
-    """An interval in percent, or nothing where there is none."""
+    """An interval in percent, or an empty string where there is none."""
     if math.isnan(value.low):
         return ""
     return f"{100 * value.low:.1f} to {100 * value.high:.1f}%"
 
 
 def _points(share: float) -> str:
-    """A difference of two shares."""
+    """A difference of two shares in percentage points."""
     return f"{100 * share:+.1f}"
 
 
 def _span(gain: Gain) -> str:
-    """The interval of a difference, or nothing where there is none."""
+    """The interval of a difference, or an empty string where there is none."""
     return "" if math.isnan(gain.low) else f"{_points(gain.low)} to {_points(gain.high)}"
 
 
@@ -115,7 +115,7 @@ def _parts_of(figures: Figures, kind: str, group: str) -> list[Accuracy]:
 def _scale(figures: Figures) -> Scale:
     """From the lowest to the highest accuracy or end of an interval, in whole tenths.
 
-    Of intervals that tell something: a wide one would push all others together.
+    Wide intervals are ignored: they would compress all others.
     """
     ends = []
     for each in figures.runs:
@@ -124,7 +124,7 @@ def _scale(figures: Figures) -> Scale:
         for groups in each.evaluation.groups.values():
             for part in groups.values():
                 ends.append(part.value)
-                if part.high - part.low <= WIDE:  # not if there is none
+                if part.high - part.low <= WIDE:  # false for NaN
                     ends += [part.low, part.high]
     low = math.floor(10 * min(ends, default=0)) / 10
     high = math.ceil(10 * max(ends, default=1)) / 10

@@ -1,4 +1,4 @@
-"""What the pages of `report` and `serve` are put together from: style, scripts, their hashes."""
+"""Building blocks of the pages of `report` and `serve`: style, scripts, their hashes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_part(name: str, package: str = REPORT) -> str:
 
 
 def environment(package: str) -> Environment:
-    """For a package's templates: all is escaped, and a name that is not given is an error."""
+    """Jinja environment for a package's templates, with escaping and strict undefined names."""
     return Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -29,12 +29,12 @@ def environment(package: str) -> Environment:
 
 
 def script_of(parts: Iterable[str]) -> str:
-    """Scripts in one function, so that nothing of ours is global."""
+    """Scripts wrapped in one function, without global names."""
     body = "\n".join(parts)
     return f'(() => {{\n"use strict";\n{body}}})();\n'
 
 
 def source_hash(text: str) -> str:
-    """A script or a style as a Content Security Policy names it (CSP 3, section 2.3.1)."""
+    """Hash of a script or style for a Content Security Policy (CSP 3, section 2.3.1)."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -1,4 +1,4 @@
-"""Figures, in one style. Needs matplotlib: `pip install 'albert-rc[plots]'`."""
+"""Plots in a common style. Needs matplotlib: `pip install 'albert-rc[plots]'`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from albert_rc.errors import UsageError
 from albert_rc.io.atomic import write_together
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; markers for those who print.
+# Okabe and Ito's colours for colour-blind readers; markers for black-and-white print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX"
 PANEL = (4.8, 3.6)
-"""Inches."""
+"""Size of a panel in inches."""
 LEGEND_MARK, LEGEND_LETTER = 0.65, 0.075
-"""Inches that a line of the legend takes, and each of its letters, so that none is cut off."""
+"""Width in inches of a legend entry's line, and of each of its letters, so that none is cut off."""
 
 
 def lines(
@@ -25,13 +25,14 @@ def lines(
     title: str,
     log: bool = False,
 ) -> Any:
-    """A figure with a panel per quantity and a line per system.
+    """Make a figure with a panel per quantity and a line per system.
 
     Args:
         panels: label of the y axis -> name of a line -> its x and y.
-        x_label: of the x axis, or of each panel's.
-        title: above all panels.
-        log: both axes logarithmic, so that powers are straight lines; no point where y is 0.
+        x_label: label of the x axis, or of each panel's.
+        title: title above all panels.
+        log: both axes logarithmic, so that powers are straight lines; points with y = 0 are
+            dropped.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -49,7 +50,7 @@ def lines(
     for axis, below, (y_label, found) in zip(axes, x_labels, panels.items(), strict=True):
         for name, (x, y) in found.items():
             number = names.index(name)
-            # Nothing at all has no place on a logarithmic axis; the line begins behind it.
+            # Zero has no position on a logarithmic axis; the line starts after it.
             shown = [(a, b) for a, b in zip(x, y, strict=True) if b > 0 or not log]
             axis.plot(
                 [a for a, _ in shown],
@@ -68,7 +69,7 @@ def lines(
         if log:
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")
-            # A quantity that spans less than a power of ten would have one label or none.
+            # A range of less than a power of ten would have one label or none.
             axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.xaxis.set_major_formatter("{x:,.0f}")
             axis.yaxis.set_major_formatter("{x:g}")
@@ -95,7 +96,7 @@ def figure_paths(out: Path) -> list[Path]:
 
 
 def save(figure: Any, out: Path) -> list[Path]:
-    """Write a figure as PNG and as SVG next to each other; both whole, or neither."""
+    """Write a figure as PNG and as SVG, both or neither."""
     paths = figure_paths(out)
     writers: dict[Path, Callable[[Path], None]] = {
         path: partial(_write, figure, path.suffix[1:]) for path in paths
@@ -105,6 +106,6 @@ def save(figure: Any, out: Path) -> list[Path]:
 
 
 def _write(figure: Any, kind: str, path: Path) -> None:
-    # Without a date the same figure is the same file.
+    # Without a date the same figure gives the same file.
     metadata = {"Date": None} if kind == "svg" else {}
     figure.savefig(path, format=kind, dpi=160, metadata=metadata)

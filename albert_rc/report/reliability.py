@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say, with an interval for each bin."""
+"""Reliability of probabilities: a diagram with an interval for each bin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from albert_rc.scoring.accuracy import Accuracy, accuracy, interval_over_papers
 from albert_rc.scoring.confidence import LEAST, bin_places, calibration_error, reliability
 
-NUM_BINS = 10  # fewer than `evaluate --calibrate` has: a chart must show their intervals
+NUM_BINS = 10  # fewer than in `evaluate --calibrate`, since the chart shows intervals
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,20 @@ class Bar:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Probabilities against what was right."""
+    """Reliability table, calibration error and loss."""
 
     bins: list[Bar]
-    """Those with a question in them, from unsure to sure."""
+    """Non-empty bins, in order of confidence."""
     error: float
     """Expected calibration error (Guo et al. 2017, section 2), 0 to 1."""
     loss: float
     """Mean of -ln(probability of the right option), in nats."""
     low: float
     high: float
-    """The loss's 95% interval, over papers."""
+    """Upper end of the loss's 95% interval, over papers."""
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The value for `--json`."""
         known = not math.isnan(self.low)
         return {
             "loss": round(self.loss, 6),
@@ -71,13 +71,13 @@ def reliability_of(
     losses: Sequence[float],
     papers: Sequence[Hashable],
 ) -> Reliability:
-    """Compare probabilities with what was right, in ten bins of the same width.
+    """Compare probabilities with accuracy, in ten bins of the same width.
 
     Args:
         confidence: the chosen option's probability, 0 to 1, per question; at least one.
         right: whether it was the right option.
         losses: `loss_of` the right option's probability.
-        papers: the paper each question belongs to.
+        papers: the paper of each question.
     """
     sure_Q, right_Q = np.asarray(confidence), np.asarray(right, np.bool_)
     members: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What a system answered: a file of scores, or of answers alone."""
+"""Reading of a system's answers: a score file, or answers alone."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Run:
     name: str
     letters: list[str]
     chosen: list[int]
-    """The same as indices of options."""
+    """Indices of the chosen options."""
     probabilities: list[list[float]] | None
-    """Of every option of every question; None where the file holds answers alone."""
+    """Probability of every option of every question; None for a file of answers alone."""
 
     @property
     def confidence(self) -> list[float] | None:
@@ -34,7 +34,7 @@ class Run:
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
-    """What to call the systems: by file, with as many of its folders as tell them apart.
+    """Names of the systems: file names, with as many folders as needed to distinguish them.
 
     Raises:
         UsageError: the same file twice.
@@ -51,11 +51,11 @@ def read_run(path: Path, papers: Sequence[Passage], name: str) -> Run:
 
     Args:
         path: the file.
-        papers: what was answered; every question must have its answer, and no other.
-        name: what the report calls it.
+        papers: the answered papers; every question must have an answer, and no others may.
+        name: name in the report.
 
     Raises:
-        DataError: the file does not belong to these papers, or is not whole.
+        DataError: the file does not belong to these papers, or is incomplete.
     """
     if path.suffix != ".jsonl":
         letters = read_answers(path, papers)

@@ -1,1 +1,1 @@
-"""Where the work runs, and next to what: devices, processes, memory, seeds."""
+"""The runtime: devices, processes, memory, seeds."""

@@ -1,4 +1,4 @@
-"""Processes that keep cores busy while something else is measured or tried."""
+"""Background processes that keep cores busy during a measurement or test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# It watches its parent, so that it does not run forever if the parent is killed.
+# It checks its parent, so that it ends if the parent is killed.
 _LOOP = """
 import os, sys
 while os.getppid() == int(sys.argv[1]):

@@ -1,4 +1,4 @@
-"""Where to compute, in which precision, and with which other processes."""
+"""Devices, precision, and groups of processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that work together; a single one by default."""
+    """The process group as seen by this process; a single process by default."""
 
     device: torch.device
     rank: int = 0
@@ -52,7 +52,7 @@ class Processes:
                 tensor.copy_(part.view_as(tensor))
 
     def gather(self, parts: list[Any]) -> list[Any]:
-        """The parts of all processes, one behind the other."""
+        """The lists of all processes, concatenated."""
         if self.world == 1:
             return parts
         found: list[Any] = [None] * self.world
@@ -68,7 +68,7 @@ class Processes:
         return bool(count)
 
     def least(self, number: int) -> int:
-        """The smallest of what the processes give."""
+        """The minimum over all processes."""
         if self.world == 1:
             return number
         smallest = torch.tensor(number, dtype=torch.int64, device=self.device)
@@ -76,13 +76,13 @@ class Processes:
         return int(smallest)
 
     def copy_from_main(self, tensors: list[Tensor]) -> None:
-        """Give every process the main one's values."""
+        """Broadcast the main process's values, in place."""
         if self.world > 1:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)
 
     def from_main(self, value: Any) -> Any:
-        """What the main process gives, in every process."""
+        """Broadcast a value from the main process."""
         if self.world == 1:
             return value
         shared = [value]
@@ -90,14 +90,14 @@ class Processes:
         return shared[0]
 
     def wait(self) -> None:
-        """Wait for all processes."""
+        """Barrier: wait for all processes."""
         if self.world > 1:
             dist.barrier()
 
 
 @contextmanager
 def processes(device: str | None = None) -> Iterator[Processes]:
-    """Join the processes that torchrun started (nccl, or gloo on CPU), or be the only one.
+    """Join the process group that torchrun started (nccl, or gloo on CPU), or run alone.
 
     Args:
         device: `cpu` or `cuda`; a GPU where there is one by default.
@@ -133,7 +133,7 @@ def processes(device: str | None = None) -> Iterator[Processes]:
     except BaseException as error:
         verdict = None
         if _is_lost_message(error):
-            # torchrun stops us too when another dies; first say who it was.
+            # torchrun stops this process too when another dies; first report which one.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             verdict = watch.verdict()
         watch.end(error)
@@ -145,16 +145,16 @@ def processes(device: str | None = None) -> Iterator[Processes]:
 
 
 def _is_lost_message(error: BaseException) -> bool:
-    """Whether an error may come from another process's end."""
+    """Whether an error may be caused by the end of another process."""
     return isinstance(error, (dist.DistError, Interrupted)) or (
         isinstance(error, RuntimeError) and "gloo" in str(error)
     )
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that this process may still take: of the GPU, or of the machine (or its share of it).
+    """Bytes that this process may use: of the GPU, or of the machine (or its share of it).
 
-    What this process holds already counts as free.
+    Memory that this process already holds counts as free.
     """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
@@ -172,9 +172,9 @@ def free_memory(device: torch.device) -> int:
 
 
 def be_deterministic() -> None:
-    """Have torch compute the same numbers each time, or say that it cannot; before a GPU is used.
+    """Make torch deterministic, or raise where it cannot be; call before a GPU is used.
 
-    What it sets: torch's notes on reproducibility.
+    The settings follow torch's notes on reproducibility.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
@@ -182,7 +182,7 @@ def be_deterministic() -> None:
 
 
 def limit_memory(device: torch.device, budget: int) -> None:
-    """Have the GPU's allocator refuse what goes beyond the budget. A CPU has no such limit."""
+    """Limit the GPU's allocator to the budget. Has no effect on a CPU."""
     if device.type == "cuda":
         total = torch.cuda.get_device_properties(device).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, budget / total), device)
@@ -196,30 +196,30 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and (
         "out of memory" in said
         or "can't allocate memory" in said
-        # oneDNN does not say why; a descriptor is what it cannot do at all.
+        # oneDNN gives no reason; errors about descriptors mean unsupported operations.
         or bool(re.search(r"could not create a (?:primitive|memory)(?! desc)", said))
     )
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether the device multiplies bf16 by instructions of its own, not by emulation."""
+    """Whether the device has native bf16 products, not emulated ones."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    # A private interface, so what it lacks counts as no.
+    # A private interface, so a missing attribute counts as no.
     checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
     return any(bool(getattr(torch.cpu, check, bool)()) for check in checks)
 
 
 def choose_precision(precision: str | None, device: torch.device, learning: bool = False) -> str:
-    """The precision to compute in: the one asked for, or bf16 where the device has it, else fp32.
+    """The precision of computation: as requested, or bf16 where the device has it, else fp32.
 
     Args:
-        precision: asked for, or None.
-        device: where to compute.
-        learning: for training, which int8 is too coarse for.
+        precision: the request, or None.
+        device: the device.
+        learning: whether for training, which int8 does not support.
 
     Raises:
-        UsageError: unknown, or not to be had here.
+        UsageError: unknown, or not supported here.
     """
     if precision is None:
         return "bf16" if has_bf16(device) else "fp32"

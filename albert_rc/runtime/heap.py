@@ -1,10 +1,10 @@
-"""Settings of glibc's allocator: freed memory is kept for later tensors, up to a bound.
+"""Tuning of glibc's allocator: freed memory is kept for later tensors, up to a bound.
 
 By default each large activation is mapped and unmapped anew, and its pages are zeroed and faulted
-in every time: a third of a training step. But a heap that keeps everything falls into pieces, as
-small blocks that live long settle between large ones, and the process grows for hours. So all free
-memory is handed back between steps if the process holds much of what was planned; the next step
-faults in what it needs. On other systems the functions here do nothing.
+in every time: a third of a training step. But a heap that keeps everything fragments, as small
+long-lived blocks end up between large ones, and the process grows for hours. So all free memory is
+returned to the system between steps if the process is near the planned size; the next step faults
+in the pages it needs. On other systems the functions here do nothing.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # M_* of
 
 _MADV_HUGEPAGE = 14  # of <linux/mman.h>
 OVERRUN = 1.15
-"""How much more than planned a process may hold at its peak."""
+"""Maximum ratio of a process's peak memory to the planned one."""
 NEAR = 1.08
-"""From this share of the plan on, a new peak lowers what may be held before the next step."""
+"""Ratio to the planned peak from which a new peak lowers the limit between steps."""
 GROWTH = 0.5
-"""Share of a step's activations by which one step is expected to grow what is held, until steps
-show it: their blocks are of other sizes than the freed ones. Measured, see `docs/speed.md`."""
+"""Expected growth of the heap in one step as a share of its activations, until steps show it: their
+blocks differ in size from the freed ones. Measured, see `docs/speed.md`."""
 
 
 @dataclass
 class _State:
     most: float = float("inf")
-    """Bytes that may be held between two steps."""
+    """Maximum bytes held between two steps."""
     least: float = 0.0
-    """Bytes that `most` is never below: nothing would be left to hand back."""
+    """Lower bound of `most` in bytes: below it there is nothing to return."""
     planned: float = float("inf")
-    """Bytes that the process is to hold at its peak."""
+    """Planned peak in bytes."""
     before: int = 0
-    """Bytes that were held before the last step."""
+    """Bytes held before the last step."""
     peak: int = 0
-    """The most that was ever held."""
+    """Highest bytes ever held."""
     end: int = 0
-    """End of the heap when huge pages were last asked for."""
+    """End of the heap when huge pages were last requested."""
 
 
 _state = _State()
 
 
 def keep_freed_memory(tight: bool = False, most: int | None = None, varying: int = 0) -> None:
-    """Have glibc keep the memory that it was given, instead of handing it back after every tensor.
+    """Make glibc keep freed memory instead of returning it to the system after every tensor.
 
     Args:
-        tight: still hand back blocks of 32 MiB and more. What is kept falls into pieces that such
-            blocks do not fit in, and the process grows by their size again and again.
-        most: bytes that were planned; free memory is handed back between steps if the next one
-            could take the process over `OVERRUN` times as much, see `hand_back`. Never if None.
-        varying: bytes of them that are allocated and freed within a step.
+        tight: still return blocks of 32 MiB and more. Kept memory fragments, so that such blocks
+            do not fit, and the process would grow by their size again and again.
+        most: planned bytes; free memory is returned between steps if the next one could take the
+            process over `OVERRUN` times as much, see `hand_back`. Never if None.
+        varying: the part of `most` that is allocated and freed within a step.
     """
     _state.planned = float("inf") if most is None else most
     _state.most, _state.least = OVERRUN * _state.planned - GROWTH * varying, 0.0
@@ -69,7 +69,7 @@ def keep_freed_memory(tight: bool = False, most: int | None = None, varying: int
         return
     libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
     if tight:
-        libc.mallopt(_MMAP_THRESHOLD, 32 * 2**20 - 1)  # the most that glibc takes
+        libc.mallopt(_MMAP_THRESHOLD, 32 * 2**20 - 1)  # glibc's maximum
         libc.mallopt(_TOP_PAD, 8 * 2**20)
     else:
         libc.mallopt(_MMAP_MAX, 0)
@@ -77,12 +77,12 @@ def keep_freed_memory(tight: bool = False, most: int | None = None, varying: int
 
 
 def hand_back() -> bool:
-    """Give free memory back to the system if much is held; called between steps.
+    """Return free memory to the system if the process holds too much; called between steps.
 
-    The next step faults it in again. Pages of 2 MiB make that cheap, so they are asked for.
+    The next step faults it in again, which is cheap with pages of 2 MiB, so these are requested.
 
     Returns:
-        Whether it did.
+        Whether memory was returned.
     """
     libc = _glibc()
     if libc is None:
@@ -100,20 +100,20 @@ def hand_back() -> bool:
 
 
 def lowered(most: float, planned: float, before: float, peak: float) -> float:
-    """What may be held before a step, after one that took the process to a new peak.
+    """The new limit of memory held between steps, after a step that reached a new peak.
 
     Args:
-        most: what might be held so far.
-        planned: what the process is to hold at its peak.
-        before: what was held before that step.
-        peak: what was held in it.
+        most: the limit so far.
+        planned: the planned peak.
+        before: bytes held before that step.
+        peak: highest bytes held during it.
     """
     over = peak - NEAR * planned
     return most if over <= 0 else min(most, before - over)
 
 
 def _ask_for_huge_pages(libc: Any) -> None:
-    """For all of the heap, whenever it has grown. Kernels without them answer with an error."""
+    """Request huge pages for the heap when it has grown. Kernels without them return an error."""
     if libc.sbrk(0) == _state.end:
         return
     _state.end = libc.sbrk(0)
@@ -132,7 +132,7 @@ def resident() -> int:
 
 
 def highest() -> int:
-    """The most that this process ever had resident, in bytes; 0 if the system does not say."""
+    """Peak resident memory of this process in bytes; 0 if the system does not report it."""
     try:
         found = re.search(
             r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE

@@ -1,7 +1,7 @@
-"""Processes that work together keep an eye on each other, so that none waits for the dead.
+"""Heartbeats between the processes of a group, to detect dead or hanging ones.
 
-Each writes a number that grows, once a second, into the store that torchrun's processes share. Who
-does not for a while is gone or hangs. NCCL would wait for it for ever, gloo for half an hour.
+Each process increments a counter, once a second, in the store that torchrun's processes share. One
+that stops for a while is dead or hangs. NCCL would wait for it for ever, gloo for half an hour.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from torch.distributed.distributed_c10d import Store
 from albert_rc.errors import UsageError
 
 BEAT = 1.0
-"""Seconds between two beats."""
+"""Seconds between two heartbeats."""
 TIMEOUT = "ALBERT_RC_RANK_TIMEOUT"
-"""Name of the environment's variable: seconds of silence after which a process counts as lost."""
-_SOON = 4  # beats of silence that suffice once a message to it has failed
+"""Environment variable for the seconds of silence after which a process counts as lost."""
+_SOON = 4  # missed beats that suffice once a message has failed
 _DONE, _FAILED = "done", "failed "
 
 
 class Watch:
-    """Beats for this process, and watches the others.
+    """Sends this process's heartbeats, and monitors the others'.
 
     Args:
-        store: that all processes share; for this object alone, as others may block it.
-        rank: of this process.
+        store: connection to the shared store; used only here, since other users may block it.
+        rank: this process's rank.
         world: number of processes.
     """
 
@@ -38,7 +38,7 @@ class Watch:
         self._others = [other for other in range(world) if other != rank]
         self._patience = _seconds() / BEAT
         self._seen: dict[int, str] = {}
-        # Counted in our own beats: where all are paused together, nobody is missed.
+        # Counted in our own beats, so that pausing all processes together raises no alarm.
         self._silent = dict.fromkeys(self._others, 0)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -58,11 +58,11 @@ class Watch:
             try:
                 self._beat(number)
                 self._look()
-            except RuntimeError:  # the store is gone, and with it the process that holds it
+            except RuntimeError:  # the store is gone, with the process that hosts it
                 self._silent = {rank: count + 1 for rank, count in self._silent.items()}
             lost = [rank for rank, count in self._silent.items() if count > self._patience]
             if lost:
-                # The main thread waits inside a message and hears no exception.
+                # The main thread is blocked in communication and gets no exception.
                 seconds = round(self._patience * BEAT)
                 print(f"rank {self._rank}: error: {_gone(lost, seconds)}", file=sys.stderr)
                 sys.stderr.flush()
@@ -77,7 +77,7 @@ class Watch:
             self._seen[rank] = said
 
     def verdict(self) -> str | None:
-        """After a failed message: which process is to blame, or None if all are alive."""
+        """After a failed message: the lost process, or None if all are alive."""
         end = time.monotonic() + (_SOON + 3) * BEAT
         while time.monotonic() < end:
             for rank in self._others:
@@ -90,13 +90,13 @@ class Watch:
         return None
 
     def end(self, error: BaseException | None = None) -> None:
-        """Stop watching, and tell the others how it ended here."""
+        """Stop monitoring, and report this process's end to the others."""
         self._ended.set()
         self._thread.join()
         said = _DONE if error is None else f"{_FAILED}{error or type(error).__name__}"
         try:
             self._store.set(self._key(self._rank), said)
-        except RuntimeError:  # nobody is left to be told
+        except RuntimeError:  # no other process is left
             return
 
 

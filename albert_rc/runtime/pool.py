@@ -1,8 +1,8 @@
-"""Worker processes that take tasks one by one and keep nothing of them.
+"""A pool of worker processes without state between tasks.
 
-They are started anew (spawn), for a process that has run threads cannot be forked safely, and the
-same on every system. A worker has at most one task; it ends when its connection does, so that none
-outlives this process, however that ends.
+They are spawned, since a process with threads cannot be forked safely, in the same way on every
+system. A worker has at most one task; it ends when its connection closes, so that none outlives
+this process, however that ends.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Work = Callable[[Task], Result]
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def worker_count(workers: int | None) -> int:
-    """What `--workers` comes to: as many as there are cores by default.
+    """The number of workers for `--workers`; by default the number of cores.
 
     Raises:
-        UsageError: none, or fewer; nobody would do the tasks.
+        UsageError: fewer than one.
     """
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers} must be at least 1")
@@ -47,20 +47,20 @@ def worker_count(workers: int | None) -> int:
 def map_in_order(
     prepare: Callable[[], Work[Task, Result]], tasks: Iterable[Task], workers: int
 ) -> Generator[tuple[Task, Result], None, None]:
-    """Do tasks in worker processes; results come in the order of the tasks.
+    """Run tasks in worker processes; results come in the order of the tasks.
 
-    No more than a few tasks a worker are on the way at a time, however many there are. The workers
-    end with the generator; close it if it is left early.
+    Only a few tasks per worker are in flight at a time. The workers end with the generator; close
+    it if it is left early.
 
     Args:
-        prepare: makes, in each worker, the function that does the tasks. Everything that travels
-            must be picklable.
-        tasks: may be endless; read a little ahead of the workers.
+        prepare: returns, in each worker, the function that runs the tasks. Everything passed must
+            be picklable.
+        tasks: may be infinite; read a little ahead of the workers.
         workers: number of processes.
 
     Raises:
         OutOfMemoryError: the system killed a worker.
-        AlbertRcError: what a worker raised, or that it ended unexpectedly.
+        AlbertRcError: raised by a worker, or a worker ended unexpectedly.
     """
     pool: _Pool[Task, Result] = _Pool(prepare, workers)
     try:
@@ -80,7 +80,7 @@ class _Pool(Generic[Task, Result]):
                 process = context.Process(target=_serve, args=(theirs, prepare), daemon=True)
                 self._processes[ours] = process
                 _start(process)
-                # Theirs alone holds the pipe open now: it breaks when the worker dies.
+                # Only the worker holds the pipe open now: it breaks when the worker dies.
                 theirs.close()
                 self._idle.append(ours)
         except BaseException:
@@ -107,7 +107,7 @@ class _Pool(Generic[Task, Result]):
             while next_yielded in done:
                 yield sent.pop(next_yielded), done.pop(next_yielded)
                 next_yielded += 1
-            # While the workers work, the next task is read.
+            # Read the next task while the workers are busy.
             ahead = ahead or list(islice(tasks, 1))
             if not busy and not ahead:
                 return
@@ -154,11 +154,11 @@ class _Pool(Generic[Task, Result]):
 
 
 def _start(process: BaseProcess) -> None:
-    """Start a worker that ignores Ctrl-C from its first moment on: it is for us, who stop it."""
+    """Start a worker that ignores Ctrl-C from the start: this process handles it."""
     if threading.current_thread() is not threading.main_thread():
         process.start()
         return
-    # Kept back, not ignored: a Ctrl-C that comes meanwhile is answered a moment later.
+    # Blocked, not ignored: a Ctrl-C that comes meanwhile is handled a moment later.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
@@ -168,8 +168,8 @@ def _start(process: BaseProcess) -> None:
 
 def _serve(connection: Connection, prepare: Callable[[], Work[Task, Result]]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Thousands of small lists are made and none is part of a cycle: looking for garbage among
-    # them takes a fifth of the time.
+    # Thousands of small lists are created and none is part of a cycle: garbage collection would
+    # take a fifth of the time.
     gc.disable()
     work: Work[Task, Result] | None = None
     while True:

@@ -1,11 +1,11 @@
-"""Seeds made of several small numbers."""
+"""Random seeds derived from several small numbers."""
 
 
 def mix(*numbers: int) -> int:
-    """A 63-bit seed in which each of the numbers, and their order, matters.
+    """A 63-bit seed that depends on each of the numbers, and on their order.
 
     The finaliser is SplitMix64's (Steele, Lea and Flood 2014), so that neighbours such as
-    (seed 1, epoch 2) and (seed 2, epoch 1) share nothing.
+    (seed 1, epoch 2) and (seed 2, epoch 1) are unrelated.
     """
     state = 0
     for number in numbers:

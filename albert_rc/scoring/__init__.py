@@ -1,1 +1,1 @@
-"""Answers and probabilities against the right answers. Never imports torch."""
+"""Scoring: metrics of answers and probabilities. Never imports torch."""

@@ -1,4 +1,4 @@
-"""Answers whose probability is below a threshold, for a person to look at."""
+"""Uncertain answers: those with a probability below a threshold, listed for review."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from albert_rc.papers.schema import letter, letter_index
 
 @dataclass(frozen=True)
 class Unsure:
-    """Answers that a teacher should see."""
+    """Answers that a person should review."""
 
     lines: list[dict[str, Any]]
-    """In the papers' order."""
+    """Records of the answers, in the papers' order."""
     total: int
     expected: float
-    """Mean probability of the other answers: their accuracy, if the probabilities are calibrated.
-    NaN where there are none."""
+    """Mean probability of the other answers: their expected accuracy, if calibrated. NaN where
+    there are none."""
 
     def line(self, below: float, answers: Path, calibrated: bool) -> str:
-        """What was found, as a sentence."""
+        """The result as a sentence."""
         path = unsure_path(answers)
         said = f"{path}: {len(self.lines):,} of {self.total:,} answers are less sure than {below:g}"
         if len(self.lines) == self.total:
@@ -41,9 +41,9 @@ def find_unsure(
     """Answers whose probability is below a threshold, with the runner-up.
 
     Args:
-        lines: as in a score file, with probabilities.
+        lines: records of a score file, with probabilities.
         below: the threshold.
-        labels: names of the options by their place, where they are not letters.
+        labels: names of the options by index, where they are not letters.
     """
     found, others = [], []
     for line in lines:
@@ -69,5 +69,5 @@ def find_unsure(
 
 
 def unsure_path(answers: Path) -> Path:
-    """Where they are listed: `answer.unsure.jsonl` next to `answer.json`."""
+    """Path of the list: `answer.unsure.jsonl` next to `answer.json`."""
     return answers.with_name(f"{answers.stem}.unsure.jsonl")

@@ -1,6 +1,6 @@
-"""Accuracy with its interval, and whether two systems differ.
+"""Accuracy with confidence intervals, and significance of differences between systems.
 
-Blanks of one paper rise and fall together, so papers, not blanks, are what is resampled.
+Answers within a paper are correlated, so papers, not blanks, are resampled.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 FEWEST = 10
-"""Papers for a bootstrap interval, which is too narrow for few: of 20 blanks each, simulated, that
-of two papers held the truth 59 times in 100, of six 87 times, of ten 89, of forty 94."""
+"""Minimum number of papers for a bootstrap interval, which is too narrow for few: simulated with 20
+blanks each, its coverage is 59% for two papers, 87% for six, 89% for ten, 94% for forty."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Accuracy:
         return self.correct / self.total if self.total else float("nan")
 
     def as_json(self) -> dict[str, float | int | None]:
-        """For `--json`; an interval that cannot be computed is null."""
+        """The value for `--json`; an interval that cannot be computed is null."""
         return {
             "accuracy": _finite(self.value),
             "low": _finite(self.low),
@@ -59,14 +59,14 @@ def _finite(value: float) -> float | None:
 def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -> Accuracy:
     """Accuracy with a percentile bootstrap interval over papers (Efron 1979).
 
-    Where all answers are right, or none, every resample is alike, and that would be an interval of
-    no width; of fewer than `FEWEST` papers it would be too narrow. It is then Wilson's (1927), as
-    if each paper were a single question: wide, as it should be.
+    Where all answers are right, or none, all resamples are equal and the interval would have no
+    width; for fewer than `FEWEST` papers it would be too narrow. Then it is Wilson's (1927), as if
+    each paper were a single question, and so wide.
 
     Args:
-        right: whether each question was answered rightly.
-        papers: the paper each question belongs to.
-        seed: of the resampling.
+        right: whether each question was answered correctly.
+        papers: the paper of each question.
+        seed: random seed of the resampling.
 
     Returns:
         The interval is NaN for fewer than two papers.
@@ -80,12 +80,12 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
 
 
 def wilson(successes: float, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Wilson's interval of a share (1927, equation 4): it has a width at 0 and at 1, too.
+    """Wilson's interval of a share (1927, equation 4), which has a width also at 0 and 1.
 
     Args:
-        successes: how many of the trials; parts of one count.
-        trials: at least one.
-        confidence: that the share is inside.
+        successes: number of successes, possibly fractional.
+        trials: number of trials, at least one.
+        confidence: confidence level.
     """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     share, spread = successes / trials, z * z / trials
@@ -98,15 +98,15 @@ def wilson(successes: float, trials: int, confidence: float = CONFIDENCE) -> tup
 def interval_over_papers(
     values: Sequence[float], papers: Sequence[Hashable], seed: int = 0
 ) -> tuple[float, float]:
-    """The 95% interval of a mean over questions, papers being what is resampled.
+    """The 95% interval of a mean over questions, resampling papers.
 
     Args:
         values: one per question.
-        papers: the paper each question belongs to.
-        seed: of the resampling.
+        papers: the paper of each question.
+        seed: random seed of the resampling.
 
     Returns:
-        NaN twice for fewer papers than `FEWEST`.
+        Both ends; NaN for fewer papers than `FEWEST`.
     """
     from scipy.stats import bootstrap
 
@@ -136,14 +136,14 @@ def interval_over_papers(
 
 @dataclass(frozen=True)
 class Gain:
-    """How much more a system gets right than another on the same questions, with its interval."""
+    """Difference in accuracy of two systems on the same questions, with its interval."""
 
     value: float
     """Difference of the accuracies, as a share."""
     low: float
     high: float
     only_first: int
-    """Questions that only this system answers rightly."""
+    """Number of questions that only this system answers correctly."""
     only_second: int
     p_value: float
     """McNemar's exact test, two-sided."""
@@ -158,7 +158,7 @@ class Gain:
         )
 
     def as_json(self) -> dict[str, float | int | None]:
-        """For `--json`."""
+        """The value for `--json`."""
         return {
             "gain": _finite(self.value),
             "low": _finite(self.low),
@@ -172,15 +172,15 @@ class Gain:
 def gain(
     first: Sequence[bool], second: Sequence[bool], papers: Sequence[Hashable], seed: int = 0
 ) -> Gain:
-    """What one system gains on another, with a bootstrap interval over papers and McNemar's test.
+    """Difference in accuracy, with a bootstrap interval over papers and McNemar's test.
 
     The interval is NaN for fewer papers than `FEWEST`.
 
     Args:
-        first: whether each question was answered rightly by the system.
-        second: whether it was by the other.
-        papers: the paper each question belongs to.
-        seed: of the resampling.
+        first: whether the system answered each question correctly.
+        second: whether the other system did.
+        papers: the paper of each question.
+        seed: random seed of the resampling.
     """
     ours, theirs = np.asarray(first, np.float64), np.asarray(second, np.float64)
     low, high = interval_over_papers((ours - theirs).tolist(), papers, seed)
@@ -205,7 +205,7 @@ def gain_by_group(
     papers: Sequence[Hashable],
     groups: Sequence[str | None],
 ) -> dict[str, Gain]:
-    """What one system gains on another in each group of questions; None is left out."""
+    """Difference in accuracy of two systems in each group of questions; None is left out."""
     return {
         name: gain([first[i] for i in at], [second[i] for i in at], [papers[i] for i in at])
         for name, at in members_of(groups).items()
@@ -213,7 +213,7 @@ def gain_by_group(
 
 
 def members_of(groups: Sequence[str | None]) -> dict[str, list[int]]:
-    """Places of each group's members, groups in order of first appearance; None is none."""
+    """Indices of each group's members, in order of first appearance; None is no group."""
     found: dict[str, list[int]] = {}
     for place, name in enumerate(groups):
         if name is not None:
@@ -226,9 +226,9 @@ class Comparison:
     """Two systems on the same questions."""
 
     agreement: float
-    """Share of questions that both answer alike."""
+    """Share of questions with the same answer of both."""
     only_first: int
-    """Questions that only the first answers rightly."""
+    """Number of questions that only the first answers correctly."""
     only_second: int
     p_value: float
     """McNemar's exact test, two-sided."""
@@ -240,7 +240,7 @@ class Comparison:
         )
 
     def as_json(self) -> dict[str, float | int]:
-        """For `--json`."""
+        """The value for `--json`."""
         return {
             "agreement": round(self.agreement, 6),
             "only_first_right": self.only_first,
@@ -259,12 +259,12 @@ def compare(first: Sequence[str], second: Sequence[str], gold: Sequence[str | No
 def compare_right(
     alike: Sequence[bool], first: Sequence[bool], second: Sequence[bool]
 ) -> Comparison:
-    """The same of what is known to be right.
+    """`compare` for answers already judged right or wrong.
 
     Args:
-        alike: whether both answer a question alike.
-        first: whether the first answers rightly, of the questions where that is known.
-        second: whether the second does, of the same.
+        alike: whether both answers to a question are the same.
+        first: whether the first is right, for the questions where that is known.
+        second: whether the second is right, for the same questions.
     """
     pairs = list(zip(first, second, strict=True))
     only_first = sum(a and not b for a, b in pairs)

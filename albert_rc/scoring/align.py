@@ -1,4 +1,4 @@
-"""Score files of several models put into one order, and next to the papers' right answers."""
+"""Alignment of several models' score files with each other and with the papers' right answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def put_together(files: Sequence[ScoreFile]) -> list[ScoreFile]:
     """Files of several models with their questions in the first one's order.
 
     Raises:
-        DataError: they are about other questions, or one model stands there twice.
+        DataError: they have different questions, or a model occurs twice.
     """
     first = files[0]
     places = {key: question for question, key in enumerate(first.keys)}
@@ -74,10 +74,10 @@ def _ordered(file: ScoreFile, places: dict[tuple[str, int], int]) -> ScoreFile:
 
 
 def in_order_of(file: ScoreFile, papers: PaperSet) -> ScoreFile:
-    """A file with its questions in the papers' order, by which they are divided into folds.
+    """A file with its questions in the papers' order, which determines the folds.
 
     Raises:
-        DataError: the file is about other papers than these, or not about all of them.
+        DataError: the file has other papers, or not all of these.
     """
     _require_options(file, papers)
     rows = rows_of(file, papers.passages, len(papers.labels)).tolist()
@@ -85,10 +85,10 @@ def in_order_of(file: ScoreFile, papers: PaperSet) -> ScoreFile:
 
 
 def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
-    """[Q] index of each question's right option; -1 where the papers do not tell.
+    """[Q] index of each question's right option; -1 where unknown.
 
     Raises:
-        DataError: the file is about other papers than these, or none is known.
+        DataError: the file has other papers, or no right answer is known.
     """
     _require_options(file, papers)
     rows_Q = rows_of(file, papers.passages, len(papers.labels))
@@ -118,11 +118,11 @@ def rows_of(file: ScoreFile, papers: Sequence[Passage], num_labels: int = 0) -> 
 
     Args:
         file: scores of options or labels.
-        papers: what was answered.
-        num_labels: of a task with labels; 0 where questions have options of their own.
+        papers: the answered papers.
+        num_labels: number of labels of a label task; 0 where questions have their own options.
 
     Raises:
-        DataError: the file is about other papers than these, or not about all of them.
+        DataError: the file has other papers, or not all of these.
     """
     asked = {
         (passage.id, number): num_labels or len(question.options)

@@ -1,4 +1,4 @@
-"""Fits a temperature to scores of papers whose answers are known, and measures what it does."""
+"""Temperature calibration: fitting on papers with known answers, and evaluation of the effect."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from albert_rc.scoring.score_file import ScoreFile
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """What a temperature does to a model's probabilities."""
+    """A fitted temperature, and its effect on a model's probabilities."""
 
     temperature: float
-    """Of the model's own logits, fitted on all papers."""
+    """Temperature for the model's own logits, fitted on all papers."""
     scores_temperature: float
-    """What the scores had been made with."""
+    """Temperature that the scores were made with."""
     way: str | None
-    """How options of several pieces had been read again."""
+    """Method for rescoring options of several pieces."""
     reading: dict[str, Any] | None
-    """How the model had read otherwise, where the scores say so; see `predict.reading_of`."""
+    """Other inference settings, where the scores have them; see `answering.score.reading_of`."""
     folds: int
     before: Confidence
     after: Confidence
-    """What to expect on other papers: how far probabilities can be believed, by temperatures that
-    never saw the paper; which answers are surest (coverage, AURC), by the one that is kept."""
+    """Expected values on other papers: calibration with cross-validated temperatures; ranking of
+    answers (coverage, AURC) with the final one."""
     scores_sha256: str
     gold_sha256: str
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json` and for the record."""
+        """The value for `--json` and for the record."""
         return {
             "temperature": round(self.temperature, 6),
             "scores_temperature": self.scores_temperature,
@@ -60,26 +60,26 @@ class Calibration:
 def calibrate(
     file: ScoreFile, papers: PaperSet, folds: int = 5, seed: int = 0, bins: int = BINS
 ) -> Calibration:
-    """Fit a temperature, and measure it on papers that it was not fitted on.
+    """Fit a temperature, and evaluate it by cross-validation.
 
-    Only which answers are surest is measured with the one temperature that was fitted on all
-    papers. The folds' differ a little, and where probabilities lie close that would put whole folds
-    before others, as no model ever does. Nothing is flattered: one number, fitted to the likelihood
-    and not to the order, can hardly bring right answers to the front.
+    Only the ranking of answers is evaluated with the one temperature fitted on all papers. The
+    folds' temperatures differ slightly, and where probabilities are close that would rank whole
+    folds before others, as no model does. The bias is negligible: one number, fitted to the
+    likelihood and not to the order, can hardly bring right answers to the front.
 
     Args:
-        file: scores of papers with right answers; blanks that were recalled are left out.
+        file: scores of papers with right answers; recalled blanks are left out.
         papers: these papers.
-        folds: into which the papers are divided, to fit on all but one and measure on that one.
-        seed: of the division.
-        bins: of the calibration error.
+        folds: number of folds for cross-validation.
+        seed: random seed for the folds.
+        bins: number of bins of the calibration error.
 
     Raises:
-        DataError: the scores are of other papers, the answers are not options, or all recalled.
+        DataError: the scores are for other papers, the answers are not options, or all recalled.
     """
     file = in_order_of(file, papers)
     gold_Q = right_options(file, papers)
-    # What is recalled is not a logit of the model's, and `predict` adds it after the temperature.
+    # Recalled evidence is not part of the model's logits; `predict` adds it after the temperature.
     read_Q = np.array([reading is None for reading in file.read])
     known = np.flatnonzero((gold_Q >= 0) & read_Q)
     if not len(known):

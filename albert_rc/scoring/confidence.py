@@ -1,6 +1,6 @@
-"""How far probabilities can be believed: calibration error, risk and coverage, temperature."""
+"""Quality of probabilities: calibration error, risk and coverage, temperature scaling."""
 
-# Q questions, K options (the most that a question has; 0 where it has none)
+# Q questions, K options (the maximum over questions; 0 where a question has fewer)
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Flags = NDArray[np.bool_]
 Fitted = TypeVar("Fitted")
 
 LEAST = 1e-300
-"""A probability of less, 0 too, counts as this: it must have a logarithm."""
+"""Lower bound of probabilities, so that they have a logarithm."""
 COLDEST, HOTTEST = 0.02, 50.0
 BINS = 15
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 
 
 def above_zero(chances: Chances) -> Chances:
-    """Probabilities that have a logarithm."""
+    """Probabilities clipped to `LEAST`, so that they have a logarithm."""
     return np.maximum(chances, LEAST)
 
 
@@ -48,8 +48,8 @@ def temper(chances_QK: Chances, present_QK: Flags, temperature: float) -> Chance
 
     Args:
         chances_QK: each row sums to 1.
-        present_QK: which options there are.
-        temperature: above 1 makes them less sure; the order of a question's options stays.
+        present_QK: mask of the existing options.
+        temperature: above 1 flattens them; the order of a question's options stays.
     """
     if temperature == 1:
         return chances_QK
@@ -57,15 +57,15 @@ def temper(chances_QK: Chances, present_QK: Flags, temperature: float) -> Chance
 
 
 def fit_temperature(chances_QK: Chances, present_QK: Flags, gold_Q: Indices) -> float:
-    """The temperature under which the right options are likeliest; one number for all questions.
+    """The temperature that maximises the likelihood of the right options, for all questions.
 
     Args:
         chances_QK: each row sums to 1.
-        present_QK: which options there are.
+        present_QK: mask of the existing options.
         gold_Q: indices of the right options.
 
     Returns:
-        within COLDEST to HOTTEST: where all answers are right there is no coldest best one.
+        A value from COLDEST to HOTTEST: where all answers are right the optimum is unbounded.
     """
     from scipy.optimize import minimize_scalar
 
@@ -78,7 +78,7 @@ def fit_temperature(chances_QK: Chances, present_QK: Flags, gold_Q: Indices) -> 
         scale = np.exp(-log_temperature)
         return float((np.log(np.exp(below_QK * scale).sum(-1)) - (right_Q - top_Q) * scale).mean())
 
-    # Convex in 1 / T (a log-sum-exp of a linear function), so there is one valley.
+    # Convex in 1 / T (a log-sum-exp of a linear function), so there is one minimum.
     bounds = np.log(COLDEST), np.log(HOTTEST)
     found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6})
     return float(np.exp(found.x))
@@ -96,14 +96,14 @@ class Bin:
 
 
 def bin_places(confidence_Q: Chances, bins: int = BINS) -> Indices:
-    """[Q] the bin of equal width, from 0, that each probability falls into."""
-    # Halves of a ulp must not decide: 0.6 belongs to the bin that ends at 0.6.
+    """[Q] index of the equal-width bin of each probability, from 0."""
+    # Rounding must not decide: 0.6 belongs to the bin that ends at 0.6.
     found: Indices = np.ceil(np.round(confidence_Q * bins, 9)).astype(np.int64) - 1
     return np.clip(found, 0, bins - 1)
 
 
 def reliability(confidence_Q: Chances, right_Q: Flags, bins: int = BINS) -> list[Bin]:
-    """The reliability table, bins without an answer left out."""
+    """The reliability table, without empty bins."""
     place_Q = bin_places(confidence_Q, bins)
     table = []
     for place in np.unique(place_Q).tolist():
@@ -127,9 +127,9 @@ def calibration_error(table: Sequence[Bin]) -> float:
 
 
 def selective_errors(confidence_Q: Chances, right_Q: Flags) -> Chances:
-    """[Q] share of wrong answers among the n surest, for n from 1 to all.
+    """[Q] share of wrong answers among the n most confident, for n from 1 to all.
 
-    Answers that are equally sure come in no order, so each counts as their mean.
+    Equally confident answers have no order, so each counts as their mean.
     """
     level_Q = np.unique(-confidence_Q, return_inverse=True)[1]
     mean_error = np.bincount(level_Q, ~right_Q) / np.bincount(level_Q)
@@ -140,7 +140,7 @@ def selective_errors(confidence_Q: Chances, right_Q: Flags) -> Chances:
 
 @dataclass(frozen=True)
 class Confidence:
-    """How good probabilities are."""
+    """Metrics of a system's probabilities."""
 
     questions: int
     accuracy: float
@@ -153,11 +153,11 @@ class Confidence:
     aurc: float
     """Area under the risk-coverage curve: mean of `selective_errors`."""
     coverage: dict[float, float]
-    """Accuracy of the surest answers, by their share of all."""
+    """Accuracy of the most confident answers, by their share of all."""
     bins: list[Bin]
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The value for `--json`."""
         return {
             **{name: round(getattr(self, name), 6) for name in FIGURES},
             "questions": self.questions,
@@ -170,12 +170,12 @@ FIGURES = ("accuracy", "ece", "brier", "nll", "aurc")
 
 
 def measure(chances_QK: Chances, gold_Q: Indices, bins: int = BINS) -> Confidence:
-    """How good probabilities are.
+    """Compute the metrics of probabilities.
 
     Args:
         chances_QK: each row sums to 1.
         gold_Q: indices of the right options.
-        bins: of the calibration error.
+        bins: number of bins of the calibration error.
     """
     rows = np.arange(len(gold_Q))
     answers_Q, confidence_Q = chances_QK.argmax(-1), chances_QK.max(-1)
@@ -215,12 +215,12 @@ def folds_of(papers: Sequence[Hashable], folds: int, seed: int = 0) -> Indices:
 def held_out(
     fold_Q: Indices, fit: Callable[[Indices], Fitted], apply: Callable[[Fitted, Indices], Chances]
 ) -> Chances:
-    """[Q, K] probabilities, each by what was fitted without the question's fold.
+    """[Q, K] cross-validated probabilities, each fitted without the question's fold.
 
     Args:
-        fold_Q: as `folds_of` gives it.
-        fit: makes something of the questions with these indices.
-        apply: that something's probabilities for the questions with these indices.
+        fold_Q: result of `folds_of`.
+        fit: fits to the questions with these indices.
+        apply: the fit's probabilities for the questions with these indices.
     """
     parts = []
     for fold in np.unique(fold_Q):
@@ -236,7 +236,7 @@ def held_out(
 def held_out_tempered(
     chances_QK: Chances, present_QK: Flags, gold_Q: Indices, fold_Q: Indices
 ) -> Chances:
-    """Probabilities under temperatures that were fitted without the question's fold."""
+    """Probabilities with temperatures fitted without the question's fold."""
     return held_out(
         fold_Q,
         lambda some: fit_temperature(chances_QK[some], present_QK[some], gold_Q[some]),

@@ -1,4 +1,4 @@
-"""Answers against gold papers: matching them up, and accuracy by what may explain it."""
+"""Evaluation of answer files on gold papers: accuracy overall and by group."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Evaluation:
 
     total: Accuracy
     groups: dict[str, dict[str, Accuracy]]
-    """By level, passage length, blank number and what else `slices_of` tells apart."""
+    """Accuracy by the groups of `slices_of`: level, passage length, blank number and so on."""
     chance: float
     no_reading: Accuracy | None
     unanswered_gold: int
-    """Questions whose right answer the papers do not give."""
+    """Number of questions without a given right answer."""
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The value for `--json`."""
         groups = {
             kind: {name: value.as_json() for name, value in found.items()}
             for kind, found in self.groups.items()
@@ -47,11 +47,11 @@ class Evaluation:
 def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
     """The letters of an answer file, one per question, in the papers' order.
 
-    Both forms are read: paper id to a list of letters, and question id to a letter; score files
-    too.
+    Accepts both formats (paper id to a list of letters, question id to a letter) and score
+    files.
 
     Raises:
-        DataError: papers or answers are missing, too many, or no option's letter; all are named.
+        DataError: papers or answers are missing, too many, or no option's letter; all are listed.
     """
     content = answers_in(path)
     if not isinstance(content, dict):
@@ -91,15 +91,15 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
 
 
 def read_alone(path: Path, papers: Sequence[Passage]) -> list[str | None] | None:
-    """What the model alone would have answered, where `predict --recall` knew the blank.
+    """The model's own answers at the blanks that `predict --recall` recalled.
 
     Args:
-        path: answers that `read_answers` has taken.
-        papers: what was answered.
+        path: answers that `read_answers` has accepted.
+        papers: the answered papers.
 
     Returns:
-        One for each question in the papers' order, None where nothing was recalled; None in all
-        for a file that does not tell.
+        One for each question in the papers' order, None where nothing was recalled; or just None
+        for a file without this information.
     """
     if path.suffix != ".jsonl":
         return None
@@ -116,16 +116,16 @@ def evaluate(
     train: Sequence[Passage] | None = None,
     slices: Slices | None = None,
 ) -> Evaluation:
-    """Accuracy of answers, in all and by group.
+    """Accuracy of answers, overall and by group.
 
     Args:
-        answers: as `read_answers` gives them.
+        answers: result of `read_answers`.
         papers: the gold papers.
-        train: the training split, for the no-reading baseline and the passages that it shares.
-        slices: what `slices_of` says of these papers, where that is known already.
+        train: the training split, for the no-reading baseline and shared passages.
+        slices: result of `slices_of` for these papers, if already computed.
 
     Raises:
-        DataError: the papers give no right answers.
+        DataError: the papers have no right answers.
     """
     gold = gold_letters(papers)
     places = [(p, n) for p in papers for n in range(len(p.questions))]
@@ -163,13 +163,13 @@ def gains(
     papers: Sequence[Passage],
     slices: Slices | None = None,
 ) -> tuple[Gain, dict[str, dict[str, Gain]]]:
-    """What a system gains on another: in all, and by slice.
+    """Differences in accuracy of two systems: overall, and by slice.
 
     Args:
-        answers: as `read_answers` gives them.
-        others: of the other system.
-        papers: that were answered; questions without a right answer are passed over.
-        slices: what `slices_of` says of these papers; by default there are none.
+        answers: result of `read_answers`.
+        others: the other system's answers.
+        papers: the answered papers; questions without a right answer are skipped.
+        slices: result of `slices_of` for these papers; none by default.
     """
     gold = gold_letters(papers)
     owners = [passage.id for passage in papers for _ in passage.questions]

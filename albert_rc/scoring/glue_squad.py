@@ -1,8 +1,8 @@
-"""SQuAD's and GLUE's scores, and how sure they are.
+"""Metrics of SQuAD and GLUE, with confidence intervals.
 
-SQuAD's are those of the two official scripts, with their differences and their quirks, in percent.
+SQuAD's are those of the two official scripts, with their differences and quirks, in percent.
 GLUE's are shares from -1 or 0 to 1. They reduce the last axis, so that thousands of resamples are
-scored at once: [..., N] items to [...] scores, and `float()` makes one list's score a number.
+scored at once: [..., N] items to [...] scores; `float()` converts the score of a single list.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from albert_rc.scoring.accuracy import wilson
 RESAMPLES = 1000
 CONFIDENCE = 0.95
 BATCH = 2_000_000
-"""Items that are resampled at once; 16 MB per column."""
+"""Number of items resampled at once; 16 MB per column."""
 
 Scores = NDArray[np.float64]
 
@@ -31,14 +31,14 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
 
 class Match(NamedTuple):
-    """How well an answer agrees with the best of the right ones, 0 to 1."""
+    """Agreement of an answer with the best of the right ones, 0 to 1."""
 
     exact: float
     f1: float
 
 
 def normalize_answer(text: str) -> str:
-    """Small letters without ASCII punctuation and articles, white space folded.
+    """Lower case without ASCII punctuation and articles, with white space collapsed.
 
     In this order: "a.m." first becomes "am", and curly quotes stay.
     """
@@ -58,9 +58,9 @@ def _exact(answer: str, gold: str) -> float:
 
 
 def squad1_match(answer: str, golds: Sequence[str]) -> Match:
-    """One answer as SQuAD 1.1 counts it (Rajpurkar et al. 2016, section 6.1).
+    """The score of one answer in SQuAD 1.1 (Rajpurkar et al. 2016, section 6.1).
 
-    Two texts without a word agree exactly, but their F1 is 0.
+    Two texts without words match exactly, but their F1 is 0.
 
     Args:
         answer: the answer.
@@ -73,12 +73,12 @@ def squad1_match(answer: str, golds: Sequence[str]) -> Match:
 
 
 def squad2_match(answer: str, golds: Sequence[str]) -> Match:
-    """One answer as SQuAD 2.0 counts it (Rajpurkar et al. 2018).
+    """The score of one answer in SQuAD 2.0 (Rajpurkar et al. 2018).
 
     Args:
-        answer: the answer, empty where none is given.
-        golds: the right ones; those without a word are passed over, and where none is left the
-            right answer is none.
+        answer: the answer, empty for no answer.
+        golds: the right ones; those without words are ignored, and where none is left the
+            question has no answer.
     """
     golds = [gold for gold in golds if normalize_answer(gold)]
     if golds:
@@ -116,14 +116,14 @@ def squad2_totals(
     Args:
         answers: by the question's id.
         golds: every question's right answers by its id; empty where it has none.
-        null_odds: how much speaks for there being no answer, by the question's id. Whatever grows
-            with it will do: a probability, or a difference of scores.
+        null_odds: score of no answer by the question's id: any monotone measure, such as a
+            probability or a difference of scores.
         threshold: a question whose odds are above it counts as not answered.
 
     Returns:
-        `exact`, `f1` and `total`; the same of the questions with an answer (`HasAns_`) and of
-        those without (`NoAns_`), where there are any; with odds also the best scores that a
-        threshold could give, and the threshold (`best_exact`, `best_exact_thresh`, `best_f1`,
+        `exact`, `f1` and `total`; the same for the questions with an answer (`HasAns_`) and
+        without (`NoAns_`), where there are any; with odds also the best scores over all
+        thresholds, and the threshold (`best_exact`, `best_exact_thresh`, `best_f1`,
         `best_f1_thresh`).
 
     Raises:
@@ -163,17 +163,17 @@ def best_threshold(
     golds: Mapping[str, Sequence[str]],
     null_odds: Mapping[str, float],
 ) -> tuple[float, float]:
-    """The best score in percent that a threshold on the odds could give, and that threshold.
+    """The best score in percent over all thresholds on the odds, and that threshold.
 
-    As the official script searches: it begins with no question answered, whose threshold it
-    calls 0, then answers them in order of their odds. Of equal odds each counts as a threshold
-    of its own, in the order of `null_odds`; so the score may be one that no threshold gives.
+    Searches like the official script: it starts with no question answered, with threshold 0,
+    then answers them in order of their odds. Equal odds count as separate thresholds, in the
+    order of `null_odds`; so the score may be one that no threshold gives.
 
     Args:
-        scores: of each question as answered, 0 to 1.
-        answers: by the question's id.
+        scores: score of each question as answered, 0 to 1.
+        answers: answers by the question's id.
         golds: right answers by the question's id; empty where it has none.
-        null_odds: by the question's id.
+        null_odds: odds of no answer by the question's id.
     """
     if not scores:
         return float("nan"), 0.0
@@ -182,7 +182,7 @@ def best_threshold(
     for i in sorted(null_odds, key=lambda i: null_odds[i]):
         if i not in scores:
             continue
-        # To answer what has no answer loses the point that silence had won.
+        # Answering a question without an answer loses the point for no answer.
         current += scores[i] if golds[i] else -float(bool(answers[i]))
         if current > best:
             best, threshold = current, null_odds[i]
@@ -198,7 +198,7 @@ def _divide(numerator: ArrayLike, denominator: ArrayLike, otherwise: float) -> S
 
 
 def mean(values: ArrayLike) -> Scores:
-    """The mean, NaN of nothing; for intervals of values that exist per item, as SQuAD's."""
+    """The mean, NaN for no items; for intervals of per-item values, such as SQuAD's."""
     array = np.asarray(values, np.float64)
     return _divide(array.sum(-1), array.shape[-1], np.nan)
 
@@ -209,7 +209,7 @@ def accuracy(gold: ArrayLike, predicted: ArrayLike) -> Scores:
 
 
 def f1(gold: ArrayLike, predicted: ArrayLike, positive: Any = 1) -> Scores:
-    """F1 of one class; 0 where it neither is nor was predicted."""
+    """F1 of one class; 0 where it neither occurs nor is predicted."""
     true, said = np.asarray(gold) == positive, np.asarray(predicted) == positive
     return _divide(2 * (true & said).sum(-1), true.sum(-1) + said.sum(-1), 0.0)
 
@@ -228,24 +228,24 @@ def matthews(gold: ArrayLike, predicted: ArrayLike) -> Scores:
 
 def _standardized(values: ArrayLike) -> Scores:
     array = np.asarray(values, np.float64)
-    # Asked of the values: the mean of equal ones may differ from them in the last digit.
+    # Compare the values: the mean of equal ones may differ from them in the last digit.
     constant = (array == array[..., :1]).all(-1, keepdims=True)
     centred = array - mean(array)[..., None]
-    # Scaled before it is squared, so that neither 1e200 nor 1e-200 leaves the range of floats.
+    # Scaled before squaring, so that neither 1e200 overflows nor 1e-200 underflows.
     centred = _divide(centred, np.abs(centred).max(-1, keepdims=True, initial=0), np.nan)
     length = np.sqrt((centred**2).sum(-1, keepdims=True))
     return np.where(constant, np.nan, _divide(centred, length, np.nan))
 
 
 def pearson(gold: ArrayLike, predicted: ArrayLike) -> Scores:
-    """Pearson's correlation; NaN where a side is constant, or there are less than two items."""
+    """Pearson's correlation; NaN where a side is constant, or for fewer than two items."""
     found = (_standardized(gold) * _standardized(predicted)).sum(-1)
     enough = np.asarray(gold).shape[-1] > 1
     return np.where(enough, np.clip(found, -1, 1), np.nan)
 
 
 def spearman(gold: ArrayLike, predicted: ArrayLike) -> Scores:
-    """Spearman's correlation: Pearson's of the ranks, equal values having their mean rank."""
+    """Spearman's correlation: Pearson's of the ranks, with mean ranks for ties."""
     from scipy.stats import rankdata
 
     return pearson(rankdata(gold, axis=-1), rankdata(predicted, axis=-1))
@@ -271,19 +271,19 @@ def interval(
     """Percentile bootstrap interval over items (Efron 1979).
 
     Args:
-        metric: takes the columns, [..., N] each, and gives [...] scores.
-        columns: [N] each; items are drawn whole, so that gold stays next to its prediction.
-        resamples: how many.
-        confidence: share of the resamples' scores between the two ends.
-        seed: of the resampling.
+        metric: maps the columns, [..., N] each, to [...] scores.
+        columns: [N] each; gold and prediction of an item are drawn together.
+        resamples: number of resamples.
+        confidence: confidence level.
+        seed: random seed of the resampling.
 
     Returns:
         Both ends; NaN for fewer than two items, or where a resample has no score. Where all
-        resamples score alike they say nothing: a share of all items, or of none, then has Wilson's
-        interval (1927), and every other metric none (NaN).
+        resamples have equal scores, a share of 0 or 1 has Wilson's interval (1927), and every
+        other metric none (NaN).
 
     Raises:
-        ValueError: columns of several lengths.
+        ValueError: columns of different lengths.
     """
     arrays = [np.asarray(column) for column in columns]
     size = len(arrays[0])
@@ -314,4 +314,4 @@ METRICS: dict[str, Callable[..., Scores]] = {
     "pearson": pearson,
     "spearman": spearman,
 }
-"""GLUE's, by name: of the right and the given, to a share."""
+"""GLUE's metrics by name: functions of gold and prediction."""

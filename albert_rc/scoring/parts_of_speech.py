@@ -1,4 +1,4 @@
-"""What part of speech is asked for: the right option's, as it stands in its sentence."""
+"""Part-of-speech groups of blanks: the right option's tag in its sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import cast
 
 from albert_rc.papers.schema import Passage
 
-# As the Penn Treebank parts them: do | n't, he | 's, well-known.
+# Tokenisation of the Penn Treebank: do | n't, he | 's, well-known.
 _TOKEN = re.compile(r"\w+(?=n['’]t\b)|n['’]t\b|['’](?:s|re|ve|ll|d|m)\b|\w+(?:-\w+)*|[^\w\s]")
 _GROUPS = (
     ("noun", "NN"),
@@ -20,19 +20,19 @@ _GROUPS = (
     ("preposition or conjunction", "IN|CC|TO"),
     ("pronoun or determiner", "PRP|DT|PDT|EX"),
 )
-"""Names for the Penn Treebank's tags (Marcus et al. 1993), by how these begin."""
+"""Names for the Penn Treebank's tags (Marcus et al. 1993), by prefix."""
 
 Tagger = Callable[[str], list[tuple[str, str]]]
 
 
 def parts_of_speech(papers: Sequence[Passage]) -> list[str | None]:
-    """The part of speech that each blank asks for.
+    """The part of speech of each blank's right option.
 
-    Told for the most part by the word itself: `play` is a verb wherever it stands. Of 120 blanks of
-    ELE's dev papers, read by hand, 115 are right.
+    Determined mostly by the word itself: `play` is always a verb. Of 120 blanks of ELE's dev
+    papers, checked by hand, 115 are right.
 
     Args:
-        papers: of any kind.
+        papers: papers of any kind.
 
     Returns:
         One for every question, in the papers' order. None for a right option of several words,
@@ -55,9 +55,9 @@ def _of_paper(paper: Passage, tagger: Tagger) -> list[str | None]:
         option = "_" if question.answer is None else question.options[question.answer]
         starts.append(len(tokens))
         tokens += _TOKEN.findall(option) + _TOKEN.findall(behind)
-    # A line for every sentence: the tagger looks up a capital at its beginning in small letters.
+    # A line for every sentence: the tagger lower-cases a sentence's first word for lookup.
     tags = [tag for _, tag in tagger(re.sub("(?<= [.?!]) ", "\n", " ".join(tokens)))]
-    if len(tags) != len(tokens):  # the tagger cut the text in another way
+    if len(tags) != len(tokens):  # the tagger tokenised the text differently
         return [None] * len(starts)
     return [
         None if question.answer is None else _group(question.options[question.answer], tags[start:])
@@ -66,7 +66,7 @@ def _of_paper(paper: Passage, tagger: Tagger) -> list[str | None]:
 
 
 def _group(option: str, tags: Sequence[str]) -> str | None:
-    """By the tags from the option's first token on."""
+    """The group, from the tags starting at the option's first token."""
     if len(option.split()) != 1 or not _TOKEN.search(option):
         return None
     return next((name for name, starts in _GROUPS if re.match(starts, tags[0])), "other")
@@ -75,7 +75,7 @@ def _group(option: str, tags: Sequence[str]) -> str | None:
 @cache
 def _tagger() -> Tagger | None:
     try:
-        # TextBlob: the one kept tagger whose lexicon and rules come with the package.
+        # TextBlob: the only maintained tagger that ships its lexicon and rules.
         from textblob.en.taggers import PatternTagger
     except ImportError:
         return None

@@ -1,6 +1,6 @@
-"""Score files, as `predict --scores` writes them: read, and checked line by line."""
+"""Reading of score files from `predict --scores`, checked line by line."""
 
-# Q questions, K options (the most that a question of the file has)
+# Q questions, K options (the maximum over the file's questions)
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Chances = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 SUM_TOLERANCE = 1e-3
-"""Other programs round to three digits or four; ours to six."""
+"""Tolerance for a row's sum: other programs round to three or four digits, ours to six."""
 TIE = 1e-6
 ROUNDED = 5e-7
-"""What a probability may be that was rounded to 0 by a program that writes six decimals."""
+"""Value for a probability written as 0 with six decimals."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreFile:
-    """What one model thinks of every question."""
+    """One model's probabilities for every question."""
 
     path: Path
     sha256: str
@@ -44,24 +44,24 @@ class ScoreFile:
     ids: list[str] | None
     """Keys of a multiple-choice answer file; None for others."""
     lines: list[int]
-    """Where each question stands in the file, for messages."""
+    """Line number of each question, for messages."""
     answers: list[str]
-    """Empty for numbers."""
+    """Answer to each question; empty for regression."""
     chances_QK: Chances
-    """Probabilities, 0 where there is no option; for numbers [Q, 1] the numbers."""
+    """Probabilities, 0 where there is no option; for regression [Q, 1] the numbers."""
     num_options_Q: Indices
     labels: dict[int, str]
-    """Names of labels by their place, as far as the answers tell; empty for other kinds."""
+    """Names of labels by index, as far as the answers show them; empty for other kinds."""
     temperature: float
-    """What the model's logits were divided by before they became probabilities."""
+    """Divisor of the model's logits before the softmax."""
     weights: str | None
-    """Beginning of the SHA-256 of the weights that made it, where a line says so."""
+    """Prefix of the SHA-256 of the weights that made the scores, if given."""
     reading: dict[str, Any] | None
-    """How it was made (attention, window and the like), where a line says so."""
+    """Inference settings (attention, window and the like), if given."""
     way: str | None
-    """How options of several pieces were read again (`predict --option-score`)."""
+    """Method for rescoring options of several pieces (`predict --option-score`)."""
     read: list[str | None]
-    """What the model alone would have answered, where `predict --recall` knew the blank."""
+    """The model's own answers at blanks recalled by `predict --recall`."""
 
     @property
     def papers(self) -> list[str]:
@@ -69,7 +69,7 @@ class ScoreFile:
         return [paper for paper, _ in self.keys]
 
     def where(self, question: int) -> str:
-        """A question's place, for messages."""
+        """A question's position, for messages."""
         return f"{self.path}, line {self.lines[question]}"
 
 
@@ -77,7 +77,7 @@ def read_scores(path: Path) -> ScoreFile:
     """Read a score file.
 
     Raises:
-        DataError: not readable, or not what `predict --scores` writes; names the line.
+        DataError: not readable, or not in the format of `predict --scores`; names the line.
     """
     content = _read(path)
     lines = _lines(content, path)
@@ -119,7 +119,7 @@ def read_scores(path: Path) -> ScoreFile:
     for row, record in zip(chances_QK, found, strict=True):
         row[: len(record["probabilities"])] = record["probabilities"]
     given_QK = np.arange(chances_QK.shape[1]) < counts[:, None]
-    # Never above one that was written, so that the order of options stays.
+    # Never above a written probability, so that the order of options stays.
     least = min(ROUNDED, float(chances_QK[chances_QK > 0].min(initial=1.0)))
     chances_QK[given_QK & (chances_QK == 0)] = least
     places = [letter_index(answer) for answer in answers]
@@ -140,7 +140,7 @@ def read_scores(path: Path) -> ScoreFile:
 
 
 def answers_in(path: Path) -> Any:
-    """The JSON value of an answer file; of a score file (`.jsonl`) the answers in it.
+    """The JSON value of an answer file; for a score file (`.jsonl`) its answers.
 
     Raises:
         DataError: not readable, or no such file.
@@ -165,7 +165,7 @@ def answers_in(path: Path) -> Any:
 
 
 def span_answers(path: Path) -> dict[str, str]:
-    """The answers in a score file of SQuAD, by the questions' ids; empty where none is given.
+    """The answers in a score file of SQuAD, by the questions' ids; empty for no answer.
 
     Raises:
         DataError: not readable, or a line without an answer; names the line.
@@ -200,7 +200,7 @@ def _read(path: Path) -> bytes:
 
 
 def _lines(content: bytes, path: Path) -> list[tuple[int, bytes]]:
-    """The lines that are not empty, with their numbers; at least one."""
+    """The non-empty lines, with their numbers; at least one."""
     found = [(number, text) for number, text in enumerate(content.split(b"\n"), 1) if text.strip()]
     if not found:
         raise DataError(f"{path}: no scores in it; make them with `albert-rc predict --scores`")
@@ -219,7 +219,7 @@ def _parsed(text: bytes, path: Path, line: int) -> dict[str, Any]:
 
 
 def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
-    """One line, every field checked."""
+    """One line as a record, with every field checked."""
     record = _parsed(text, path, line)
     if "best" in record or "null_odds" in record:
         raise DataError(
@@ -262,7 +262,7 @@ def _check_chances(chances: Any, path: Path, line: int) -> None:
 
 
 def _check_numbering(found: Sequence[dict[str, Any]], lines: Sequence[int], path: Path) -> None:
-    """Refuse papers with questions missing, twice, or in disorder: answers would shift."""
+    """Refuse papers with missing, duplicate or unordered questions: answers would shift."""
     last = dict.fromkeys((record["paper"] for record in found), 0)
     for line, record in zip(lines, found, strict=True):
         paper, number = record["paper"], record["number"]
@@ -275,7 +275,7 @@ def _check_numbering(found: Sequence[dict[str, Any]], lines: Sequence[int], path
 def _label_places(
     chances_QK: Chances, answers: Sequence[str], path: Path, lines: Sequence[int]
 ) -> dict[str, int]:
-    """Places of the labels by their names, from the lines where one of them is the likeliest."""
+    """Indices of the labels by name, from the lines where one of them is likeliest."""
     places: dict[str, int] = {}
     names: dict[int, str] = {}
     second_Q, first_Q = np.sort(chances_QK, -1)[:, -2:].T
@@ -295,10 +295,10 @@ def _set_first(
     path: Path,
     lines: Sequence[int],
 ) -> None:
-    """Have each answer be the likeliest option, also where rounding made a tie of it."""
+    """Make each answer the likeliest option, also where rounding produced a tie."""
     for row, place, answer, line in zip(chances_QK, places, answers, lines, strict=True):
         if place is None:
-            continue  # a label that is the likeliest nowhere but in ties
+            continue  # a label that is likeliest only in ties
         if place >= len(row) or row[place] < row.max() - TIE:
             _refuse(
                 path,

@@ -1,4 +1,4 @@
-"""Groups of questions whose accuracy is worth a look of its own."""
+"""Slices: groups of questions whose accuracy is reported separately."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ _WHOM = {"whom": "who", "whose": "who"}
 _WORD = re.compile("[a-z]+")
 
 Slices = dict[str, list[str | None]]
-"""By what is sliced -> the group of every question, in the papers' order; None for no group."""
+"""Name of the slicing -> group of every question, in the papers' order; None for no group."""
 
 
 def slices_of(papers: Sequence[Passage], train: Sequence[Passage] | None = None) -> Slices:
-    """The groups that every question belongs to.
+    """The groups of every question.
 
     Args:
         papers: cloze or multiple choice.
-        train: the training split, to tell which passages stand there too.
+        train: the training split, to find passages that also occur there.
 
     Returns:
-        Only what applies: levels where papers have one, question types where they have questions.
+        Only the slicings that apply: for example levels where papers have one, question types
+        where they have questions.
     """
     places = [(p, n) for p in papers for n in range(len(p.questions))]
     lengths = {id(p): length_group(p) for p in papers}
@@ -64,7 +65,7 @@ def _number_group(passage: Passage, number: int) -> str | None:
 
 
 def _options_group(question: Question) -> str | None:
-    """Whether a blank's options are words; a question's are sentences as a rule."""
+    """Whether a blank's options are single words; a question's are usually sentences."""
     if question.text:
         return None
     several = any(len(option.split()) > 1 for option in question.options)
@@ -72,7 +73,7 @@ def _options_group(question: Question) -> str | None:
 
 
 def _question_type(question: Question) -> str | None:
-    """What a question asks for, told from its first question word."""
+    """The type of a question, from its first question word."""
     if not question.text:
         return None
     if "_" in question.text:

@@ -1,4 +1,4 @@
-"""Answers against gold where a task has metrics of its own: GLUE's tables, SQuAD's spans."""
+"""Evaluation of tasks with their own metrics: GLUE's tables, SQuAD's spans."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Answered:
-    """What a file answers to the questions whose right answer is known."""
+    """A file's answers to the questions with a known right answer."""
 
     answers: list[Any]
-    """As they are counted: labels, numbers, or texts in small letters without articles."""
+    """Normalised answers: labels, numbers, or lower-case texts without articles."""
     right: list[bool]
-    """Whether each is the right label, or a right answer word for word; empty for numbers."""
+    """Whether each is the right label, or matches a right answer exactly; empty for numbers."""
     metrics: list[Measured]
 
 
@@ -59,10 +59,10 @@ def measured(path: Path, papers: PaperSet) -> Answered:
 
 
 def compared(first: Answered, second: Answered) -> Comparison:
-    """Two files on the same questions: where they agree, and McNemar's exact test.
+    """Two files on the same questions: agreement, and McNemar's exact test.
 
     Raises:
-        UsageError: their answers are numbers, which are nearer or further, not right or wrong.
+        UsageError: the answers are numbers, which are not simply right or wrong.
     """
     if len(first.right) < len(first.answers):
         raise UsageError(
@@ -74,13 +74,13 @@ def compared(first: Answered, second: Answered) -> Comparison:
 
 
 def read_given(path: Path, ids: Sequence[str], kind: type, spans: bool = False) -> list[Any]:
-    """What an answer file gives to each of these ids.
+    """The answers of a file to each of these ids.
 
     Args:
-        path: an object of answers by id, or a score file.
-        ids: of the questions or rows.
-        kind: what an answer must be: `str` or `float`.
-        spans: they are SQuAD's, whose score files are of another form.
+        path: a JSON object of answers by id, or a score file.
+        ids: ids of the questions or rows.
+        kind: type of an answer: `str` or `float`.
+        spans: SQuAD's, whose score files have another format.
 
     Raises:
         DataError: answers are missing, too many, or of another kind.

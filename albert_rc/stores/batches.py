@@ -38,7 +38,7 @@ def ragged(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 class BatchOrder:
     """Which items make up each batch: a pure function of (seed, epoch), the same on every rank.
 
-    A global batch is what one optimiser step sees; each rank takes its share of it.
+    A global batch is the input of one optimiser step; each rank takes its share of it.
     """
 
     lengths: Tensor

@@ -68,7 +68,7 @@ def _wrong_lengths(
 
 
 def _wrong_values(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> str | None:
-    """The first column with a value out of range, or None."""
+    """The first invalid value, as a message, or None."""
     width = tensors["token_offset"].diff()
     bounds: list[tuple[str, Tensor, Tensor | int]] = []
     least_answer = -1

@@ -92,7 +92,7 @@ def most_central(position: int, starts: Sequence[int], budget: int) -> int:
 
     Of two equally near ones, the first.
     """
-    # A book has thousands of windows for many blanks, but only two can be nearest.
+    # A book has many blanks and thousands of windows, but only two can be nearest to a blank.
     after = bisect_left(starts, position - (budget - 1) / 2)
     near = range(max(0, after - 1), min(after + 1, len(starts)))
     return min(near, key=lambda i: abs(position - (starts[i] + (budget - 1) / 2)))

@@ -19,7 +19,7 @@ LONGEST_QUESTION = 64
 
 @dataclass
 class EncodedSpans:
-    """Flat lists; the store turns them into tensors."""
+    """Encoded passages, questions and windows as flat lists, which the store turns into tensors."""
 
     passage_tokens: list[list[int]] = field(default_factory=list)
     begins: list[list[int]] = field(default_factory=list)

@@ -33,7 +33,7 @@ class Column:
     """Whether the values are the paper's index."""
 
 
-# What is counted of each paper besides the papers.
+# Units counted in each paper, besides the papers.
 MEASURES: dict[Kind, tuple[str, ...]] = {
     "cloze": ("window", "token", "question", "option", "piece", "long"),
     "choice": ("paper", "token", "question", "option", "piece", "kept", "cut", "token_cut"),

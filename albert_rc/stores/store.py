@@ -1,8 +1,8 @@
 """Stores: encoded papers as flat integer tensors and offsets, in one .pt file each.
 
 A store of cloze papers holds windows, blanks and options; one of multiple choice holds passages,
-questions and, per option, the tail `question option`. Item i of a store is what a batch is made
-of: a window, or a question with all its options.
+questions and, per option, the tail `question option`. Batches consist of a store's items: item
+i is a window, or a question with all its options.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from albert_rc.stores.writer import Columns, store_meta, store_summary
 from albert_rc.text.tokenizer import Tokenizer
 
 _LARGE = 2**26  # bytes; larger stores stay on disk and are memory-mapped
-_PASSAGES = 500  # encoded at a time: the intermediate lists of ids take 20 times the tensors' memory
+_PASSAGES = 500  # encoded at a time: intermediate lists of ids take 20 times the tensors' memory
 
 
 @dataclass

@@ -1,1 +1,1 @@
-"""Characters to ids."""
+"""Text processing: normalisation, tokenisation, vocabularies."""

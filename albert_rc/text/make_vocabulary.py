@@ -1,4 +1,4 @@
-"""Makes a SentencePiece vocabulary as ALBERT's: its ids, its clean-up of text."""
+"""Training of a SentencePiece vocabulary with ALBERT's ids and text normalisation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from albert_rc.text.normalize import clean_text
 from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 
 SIGNS = ("(", ")", '"', "-", ".", "–", "£", "€")
-"""Pieces of their own in ALBERT's vocabulary, never part of another."""
+"""Separate pieces in ALBERT's vocabulary, never part of another piece."""
 SPECIALS = ("[CLS]", "[SEP]", "[MASK]")
 MAX_SENTENCES = 10_000_000
 COVERAGE = (0.98, 1.0)
-"""What SentencePiece takes."""
+"""Range that SentencePiece accepts."""
 
 
 def make_vocabulary(
@@ -32,21 +32,21 @@ def make_vocabulary(
 ) -> Tokenizer:
     """Train a unigram vocabulary (Kudo 2018) and write `spiece.model` into `folder`.
 
-    The ids are ALBERT's: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4. The result depends on
-    nothing but the texts and the settings.
+    The ids are ALBERT's: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4. The result depends only on
+    the texts and the settings.
 
     Args:
         texts: paragraphs or sentences of running text, read once. Of more than ten million, a
-            random choice of that many counts.
+            random sample of that number is used.
         size: number of pieces, special ones included.
-        folder: made if it is not there.
-        lower: fold upper and lower case.
+        folder: created if missing.
+        lower: convert to lower case.
         keep_accents: keep combining marks; ALBERT drops them.
         coverage: share of all characters that get pieces, from 0.98 to 1; the rest is <unk>.
 
     Raises:
-        UsageError: the text does not suit that many pieces, or another setting cannot be.
-        DataError: no text. What reading `texts` raises goes through as it is.
+        UsageError: the text does not allow this number of pieces, or another setting is invalid.
+        DataError: no text. Errors from reading `texts` are passed on unchanged.
     """
     import sentencepiece
 
@@ -57,7 +57,7 @@ def make_vocabulary(
         raise UsageError(f"--size {size}: too few pieces; 8000 suit a hundred megabytes of text")
     raised: list[BaseException] = []
     cleaned = (clean_text(text, lower, keep_accents) for text in _noted(texts, raised))
-    # Written to memory: the name of a file would stand in the model.
+    # Written to memory: a file name would be stored in the model.
     content = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -93,7 +93,7 @@ def make_vocabulary(
 
 
 def _noted(texts: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
-    """The texts; what reading them raises is noted, for SentencePiece makes another error of it."""
+    """The texts; errors from reading are recorded, since SentencePiece replaces them."""
     try:
         yield from texts
     except GeneratorExit:

@@ -1,7 +1,7 @@
-"""Cleaned text, and where each of its characters stood before.
+"""Text normalisation with character alignment.
 
-An answer is a place in the text as somebody wrote it; a vocabulary sees the text with white space
-folded, accents dropped and letters made small. `Aligned` leads from the second back to the first.
+An answer is a span of the original text; a tokenizer sees the text with collapsed white space,
+without accents and in lower case. `Aligned` maps positions of the second to the first.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 Span = tuple[int, int]
-"""First and past-last character."""
+"""Index of the first character, and after the last."""
 
 
 def clean_text(text: str, lower: bool = True, keep_accents: bool = False) -> str:
-    """Text as ALBERT hands it to SentencePiece (google-research/albert, `preprocess_text`).
+    """Text as ALBERT passes it to SentencePiece (google-research/albert, `preprocess_text`).
 
-    White space is folded; then NFKD, combining marks dropped, lower case.
+    White space is collapsed; then NFKD, combining marks dropped, lower case.
     """
     text = " ".join(text.split())
     if not text.isascii() and not keep_accents:
@@ -26,17 +26,17 @@ def clean_text(text: str, lower: bool = True, keep_accents: bool = False) -> str
 
 
 class _WithoutMarks(dict[int, str]):
-    """What is left of a character after NFKD without its combining marks; grows as needed.
+    """Cache of each character's NFKD form without combining marks.
 
     Character by character is enough: NFKD's only rule across characters is the order of combining
-    marks, and those are what is dropped. Putting them in order takes time that grows with their
-    square: a minute for a megabyte of them.
+    marks, and those are dropped. Sorting them takes quadratic time: a minute for a megabyte of
+    them.
     """
 
     def __missing__(self, code: int) -> str:
         decomposed = unicodedata.normalize("NFKD", chr(code))
         kept = "".join(c for c in decomposed if not unicodedata.combining(c))
-        if len(self) < 2**16:  # no text has more, but a hostile one might
+        if len(self) < 2**16:  # only a hostile text has more
             self[code] = kept
         return kept
 
@@ -46,21 +46,21 @@ _WITHOUT_MARKS = _WithoutMarks()
 
 @dataclass(frozen=True)
 class Aligned:
-    """A text made from another, with the span that each character comes from."""
+    """A text derived from another, with the source span of each character."""
 
     text: str
     origins: Sequence[Span]
 
     def source(self, first: int, last: int, blank: Callable[[str], bool] = str.isspace) -> Span:
-        """What the characters [first, last) come from, without the blanks at both ends.
+        """Source span of the characters [first, last), without blanks at both ends.
 
         Args:
-            first: the first character.
-            last: the past-last one.
-            blank: whether a character is not worth a place.
+            first: index of the first character.
+            last: index after the last one.
+            blank: whether to strip a character.
 
         Returns:
-            An empty span, just behind the blanks, where there is nothing else; but the whole
+            The span. Where there are only blanks it is empty, just after them; but the whole
             character where they are the inside of one that became several.
         """
         while first < last and blank(self.text[first]):
@@ -75,7 +75,7 @@ class Aligned:
         return place, place
 
     def spaced(self, text: str) -> Aligned:
-        """The alignment of `text`, which is this text with more spaces put in."""
+        """The alignment of `text`, which is this text with inserted spaces."""
         origins: list[Span] = []
         taken = 0
         for character in text:
@@ -89,7 +89,7 @@ class Aligned:
 
 
 def fold_aligned(text: str) -> Aligned:
-    """`" ".join(text.split())`; a space comes from all the white space in its place."""
+    """`" ".join(text.split())`, aligned: a space maps to all the white space it replaces."""
     words = text.split()
     origins: list[Span] = []
     position = 0
@@ -103,7 +103,7 @@ def fold_aligned(text: str) -> Aligned:
 
 
 def clean_aligned(text: str, lower: bool = True, keep_accents: bool = False) -> Aligned:
-    """`clean_text` with the origin of every character; the tests hold the two together."""
+    """`clean_text` with the source of every character; tests compare the two."""
     folded = fold_aligned(text)
     cleaned, origins = folded.text, folded.origins
     if not cleaned.isascii() and not keep_accents:
@@ -115,8 +115,8 @@ def clean_aligned(text: str, lower: bool = True, keep_accents: bool = False) -> 
         cleaned = "".join(part for part, _ in kept)
         origins = [origin for _, origin in kept]
     if lower:
-        # A letter's length does not depend on its neighbours, but its lower case may: Σ at the
-        # end of a word is another than inside.
+        # A letter's length does not depend on its neighbours, but its lower case may: Σ differs
+        # at the end of a word.
         pairs = zip(cleaned, origins, strict=True)
         origins = [origin for character, origin in pairs for _ in character.lower()]
         cleaned = cleaned.lower()
@@ -124,10 +124,10 @@ def clean_aligned(text: str, lower: bool = True, keep_accents: bool = False) -> 
 
 
 def with_marks(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Spans that take along the combining marks behind them, unless these have spans themselves.
+    """Spans extended by the combining marks after them, unless these have their own spans.
 
-    A vocabulary without accents drops the mark of a letter and its accent written as two
-    characters; cut out of the text, the word would lose it.
+    A vocabulary without accents drops a combining accent; the span of the word would otherwise
+    exclude it.
     """
     found: list[Span] = []
     limit = len(text)
@@ -141,6 +141,6 @@ def with_marks(text: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def _is_mark(character: str) -> bool:
-    # By what it decomposes to: the half-width voicing marks of Japanese call themselves letters.
+    # By decomposition: Unicode classifies the half-width voicing marks of Japanese as letters.
     decomposed = unicodedata.normalize("NFKD", character)
     return all(unicodedata.combining(part) for part in decomposed)

@@ -1,8 +1,8 @@
-"""Text to ids, exactly as the model was pretrained on it.
+"""Tokenizers: text to ids, exactly as in the models' pretraining.
 
-ALBERT's text goes through SentencePiece's own library; BERT's and RoBERTa's vocabularies, and any
+ALBERT's text goes through the SentencePiece library; BERT's and RoBERTa's vocabularies, and any
 `tokenizer.json`, through the `tokenizers` library. Both take text in *segments*: a segment either
-starts a word, or is *glued* to what stands before it (as the full stop is in `[MASK].`).
+starts a word, or is *glued* to the text before it (as the full stop in `[MASK].`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ VOCABULARY_FILES = (
     "merges.txt",
     "tokenizer_config.json",
 )
-"""Every file of a model folder that a vocabulary may consist of; saved along with the weights."""
+"""All possible vocabulary files of a model folder; saved along with the weights."""
 
 
 class Tokenizer(ABC):
-    """A vocabulary and how to split text by it. Made by `load_tokenizer`."""
+    """A tokenizer with its vocabulary. Created by `load_tokenizer`."""
 
     pad_id: int
     unk_id: int
@@ -40,11 +40,11 @@ class Tokenizer(ABC):
     size: int
     """Number of ids."""
     fingerprint: str
-    """SHA-256 that tells whether a store was made with this vocabulary."""
+    """SHA-256 of the vocabulary, to check whether a store was made with it."""
     folder: Path
-    """Where the vocabulary's files lie."""
+    """Folder of the vocabulary's files."""
     separators_in_pair: int = 1
-    """[SEP]s between the two parts of a pair: RoBERTa has two."""
+    """Number of [SEP]s between the two parts of a pair: RoBERTa has two."""
     num_threads: int = 0
     """Threads of SentencePiece's `encode`; 0 for all cores."""
 
@@ -54,26 +54,26 @@ class Tokenizer(ABC):
 
         Args:
             texts: segments of running text.
-            glued: the segments continue what stands before them, so that their first piece does
-                not begin a word.
+            glued: the segments continue the text before them, so that their first piece does not
+                begin a word.
         """
 
     @abstractmethod
     def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[Span]]]:
-        """Ids of each text as `encode` gives them, and where each piece stands in the text.
+        """Ids of each text as from `encode`, and the span of each piece in the text.
 
         Args:
-            texts: running text, as somebody wrote it.
+            texts: running text, unnormalised.
 
         Returns:
-            The ids, and per id the first and past-last character in the text as it was given. The
-            spans are in order and have no white space at their ends; that of a piece which is a
-            word start and nothing else is empty. Pieces of one character share its span.
+            The ids, and for each id the first and past-last character in the original text. The
+            spans are in order and have no white space at their ends; that of a piece which is only
+            a word-start marker is empty. Pieces of the same character share its span.
         """
 
     @abstractmethod
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The pieces behind the ids."""
+        """The pieces of the ids."""
 
     def to_text(self, ids: Sequence[int]) -> str:
         """Readable text of ids, special tokens included; for messages and tests."""
@@ -81,7 +81,7 @@ class Tokenizer(ABC):
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """ALBERT's: lower-cased and stripped of accents, then SentencePiece as it is."""
+    """ALBERT's tokenizer: lower-cased and without accents, then plain SentencePiece."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         import sentencepiece
@@ -93,7 +93,7 @@ class SentencePieceTokenizer(Tokenizer):
         try:
             proto.ParseFromString(content)
             self._word_start = sentencepiece.SentencePieceProcessor(model_proto=content)
-        except Exception as error:  # protobuf and SentencePiece raise types of their own
+        except Exception as error:  # protobuf and SentencePiece have their own exceptions
             raise CheckpointError(f"{path}: not a SentencePiece model ({error})") from None
         # SentencePiece puts a ▁ before every text; the twin without it continues a word.
         proto.normalizer_spec.add_dummy_prefix = False
@@ -118,7 +118,7 @@ class SentencePieceTokenizer(Tokenizer):
         return int(index)
 
     def normalize(self, text: str) -> str:
-        """The text as it is handed to SentencePiece."""
+        """The text as passed to SentencePiece."""
         return clean_text(text, self._lower, self._keep_accents)
 
     def encode(self, texts: Sequence[str], glued: bool = False) -> list[list[int]]:
@@ -139,9 +139,9 @@ class SentencePieceTokenizer(Tokenizer):
         return result
 
     def _spans_in_cleaned(self, cleaned: str, ids: list[int]) -> list[Span]:
-        # SentencePiece's own spans end too early where a piece ends inside of a character that
-        # its normalization spells out (the "off" of "oﬃce"); so we walk through what it makes of
-        # the text, of which it tells where each character comes from.
+        # SentencePiece's own spans end too early where a piece ends inside a character that its
+        # normalisation expands (the "off" of "oﬃce"); so we walk through its normalised text,
+        # for which it reports the source of each character.
         spelt, origins = self._word_start.normalize(cleaned, with_offsets=True)
         ends = origins[1:]
         for i in reversed(range(len(spelt) - 1)):
@@ -152,7 +152,7 @@ class SentencePieceTokenizer(Tokenizer):
         for index, piece in zip(ids, self._word_start.encode(cleaned, out_type=str), strict=True):
             size = len(piece)
             if self._word_start.is_byte(index):
-                # "<0xE2>": the bytes of an unknown character share its place.
+                # "<0xE2>": the bytes of an unknown character share its span.
                 if 0x80 <= int(piece[3:5], 16) < 0xC0:
                     spans.append(spans[-1])
                     continue
@@ -162,7 +162,7 @@ class SentencePieceTokenizer(Tokenizer):
         return spans
 
     def _is_blank(self, character: str) -> bool:
-        # SentencePiece has a wider notion than Python: U+200B is a space, control characters go.
+        # SentencePiece treats more as blank than Python: U+200B is a space, controls are removed.
         return not character.isalnum() and not self._glued.normalize(character).strip("▁ ")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -170,7 +170,7 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 class HuggingFaceTokenizer(Tokenizer):
-    """BERT's, RoBERTa's, or whatever a `tokenizer.json` describes."""
+    """The tokenizer of BERT, RoBERTa, or any `tokenizer.json`."""
 
     def __init__(self, folder: Path, backend: Any) -> None:
         self._backend = backend
@@ -178,7 +178,7 @@ class HuggingFaceTokenizer(Tokenizer):
         backend.no_truncation()
         self.folder = folder
         vocabulary = backend.get_vocab()
-        # Not their number: a file may leave ids out, or name one far beyond the others.
+        # Not their number: ids in a file may have gaps.
         self.size = max(vocabulary.values(), default=-1) + 1
         content = parse_json(backend.to_str().encode())
         how = {name: content.get(name) for name in ("normalizer", "pre_tokenizer")}
@@ -205,7 +205,7 @@ class HuggingFaceTokenizer(Tokenizer):
         raise CheckpointError(f"{self.folder}: the vocabulary lacks {' or '.join(names)}")
 
     def as_json(self) -> bytes:
-        """What a tokenizer.json would hold."""
+        """The content of a tokenizer.json."""
         content: str = self._backend.to_str()
         return content.encode()
 
@@ -228,7 +228,7 @@ class HuggingFaceTokenizer(Tokenizer):
         try:
             return batch(texts, add_special_tokens=False)
         except BaseException as error:
-            # A tokenizer.json may load and yet lack what it needs, such as its unknown piece.
+            # A tokenizer.json may load and yet lack something required, such as its unknown piece.
             if not _is_theirs(error):
                 raise
             raise CheckpointError(
@@ -239,7 +239,7 @@ class HuggingFaceTokenizer(Tokenizer):
         # A word that starts after another word begins with its space in byte-level vocabularies.
         if text and not glued:
             text = f" {text}"
-        # "[MASK]" written in a paper is text; read as a special token it would be a blank more.
+        # "[MASK]" written in a paper is text; as a special token it would be an extra blank.
         for special in self._special:
             if special in text:
                 text = text.replace(special, f"{special[0]} {special[1:]}")
@@ -253,8 +253,8 @@ def _from_tokenizer_json(folder: Path, settings: dict[str, Any]) -> Tokenizer:
     from tokenizers import Tokenizer as Backend
 
     content = parse_json((folder / "tokenizer.json").read_bytes())
-    # Our segments bring their own leading space, or none where they are glued: Metaspace must not
-    # add one, nor may white space be split off before it turns into word starts.
+    # Our segments have their own leading space, or none where they are glued: Metaspace must not
+    # add one, and white space must not be split off before it becomes word-start markers.
     parts = content.get("pre_tokenizer") or {}
     steps = parts.get("pretokenizers", [parts])
     if any(step.get("type") == "Metaspace" for step in steps):
@@ -282,7 +282,7 @@ def _from_byte_level(folder: Path, settings: dict[str, Any]) -> Tokenizer:
     return HuggingFaceTokenizer(folder, backend._tokenizer)
 
 
-# SentencePiece's own file comes first: what transformers 5 converts it to splits otherwise.
+# SentencePiece's own file comes first: transformers 5's conversion splits differently.
 KINDS: dict[str, Callable[[Path, dict[str, Any]], Tokenizer]] = {
     "spiece.model": SentencePieceTokenizer,
     "tokenizer.json": _from_tokenizer_json,
@@ -296,7 +296,7 @@ def load_tokenizer(folder: Path, num_threads: int = 0) -> Tokenizer:
 
     Args:
         folder: holds spiece.model, tokenizer.json, vocab.txt, or vocab.json with merges.txt.
-        num_threads: of SentencePiece; 0 for all cores.
+        num_threads: threads of SentencePiece; 0 for all cores.
 
     Raises:
         CheckpointError: no vocabulary there, or it cannot be read, or lacks a special token.
@@ -322,7 +322,7 @@ def load_tokenizer(folder: Path, num_threads: int = 0) -> Tokenizer:
 
 
 def _is_theirs(error: BaseException) -> bool:
-    """Whether an error is the tokenizers library's, which raises bare Exceptions, and panics."""
+    """Whether an error is from the tokenizers library, which raises bare Exceptions, and panics."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 

@@ -30,7 +30,7 @@ _PARTS = {
 
 @dataclass
 class Progress:
-    """How far a run has come. The data order follows from `step` alone."""
+    """Progress of a run. The data order follows from `step` alone."""
 
     step: int = 0
     best_score: float | None = None

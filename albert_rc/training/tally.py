@@ -40,7 +40,7 @@ class TrainResult:
     restarts: int = 0
     """Number of restarts after a collapse, each with half the learning rate."""
     stop_asked: bool = False
-    """Whether Ctrl-C or SIGTERM came after the last step."""
+    """Whether Ctrl-C or SIGTERM came when the run was ending anyway."""
 
 
 @dataclass

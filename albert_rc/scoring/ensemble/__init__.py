@@ -1,1 +1,1 @@
-"""Several models' scores as one."""
+"""Ensembles: combining several models' scores."""

@@ -1,4 +1,4 @@
-"""What an ensemble is worth: every figure from papers that nothing was fitted on."""
+"""Cross-validated evaluation of an ensemble."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from albert_rc.scoring.ensemble.mix import (
 
 @dataclass(frozen=True)
 class Row:
-    """A system's figures."""
+    """Metrics of a system."""
 
     name: str
     accuracy: Accuracy
@@ -33,7 +33,7 @@ class Row:
     ece: float
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The value for `--json`."""
         return {
             "name": self.name,
             **self.accuracy.as_json(),
@@ -44,23 +44,23 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """How good an ensemble is on dev papers, and what it is worth."""
+    """Results of an ensemble on dev papers, and its gain over single models."""
 
     folds: int
     singles: list[Row]
-    """As they are: nothing of them was fitted here."""
+    """Metrics of the single models, without any fitting."""
     best: int
-    """The single that is most accurate on all of dev."""
+    """Index of the single model with the best accuracy on all of dev."""
     methods: dict[str, Row]
-    """Cross-validated, with `single`: the one that is best in the other folds."""
+    """Cross-validated metrics; `single` is the model that is best in the other folds."""
     chosen: str
     gain: Gain
-    """Of the chosen method, cross-validated, on the best single."""
+    """Cross-validated gain of the chosen method over the best single model."""
     gain_in_folds: Gain
-    """On the single that was chosen in the other folds, as the method's weights were."""
+    """Gain over the single model chosen in the other folds, as the method's weights were."""
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json` and for the saved fit."""
+        """The value for `--json` and for the saved fit."""
         return {
             "folds": self.folds,
             "singles": [row.as_json() for row in self.singles],
@@ -81,14 +81,14 @@ def _row(name: str, chances_QK: Chances, pool: Pool) -> tuple[Row, list[bool]]:
 def assess(
     pool: Pool, names: Sequence[str], method: str, folds: int, seed: int
 ) -> tuple[Fit, Assessment]:
-    """Fit a method on all papers, and measure all methods on papers they were not fitted on.
+    """Fit a method on all papers, and evaluate all methods by cross-validation.
 
     Args:
-        pool: questions; those without a right answer are passed over.
-        names: of the models.
+        pool: questions; those without a right answer are skipped.
+        names: names of the models.
         method: one of WEIGH, or `best`.
-        folds: into which the papers are divided.
-        seed: of the division.
+        folds: number of folds of papers.
+        seed: random seed for the folds.
     """
     pool = pool.part(np.flatnonzero(pool.gold_Q >= 0))
     singles = [_row(name, c, pool) for name, c in zip(names, pool.chances_MQK, strict=True)]
@@ -96,7 +96,7 @@ def assess(
         name: partial(fit, name) for name in ("single", *WEIGH)
     }
     if method == "best":
-        # Nested: in each fold the choice, too, is made on the other folds alone.
+        # Nested: in each fold the method, too, is chosen on the other folds alone.
         fitters["best"] = partial(fit_best, folds=folds, seed=seed + 1)
     rows, right = {}, {}
     for name, fitter in fitters.items():

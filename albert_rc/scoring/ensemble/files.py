@@ -1,4 +1,4 @@
-"""What an ensemble leaves on the disk: answers, scores, and the fit to use on other papers."""
+"""Output files of an ensemble: answers, scores, and the saved fit for other papers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from albert_rc.scoring.score_file import ScoreFile
 
 
 def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
-    """Names of the labels by their place; empty where options have letters.
+    """Names of the labels by index; empty where options have letters.
 
     Raises:
-        DataError: the files differ in them, or a place is nobody's answer, so that it has no name.
+        DataError: the files differ in them, or a label is never an answer, so its name is unknown.
     """
     if files[0].kind != "labels":
         return ()
@@ -53,9 +53,9 @@ def score_lines(
     """Lines of the ensemble's score file, as `predict --scores` writes them.
 
     Args:
-        files: as `put_together` gives them. Where one recalled a blank, `read` is what most of
-            them would have answered without.
-        fit: how to make one of them; numbers are averaged.
+        files: result of `put_together`. Where one recalled a blank, `read` is the majority's
+            answer without recall.
+        fit: how to combine them; numbers are averaged.
         labels: names of the options, where they have no letters.
     """
     like = files[0]
@@ -85,10 +85,10 @@ def score_lines(
 
 
 def answers_of(lines: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:
-    """answer.json, in the form that `predict` gives it for a kind of papers.
+    """Content of answer.json, in `predict`'s format for a kind of papers.
 
     Args:
-        lines: of a score file.
+        lines: records of a score file.
         kind: `cloze`, `choice` or `label`.
     """
     if "probabilities" not in lines[0]:
@@ -115,12 +115,12 @@ def write(
     labels: Sequence[str],
     abstain: float | None,
 ) -> Unsure | None:
-    """Write answer.json, and what else is asked for: all of it, or nothing.
+    """Write answer.json and the other requested files, all or none.
 
     Args:
-        lines: as `score_lines` makes them.
-        answers: where answer.json goes.
-        scores: where the lines go.
+        lines: result of `score_lines`.
+        answers: path of answer.json.
+        scores: path of the score file.
         kind: `cloze`, `choice` or `label`.
         labels: names of the options, where they have no letters.
         abstain: list answers less probable than this next to answer.json.
@@ -136,7 +136,7 @@ def write(
 
 
 def models_of(files: Sequence[ScoreFile]) -> list[dict[str, Any]]:
-    """What a fit remembers of the files that it was made of."""
+    """Properties of the fitted files, to save with the fit."""
     return [
         {
             "scores": str(file.path),
@@ -158,7 +158,7 @@ def save_fit(
     gold: Path,
     gold_sha256: str,
 ) -> None:
-    """Keep a fit, with what it was fitted on and what it was worth there."""
+    """Save a fit, with its source files and its evaluation."""
     models = [
         {**model, "weight": round(weight, 6)}
         for model, weight in zip(models_of(files), fit.weights, strict=True)
@@ -177,10 +177,10 @@ def save_fit(
 
 
 def load_fit(path: Path) -> tuple[Fit, list[dict[str, Any]]]:
-    """A fit that was kept, and the models it is about, in their order.
+    """Load a saved fit and its models, in order.
 
     Raises:
-        DataError: it is none.
+        DataError: the file is not a fit.
     """
     try:
         content = path.read_bytes()
@@ -207,15 +207,15 @@ def load_fit(path: Path) -> tuple[Fit, list[dict[str, Any]]]:
 
 
 def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -> None:
-    """Refuse files that cannot be of the models that were fitted.
+    """Refuse files that do not match the fitted models.
 
     Args:
-        files: what to answer by.
-        models: as `models_of` gives them, of the files that were fitted on.
+        files: the files to combine.
+        models: result of `models_of` for the fitted files.
 
     Raises:
         DataError: another number of files, another order, another kind of answers, another
-            temperature, or options read in another way.
+            temperature, or another method for options of several pieces.
     """
     if len(files) != len(models):
         raise DataError(
@@ -249,7 +249,7 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
 
 
 def _same(file: ScoreFile, model: Mapping[str, Any]) -> bool:
-    """Whether a file is known to be of a model, read in the same way."""
+    """Whether a file is known to be from a model, with the same settings."""
     made_by = file.weights is not None and file.weights == model.get("weights")
     return file.sha256 == model["sha256"] or (made_by and file.way == model.get("option_score"))
 

@@ -1,6 +1,6 @@
-"""Several models' scores made one: means, fitted weights, greedy selection."""
+"""Methods of combining models' scores: means, fitted weights, greedy selection."""
 
-# M models, Q questions, K options (the most that a question has)
+# M models, Q questions, K options (the maximum over questions)
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from albert_rc.scoring.confidence import (
 from albert_rc.scoring.score_file import ScoreFile
 
 ROUNDS = 30
-"""Of greedy selection: with more, weights get finer than dev papers can tell apart."""
+"""Rounds of greedy selection: more would give finer weights than dev papers can distinguish."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """What several models think of the same questions."""
+    """Several models' probabilities for the same questions."""
 
     chances_MQK: Chances
     present_QK: Flags
     gold_Q: Indices
-    """Right options; -1 where none is known."""
+    """Indices of the right options; -1 where unknown."""
     papers: list[str]
-    """Of each question."""
+    """The paper of each question."""
 
     def part(self, questions: Indices) -> Pool:
-        """Some of the questions."""
+        """The pool of some of the questions."""
         return Pool(
             chances_MQK=self.chances_MQK[:, questions],
             present_QK=self.present_QK[questions],
@@ -53,27 +53,27 @@ class Pool:
 
     @property
     def right_chances(self) -> Chances:
-        """[M, Q] what each model gives the right options."""
+        """[M, Q] each model's probability of the right options."""
         index = np.broadcast_to(self.gold_Q[:, None], (len(self.chances_MQK), len(self.gold_Q), 1))
         found: Chances = np.take_along_axis(self.chances_MQK, index, 2)[..., 0]
         return above_zero(found)
 
 
 def make_pool(files: Sequence[ScoreFile], papers: PaperSet | None = None) -> Pool:
-    """The scores of several files, which `put_together` has put into one order.
+    """The scores of several files aligned by `put_together`.
 
     Args:
-        files: with options, not numbers.
-        papers: with the right answers.
+        files: files with options, not numbers.
+        papers: papers with the right answers.
 
     Raises:
-        DataError: the files are not about these papers.
+        DataError: the files are for other papers.
     """
     first = files[0]
     width = first.chances_QK.shape[1]
     gold_Q = np.full(len(first.keys), -1)
     if papers is not None:
-        for file in files:  # each: their labels may differ
+        for file in files:  # each one, since their labels may differ
             gold_Q = right_options(file, papers)
     return Pool(
         chances_MQK=np.stack([file.chances_QK for file in files]),
@@ -85,15 +85,15 @@ def make_pool(files: Sequence[ScoreFile], papers: PaperSet | None = None) -> Poo
 
 @dataclass(frozen=True)
 class Fit:
-    """How to make one model of several."""
+    """A fitted combination of models."""
 
     method: str
     weights: tuple[float, ...]
-    """Of the models, with sum 1."""
+    """Weights of the models, with sum 1."""
     temperature: float = 1.0
 
     def __call__(self, pool: Pool) -> Chances:
-        """[Q, K] probabilities of the whole; a temperature changes none of its answers."""
+        """[Q, K] combined probabilities; the temperature does not change the answers."""
         mixed_QK = MIX[self.method](pool, np.array(self.weights))
         return temper(mixed_QK, pool.present_QK, self.temperature)
 
@@ -104,13 +104,13 @@ def _mean(pool: Pool, weights_M: Chances) -> Chances:
 
 
 def _logit_mean(pool: Pool, weights_M: Chances) -> Chances:
-    """The geometric mean, as adding a constant to a question's logits changes nothing."""
+    """Geometric mean of probabilities: a constant added to a question's logits has no effect."""
     logs_MQK = logarithms(pool.chances_MQK, pool.present_QK)
     return normalized(_mean(Pool(**{**vars(pool), "chances_MQK": logs_MQK}), weights_M))
 
 
 def _rank_mean(pool: Pool, weights_M: Chances) -> Chances:
-    """Mean ranks as shares (Borda's count); the mean of probabilities decides between equals."""
+    """Mean ranks as shares (Borda count); the mean of probabilities breaks ties."""
     from scipy.stats import rankdata
 
     present_QK = pool.present_QK
@@ -118,7 +118,7 @@ def _rank_mean(pool: Pool, weights_M: Chances) -> Chances:
     absent_Q1 = (~present_QK).sum(-1, keepdims=True)
     points_MQK = np.where(present_QK, ranks_MQK - absent_Q1, 0.0)
     points_QK = np.tensordot(weights_M, points_MQK, 1)
-    # Mean ranks of M models lie half an M-th or more apart, so this decides ties alone.
+    # Mean ranks of M models differ by at least 1 / (2 M), so this only breaks ties.
     points_QK = np.round(points_QK, 9) + _mean(pool, weights_M) / (4 * len(weights_M))
     shares: Chances = points_QK / points_QK.sum(-1, keepdims=True)
     return shares
@@ -139,7 +139,7 @@ def _alike(pool: Pool) -> Chances:
 
 
 def likeliest_weights(pool: Pool) -> Chances:
-    """[M] weights on the simplex under whose mixture the right options are likeliest."""
+    """[M] weights on the simplex that maximise the mixture's likelihood of the right options."""
     from scipy.optimize import minimize
 
     right_MQ = pool.right_chances
@@ -158,8 +158,8 @@ def likeliest_weights(pool: Pool) -> Chances:
 def greedy_weights(pool: Pool, rounds: int = ROUNDS) -> Chances:
     """[M] weights by forward selection with replacement (Caruana et al. 2004, section 2).
 
-    Each round adds the model that makes the mean most accurate, and likeliest among equals; the
-    best round counts, and of equals the earliest.
+    Each round adds the model that makes the mean most accurate, with ties broken by likelihood;
+    the best round counts, the earliest of equals.
     """
     counts_M = np.zeros(len(pool.chances_MQK))
     total_QK = np.zeros(pool.chances_MQK.shape[1:])
@@ -184,7 +184,7 @@ def greedy_weights(pool: Pool, rounds: int = ROUNDS) -> Chances:
 
 
 def best_single(pool: Pool) -> Chances:
-    """[M] all weight on the model that is right most often; of equals, the likelier."""
+    """[M] all weight on the most accurate model, with ties broken by likelihood."""
     right_M = (pool.chances_MQK.argmax(-1) == pool.gold_Q).mean(-1)
     likely_M = np.log(pool.right_chances).mean(-1)
     best = max(range(len(right_M)), key=lambda m: (right_M[m], likely_M[m]))
@@ -199,11 +199,11 @@ WEIGH: dict[str, Callable[[Pool], Chances]] = {
     "weights": likeliest_weights,
     "greedy": greedy_weights,
 }
-"""Methods by name: what weights they give."""
+"""Methods by name, as functions that return weights."""
 
 
 def fitted_methods() -> set[str]:
-    """Those that need right answers."""
+    """Names of the methods that need right answers."""
     return {"best", *(name for name, weigh in WEIGH.items() if weigh is not _alike)}
 
 
@@ -214,7 +214,7 @@ def fit_weights(method: str, pool: Pool) -> Fit:
 
 
 def fit(method: str, pool: Pool) -> Fit:
-    """Fit a method, and the temperature of what it makes, on questions with right answers."""
+    """Fit a method, and the temperature of its result, on questions with right answers."""
     plain = fit_weights(method, pool)
     temperature = fit_temperature(plain(pool), pool.present_QK, pool.gold_Q)
     return Fit(method, plain.weights, temperature)
@@ -223,13 +223,13 @@ def fit(method: str, pool: Pool) -> Fit:
 def cross_validate(
     pool: Pool, fitter: Callable[[Pool], Callable[[Pool], Chances]], folds: int, seed: int
 ) -> Chances:
-    """[Q, K] probabilities, each by what was fitted on other papers' questions alone.
+    """[Q, K] cross-validated probabilities, each fitted on other papers' questions alone.
 
     Args:
-        pool: with right answers.
-        fitter: makes of a pool what gives probabilities for another.
-        folds: into which the papers are divided.
-        seed: of the division.
+        pool: questions with right answers.
+        fitter: fits to a pool and returns a function that gives probabilities for another.
+        folds: number of folds of papers.
+        seed: random seed for the folds.
     """
     return held_out(
         folds_of(pool.papers, folds, seed),
@@ -239,9 +239,9 @@ def cross_validate(
 
 
 def fit_best(pool: Pool, folds: int, seed: int) -> Fit:
-    """The method that is most accurate in cross-validation on these papers, fitted on them.
+    """Fit the method that is most accurate in cross-validation on these papers.
 
-    Temperatures change no answer, so the folds do without; nor do folds change what is not fitted.
+    Temperatures change no answer, so folds omit them; methods without fitting need no folds.
 
     Raises:
         DataError: a single paper, which cannot be divided.

@@ -28,7 +28,7 @@ QUESTIONS, STEPS = 1000, 50
 RECENT, BEFORE = 10, 40
 """Steps whose median is compared, and the minimum number of earlier steps to compare with."""
 RISE, RISE_SIGMAS, NORM_RATIO = 0.3, 3.0, 10.0
-"""Limits for a spike: rise of the loss in nats and in robust sigmas; ratio of gradient norms."""
+"""Limits of a spike: rise of the loss in nats and robust sigmas; ratio of gradient norms."""
 SKIPS = 3
 """Consecutive steps without a finite gradient after which a run is stopped."""
 OVERFLOWS = 20
@@ -52,7 +52,7 @@ class Symptom:
     """First step that shows it."""
     sentence: str
     weight: str = ASKED
-    """NOTE: only reported; ASKED: acted on as `--on-collapse` says; ALWAYS: continuing is useless."""
+    """NOTE: only reported; ASKED: handled as `--on-collapse` says; ALWAYS: fatal."""
     figures: dict[str, float] = field(default_factory=dict)
 
 
