@@ -66,7 +66,7 @@ def ensemble(
         bool, typer.Option("--json", help="Print the figures of --gold as JSON.")
     ] = False,
 ) -> None:
-    """Answer by several models' scores; fit their weights on dev and say what they are worth."""
+    """Answer from several models' scores; fit their weights on dev papers and report the gain."""
     from albert_rc.errors import UsageError
     from albert_rc.papers.formats import read_good
     from albert_rc.scoring.align import in_order_of, put_together

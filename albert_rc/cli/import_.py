@@ -73,7 +73,7 @@ def import_(
             typer.echo(f"wrote {path}")
     if stopped:
         raise DataError(
-            f"{len(troubles)} problem(s), listed above; nothing was written. Mend them, or leave "
+            f"{len(troubles)} problem(s), listed above; nothing was written. Fix them, or leave "
             "out the passages that they concern with --on-error skip"
         )
     if papers and not whole:

@@ -30,7 +30,7 @@ def predict(
     lsh_landmarks: options.LshLandmarks = None,
     **given: Any,
 ) -> None:
-    """Answer every question, in the papers' natural order, or refuse: never a part of them."""
+    """Answer every question of the papers, in order; nothing is written unless all are answered."""
     from albert_rc.answering.run import Show, run
     from albert_rc.runtime.devices import processes
 

@@ -87,7 +87,7 @@ def _all_of(problems: Sequence[Problem], on_error: str | None) -> str:
         return f"{problems[0]}{way_out}"
     way_out = "" if on_error is None else ", or leave them out with --on-error skip"
     said = f"{counted(len(problems), 'problem')} in the text:\n{_lines(problems)}"
-    return f"{said}\nNothing was written. Mend these{way_out}"
+    return f"{said}\nNothing was written. Fix these{way_out}"
 
 
 def _lines(problems: Sequence[Problem]) -> str:

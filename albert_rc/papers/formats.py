@@ -393,7 +393,7 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
         lines = listed(
             [str(error) for error in errors], SHOWN, "more; `albert-rc doctor` lists all"
         )
-        way_out = "Mend them, or leave these papers out"
+        way_out = "Fix them, or leave these papers out"
         if on_error is not None:
             way_out = f"Nothing was written. {way_out} with --on-error skip"
         raise DataError(f"{len(errors)} problem(s) in {rejected} paper(s):{lines}\n{way_out}")

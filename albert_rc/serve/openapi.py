@@ -176,7 +176,7 @@ def document(limits: Limits) -> dict[str, Any]:
                     "operationId": "answer",
                     "summary": "Answer a paper",
                     "description": "The body is the paper: JSON, or printed as text, Word or PDF; "
-                    "or a form with a part `paper`, and perhaps one `key`. What it is is told by "
+                    "or a form with a part `paper`, and optionally one `key`. Its kind is recognised by "
                     "its content. Of a printed paper, what could not be placed is refused, by "
                     "number, among the messages.",
                     "parameters": [

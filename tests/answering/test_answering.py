@@ -113,7 +113,7 @@ def test_a_kept_temperature_is_used(tmp_path):
         ),
         (
             [{**PAPER, "id": "twice"}, {**PAPER, "id": "twice"}],
-            r"^1 problem.*\n  papers\[2\]: the id 'twice' is taken by papers\[1\]; .*\nMend them",
+            r"^1 problem.*\n  papers\[2\]: the id 'twice' is taken by papers\[1\]; .*\nFix them",
         ),
     ],
 )
