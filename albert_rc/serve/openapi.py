@@ -176,9 +176,9 @@ def document(limits: Limits) -> dict[str, Any]:
                     "operationId": "answer",
                     "summary": "Answer a paper",
                     "description": "The body is the paper: JSON, or printed as text, Word or PDF; "
-                    "or a form with a part `paper`, and optionally one `key`. Its kind is recognised by "
-                    "its content. Of a printed paper, what could not be placed is refused, by "
-                    "number, among the messages.",
+                    "or a form with a part `paper`, and optionally one `key`. Its kind is "
+                    "recognised by its content. Of a printed paper, what could not be placed is "
+                    "refused, by number, among the messages.",
                     "parameters": [
                         {
                             "name": "name",
