@@ -101,7 +101,7 @@ class Lines(Raw):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(Lines):
+class TableRows(Lines):
     """Some rows of a table, each a paper."""
 
     header: tuple[str, ...] = ()
@@ -347,7 +347,7 @@ class Sources:
                         # An empty line in its place: the numbers stay those of the file.
                         content = b"\n" + b"".join(lines[1:])
                 if is_table:
-                    yield Rows(place, content, number, header)
+                    yield TableRows(place, content, number, header)
                 else:
                     yield Lines(place, content, number)
                 number += count

@@ -43,7 +43,7 @@ from printed_damage import damaged
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.cli.app import app
 from albert_rc.errors import AlbertRcError
-from albert_rc.papers.files import Lines, Rows, WholeFile
+from albert_rc.papers.files import Lines, TableRows, WholeFile
 from albert_rc.papers.formats import READERS, check_chunk
 from albert_rc.printed import bounds
 from albert_rc.text.tokenizer import load_tokenizer
@@ -184,7 +184,7 @@ class Fuzz:
             start = time.process_time()
             signal.setitimer(signal.ITIMER_PROF, LIMIT)
             lines = name.endswith((".jsonl", ".tsv"))
-            kind = Rows if form == "rte" else Lines if lines else WholeFile
+            kind = TableRows if form == "rte" else Lines if lines else WholeFile
             for record, passage in check_chunk([kind(f"test/{name}", content)], form):
                 self.counts["papers"] += 1
                 self.counts["good" if passage is not None else "refused"] += 1

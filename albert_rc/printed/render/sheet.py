@@ -36,7 +36,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Part:
+class Section:
     """A passage with what is asked about it."""
 
     heading: str
@@ -51,7 +51,7 @@ class Sheet:
     """An exam."""
 
     title: str
-    parts: list[Part]
+    parts: list[Section]
     key: list[str] = field(default_factory=list)
     """Lines such as `36-40 DDABC`; none if no key is printed."""
 
@@ -79,7 +79,7 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
         cloze = passage.kind == "cloze"
         paragraphs = (_numbered(passage, number) if cloze else passage.text).split("\n")
         heading = f"{'Cloze' if cloze else 'Passage'} {place}"
-        parts.append(Part(heading, CLOZE if cloze else CHOICE, paragraphs, choices))
+        parts.append(Section(heading, CLOZE if cloze else CHOICE, paragraphs, choices))
         answers += [(number + i, passage.id, q.answer) for i, q in enumerate(questions)]
         number += len(questions)
     if not key:
