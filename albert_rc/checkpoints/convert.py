@@ -185,6 +185,7 @@ def _projection(model: PretrainingModel) -> torch.nn.Linear:
 def _first_states(model: PretrainingModel, token_T: Tensor, position_T: Tensor) -> Tensor:
     """Input of the first layer, [T, H]; segment 0, no dropout."""
     embeddings = model.encoder.embeddings
+    assert embeddings.segment is not None
     sum_TE = (
         embeddings.word(token_T)
         + embeddings.position(position_T + model.config.position_offset)

@@ -20,7 +20,7 @@ from albert_rc.model.config import EncoderConfig
 _COUNTS = (
     "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_hidden_groups",
     "inner_group_num", "num_attention_heads", "intermediate_size", "max_position_embeddings",
-    "type_vocab_size",
+    "type_vocab_size", "relative_attention_num_buckets",
 )  # fmt: skip
 _NUMBERS = ("layer_norm_eps", "initializer_range")
 
@@ -86,10 +86,11 @@ def encoder_config(raw: Any, path: Path) -> EncoderConfig:
         )
     if raw.get("position_embedding_type", "absolute") != "absolute":
         raise CheckpointError(f"{path}: only absolute position embeddings are supported")
-    is_albert, is_roberta = family == "albert", family == "roberta"
+    is_albert, is_mpnet = family == "albert", family == "mpnet"
+    starts_later = is_mpnet or family == "roberta"
     _check_fields(path, raw)
     given = raw.get("pad_token_id")
-    pad_id = given if given is not None else 1 if is_roberta else 0
+    pad_id = given if given is not None else 1 if starts_later else 0
     try:
         layers = raw["num_hidden_layers"]
         config = EncoderConfig(
@@ -103,8 +104,10 @@ def encoder_config(raw: Any, path: Path) -> EncoderConfig:
             num_heads=raw["num_attention_heads"],
             ffn_size=raw["intermediate_size"],
             max_positions=raw.get("max_position_embeddings", 512),
-            position_offset=pad_id + 1 if is_roberta else 0,
-            num_segments=raw.get("type_vocab_size", 2),
+            # MPNet's is fixed; RoBERTa's follows from the padding.
+            position_offset=2 if is_mpnet else pad_id + 1 if starts_later else 0,
+            num_segments=1 if is_mpnet else raw.get("type_vocab_size", 2),
+            relative_buckets=raw.get("relative_attention_num_buckets", 32) if is_mpnet else 0,
             activation=raw.get("hidden_act", "gelu_new" if is_albert else "gelu"),
             norm_eps=raw.get("layer_norm_eps", 1e-12),
             dropout=raw.get("hidden_dropout_prob", 0.0 if is_albert else 0.1),

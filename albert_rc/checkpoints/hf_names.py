@@ -125,6 +125,37 @@ FAMILIES = {
             "pretraining": "RobertaForMaskedLM",
         },
     ),
+    "mpnet": Family(
+        prefix="mpnet",
+        layer="mpnet.encoder.layer.{group}",
+        parts={
+            "query": "attention.attn.q",
+            "key": "attention.attn.k",
+            "value": "attention.attn.v",
+            "output": "attention.attn.o",
+            "attention_norm": "attention.LayerNorm",
+            "up": "intermediate.dense",
+            "down": "output.dense",
+            "norm": "output.LayerNorm",
+        },
+        outer={
+            **_EMBEDDINGS,
+            "encoder.relative": "mpnet.encoder.relative_attention_bias",
+            "head.dense": "lm_head.dense",
+            "head.norm": "lm_head.layer_norm",
+            "head.bias": "lm_head.bias",
+            "head.pooler": "mpnet.pooler.dense",
+            "head.pool": "classifier.dense",
+            "head.label": "classifier.out_proj",
+        },
+        architectures={
+            "cloze": "MPNetForMaskedLM",
+            "choice": "MPNetForMultipleChoice",
+            "label": "MPNetForSequenceClassification",
+            "span": "MPNetForQuestionAnswering",
+            "pretraining": "MPNetForMaskedLM",
+        },
+    ),
 }
 
 
@@ -156,6 +187,8 @@ def hub_config(config: EncoderConfig, task: str) -> dict[str, Any]:
         }
     else:
         raw["classifier_dropout"] = config.classifier_dropout
+    if config.relative_buckets:
+        raw["relative_attention_num_buckets"] = config.relative_buckets
     return raw
 
 

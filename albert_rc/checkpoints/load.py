@@ -1,7 +1,7 @@
 """Loading and saving of models with their vocabulary: the entry point for checkpoints.
 
-Our encoder reads and writes Hugging Face folders of ALBERT, BERT and RoBERTa; `hf_names` maps
-their keys to ours.
+Our encoder reads and writes Hugging Face folders of ALBERT, BERT, RoBERTa and MPNet; `hf_names`
+maps their keys to ours.
 """
 
 from __future__ import annotations

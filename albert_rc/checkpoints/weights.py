@@ -251,8 +251,11 @@ def require_sizes(weights: Weights, config: EncoderConfig) -> None:
     expected = {
         "encoder.embeddings.word.weight": (config.vocab_size, small),
         "encoder.embeddings.position.weight": (config.max_positions, small),
-        "encoder.embeddings.segment.weight": (config.num_segments, small),
     }
+    if config.family != "mpnet":
+        expected["encoder.embeddings.segment.weight"] = (config.num_segments, small)
+    if config.relative_buckets:
+        expected["encoder.relative.weight"] = (config.relative_buckets, config.num_heads)
     if config.family == "albert":
         expected["encoder.projection.weight"] = (wide, small)
     layers = config.num_groups * config.inner_layers

@@ -24,7 +24,7 @@ RUNS = "Several runs"
 LSH = Fields(LshConfig, prefix="lsh_")
 
 StartFrom = Annotated[
-    str, typer.Option(help="Folder or hub id to start from: ALBERT, BERT or RoBERTa.")
+    str, typer.Option(help="Folder or hub id to start from: ALBERT, BERT, RoBERTa or MPNet.")
 ]
 Memory = Annotated[
     str | None,

@@ -17,6 +17,7 @@ from albert_rc.model.config import LshConfig
 from albert_rc.model.dropout import NOTHING, Dropout, masked
 from albert_rc.model.layout import Layout, TokenRun
 from albert_rc.model.lsh import lsh_attention
+from albert_rc.model.relative import Bias
 
 SCORES_TOGETHER = 2**18
 """Number of attention scores, over all heads, that fit a core's cache (1 MiB in fp32)."""
@@ -33,7 +34,14 @@ class _DenseOnProcessor(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout, keep: bool
+        ctx: Any,
+        q_SNH: Tensor,
+        kv_T2NH: Tensor,
+        table_NLL: Tensor | None,
+        layout: Layout,
+        dropout: Dropout,
+        keep: bool,
+        bias: Bias | None,
     ) -> Tensor:
         # Rows after the last sequence are padding.
         out_SNH = torch.empty_like(q_SNH)
@@ -41,9 +49,10 @@ class _DenseOnProcessor(torch.autograd.Function):
         runs = layout.runs(SCORES_TOGETHER // q_SNH.shape[1])
         weights, masks = [], []
         k_TNH, v_TNH = kv_T2NH.unbind(1)
+        scored = _Scores(bias, q_SNH.dtype)
         for number, run in enumerate(runs):
             q_XSH = run.queries.matrices(q_SNH) * q_SNH.shape[-1] ** -0.5
-            weight_XST = _weights(q_XSH, run.keys.matrices(k_TNH), run)
+            weight_XST = scored.weights(q_XSH, run.keys.matrices(k_TNH), run)
             if keep:
                 weights.append(weight_XST)
             if dropout.rate:
@@ -52,7 +61,7 @@ class _DenseOnProcessor(torch.autograd.Function):
             mixed_XSH = torch.bmm(weight_XST, run.keys.matrices(v_TNH))
             run.queries.write(out_SNH, mixed_XSH.mul_(dropout.scale) if dropout.rate else mixed_XSH)
         ctx.save_for_backward(q_SNH, kv_T2NH, *masks, *weights)
-        ctx.layout, ctx.runs, ctx.dropout = layout, runs, dropout
+        ctx.layout, ctx.runs, ctx.dropout, ctx.bias = layout, runs, dropout, bias
         return out_SNH
 
     @staticmethod
@@ -70,10 +79,14 @@ class _DenseOnProcessor(torch.autograd.Function):
         dkv_T2NH[sum(ctx.layout.keys) :] = 0
         k_TNH, v_TNH = kv_T2NH.unbind(1)
         dk_TNH, dv_TNH = dkv_T2NH.unbind(1)
+        scored = _Scores(ctx.bias, q_SNH.dtype)
+        dtable_NLL = None
+        if ctx.bias is not None and ctx.needs_input_grad[2]:
+            dtable_NLL = torch.zeros_like(ctx.bias.table_NLL)
         for i, run in enumerate(ctx.runs):
             q_XSH = run.queries.matrices(q_SNH) * scale
             k_XTH = run.keys.matrices(k_TNH)
-            weight_XST = weights[i] if weights else _weights(q_XSH, k_XTH, run)
+            weight_XST = weights[i] if weights else scored.weights(q_XSH, k_XTH, run)
             dropped_XST = weight_XST
             if masks:
                 dropped_XST = masked(weight_XST, masks[i])
@@ -82,17 +95,29 @@ class _DenseOnProcessor(torch.autograd.Function):
             if masks:
                 dw_XST = masked(dw_XST, masks[i])
             ds_XST = torch._softmax_backward_data(dw_XST, weight_XST, -1, weight_XST.dtype)
+            if dtable_NLL is not None:
+                ctx.bias.collect(ds_XST, run, dtable_NLL)
             run.queries.write(dq_SNH, torch.bmm(ds_XST, k_XTH) * scale)
             run.keys.write(dk_TNH, torch.bmm(ds_XST.mT, q_XSH))
             run.keys.write(dv_TNH, torch.bmm(dropped_XST.mT, do_XSH))
-        return dq_SNH, dkv_T2NH, None, None, None
+        return dq_SNH, dkv_T2NH, dtable_NLL, None, None, None, None
 
 
-def _weights(q_XSH: Tensor, k_XTH: Tensor, run: TokenRun) -> Tensor:
-    """Attention weights, [X, S, T]; 0 for keys beyond a sequence's end."""
-    score_XST = torch.bmm(q_XSH, k_XTH.mT)
-    run.keys.hide(score_XST)
-    return score_XST.softmax(-1)
+class _Scores:
+    """Attention weights of runs, with biases if there are any."""
+
+    def __init__(self, bias: Bias | None, dtype: torch.dtype) -> None:
+        self.bias = bias
+        self.table_NLL = None if bias is None else bias.table_NLL.detach().to(dtype)
+
+    def weights(self, q_XSH: Tensor, k_XTH: Tensor, run: TokenRun) -> Tensor:
+        """Attention weights, [X, S, T]; 0 for keys beyond a sequence's end."""
+        score_XST = torch.bmm(q_XSH, k_XTH.mT)
+        if self.bias is not None:
+            assert self.table_NLL is not None
+            self.bias.add(score_XST, run, self.table_NLL)
+        run.keys.hide(score_XST)
+        return score_XST.softmax(-1)
 
 
 def _padded(x_TNH: Tensor, lengths: Sequence[int]) -> Tensor:
@@ -106,7 +131,9 @@ def _padded(x_TNH: Tensor, lengths: Sequence[int]) -> Tensor:
     return x_BLNH.transpose(1, 2)
 
 
-def _dense_on_gpu(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float) -> Tensor:
+def _dense_on_gpu(
+    q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, bias: Bias | None = None
+) -> Tensor:
     """Attention by torch's fused kernels, which take padded sequences."""
     q_BNLH = _padded(q_SNH, layout.queries)
     k_BNLH, v_BNLH = (_padded(x_TNH, layout.keys) for x_TNH in kv_T2NH.unbind(1))
@@ -115,8 +142,13 @@ def _dense_on_gpu(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float
         length_B = torch.tensor(layout.keys).to(q_SNH.device, non_blocking=True)
         place_L = torch.arange(max(layout.keys), device=q_SNH.device)
         keep_B11L = (place_L < length_B[:, None])[:, None, None, :]
+    mask = keep_B11L
+    if bias is not None:
+        mask = bias.padded(layout, q_SNH.dtype)
+        if keep_B11L is not None:
+            mask = mask.masked_fill(~keep_B11L, float("-inf"))
     out_BNLH = F.scaled_dot_product_attention(
-        q_BNLH, k_BNLH, v_BNLH, attn_mask=keep_B11L, dropout_p=dropout
+        q_BNLH, k_BNLH, v_BNLH, attn_mask=mask, dropout_p=dropout
     )
     out_BLNH = out_BNLH.transpose(1, 2)
     if len(set(layout.queries)) == 1:
@@ -126,7 +158,12 @@ def _dense_on_gpu(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float
 
 
 def dense_attention(
-    q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout = NOTHING, keep: bool = True
+    q_SNH: Tensor,
+    kv_T2NH: Tensor,
+    layout: Layout,
+    dropout: Dropout = NOTHING,
+    keep: bool = True,
+    bias: Bias | None = None,
 ) -> Tensor:
     """Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) within each sequence.
 
@@ -137,6 +174,7 @@ def dense_attention(
         dropout: dropout of the attention weights.
         keep: whether the attention weights are kept for the backward pass, or recomputed. GPUs
             always recompute them.
+        bias: added to the scores before the softmax.
 
     Returns:
         Attention output, [S, N, H].
@@ -145,10 +183,16 @@ def dense_attention(
         if dropout.rate and dropout.key is None:
             dropout = Dropout(dropout.rate, (dropout.seed(),))
         mixed_SNH: Tensor = _DenseOnProcessor.apply(  # type: ignore[no-untyped-call]
-            q_SNH, kv_T2NH, layout, dropout, keep and torch.is_grad_enabled()
+            q_SNH,
+            kv_T2NH,
+            None if bias is None else bias.table_NLL,
+            layout,
+            dropout,
+            keep and torch.is_grad_enabled(),
+            bias,
         )
         return mixed_SNH
-    return _dense_on_gpu(q_SNH, kv_T2NH, layout, dropout.rate)
+    return _dense_on_gpu(q_SNH, kv_T2NH, layout, dropout.rate, bias)
 
 
 @dataclass(frozen=True)
@@ -163,12 +207,14 @@ class Terms:
     """Mask of the tokens that attend to all and are attended by all."""
     keep: bool = True
     """See `dense_attention`."""
+    bias: Bias | None = None
+    """See `dense_attention`."""
 
 
 def _dense(
     q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout, terms: Terms
 ) -> Tensor:
-    return dense_attention(q_SNH, kv_T2NH, layout, dropout, terms.keep)
+    return dense_attention(q_SNH, kv_T2NH, layout, dropout, terms.keep, terms.bias)
 
 
 def _lsh(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout, terms: Terms) -> Tensor:

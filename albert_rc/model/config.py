@@ -59,6 +59,11 @@ class EncoderConfig:
     position_offset: int = 0
     """Index of the first position: 2 in RoBERTa."""
     num_segments: Annotated[int, _size("Kinds of segments.", 2**16)] = 2
+    relative_buckets: Annotated[
+        int, Setting("Buckets of distances that attention has biases for; 0 for none.", low=0,
+                     high=2**16)
+    ] = 0  # fmt: skip
+    """See `model.relative`."""
     activation: str = "gelu_new"
     norm_eps: float = 1e-12
     dropout: Annotated[
@@ -85,6 +90,8 @@ class EncoderConfig:
                 f"--num-layers {self.num_layers} must be divisible by --num-groups "
                 f"{self.num_groups}"
             )
+        if self.relative_buckets and self.residual == "reversible":
+            raise UsageError("reversible layers cannot have biases by distance")
         if self.common not in COMMON:
             raise UsageError(f"common {self.common!r}: choose from {', '.join(COMMON)}")
 

@@ -34,8 +34,9 @@ def layer_matrices(config: EncoderConfig) -> int:
 def encoder_parameters(config: EncoderConfig) -> int:
     """Parameters of embeddings and layers, each shared matrix counted once."""
     size = config.embedding_size
-    rows = config.vocab_size + config.max_positions + config.num_segments
-    embeddings = rows * size + 2 * size
+    segments = 0 if config.family == "mpnet" else config.num_segments
+    embeddings = (config.vocab_size + config.max_positions + segments) * size + 2 * size
+    embeddings += config.relative_buckets * config.num_heads
     if config.family == "albert":
         embeddings += config.hidden_size * (size + 1)
     if config.residual == "reversible":

@@ -24,6 +24,7 @@ from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.layer import Applied, Layer, Pass, PostNormLayer
 from albert_rc.model.layout import READS, Layout, round_rows
 from albert_rc.model.linear import DTYPES, Gradients, PreparedLinear
+from albert_rc.model.relative import Bias, bias_table
 from albert_rc.model.reversible import ReversibleLayer, reversible
 from albert_rc.model.sharing import schedule, tie
 
@@ -36,7 +37,9 @@ class Embeddings(nn.Module):
         size = config.embedding_size
         self.word = _embedding(config.vocab_size, size)
         self.position = _embedding(config.max_positions, size)
-        self.segment = _embedding(config.num_segments, size)
+        self.segment: nn.Embedding | None = None
+        if config.family != "mpnet":
+            self.segment = _embedding(config.num_segments, size)
         self.norm = nn.LayerNorm(size, eps=config.norm_eps)
         self.dropout = config.dropout
         self.position_offset = config.position_offset
@@ -49,7 +52,9 @@ class Embeddings(nn.Module):
         key: tuple[int, ...] | None = None,
     ) -> Tensor:
         embedded_TE = self.word(token_T) + self.position(place_T + self.position_offset)
-        if segment_T is None or self.segment.num_embeddings == 1:
+        if self.segment is None:
+            pass
+        elif segment_T is None or self.segment.num_embeddings == 1:
             embedded_TE = embedded_TE + self.segment.weight[0]
         else:
             embedded_TE = embedded_TE + self.segment(segment_T)
@@ -93,6 +98,9 @@ class Encoder(nn.Module):
         self.projection: nn.Linear | None = None
         if config.family == "albert":
             self.projection = nn.Linear(config.embedding_size, config.hidden_size)
+        self.relative: nn.Embedding | None = None
+        if config.relative_buckets:
+            self.relative = _embedding(config.relative_buckets, config.num_heads)
         self.layers = nn.ModuleList(
             LAYERS[config.residual](config) for _ in range(config.num_groups * config.inner_layers)
         )
@@ -227,6 +235,11 @@ class Encoder(nn.Module):
             read_layout=None if read_S is None else Layout(reads, lengths),
             key=self._key(token_T.device),
         )
+        if self.relative is not None:
+            table_NLL = bias_table(self.relative.weight, max(lengths))
+            shared.bias = Bias(table_NLL)
+            if read_S is not None:
+                shared.read_bias = Bias(table_NLL, place_T[read_S])
         if compute.attention == "lsh" and compute.lsh.landmarks:
             ids = torch.tensor(compute.lsh.landmarks, device=token_T.device)
             shared.landmark_T = torch.isin(token_T, ids)

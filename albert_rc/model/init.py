@@ -46,9 +46,8 @@ def start_with_neighbours(encoder: Encoder) -> None:
     nn.init.normal_(table, std=spread / 10)
     table[:, : 2 * count] = torch.cat([angle.sin(), angle.cos()], 1) * spread
     encoder.embeddings.word.weight[:, : 2 * count] *= 0.2
-    nn.init.zeros_(
-        encoder.embeddings.segment.weight
-    )  # a constant, which would only dilute the rest
+    if encoder.embeddings.segment is not None:  # a constant, which would only dilute the rest
+        nn.init.zeros_(encoder.embeddings.segment.weight)
     projection_DE = encoder.projection.weight
     nn.init.orthogonal_(projection_DE)
     # After the norm a sinusoid's amplitude is about this; F pairs add up to the logit's peak.

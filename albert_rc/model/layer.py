@@ -17,6 +17,7 @@ from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.feed_forward import activation, feed_forward
 from albert_rc.model.layout import Layout
 from albert_rc.model.linear import Gradients, PreparedLinear, linear
+from albert_rc.model.relative import Bias
 from albert_rc.model.rows import rows_at
 from albert_rc.model.sharing import PARTS
 
@@ -48,6 +49,10 @@ class Pass:
     read_layout: Layout | None = None
     landmark_T: Tensor | None = None
     """See `attention.Terms`."""
+    bias: Bias | None = None
+    """Biases of attention's scores, of all layers but the last."""
+    read_bias: Bias | None = None
+    """Those of the last layer, where it is computed at `read_S` only."""
     seed: int | None = None
     """Seed of reversible layers' dropout with torch's generator; None where it is not used."""
     key: tuple[int, ...] | None = None
@@ -99,11 +104,11 @@ class Layer(nn.Module):
         prepared, gradients, first = at.prepared, shared.gradients, at.first
         heads = (self.num_heads, -1)
         backend = shared.compute.attention
-        layout, asked_SD = shared.layout, x_TD
+        layout, asked_SD, bias = shared.layout, x_TD, shared.bias
         if backend in ASKED_ANYWHERE:
             asked_SD = shared.wanted(x_TD, at)
             if at.last and shared.read_layout is not None:
-                layout = shared.read_layout
+                layout, bias = shared.read_layout, shared.read_bias
         q_SNH = linear(asked_SD, prepared["query"], gradients, "query" in first).unflatten(
             -1, heads
         )
@@ -111,7 +116,7 @@ class Layer(nn.Module):
         kv_T2NH = kv_TD.unflatten(-1, (2, *heads))
         dropout = self.dropping(self.attention_dropout, shared, at, 1)
         keep = shared.compute.recompute != "activations"
-        terms = Terms(shared.compute.lsh, at.step, shared.landmark_T, keep)
+        terms = Terms(shared.compute.lsh, at.step, shared.landmark_T, keep, bias)
         mixed_SD = ATTENTION[backend](q_SNH, kv_T2NH, layout, dropout, terms).flatten(1)
         if backend not in ASKED_ANYWHERE:
             mixed_SD = shared.wanted(mixed_SD, at)

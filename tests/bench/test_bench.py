@@ -43,7 +43,7 @@ def folder(tmp_path):
         raw = SHAPE | {"model_type": family} | changes
         if family == "albert":
             raw["embedding_size"] = 16
-        if family == "roberta":
+        if family in ("roberta", "mpnet"):
             raw |= {"max_position_embeddings": 66, "pad_token_id": 1}
         path = tmp_path / family
         path.mkdir(exist_ok=True)
@@ -115,6 +115,7 @@ def test_the_shape_is_the_folders_own(folder, tmp_path):
         ("bert", "BertForMaskedLM"),
         ("albert", "AlbertForMaskedLM"),
         ("roberta", "RobertaForMaskedLM"),
+        ("mpnet", "MPNetForMaskedLM"),
     ],
 )
 @pytest.mark.parametrize("work", ["train", "predict", "pretrain"])
@@ -132,6 +133,7 @@ def test_everybody_does_the_work_of_a_folders_shape(family, named, work, folder,
             assert done_by.model.config.hidden_dropout_prob == 0.1
             assert done_by.model.training == (work != "predict")
             eager = side.who == "transformers-best" and work != "predict"
+            eager |= family == "mpnet"
             assert done_by.model.config._attn_implementation == ("eager" if eager else "sdpa")
         steps = batches(side, items, 4096)
         assert done_by.flops(steps[0], 0) > 1e5

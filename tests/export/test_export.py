@@ -54,6 +54,7 @@ FAMILIES = {
     },
 }  # fmt: skip
 FAMILIES["roberta-relu"] = FAMILIES["roberta"] | {"activation": "relu"}
+FAMILIES["mpnet"] = FAMILIES["roberta"] | {"family": "mpnet", "relative_buckets": 32}
 FAMILIES["reversible"] = FAMILIES["albert"] | {"residual": "reversible"}
 
 
@@ -73,6 +74,7 @@ def vocabularies(tmp_path_factory):
     pairs.train_from_iterator(texts, vocab_size=900, special_tokens=special)
     (root / "roberta").mkdir()
     pairs.save_model(str(root / "roberta"))
+    shutil.copytree(root / "roberta", root / "mpnet")
     shutil.copytree(SAMPLE / "vocabulary", root / "albert")
     return root
 
@@ -117,12 +119,13 @@ def run_example(folder, monkeypatch):
 
 CASES = [
     ("albert", "choice"), ("albert", "label"), ("albert", "span"), ("albert", "pretraining"),
-    ("roberta", "cloze"),
+    ("roberta", "cloze"), ("mpnet", "cloze"),
 ]  # fmt: skip
 MORE = [
     ("albert", "cloze"), ("albert-groups", "cloze"), ("albert-shared", "cloze"),
     ("albert-silu", "cloze"), ("bert", "cloze"), ("bert", "choice"), ("bert", "label"),
     ("bert", "span"), ("roberta", "choice"), ("roberta", "label"), ("roberta", "span"),
+    ("mpnet", "choice"), ("mpnet", "label"), ("mpnet", "span"),
 ]  # fmt: skip
 
 

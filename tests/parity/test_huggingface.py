@@ -41,7 +41,9 @@ FAMILIES = {
     "albert-v1": ("Albert", {"num_hidden_layers": 2, "embedding_size": 16, "hidden_act": "gelu"}),
     "bert": ("Bert", {"num_hidden_layers": 3}),
     "roberta": ("Roberta", {"num_hidden_layers": 3, "type_vocab_size": 1, "pad_token_id": 1}),
+    "mpnet": ("MPNet", {"num_hidden_layers": 3, "pad_token_id": 1}),
 }
+WITHOUT_SEGMENTS = {"roberta", "mpnet"}
 
 
 def reference(family, head):
@@ -76,12 +78,12 @@ def test_masked_lm_forward_and_gradients(family, tmp_path):
     theirs = reference(family, "MaskedLM")
     ours = load_model(saved(theirs, tmp_path), "cloze").model.eval()
     token_BL, length_B, mask_BL, segment_BL = padded_batch(ours.config.pad_id)
-    if family == "roberta":
-        segment_BL = torch.zeros_like(segment_BL)
+    segments = {} if family == "mpnet" else {"token_type_ids": segment_BL}
+    if family in WITHOUT_SEGMENTS:
+        segment_BL.zero_()
     expected = theirs(
-        input_ids=token_BL, attention_mask=mask_BL.long(), token_type_ids=segment_BL,
-        output_hidden_states=True,
-    )  # fmt: skip
+        input_ids=token_BL, attention_mask=mask_BL.long(), output_hidden_states=True, **segments
+    )
     place_BL = torch.arange(60).expand(3, 60)
     hidden_TD = ours.encoder(
         token_BL[mask_BL], place_BL[mask_BL], tuple(length_B.tolist()), segment_BL[mask_BL]
@@ -107,11 +109,12 @@ def test_multiple_choice_forward_and_gradients(family, tmp_path):
     theirs = reference(family, "MultipleChoice")
     ours = load_model(saved(theirs, tmp_path), "choice").model.eval()
     token_BL, length_B, mask_BL, segment_BL = padded_batch(ours.config.pad_id)
-    if family == "roberta":
-        segment_BL = torch.zeros_like(segment_BL)
+    segments = {} if family == "mpnet" else {"token_type_ids": segment_BL[None]}
+    if family in WITHOUT_SEGMENTS:
+        segment_BL.zero_()
     expected = theirs(
-        input_ids=token_BL[None], attention_mask=mask_BL[None].long(),
-        token_type_ids=segment_BL[None], labels=torch.tensor([1]),
+        input_ids=token_BL[None], attention_mask=mask_BL[None].long(), labels=torch.tensor([1]),
+        **segments,
     )  # fmt: skip
     batch = Batch(
         token_T=token_BL[mask_BL],
