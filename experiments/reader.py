@@ -4,6 +4,7 @@
     python experiments/reader.py prove SOURCES WORK     # no dev or test paper is in the texts
     python experiments/reader.py slice WORK --minutes 60    # again and again, until it says "done"
     python experiments/reader.py smaller WORK FROM TO --embedding-size 128 --groups 3
+    python experiments/reader.py teacher WORK LARGER        # an MPNet with the small vocabulary
 
 SOURCES holds what `NEAR`, `FAR` and `APART` name; BERT is the folder of a BERT with a WordPiece
 vocabulary. `prepare` leaves in WORK: `start`, an ALBERT that computes what the BERT computes, with
@@ -241,14 +242,31 @@ def smaller(
     print(f"{target}: {sum(p.numel() for p in model.parameters()):,} parameters")
 
 
+def teacher(work: Path, larger: Path) -> None:
+    """Give a larger model of the same WordPiece vocabulary the pieces of WORK/start, in order.
+
+    Its hidden words are then the student's, and both read the same stores.
+    """
+    loaded = load_model(larger, "pretraining", with_pairs=False)
+    theirs, ours = loaded.tokenizer, load_tokenizer(work / "start")
+    index = {piece: at for at, piece in enumerate(theirs.pieces(range(theirs.size)))}
+    for name in ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id"):
+        index[ours.pieces([getattr(ours, name)])[0]] = getattr(theirs, name)
+    kept = [index[piece] for piece in ours.pieces(range(ours.size))]
+    model = with_vocabulary(loaded.model, kept)
+    save_model(model, ours, work / "teacher")
+    print(f"{work / 'teacher'}: {sum(p.numel() for p in model.parameters()):,} parameters")
+
+
 def main() -> None:
     """Do a stage."""
     parser = argparse.ArgumentParser(description=__doc__)
     stages = parser.add_subparsers(dest="stage", required=True)
-    does = {"prepare": prepare, "prove": prove, "slice": slice_, "smaller": smaller}
+    does = {"prepare": prepare, "prove": prove, "slice": slice_, "smaller": smaller,
+            "teacher": teacher}  # fmt: skip
     places = {
         "prepare": ("sources", "bert", "work"), "prove": ("sources", "work"), "slice": ("work",),
-        "smaller": ("work", "source", "target"),
+        "smaller": ("work", "source", "target"), "teacher": ("work", "larger"),
     }  # fmt: skip
     arguments = {stage: stages.add_parser(stage) for stage in does}
     for stage, names in places.items():

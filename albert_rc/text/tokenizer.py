@@ -169,8 +169,14 @@ class SentencePieceTokenizer(Tokenizer):
         return [self._word_start.id_to_piece(int(i)) for i in ids]
 
 
+BERTS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+"""BERT's special pieces: padding, unknown, first, separator, blank."""
+ROBERTAS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+"""RoBERTa's, in the same order."""
+
+
 class HuggingFaceTokenizer(Tokenizer):
-    """The tokenizer of BERT, RoBERTa, or any `tokenizer.json`."""
+    """The tokenizer of BERT, RoBERTa, MPNet, or any `tokenizer.json`."""
 
     def __init__(self, folder: Path, backend: Any) -> None:
         self._backend = backend
@@ -185,17 +191,17 @@ class HuggingFaceTokenizer(Tokenizer):
         merges = content.get("model", {}).get("merges")
         ordered = sorted(vocabulary, key=vocabulary.__getitem__)
         self.fingerprint = sha256(to_json([ordered, merges, how]))
-        self.pad_id = self._id("[PAD]", "<pad>")
-        self.unk_id = self._id("[UNK]", "<unk>")
-        self.cls_id = self._id("[CLS]", "<s>")
-        self.sep_id = self._id("[SEP]", "</s>")
-        self.mask_id = self._id("[MASK]", "<mask>")
-        if "[CLS]" not in vocabulary:
+        # MPNet's vocabulary holds BERT's special pieces too, but uses its own.
+        names = [ROBERTAS, BERTS] if "<mask>" in vocabulary else [BERTS, ROBERTAS]
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
+            self._id(*alike) for alike in zip(*names, strict=True)
+        )
+        unknown = content.get("model", {}).get("unk_token")
+        if isinstance(unknown, str) and unknown in vocabulary:
+            self.unk_id = vocabulary[unknown]
+        if names[0] is ROBERTAS:
             self.separators_in_pair = 2
-        self._special = [
-            p for p in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if p in vocabulary
-        ]
-        self._special += [p for p in ("<pad>", "<unk>", "<s>", "</s>", "<mask>") if p in vocabulary]
+        self._special = [piece for piece in (*BERTS, *ROBERTAS) if piece in vocabulary]
 
     def _id(self, *names: str) -> int:
         for name in names:

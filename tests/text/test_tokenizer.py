@@ -150,6 +150,19 @@ def test_roberta_vocabularies_load(byte_level):
     assert byte_level.separators_in_pair == 2
 
 
+def test_mpnets_vocabulary_uses_its_own_special_pieces(tmp_path):
+    """It holds all of BERT's too, and BERT's unknown piece is the one that it uses."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "she", "was", "glad"]
+    own = ["<s>", "<pad>", "</s>", "<unk>"]
+    (tmp_path / "vocab.txt").write_text("\n".join([*own, *words, "<mask>"]) + "\n")
+    tokenizer = load_tokenizer(tmp_path)
+    (ids,) = encode_cloze([passage("She was _ , zyx", 1)], tokenizer, 64).window_tokens
+    pieces = tokenizer.pieces(ids)
+    assert pieces == ["<s>", "she", "was", "<mask>", "[UNK]", "[UNK]", "</s>"]
+    assert (tokenizer.pad_id, tokenizer.unk_id) == (1, 5)
+    assert tokenizer.separators_in_pair == 2
+
+
 def test_a_tokenizer_json_loads(byte_level, tmp_path):
     other = tmp_path / "json"
     other.mkdir()
