@@ -17,7 +17,13 @@ SHOWN = 12
 
 
 def import_(
-    files: Annotated[list[Path], typer.Argument(help="Printed papers: .txt, .docx or .pdf.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Printed papers: .txt, .docx, .pdf, or pictures (.jpg, .png and others); a folder "
+            "of pictures holds the pages of one paper."
+        ),
+    ],
     out_: Annotated[
         Path, typer.Option("--out", help="Folder for the papers: OUT/cloze and OUT/race.")
     ],
@@ -44,6 +50,20 @@ def import_(
             help="Translations in brackets behind a word, as in appointment（约会）: drop or keep."
         ),
     ] = "drop",
+    unsure: Annotated[
+        Literal["stop", "keep"],
+        typer.Option(
+            help="Words of a picture that may have been read wrong: stop (see --on-error), or keep "
+            "them and only say so."
+        ),
+    ] = "stop",
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write what was read as text, too: a folder, with a file for each paper. Correct "
+            "it, and import that."
+        ),
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print what was understood as JSON.")
     ] = False,
@@ -57,7 +77,9 @@ def import_(
     from albert_rc.printed.build.write import earlier_papers, write_papers
     from albert_rc.printed.run import import_papers
 
-    imports = import_papers(files, key, glosses == "keep")
+    imports = import_papers(files, key, glosses == "keep", unsure == "keep")
+    if text is not None:
+        _write_texts(imports, text)
     papers = [paper for found in imports for paper in found.papers]
     whole = [paper for paper in papers if paper.whole]
     troubles = [trouble for found in imports for trouble in found.all_troubles()]
@@ -92,6 +114,21 @@ def import_(
     if troubles:
         left = len(papers) - len(whole)
         say(f"{left} passage(s) left out, {len(troubles)} problem(s), listed above")
+
+
+def _write_texts(imports: list[Import], folder: Path) -> None:
+    from albert_rc.errors import UsageError
+    from albert_rc.io.atomic import write_bytes
+
+    paths = [folder / f"{Path(found.source).stem}.txt" for found in imports if found.text]
+    if len({path.name.lower() for path in paths}) < len(paths):
+        raise UsageError("--text: two papers have the same name; import them one by one")
+    for path in paths:
+        if path.exists():
+            raise UsageError(f"{path}: there already; give another folder to --text")
+    for found, path in zip([f for f in imports if f.text], paths, strict=True):
+        write_bytes(path, ("\n".join(found.text) + "\n").encode())
+        say(f"what was read of {found.source} is in {path}")
 
 
 def _show(found: Import) -> None:

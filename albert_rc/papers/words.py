@@ -36,8 +36,13 @@ def _known() -> frozenset[str]:
     return frozenset((found | {"a", "i"}) - BOUND)
 
 
-def is_word(text: str) -> bool:
-    """Whether a text is an English word: one that is known, inflected or compounded."""
+def is_word(text: str, compound: bool = True) -> bool:
+    """Whether a text is an English word: one that is known, inflected or compounded.
+
+    Args:
+        text: letters.
+        compound: whether two words in one, as in `doorway`, are one too.
+    """
     word, known = text.lower(), _known()
     if word in known:
         return True
@@ -52,6 +57,8 @@ def is_word(text: str) -> bool:
             stems.append(stem[:-1])
         if not known.isdisjoint(stems):
             return True
+    if not compound:
+        return False
     pairs = ((word[:at], word[at:]) for at in range(3, len(word) - 2))
     return any(a in known and (b in known or b.removesuffix("s") in known) for a, b in pairs)
 

@@ -45,11 +45,24 @@ class Line:
     """Whether it is a paragraph, so that nothing of it stands in the next line."""
     turns: bool = False
     """Whether it is the first of its page."""
+    unsure: tuple[str, ...] = ()
+    """Its words that may have been read wrong, from a picture."""
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to see."""
         return not self.shadow.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedText:
+    """What was read of a file."""
+
+    lines: list[Line]
+    notes: list[str]
+    """What must be said of how it was read."""
+    unread: Sequence[str] = ()
+    """Places of lines in a picture that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)

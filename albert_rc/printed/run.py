@@ -9,10 +9,11 @@ from pathlib import Path
 from albert_rc.io.files import natural_key
 from albert_rc.printed.bounds import bounded
 from albert_rc.printed.build.assemble import assemble
+from albert_rc.printed.build.doubts import report_doubts
 from albert_rc.printed.build.papers import Import, Paper, Trouble
 from albert_rc.printed.build.write import check_readable, name_papers
 from albert_rc.printed.lines import shadow_of
-from albert_rc.printed.read.extract import read_lines
+from albert_rc.printed.read.extract import read_printed
 from albert_rc.printed.read.glosses import set_glosses_aside
 from albert_rc.printed.read.signs import repair_signs
 from albert_rc.printed.recognise import key
@@ -24,14 +25,18 @@ from albert_rc.printed.recognise.unread import lost_answers
 
 
 def import_papers(
-    paths: Sequence[Path], key_path: Path | None = None, keep_glosses: bool = False
+    paths: Sequence[Path],
+    key_path: Path | None = None,
+    keep_glosses: bool = False,
+    keep_unsure: bool = False,
 ) -> list[Import]:
     """Read printed papers.
 
     Args:
-        paths: of papers: text, Word documents, PDF.
+        paths: of papers: text, Word documents, PDF, pictures, folders of pictures.
         key_path: of the answers to all of them, if they stand in a file of their own.
         keep_glosses: leave translations in brackets in the text.
+        keep_unsure: take words of a picture that may have been read wrong; they are in the notes.
 
     Raises:
         UsageError: a kind of file that is not read; two papers of one name.
@@ -40,20 +45,22 @@ def import_papers(
     imports = []
     for path in paths:
         with bounded(path):
-            lines, notes = read_lines(path)
-            lines, of_glosses = set_glosses_aside(lines, keep_glosses)
+            text = read_printed(path)
+            lines, of_glosses = set_glosses_aside(text.lines, keep_glosses)
             lines, of_signs = repair_signs(lines)
             outline = read_outline(lines)
             found = assemble(outline, str(path))
-            found.notes += notes + of_glosses + of_signs
+            found.text = [line.text for line in text.lines]
+            found.notes += text.notes + of_glosses + of_signs
+            report_doubts(found, text, keep_unsure)
             _answer(found, outline, key_path)
             found.troubles += lost_answers(found.left_out)
             found.left_out.sort(key=lambda line: natural_key(line.place))
         imports.append(found)
     if key_path is not None:
         with bounded(key_path):
-            lines, notes = read_lines(key_path)
-            outline = read_outline(lines, only_key=True)
+            text = read_printed(key_path)
+            outline = read_outline(text.lines, only_key=True)
         answers = [answer for block in outline.blocks for answer in block.answers]
         papers = [paper for found in imports for paper in found.papers]
         own = [paper.answers for paper in papers]
@@ -61,11 +68,12 @@ def import_papers(
             for found in imports:
                 for paper in found.papers:
                     paper.headings.append(shadow_of(Path(found.source).stem))
-        rest = Import(str(key_path), [], assign(papers, answers), outline.left_out, notes)
+        rest = Import(str(key_path), [], assign(papers, answers), outline.left_out, text.notes)
         for paper, before in zip(papers, own, strict=True):
             if before is not None and len(before) == len(paper.numbers):
                 others = zip(paper.numbers, before, repeat(paper.place), strict=False)
                 must_agree(paper, others, "in the paper's own key", f"in {key_path}")
+        report_doubts(rest, text, keep_unsure)
         _blame_key(outline, papers, rest)
         rest.troubles += lost_answers(outline.left_out)
         if not answers:

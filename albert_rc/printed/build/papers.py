@@ -93,6 +93,8 @@ class Import:
     """Those that belong to no paper."""
     left_out: list[LeftOut]
     notes: list[str]
+    text: list[str] = field(default_factory=list)
+    """Its lines, as read."""
 
     def all_troubles(self) -> list[Trouble]:
         """Everything that could not be placed."""

@@ -8,32 +8,43 @@ from pathlib import Path
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.decode import decode
-from albert_rc.printed.lines import Line, make_lines
+from albert_rc.printed.lines import Line, PrintedText, make_lines
 from albert_rc.printed.read.docx import read_docx
 from albert_rc.printed.read.pdf import read_pdf
+from albert_rc.printed.scan.pictures import SUFFIXES as PICTURES
 
 TEXT = (".txt", ".text", ".md")
-SUFFIXES = (*TEXT, ".docx", ".pdf")
+SUFFIXES = (*TEXT, ".docx", ".pdf", *PICTURES)
 
 
-def read_lines(path: Path) -> tuple[list[Line], list[str]]:
+def read_printed(path: Path) -> PrintedText:
     """A paper's lines, and what must be said of how it was read.
+
+    Args:
+        path: a file, or a folder of pictures, which are the pages of one paper.
 
     Raises:
         UsageError: a kind of file that is not read, or whose library is not installed.
         DataError: nothing there, or it cannot be read.
     """
     suffix = path.suffix.lower()
+    if path.is_dir():
+        return _scan(path)
     if suffix == ".doc":
         raise UsageError(f"{path}: an old Word document; save it as .docx")
+    if suffix in (".heic", ".heif"):
+        raise UsageError(f"{path}: an iPhone's own kind of picture; save it as JPEG")
     if suffix not in SUFFIXES:
         raise UsageError(f"{path}: papers end in {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise DataError(f"{path}: no such file; give the printed paper")
+    if suffix in PICTURES:
+        return _scan(path)
     if suffix == ".docx":
-        return read_docx(path)
+        return PrintedText(*read_docx(path))
     if suffix == ".pdf":
-        return read_pdf(path)
+        lines, notes = read_pdf(path)
+        return PrintedText(lines, notes) if lines else _scan(path)
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -43,7 +54,13 @@ def read_lines(path: Path) -> tuple[list[Line], list[str]]:
     except ValueError as error:
         raise DataError(f"{path}: {error}") from None
     notes = [] if encoding.title == "UTF-8" else [f"read as {encoding.title}"]
-    return _text_lines(text), notes
+    return PrintedText(_text_lines(text), notes)
+
+
+def _scan(path: Path) -> PrintedText:
+    from albert_rc.printed.scan.read import read_scan
+
+    return read_scan(path)
 
 
 def _text_lines(text: str) -> list[Line]:

@@ -1,0 +1,1 @@
+"""Pictures of printed pages: photographs, scans, and PDF files without text."""

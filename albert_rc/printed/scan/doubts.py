@@ -1,0 +1,35 @@
+"""Which words of a picture may have been read wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from albert_rc.papers.words import is_word
+from albert_rc.printed.read.layout import Word
+
+SURE = 0.4
+"""Least certainty of an English word's least certain letter."""
+SURE_OF_OTHERS = 0.8
+"""Likewise of names and numbers."""
+SURE_OF_SIGNS = 0.25
+_CHECKED = re.compile(r"[(\[]?[A-Ga-g][.)\],:]?|_+\d*_*|\d{1,3}[.)]")
+"""Marks of options and numbers of blanks, which must go on from those before."""
+_SHORT = re.compile(r"['’](?:s|ll|re|ve|d|m|t)\b")
+_LETTERS = re.compile(r"[A-Za-z]+")
+
+
+def mark(words: Sequence[Word]) -> list[Word]:
+    """Words, those marked that may have been read wrong."""
+    return [replace(word, unsure=_is_unsure(word)) for word in words]
+
+
+def _is_unsure(word: Word) -> bool:
+    if _CHECKED.fullmatch(word.text):
+        return False
+    if not any(char.isalnum() for char in word.text):
+        return word.certainty < SURE_OF_SIGNS
+    parts = _LETTERS.findall(_SHORT.sub("", word.text))
+    known = bool(parts) and all(len(part) == 1 or is_word(part) for part in parts)
+    return word.certainty < (SURE if known else SURE_OF_OTHERS)

@@ -1,0 +1,89 @@
+"""Text recognition of pictures by RapidOCR, which carries its models with it."""
+
+# B boxes, H and W pixels
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albert_rc.errors import UsageError
+from albert_rc.printed.scan.pictures import needs
+from albert_rc.runtime.pool import cores
+
+DETECTED = 1600
+"""Pixels of a page's longer side when lines of text are looked for."""
+LEAST_BOX = 0.4
+"""Mean certainty of a found line's pixels."""
+
+Image = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Char:
+    """A recognised character of a strip."""
+
+    text: str
+    place: float
+    """Its middle, as a share of the strip's width."""
+    certainty: float
+
+
+class Engine:
+    """Finds lines of text in a page, and reads them."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            from rapidocr import RapidOCR
+        except ImportError:
+            raise UsageError(needs(path)) from None
+        logging.getLogger("RapidOCR").setLevel(logging.ERROR)
+        self._engine: Any = RapidOCR(
+            params={
+                "Global.log_level": "error",
+                "Global.use_cls": False,  # it turns some upright lines of English upside down
+                "Global.max_side_len": DETECTED,
+                "Global.text_score": 0.0,
+                "Det.box_thresh": LEAST_BOX,
+                "EngineConfig.onnxruntime.intra_op_num_threads": cores(),
+            }
+        )
+
+    def find(self, page_HW3: Image) -> Image:
+        """The lines' corners, clockwise from the upper left, [B, 4, 2], in pixels."""
+        found = self._engine(page_HW3, use_det=True, use_cls=False, use_rec=False)
+        boxes = getattr(found, "boxes", None)
+        if boxes is None or not len(boxes):
+            return np.zeros((0, 4, 2), np.float32)
+        return np.asarray(boxes, np.float32)
+
+    def read(self, strips: Sequence[Image]) -> list[list[Char]]:
+        """The characters of each strip, a picture of one line, spaces included."""
+        if not strips:
+            return []
+        self._engine.return_word_box = True
+        found = self._engine.recognize_txt(list(strips))
+        lines = []
+        for text, info in zip(found.txts, found.word_results, strict=True):
+            columns = [column for word in info.word_cols for column in word]
+            chars: list[Char] = []
+            for char, certainty in zip(text, info.confs, strict=False):
+                if char.isspace():
+                    chars.append(Char(" ", chars[-1].place if chars else 0.0, certainty))
+                elif columns:
+                    place = (columns.pop(0) + 0.5) / max(1.0, info.line_txt_len)
+                    chars.append(Char(char, min(1.0, place), certainty))
+            lines.append(chars)
+        return lines
+
+
+@cache
+def open_engine() -> Engine:
+    """The engine, loaded once."""
+    return Engine(Path("pictures"))

@@ -1,0 +1,64 @@
+"""Where recognised words must be cut: a space or a blank between them was overlooked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from albert_rc.papers.words import is_word
+
+LIKE_SPACES = 0.7
+"""White between two letters, as a share of the line's usual space, that is a space too."""
+LIKE_SPACES_OF_WORDS = 0.45
+"""Likewise where the whole is no word and both parts are."""
+USUAL_SPACE = 0.25
+"""White of a space, as a multiple of the line's height, where the line has none to compare with."""
+_BLANK = re.compile(r"_+\d{0,4}_*|\d{1,4}_+")
+_GLUED_NUMBER = re.compile(r"(?<=\d)(?!(?:st|nd|rd|th|s)\b)(?=[A-Za-z]{2})|(?<=[A-Za-z]{2})(?=\d)")
+_LETTERS = re.compile(r"[A-Za-z]+")
+
+
+def cuts(text: str, white: Sequence[float], space: float) -> list[int]:
+    """Places in a recognised word where another one begins.
+
+    Args:
+        text: the word.
+        white: widest white between each character and the next, one fewer than characters.
+        space: the line's usual white between words.
+    """
+    found = {at for match in _BLANK.finditer(text) for at in match.span()}
+    found |= {match.start() for match in _GLUED_NUMBER.finditer(text)}
+    for at, gap in enumerate(white, 1):
+        letter = text[at - 1].isalpha() or text[at].isalpha()  # a 1 has much white beside it
+        if letter and gap >= LIKE_SPACES * space:
+            found.add(at)
+    for match in _LETTERS.finditer(text):
+        if not is_word(match[0], compound=False):
+            found |= {
+                at
+                for at in range(match.start() + 1, match.end())
+                if white[at - 1] >= LIKE_SPACES_OF_WORDS * space
+                and _are_words(text[match.start() : at], text[at : match.end()])
+            }
+    return sorted(at for at in found if 0 < at < len(text))
+
+
+def _are_words(*parts: str) -> bool:
+    return all(part in ("a", "A", "I") or is_word(part, compound=False) for part in parts)
+
+
+def widest_white(ink_W: Sequence[bool], start: int, end: int) -> int:
+    """Columns of the widest run without ink between two columns of a strip."""
+    widest = run = 0
+    for column in ink_W[max(0, start) : end]:
+        run = 0 if column else run + 1
+        widest = max(widest, run)
+    return widest
+
+
+def as_blank(text: str) -> str | None:
+    """A blank as `__` or `__36__`, if it is one."""
+    if "_" not in text or not _BLANK.fullmatch(text):
+        return None
+    number = text.strip("_")
+    return f"__{number}__" if number else "__"

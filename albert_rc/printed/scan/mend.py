@@ -1,0 +1,60 @@
+"""Lines of a picture mended where the page itself says what must stand there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from albert_rc.printed.lines import Line, shadow_of
+
+INDENTED = 2.0
+"""Characters from which a line begins a paragraph."""
+_BLANK = re.compile(r"__(\d{1,4})__|(?<![_\d])__(?: {1,3}__)?(?![_\d])")
+_DIRT = re.compile(r"^[.,;:·'`]\s*(?=[A-Z\"“])")
+
+
+def mend(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
+    """Blanks whose number was overlooked or cut get it from those around; dirt before text goes.
+
+    Args:
+        lines: of a picture, in order.
+
+    Returns:
+        The lines, and what is to be said.
+    """
+    cleaned = [
+        _with_text(line, _DIRT.sub("", line.text)) if line.indent > INDENTED else line
+        for line in lines
+    ]
+    found = [(i, match) for i, line in enumerate(cleaned) for match in _BLANK.finditer(line.text)]
+    numbers = [int(match[1]) if match[1] else None for _, match in found]
+    notes, given = [], {}
+    for place, number in enumerate(numbers):
+        around = (numbers[place - 1] if place else None, _after(numbers, place))
+        missing = _between(*around)
+        if missing is not None and missing != number:
+            given[place] = missing
+            where = cleaned[found[place][0]].place
+            notes.append(f"the blank after {missing - 1} is taken for {missing} ({where})")
+    for place in sorted(given, reverse=True):  # from the end, so that places stay
+        index, match = found[place]
+        line = cleaned[index]
+        text = f"{line.text[: match.start()]}__{given[place]}__{line.text[match.end() :]}"
+        cleaned[index] = _with_text(line, text)
+    return cleaned, notes
+
+
+def _after(numbers: Sequence[int | None], place: int) -> int | None:
+    return numbers[place + 1] if place + 1 < len(numbers) else None
+
+
+def _between(before: int | None, after: int | None) -> int | None:
+    """The number between two, if exactly one is missing."""
+    if before is None or after is None or after != before + 2:
+        return None
+    return before + 1
+
+
+def _with_text(line: Line, text: str) -> Line:
+    return line if text == line.text else replace(line, text=text, shadow=shadow_of(text))

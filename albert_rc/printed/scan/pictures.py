@@ -1,0 +1,99 @@
+"""Picture files to arrays of pixels, one for each page."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.printed.lines import shortened
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff")
+LARGEST = 120_000_000
+"""Pixels of a picture; phones take 12 to 50 million."""
+LONGEST_SIDE = 5000
+"""Pixels; larger pictures are reduced, as print is read as well from this."""
+DOTS = 250
+"""Dots per inch at which the pages of a PDF file are drawn."""
+MOST_PAGES = 40
+
+
+def read_pictures(path: Path) -> Iterator[np.ndarray[Any, Any]]:
+    """The pages of a picture file, RGB, as they are to be looked at.
+
+    Raises:
+        UsageError: Pillow is not installed.
+        DataError: it cannot be read, or is too large.
+    """
+    import numpy as np
+
+    try:
+        from PIL import Image, ImageOps, ImageSequence
+    except ImportError:
+        raise UsageError(needs(path)) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(path) as opened:
+                if opened.width * opened.height > LARGEST:
+                    raise DataError(
+                        f"{path}: {opened.width} x {opened.height} pixels are too many; reduce it"
+                    )
+                for number, frame in enumerate(ImageSequence.Iterator(opened)):
+                    if number >= MOST_PAGES:
+                        raise DataError(f"{path}: more than {MOST_PAGES} pages; give them in parts")
+                    page = ImageOps.exif_transpose(frame).convert("RGBA")
+                    # What is transparent is paper.
+                    page = Image.alpha_composite(Image.new("RGBA", page.size, "white"), page)
+                    page.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+                    yield np.asarray(page.convert("RGB"))
+        except DataError:
+            raise
+        except MemoryError:
+            raise
+        except OSError as error:
+            said = error.strerror or "no picture that can be read"
+            raise DataError(f"{path}: {said}; save it as PNG or JPEG") from None
+        except Exception as error:  # a damaged file can raise anything
+            said = shortened(str(error) or type(error).__name__, 80)
+            raise DataError(
+                f"{path}: no picture that can be read ({said}); save it as PNG or JPEG"
+            ) from None
+
+
+def draw_pages(path: Path) -> Iterator[np.ndarray[Any, Any]]:
+    """The pages of a PDF file as pictures, RGB; for files without text.
+
+    Raises:
+        UsageError: pypdfium2 is not installed.
+        DataError: too many pages.
+    """
+    import numpy as np
+
+    try:
+        import pypdfium2
+    except ImportError:
+        raise UsageError(needs(path)) from None
+    document = pypdfium2.PdfDocument(path)
+    try:
+        if len(document) > MOST_PAGES:
+            raise DataError(
+                f"{path}: {len(document)} pages without text; up to {MOST_PAGES} are read, so "
+                "give it in parts"
+            )
+        for page in document:
+            scale = min(DOTS / 72, LONGEST_SIDE / max(1, *page.get_size()))
+            yield np.asarray(page.render(scale=scale).to_pil().convert("RGB"))
+            page.close()
+    finally:
+        document.close()
+
+
+def needs(path: Path) -> str:
+    """What to install for pictures."""
+    return f'{path}: pictures of papers need text recognition; pip install "albert-rc[ocr]"'

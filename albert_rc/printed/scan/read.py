@@ -1,0 +1,61 @@
+"""Pictures of a paper's pages to its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albert_rc.errors import DataError
+from albert_rc.io.files import natural_key
+from albert_rc.printed.lines import PrintedText
+from albert_rc.printed.read.layout import Word, lines_of
+from albert_rc.printed.scan.doubts import mark
+from albert_rc.printed.scan.engine import Engine
+from albert_rc.printed.scan.mend import mend
+from albert_rc.printed.scan.pictures import SUFFIXES, draw_pages, read_pictures
+from albert_rc.printed.scan.words import POINTS, read_page
+
+
+def read_scan(path: Path) -> PrintedText:
+    """The lines of a picture, of a folder of pictures, or of a PDF file's pages drawn.
+
+    Args:
+        path: a picture; a folder, whose pictures are the pages of one paper in the order of their
+            names; or a PDF file.
+
+    Raises:
+        UsageError: text recognition is not installed.
+        DataError: nothing can be read.
+    """
+    engine = Engine(path)
+    pages: list[tuple[list[Word], float]] = []
+    unread: list[str] = []
+    for number, picture in enumerate(_pictures(path), 1):
+        page = read_page(picture, engine)
+        pages.append((mark(page.words), POINTS))
+        unread += [f"page {number}, {place}" for place in page.unread]
+    lines, notes = lines_of(pages)
+    if not lines:
+        raise DataError(f"{path}: no text was recognised in it; take the picture again, in light")
+    lines, mended = mend(lines)
+    notes += mended
+    count = len(pages)
+    notes.append(f"text recognised in {count} picture{'s' if count > 1 else ''}; look it over")
+    return PrintedText(lines, notes, unread)
+
+
+def _pictures(path: Path) -> Iterable[np.ndarray[Any, Any]]:
+    if path.suffix.lower() == ".pdf":
+        yield from draw_pages(path)
+        return
+    files = [path]
+    if path.is_dir():
+        files = [file for file in path.iterdir() if file.suffix.lower() in SUFFIXES]
+        files.sort(key=lambda file: natural_key(file.name))
+        if not files:
+            raise DataError(f"{path}: no pictures in this folder; {', '.join(SUFFIXES)} are read")
+    for file in files:
+        yield from read_pictures(file)

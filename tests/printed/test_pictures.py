@@ -1,0 +1,231 @@
+"""Pictures of pages: rules, spaces, slanted lines, numbers that were overlooked."""
+
+import numpy as np
+import pytest
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.printed.build.doubts import report_doubts
+from albert_rc.printed.build.papers import Import, Paper
+from albert_rc.printed.lines import Line, PrintedText, make_line
+from albert_rc.printed.read.layout import Word, lines_of
+from albert_rc.printed.run import import_papers
+from albert_rc.printed.scan.doubts import mark
+from albert_rc.printed.scan.glued import as_blank, cuts, widest_white
+from albert_rc.printed.scan.mend import mend
+from albert_rc.printed.scan.straighten import fit
+
+cv2 = pytest.importorskip("cv2")
+
+
+def page(width=1200, height=800):
+    return np.full((height, width), 235, np.uint8)
+
+
+# Rules
+
+
+@pytest.mark.parametrize("turn", [-2.0, 0.0, 2.0])
+def test_rules_of_blanks_are_found_and_letters_are_not(turn):
+    from albert_rc.printed.scan.rules import find_rules
+
+    gray_HW = page()
+    font = cv2.FONT_HERSHEY_COMPLEX
+    cv2.putText(gray_HW, "He stood up mmmm EEEE and", (60, 200), font, 1.2, 20, 2)
+    places = [(100, 260), (500, 540), (700, 900)]
+    for left, right in places:
+        cv2.line(gray_HW, (left, 400), (right, 400), 20, 2)
+    cv2.line(gray_HW, (20, 600), (1180, 600), 20, 2)  # a frame's
+    view_23 = cv2.getRotationMatrix2D((600, 400), turn, 1.0)
+    turned_HW = cv2.warpAffine(gray_HW, view_23, (1200, 800), borderValue=235)
+    found = sorted((rule.left, rule.right) for rule in find_rules(turned_HW, 40.0))
+    assert len(found) == len(places)
+    for (left, right), (l_, r_) in zip(places, found, strict=True):
+        assert abs((r_ - l_) - (right - left)) < 8
+
+
+def test_erased_rules_leave_paper():
+    from albert_rc.printed.scan.rules import erase, find_rules
+
+    gray_HW = page()
+    cv2.line(gray_HW, (100, 400), (260, 400), 20, 2)
+    page_HW3 = np.repeat(gray_HW[..., None], 3, 2)
+    assert erase(page_HW3, find_rules(gray_HW, 40.0), 40.0).min() == 235
+    assert page_HW3.min() == 20, "the picture itself must stay"
+
+
+# Spaces
+
+
+def test_words_are_cut_where_white_is_as_wide_as_a_space():
+    assert cuts("soon.One", [0, 0, 1, 2, 12, 1, 1], 12) == [5]
+    assert cuts("wordsvery", [1, 1, 0, 1, 13, 0, 1, 0], 12) == [5]
+    assert cuts("stomachache", [1] * 10, 12) == []
+    # No word, but both parts are: less white is enough.
+    assert cuts("himto", [1, 1, 6, 1], 12) == [3]
+    assert cuts("daycare", [1, 1, 4, 1, 1, 1], 12) == []
+    assert cuts("11.", [9, 9], 12) == []
+
+
+def test_blanks_and_numbers_are_cut_from_words():
+    assert cuts("and_6about", [1] * 9, 12) == [3, 5]
+    assert cuts("a__20__.", [1] * 7, 12) == [1, 7]
+    assert cuts("16happened", [1] * 9, 12) == [2]
+    assert cuts("the21st", [1] * 6, 12) == [3]
+    assert [as_blank(text) for text in ("_6", "__20__", "___", "20", "a_")] == [
+        "__6__", "__20__", "__", None, None
+    ]  # fmt: skip
+
+
+def test_the_widest_white_of_a_strip():
+    ink = [bool(int(c)) for c in "110001100000110"]
+    assert widest_white(ink, 0, 15) == 5
+    assert widest_white(ink, 0, 6) == 3
+    assert widest_white(ink, 5, 7) == 0
+
+
+# Slanted lines
+
+
+def corners(x, y, length, slope, height=30):
+    rise = slope * length
+    return [[x, y], [x + length, y + rise], [x + length, y + rise + height], [x, y + height]]
+
+
+def test_lines_of_a_page_seen_from_the_side_become_level_and_its_margin_upright():
+    slopes = np.linspace(-0.04, 0.03, 20)
+    lines = [corners(100 + 4 * i, 100 + 60 * i, 900, s) for i, s in enumerate(slopes)]
+    corner_B42 = np.array(lines, np.float32)
+    straight = fit(corner_B42, 1200, 1400)
+    start_B2, end_B2 = corner_B42[:, 0], corner_B42[:, 1]
+    x_B, y_B = straight.straighten(start_B2[:, 0], start_B2[:, 1])
+    _, end_B = straight.straighten(end_B2[:, 0], end_B2[:, 1])
+    assert np.abs(start_B2[:, 1] - end_B2[:, 1]).max() > 30
+    assert np.abs(y_B - end_B).max() < 4
+    assert np.ptp(start_B2[:, 0]) > 70
+    assert np.ptp(x_B) < 8
+
+
+def test_one_line_alone_is_levelled():
+    straight = fit(np.array([corners(100, 100, 900, 0.02)], np.float32), 1200, 1400)
+    _, (start, end) = straight.straighten(np.array([100.0, 1000.0]), np.array([100.0, 118.0]))
+    assert abs(start - end) < 0.5
+    none = fit(np.zeros((0, 4, 2), np.float32), 1200, 1400)
+    assert none.straighten(np.array([7.0]), np.array([9.0])) == (7.0, 9.0)
+
+
+# What was overlooked
+
+
+def texts(*rows):
+    return [make_line(row, f"line {i}") for i, row in enumerate(rows, 1)]
+
+
+def test_a_blanks_number_follows_from_those_around():
+    lines, notes = mend(texts("He __1__ and __ it , but", "__3__ was __ __ then __5__ or __"))
+    assert [line.text for line in lines] == [
+        "He __1__ and __2__ it , but", "__3__ was __4__ then __5__ or __"
+    ]  # fmt: skip
+    assert lines[0].shadow == lines[0].text
+    assert notes == [
+        "the blank after 1 is taken for 2 (line 1)", "the blank after 3 is taken for 4 (line 2)"
+    ]  # fmt: skip
+
+
+def test_a_number_of_which_a_digit_was_lost_is_mended():
+    lines, _ = mend(texts("__11__ or __1__ and __13__"))
+    assert lines[0].text == "__11__ or __12__ and __13__"
+    unclear = "__11__ or __ and __ or __14__"
+    assert mend(texts(unclear))[0][0].text == unclear
+
+
+def test_dirt_before_a_paragraph_goes():
+    lines = [Line(", You can", ", You can", "line 1", indent=5), *texts(", You can")]
+    assert [line.text for line in mend(lines)[0]] == ["You can", ", You can"]
+
+
+# Doubts
+
+
+def word(text, certainty):
+    return Word(text, 0, 10, 0, 10, certainty)
+
+
+def test_what_may_be_wrong_is_marked():
+    said = [("garden", 0.5), ("garden", 0.2), ("Kowalczyk", 0.7), ("Kowalczyk", 0.95),
+            ("1985", 0.6), ("A.", 0.1), ("__12__", 0.1), (",", 0.5), (",", 0.1),
+            ("hadn't", 0.5)]  # fmt: skip
+    found = [w.text for w in mark([word(*each) for each in said]) if w.unsure]
+    assert found == ["garden", "Kowalczyk", "1985", ","]
+
+
+def test_lines_name_their_doubtful_words():
+    words = [word("He", 1.0), Word("gardcn", 12, 40, 0, 10, 0.3)]
+    (line,), _ = lines_of([(mark(words), 595)])
+    assert line.text == "He gardcn"
+    assert line.unsure == ("gardcn",)
+
+
+def paper(article):
+    return Paper("cloze", [1], article, [""], [["a", "b"]], "line 1")
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_paper_with_a_doubtful_word_is_not_whole(keep):
+    found = Import("x.jpg", [paper("a gardcn _"), paper("a house _")], [], [], [])
+    line = Line("a gardcn _", "a gardcn _", "page 1, line 3", unsure=("gardcn",))
+    report_doubts(found, PrintedText([line], []), keep)
+    assert [one.whole for one in found.papers] == [keep, True]
+    said = found.notes if keep else [str(t) for t in found.papers[0].troubles]
+    assert said[0].startswith("'gardcn' may have been read wrong")
+    assert "page 1, line 3" in said[0]
+
+
+def test_a_line_that_could_not_be_read_leaves_no_paper_whole():
+    found = Import("x.jpg", [paper("a _"), paper("b _")], [], [], [])
+    report_doubts(found, PrintedText([], [], ["page 1, 30% from the top"]), True)
+    assert not any(one.whole for one in found.papers)
+
+
+# Files
+
+
+def test_files_that_are_no_pictures_say_so(tmp_path):
+    bad = tmp_path / "exam.jpg"
+    bad.write_bytes(b"\xff\xd8\xff\xe0 not a picture")
+    with pytest.raises(DataError, match=r"exam\.jpg: .*save it as PNG or JPEG"):
+        import_papers([bad])
+    (tmp_path / "exam.heic").write_bytes(b"x")
+    with pytest.raises(UsageError, match="save it as JPEG"):
+        import_papers([tmp_path / "exam.heic"])
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    with pytest.raises(DataError, match="no pictures in this folder"):
+        import_papers([folder])
+
+
+def test_pictures_of_too_many_pixels_are_refused(tmp_path, monkeypatch):
+    from PIL import Image
+
+    from albert_rc.printed.scan import pictures
+
+    Image.new("L", (60, 50), "white").save(tmp_path / "page.png")
+    monkeypatch.setattr(pictures, "LARGEST", 2000)
+    with pytest.raises(DataError, match="60 x 50 pixels are too many"):
+        list(pictures.read_pictures(tmp_path / "page.png"))
+
+
+def test_pictures_are_turned_as_the_phone_says_and_transparent_ones_are_on_paper(tmp_path):
+    from PIL import Image
+
+    from albert_rc.printed.scan.pictures import read_pictures
+
+    turned = Image.new("RGB", (60, 40), "white")
+    exif = turned.getexif()
+    exif[0x0112] = 6  # a quarter to the right
+    turned.save(tmp_path / "turned.jpg", exif=exif)
+    assert [p.shape for p in read_pictures(tmp_path / "turned.jpg")] == [(60, 40, 3)]
+    Image.new("RGBA", (60, 40), (0, 0, 0, 0)).save(tmp_path / "clear.png")
+    assert next(iter(read_pictures(tmp_path / "clear.png"))).min() == 255
+    pages = [Image.new("L", (20, 30), shade) for shade in (10, 200)]
+    pages[0].save(tmp_path / "fax.tif", save_all=True, append_images=pages[1:])
+    assert [int(p[0, 0, 0]) for p in read_pictures(tmp_path / "fax.tif")] == [10, 200]
