@@ -33,13 +33,15 @@ def bounded(path: Path) -> Iterator[None]:
     to gigabytes or keep it busy for hours.
 
     Args:
-        path: the file; a larger one may take longer.
+        path: the file, or a folder of pictures; a larger one may take longer.
 
     Raises:
         DataError: it takes more.
     """
-    size = path.stat().st_size if path.is_file() else 0
-    seconds = min(MOST_SECONDS, LEAST_SECONDS + SECONDS_A_MEGABYTE * size / 1e6)
+    files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else [path]
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    least = LEAST_SECONDS * max(1, len(files))
+    seconds = max(least, min(MOST_SECONDS, least + SECONDS_A_MEGABYTE * size / 1e6))
     try:
         if threading.current_thread() is threading.main_thread() and sys.platform != "win32":
             with _clock(seconds), _ceiling(MOST_MEMORY):

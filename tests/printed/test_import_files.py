@@ -18,7 +18,7 @@ from exam import (
 )  # fmt: skip
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.printed.read.extract import read_lines
+from albert_rc.printed.read.extract import read_printed
 from albert_rc.printed.run import import_papers
 
 
@@ -118,7 +118,7 @@ def test_a_table_with_letters_above_is_one_of_options(tmp_path, document, first,
         for cell, text in zip(row.cells, cells, strict=True):
             cell.text = text
     document.save(tmp_path / "exam.docx")
-    lines, _ = read_lines(tmp_path / "exam.docx")
+    lines = read_printed(tmp_path / "exam.docx").lines
     assert (len(lines) == 2) == key
     assert ("A. made" in lines[-1].text) != key
 
