@@ -26,6 +26,18 @@ _FIRST = re.compile(r"\s*(?:[_(\[]+\s*[0-9]{1,4}\s*[_)\]]+\S*|\S+)")  # a word, 
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something in a picture that was read with little certainty, or not at all."""
+
+    text: str
+    """As read; empty for a line that could not be read."""
+    picture: bytes
+    """The line that it stands in, as JPEG."""
+    place: str = ""
+    """For people; empty where it is its line's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """One line of a page, or one whole paragraph of a document."""
 
@@ -45,7 +57,7 @@ class Line:
     """Whether it is a paragraph, so that nothing of it stands in the next line."""
     turns: bool = False
     """Whether it is the first of its page."""
-    unsure: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
     """Its words that may have been read wrong, from a picture."""
 
     @property
@@ -61,8 +73,8 @@ class PrintedText:
     lines: list[Line]
     notes: list[str]
     """What must be said of how it was read."""
-    unread: Sequence[str] = ()
-    """Places of lines in a picture that could not be read."""
+    unread: Sequence[Doubt] = ()
+    """Lines of a picture that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)

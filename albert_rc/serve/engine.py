@@ -189,6 +189,7 @@ class Engine:
                 "papers": papers,
                 "answers": answers,
                 "messages": [message.as_json() for message in messages],
+                **({"text": reading.text} if reading.text else {}),
             },
             indent=False,
         )

@@ -11,7 +11,8 @@ MEGABYTE = 1_000_000
 class Limits:
     """Of one server."""
 
-    body_bytes: int = 10 * MEGABYTE
+    body_bytes: int = 30 * MEGABYTE
+    """As much as some photographs of a phone."""
     body_seconds: float = 30
     """In which a request must have arrived."""
     arriving: int = 16
@@ -28,6 +29,12 @@ class Limits:
     """For a printed paper, or for papers in JSON; none of them is answered in it."""
     read_bytes: int = 1024 * MEGABYTE
     """Of memory, for the process that reads a printed paper."""
+    picture_seconds: float = 60
+    """More, for each picture of a printed page, and for a PDF file, which may hold pictures."""
+    picture_bytes: int = 2048 * MEGABYTE
+    """More, for a paper that may hold pictures."""
+    pictures: int = 20
+    """Pages of one paper."""
     found_bytes: int = 50 * MEGABYTE
     """Of what was understood of it: blanks may have a long list of options in common, each its own
     copy."""

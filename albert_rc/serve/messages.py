@@ -15,6 +15,8 @@ MOST = 100
 """Messages of one level that are told."""
 IN_ALL = 50_000
 """Characters of all messages of one level."""
+PICTURES, LONGEST_PICTURE = 60, 60_000
+"""Pictures of all messages, and characters of one."""
 LONGEST_NAME = 120
 """Characters of a paper's id."""
 
@@ -24,15 +26,18 @@ class Message:
     """Something that a person has to know about what was sent."""
 
     level: str
-    """`refused`: it is not among the answers; `warning`; `note`; `left out`: text that belongs to
-    no passage."""
+    """`refused`: it is not among the answers; `check`: a word of a picture that may have been read
+    wrong; `warning`; `note`; `left out`: text that belongs to no passage."""
     text: str
     paper: str = ""
     """The id of the paper that it is about; empty for the whole."""
+    picture: str = ""
+    """What it is about, as a JPEG in base64; empty if there is no picture."""
 
     def as_json(self) -> dict[str, str]:
         """For a client."""
-        return {"level": self.level, "paper": self.paper, "text": self.text}
+        said = {"level": self.level, "paper": self.paper, "text": self.text}
+        return said | {"picture": self.picture} if self.picture else said
 
 
 class Messages:
@@ -43,11 +48,17 @@ class Messages:
         self._numbers: Counter[str] = Counter()
         self._sizes: Counter[str] = Counter()
         self._left: Counter[str] = Counter()
+        self._pictures = 0
 
-    def add(self, level: str, text: str, paper: str = "") -> None:
+    def add(self, level: str, text: str, paper: str = "", picture: str = "") -> None:
         """Keep a message, or count it where there are enough of its level."""
         if self._numbers[level] < MOST and self._sizes[level] < IN_ALL:
-            message = Message(level, shortened(text, LONGEST), shortened(paper, LONGEST_NAME))
+            if len(picture) > LONGEST_PICTURE or self._pictures >= PICTURES:
+                picture = ""
+            self._pictures += bool(picture)
+            message = Message(
+                level, shortened(text, LONGEST), shortened(paper, LONGEST_NAME), picture
+            )
             self._kept.append(message)
             self._numbers[level] += 1
             self._sizes[level] += len(message.text) + len(message.paper)

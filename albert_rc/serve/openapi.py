@@ -75,12 +75,15 @@ def _schemas() -> dict[str, Schema]:
     message = _object(
         {
             "level": _described(
-                {"enum": ["refused", "warning", "note", "left out"]},
-                "refused: it is not among the answers; left out: a line that belongs to no passage",
+                {"enum": ["refused", "check", "warning", "note", "left out"]},
+                "refused: it is not among the answers; check: a word of a picture that may have "
+                "been read wrong; left out: a line that belongs to no passage",
             ),
             "paper": _described(_TEXT, "The id of the paper that it is about, or empty."),
             "text": _TEXT,
-        }
+            "picture": _described(_TEXT, "What it is about: a JPEG in base64."),
+        },
+        optional=("picture",),
     )
     by_paper = _described(
         {"type": "object", "additionalProperties": _list_of(_LETTER)},
@@ -110,7 +113,11 @@ def _schemas() -> dict[str, Schema]:
                     _list_of(_of("Message")),
                     "The first of each level; where there were more, its last one counts them.",
                 ),
-            }
+                "text": _described(
+                    _TEXT, "What was read of pictures, where some of it must be checked."
+                ),
+            },
+            optional=("text",),
         ),
         "Health": _object(
             {
@@ -146,7 +153,11 @@ def document(limits: Limits) -> dict[str, Any]:
     binary: Schema = {"type": "string", "format": "binary"}
     form = _object(
         {
-            "paper": _described(binary, "The file; or its text, as an ordinary field."),
+            "paper": _described(
+                binary,
+                "The file; or its text, as an ordinary field. Several pictures, the pages of one "
+                "paper, are several parts of this name.",
+            ),
             "key": _described(binary, "The answers to a printed paper, if they are apart."),
         },
         optional=("key",),
@@ -175,8 +186,8 @@ def document(limits: Limits) -> dict[str, Any]:
                 "post": {
                     "operationId": "answer",
                     "summary": "Answer a paper",
-                    "description": "The body is the paper: JSON, or printed as text, Word or PDF; "
-                    "or a form with a part `paper`, and optionally one `key`. Its kind is "
+                    "description": "The body is the paper: JSON, or printed as text, Word, PDF or a "
+                    "picture; or a form with a part `paper`, and optionally one `key`. Its kind is "
                     "recognised by its content. Of a printed paper, what could not be placed is "
                     "refused, by number, among the messages.",
                     "parameters": [
@@ -198,6 +209,8 @@ def document(limits: Limits) -> dict[str, Any]:
                             "text/plain": {"schema": _TEXT, "example": PRINTED},
                             "application/pdf": {"schema": binary},
                             WORD: {"schema": binary},
+                            "image/jpeg": {"schema": binary},
+                            "image/png": {"schema": binary},
                             "application/octet-stream": {"schema": binary},
                             "multipart/form-data": {"schema": form},
                         },

@@ -79,7 +79,7 @@ def _page(template: str, script: str, **values: Any) -> Page:
         "default-src 'none'",
         f"script-src {source_hash(script)}",
         f"style-src {source_hash(style)}",
-        "img-src 'self'",
+        "img-src 'self' data:",  # lines of pictures
         "connect-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",

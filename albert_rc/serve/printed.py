@@ -8,6 +8,7 @@ ours in a folder of its own.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import math
 import os
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,7 +34,8 @@ from albert_rc.serve.uploads import Upload
 
 PAPER, KEY, RESULT = "paper", "key", "result.json"
 SHOWN_LINES = 20
-_SUFFIXES = {"text": ".txt", "docx": ".docx", "pdf": ".pdf", "doc": ".doc"}
+LONGEST_TEXT = 200_000
+_SUFFIXES = {"text": ".txt", "docx": ".docx", "pdf": ".pdf", "doc": ".doc", "picture": ".jpg"}
 _ROOT = Path(__file__).parents[2]
 
 
@@ -42,7 +45,7 @@ def read_printed(
     """Read a printed paper as `import` does, in a process of its own.
 
     Args:
-        upload: text, Word or PDF.
+        upload: text, Word, PDF, or pictures.
         key: the answers, if they are not in the paper; likewise.
         limits: its time and memory.
         stopped: asked now and then whether nobody waits for it any more.
@@ -55,12 +58,18 @@ def read_printed(
         raise DataError("an answer key is printed text, Word or PDF, such as `36-40 ABCDA`")
     with TemporaryDirectory(prefix="albert-rc-") as name:
         folder = Path(name)
-        files = [PAPER + _SUFFIXES[upload.kind]]
-        (folder / files[0]).write_bytes(upload.content)
+        if upload.pages:
+            files = [PAPER]
+            (folder / PAPER).mkdir()
+            for number, page in enumerate((upload.content, *upload.pages), 1):
+                (folder / PAPER / f"page{number}.jpg").write_bytes(page)
+        else:
+            files = [PAPER + _SUFFIXES[upload.kind]]
+            (folder / files[0]).write_bytes(upload.content)
         if key is not None:
             files.append(KEY + _SUFFIXES[key.kind])
             (folder / files[1]).write_bytes(key.content)
-        _run_child(folder, files, limits, stopped)
+        _run_child(folder, files, _for_pictures(upload, key, limits), stopped)
         try:
             if (folder / RESULT).stat().st_size > limits.found_bytes:
                 raise DataError("its blanks have too many options in all; give it in parts")
@@ -72,6 +81,19 @@ def read_printed(
     if "error" in found:
         raise DataError(_named(found["error"], upload, key))
     return _as_reading(found, upload, key)
+
+
+def _for_pictures(upload: Upload, key: Upload | None, limits: Limits) -> Limits:
+    """The limits, with what text recognition takes where there may be pictures."""
+    kinds = [upload.kind, *[upload.kind for _ in upload.pages], *([key.kind] if key else [])]
+    pictures = sum(kind in ("picture", "pdf") for kind in kinds)
+    if not pictures:
+        return limits
+    return replace(
+        limits,
+        read_seconds=limits.read_seconds + pictures * limits.picture_seconds,
+        read_bytes=limits.read_bytes + limits.picture_bytes,
+    )
 
 
 def _run_child(folder: Path, files: list[str], limits: Limits, stopped: Callable[[], bool]) -> None:
@@ -122,10 +144,10 @@ def _as_reading(found: dict[str, Any], upload: Upload, key: Upload | None) -> Re
         for message in reading.messages:
             if message.level == "refused":  # warnings were among the import's notes already
                 messages.add(message.level, message.text, message.paper)
-    for level, name, text in found["messages"]:
-        messages.add(level, _named(text, upload, key), _own(name, stem))
+    for level, name, text, picture in found["messages"]:
+        messages.add(level, _named(text, upload, key), _own(name, stem), picture)
     numbers = {_own(paper["name"], stem): paper["numbers"] for paper in found["papers"]}
-    return ReadText(sets, messages.all(), numbers)
+    return ReadText(sets, messages.all(), numbers, found["text"])
 
 
 def _own(name: str, stem: str) -> str:
@@ -165,11 +187,11 @@ def main() -> None:
 def _found(paths: list[Path]) -> dict[str, Any]:
     from albert_rc.printed.run import import_papers
 
-    imports = import_papers(paths[:1], paths[1] if len(paths) > 1 else None)
+    imports = import_papers(paths[:1], paths[1] if len(paths) > 1 else None, keep_unsure=True)
     messages = Messages()
     for found in imports:
         _say(found, messages)
-    said = [(message.level, message.paper, message.text) for message in messages.all()]
+    said = [(m.level, m.paper, m.text, m.picture) for m in messages.all()]
     papers = [
         {
             "kind": paper.kind,
@@ -183,13 +205,20 @@ def _found(paths: list[Path]) -> dict[str, Any]:
     ]
     if not papers and not said:
         raise UsageError(f"{paths[0]}: no passage with options found")
-    return {"papers": papers, "messages": said}
+    doubtful = any(found.doubts for found in imports)
+    text = "\n".join(imports[0].text)[:LONGEST_TEXT] if doubtful else ""
+    return {"papers": papers, "messages": said, "text": text}
 
 
 def _say(found: Import, messages: Messages) -> None:
     """Everything that the import says."""
+    for doubt in found.doubts:
+        picture = base64.b64encode(doubt.picture).decode()
+        shown = f"{doubt.text} ({doubt.place})" if doubt.text else f"not read: {doubt.place}"
+        messages.add("check", shown, picture=picture)
     for note in found.notes:
-        messages.add("note", note)
+        if not note.endswith(tuple(f"({doubt.place})" for doubt in found.doubts)):
+            messages.add("note", note)
     for paper in found.papers:
         for trouble in paper.troubles:
             messages.add("refused", str(trouble), paper.name)

@@ -31,6 +31,8 @@ class ReadText:
     messages: list[Message] = field(default_factory=list)
     numbers: dict[str, list[int]] = field(default_factory=dict)
     """Of blanks and questions as they are printed, by paper; others count from 1."""
+    text: str = ""
+    """What was read of pictures, to be corrected."""
 
     @property
     def complete(self) -> bool:

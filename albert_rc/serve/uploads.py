@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from albert_rc.io.messages import shortened
+from albert_rc.printed.scan.pictures import SUFFIXES as PICTURES
 
-Kind = Literal["json", "lines", "text", "docx", "pdf", "doc"]
+Kind = Literal["json", "lines", "text", "docx", "pdf", "doc", "picture"]
 JSON = "application/json"
 WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 TYPES: dict[str, Kind | None] = {
@@ -18,6 +19,11 @@ TYPES: dict[str, Kind | None] = {
     "text/plain": "text",
     "application/pdf": "pdf",
     WORD: "docx",
+    "image/jpeg": "picture",
+    "image/png": "picture",
+    "image/webp": "picture",
+    "image/tiff": "picture",
+    "image/bmp": "picture",
     "application/octet-stream": None,
 }
 """Content types of a paper sent as the whole body; the last says nothing of it."""
@@ -27,11 +33,16 @@ _SUFFIXES: dict[str, Kind] = {
     ".docx": "docx",
     ".pdf": "pdf",
     ".doc": "doc",
+    **dict.fromkeys(PICTURES, "picture"),
 }
 _MAGIC: tuple[tuple[bytes, Kind], ...] = (
     (b"%PDF-", "pdf"),
     (b"PK\x03\x04", "docx"),
     (b"\xd0\xcf\x11\xe0", "doc"),  # what Word wrote before 2007
+    (b"\xff\xd8\xff", "picture"),
+    (b"\x89PNG\r\n", "picture"),
+    (b"II*\0", "picture"),
+    (b"MM\0*", "picture"),
 )
 # RACE's papers are JSON in .txt files. A printed paper may begin with a bracket, as in "[2019]".
 _LIKE_JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*"|\[\s*[\[{])')
@@ -42,6 +53,7 @@ DEFAULT_NAMES = {
     "docx": "paper.docx",
     "pdf": "paper.pdf",
     "doc": "paper.doc",
+    "picture": "paper.jpg",
 }
 
 
@@ -53,6 +65,8 @@ class Upload:
     name: str
     """To be shown, and a paper's id where the paper gives none. Never a path."""
     kind: Kind
+    pages: tuple[bytes, ...] = ()
+    """Further pictures of the same paper."""
 
 
 def make_upload(content: bytes, name: str = "", content_type: str = "") -> Upload:
@@ -71,6 +85,12 @@ def make_upload(content: bytes, name: str = "", content_type: str = "") -> Uploa
     if kind == "text" and _LIKE_JSON.match(content):
         kind = "json"
     return Upload(content, shown or DEFAULT_NAMES[kind], kind)
+
+
+def as_pages(uploads: list[Upload]) -> Upload:
+    """Pictures of the pages of one paper as one upload, called after the first."""
+    first, *others = uploads
+    return replace(first, pages=tuple(other.content for other in others))
 
 
 def shown_name(name: str) -> str:

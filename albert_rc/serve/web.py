@@ -23,7 +23,7 @@ from albert_rc.serve.guard import Refusal, RequestGuard, read_body, until_gone
 from albert_rc.serve.line import BusyError
 from albert_rc.serve.openapi import document
 from albert_rc.serve.page import ICON, Page, api_page, paper_page
-from albert_rc.serve.uploads import TYPES, Upload, make_upload
+from albert_rc.serve.uploads import TYPES, Upload, as_pages, make_upload
 
 FORM = "multipart/form-data"
 STATUS = {BusyError: 503, SlowError: 503, FailedError: 500}
@@ -117,7 +117,7 @@ class _Site:
         try:
             body = await read_body(request, self.limits)
             if content_type == FORM:
-                paper, key = await _from_form(request, body)
+                paper, key = await _from_form(request, body, self.limits.pictures)
             else:
                 name = request.query_params.get("name", "")
                 paper, key = make_upload(body, name, content_type), None
@@ -148,34 +148,40 @@ class _Site:
             done.cancel()
 
 
-async def _from_form(request: Request, body: bytes) -> tuple[Upload, Upload | None]:
+async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Upload, Upload | None]:
     """The parts `paper` and `key` of a form."""
 
     async def receive() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    found: dict[str, Upload] = {}
+    found: dict[str, list[Upload]] = {"paper": [], "key": []}
     # Text fields are held in memory, files in nameless temporary ones; both are of one limit.
     form = await Request(request.scope, receive).form(
-        max_files=2, max_fields=2, max_part_size=len(body)
+        max_files=pictures + 1, max_fields=2, max_part_size=len(body)
     )
     try:
         for name, value in form.multi_items():
-            if name not in ("paper", "key") or name in found:
-                raise Refusal(400, 'the form may have one part "paper" and one part "key"')
+            if name not in found:
+                raise Refusal(400, 'the form may have parts "paper" and one part "key"')
             if isinstance(value, str):
                 content = value.encode("utf-8", "surrogateescape")
-                found[name] = make_upload(content, "", "")
+                found[name].append(make_upload(content, "", ""))
             else:
                 said = (value.content_type or "").partition(";")[0].strip().lower()
                 content = await value.read()
-                found[name] = make_upload(content, value.filename or "", said)
+                found[name].append(make_upload(content, value.filename or "", said))
     finally:
         await form.close()
-    if "paper" not in found:
+    papers, keys = found.values()
+    if not papers:
         raise Refusal(400, 'the form has no part "paper"; put the text or the file there')
-    key = found.get("key")
-    return found["paper"], key if key is not None and key.content.strip() else None
+    if len(keys) > 1 or (len(papers) > 1 and any(one.kind != "picture" for one in papers)):
+        raise Refusal(
+            400, 'only pictures, the pages of one paper, may be several parts "paper"; of other '
+            "kinds, and of keys, one at a time",
+        )  # fmt: skip
+    paper = as_pages(papers)
+    return paper, keys[0] if keys and keys[0].content.strip() else None
 
 
 def _page(page: Page) -> Response:

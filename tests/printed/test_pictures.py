@@ -6,10 +6,10 @@ import pytest
 from albert_rc.errors import DataError, UsageError
 from albert_rc.printed.build.doubts import report_doubts
 from albert_rc.printed.build.papers import Import, Paper
-from albert_rc.printed.lines import Line, PrintedText, make_line
+from albert_rc.printed.lines import Doubt, Line, PrintedText, make_line
 from albert_rc.printed.read.layout import Word, lines_of
 from albert_rc.printed.run import import_papers
-from albert_rc.printed.scan.doubts import mark
+from albert_rc.printed.scan.doubts import is_doubtful
 from albert_rc.printed.scan.glued import as_blank, cuts, widest_white
 from albert_rc.printed.scan.mend import mend
 from albert_rc.printed.scan.straighten import fit
@@ -154,15 +154,15 @@ def test_what_may_be_wrong_is_marked():
     said = [("garden", 0.5), ("garden", 0.2), ("Kowalczyk", 0.7), ("Kowalczyk", 0.95),
             ("1985", 0.6), ("A.", 0.1), ("__12__", 0.1), (",", 0.5), (",", 0.1),
             ("hadn't", 0.5)]  # fmt: skip
-    found = [w.text for w in mark([word(*each) for each in said]) if w.unsure]
+    found = [text for text, certainty in said if is_doubtful(word(text, certainty))]
     assert found == ["garden", "Kowalczyk", "1985", ","]
 
 
 def test_lines_name_their_doubtful_words():
-    words = [word("He", 1.0), Word("gardcn", 12, 40, 0, 10, 0.3)]
-    (line,), _ = lines_of([(mark(words), 595)])
+    words = [word("He", 1.0), Word("gardcn", 12, 40, 0, 10, 0.3, b"jpeg")]
+    (line,), _ = lines_of([(words, 595)])
     assert line.text == "He gardcn"
-    assert line.unsure == ("gardcn",)
+    assert line.doubts == (Doubt("gardcn", b"jpeg", "page 1, line 1"),)
 
 
 def paper(article):
@@ -172,7 +172,8 @@ def paper(article):
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_paper_with_a_doubtful_word_is_not_whole(keep):
     found = Import("x.jpg", [paper("a gardcn _"), paper("a house _")], [], [], [])
-    line = Line("a gardcn _", "a gardcn _", "page 1, line 3", unsure=("gardcn",))
+    doubt = Doubt("gardcn", b"jpeg", "page 1, line 3")
+    line = Line("a gardcn _", "a gardcn _", doubt.place, doubts=(doubt,))
     report_doubts(found, PrintedText([line], []), keep)
     assert [one.whole for one in found.papers] == [keep, True]
     said = found.notes if keep else [str(t) for t in found.papers[0].troubles]
@@ -182,7 +183,7 @@ def test_a_paper_with_a_doubtful_word_is_not_whole(keep):
 
 def test_a_line_that_could_not_be_read_leaves_no_paper_whole():
     found = Import("x.jpg", [paper("a _"), paper("b _")], [], [], [])
-    report_doubts(found, PrintedText([], [], ["page 1, 30% from the top"]), True)
+    report_doubts(found, PrintedText([], [], [Doubt("", b"jpeg", "page 1, 30% down")]), True)
     assert not any(one.whole for one in found.papers)
 
 

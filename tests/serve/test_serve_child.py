@@ -64,7 +64,7 @@ def test_it_knows_little_and_ends_with_the_server(slow_pdf):
     try:
         (child,) = until(lambda: children(server.pid))
         limits, environ = (Path(f"/proc/{child}/{name}") for name in ("limits", "environ"))
-        until(lambda: re.search(r"Max cpu time +101 ", limits.read_text()))  # it is at work
+        until(lambda: re.search(r"Max cpu time +161 ", limits.read_text()))  # it is at work
         known = dict(entry.split("=", 1) for entry in environ.read_text().split("\0") if entry)
         assert "SECRET_TOKEN" not in known
         assert known.keys() <= {

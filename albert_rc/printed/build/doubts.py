@@ -19,17 +19,18 @@ def report_doubts(found: Import, text: PrintedText, keep: bool) -> None:
         text: what was read of the file.
         keep: only note doubtful words; lines that could not be read still count.
     """
-    doubts = [(word, line.place) for line in text.lines for word in line.unsure]
-    for word, place in doubts:
-        reason = f"{word!r} may have been read wrong"
-        owners = [paper for paper in found.papers if _holds(paper, word)]
+    found.doubts = [doubt for line in text.lines for doubt in line.doubts]
+    for doubt in found.doubts:
+        reason = f"{doubt.text!r} may have been read wrong"
+        owners = [paper for paper in found.papers if _holds(paper, doubt.text)]
         if keep or not owners:
-            found.notes.append(f"{reason} ({place})")
+            found.notes.append(f"{reason} ({doubt.place})")
         else:
             for paper in owners:
-                paper.troubles.append(Trouble((), place, reason, CORRECT))
-    for place in text.unread:
-        trouble = Trouble((), place, "a line could not be read", AGAIN)
+                paper.troubles.append(Trouble((), doubt.place, reason, CORRECT))
+    found.doubts += text.unread
+    for doubt in text.unread:
+        trouble = Trouble((), doubt.place, "a line could not be read", AGAIN)
         for paper in found.papers:
             paper.troubles.append(trouble)
         if not found.papers:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from albert_rc.papers.schema import letter
-from albert_rc.printed.lines import shortened
+from albert_rc.printed.lines import Doubt, shortened
 from albert_rc.printed.recognise.blocks import LeftOut
 from albert_rc.printed.recognise.key import KeyEntry
 
@@ -95,6 +95,8 @@ class Import:
     notes: list[str]
     text: list[str] = field(default_factory=list)
     """Its lines, as read."""
+    doubts: list[Doubt] = field(default_factory=list)
+    """What may have been read wrong in a picture, and what could not be read."""
 
     def all_troubles(self) -> list[Trouble]:
         """Everything that could not be placed."""

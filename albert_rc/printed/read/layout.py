@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
-from albert_rc.printed.lines import Line, Piece, clean, shadow_of, shortened
+from albert_rc.printed.lines import Doubt, Line, Piece, clean, shadow_of, shortened
 from albert_rc.printed.recognise.options import marks_in
 
 SAME_LINE = 0.4  # of a letter's height
@@ -28,8 +28,8 @@ class Word:
     bottom: float
     certainty: float = 1.0
     """Of having been read right, where it was read from a picture."""
-    unsure: bool = False
-    """Whether it must be looked at by a person."""
+    picture: bytes = b""
+    """If it must be looked at by a person: the line that it stands in, as JPEG."""
 
 
 Row = list[Word]
@@ -210,7 +210,7 @@ def _line(row: Row, place: str, edge: float, letter: float) -> Line:
         place,
         indent=indent,
         width=(right - edge) / letter,
-        unsure=tuple(word.text for word in row if word.unsure),
+        doubts=tuple(Doubt(word.text, word.picture, place) for word in row if word.picture),
     )
 
 

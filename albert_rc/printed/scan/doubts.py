@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
 
 from albert_rc.papers.words import is_word
 from albert_rc.printed.read.layout import Word
@@ -20,12 +18,8 @@ _SHORT = re.compile(r"['’](?:s|ll|re|ve|d|m|t)\b")
 _LETTERS = re.compile(r"[A-Za-z]+")
 
 
-def mark(words: Sequence[Word]) -> list[Word]:
-    """Words, those marked that may have been read wrong."""
-    return [replace(word, unsure=_is_unsure(word)) for word in words]
-
-
-def _is_unsure(word: Word) -> bool:
+def is_doubtful(word: Word) -> bool:
+    """Whether a person must look at a word, as it may have been read wrong."""
     if _CHECKED.fullmatch(word.text):
         return False
     if not any(char.isalnum() for char in word.text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,8 @@ import numpy as np
 
 from albert_rc.errors import DataError
 from albert_rc.io.files import natural_key
-from albert_rc.printed.lines import PrintedText
+from albert_rc.printed.lines import Doubt, PrintedText
 from albert_rc.printed.read.layout import Word, lines_of
-from albert_rc.printed.scan.doubts import mark
 from albert_rc.printed.scan.engine import Engine
 from albert_rc.printed.scan.mend import mend
 from albert_rc.printed.scan.pictures import SUFFIXES, draw_pages, read_pictures
@@ -32,11 +32,11 @@ def read_scan(path: Path) -> PrintedText:
     """
     engine = Engine(path)
     pages: list[tuple[list[Word], float]] = []
-    unread: list[str] = []
+    unread: list[Doubt] = []
     for number, picture in enumerate(_pictures(path), 1):
         page = read_page(picture, engine)
-        pages.append((mark(page.words), POINTS))
-        unread += [f"page {number}, {place}" for place in page.unread]
+        pages.append((page.words, POINTS))
+        unread += [replace(doubt, place=f"page {number}, {doubt.place}") for doubt in page.unread]
     lines, notes = lines_of(pages)
     if not lines:
         raise DataError(f"{path}: no text was recognised in it; take the picture again, in light")

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from albert_rc.printed.lines import Doubt
 from albert_rc.printed.read.layout import Word
+from albert_rc.printed.scan.doubts import is_doubtful
 from albert_rc.printed.scan.engine import Char, Engine
 from albert_rc.printed.scan.glued import USUAL_SPACE, as_blank, cuts, widest_white
 from albert_rc.printed.scan.missed import missed_lines
@@ -46,8 +48,8 @@ class Page:
 
     words: list[Word]
     """In points."""
-    unread: list[str]
-    """Places of the lines that could not be read."""
+    unread: list[Doubt]
+    """Lines that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,24 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
         if chars and strip.certainty < LEAST_LINE:
             x, y = strip.at(0.0)
             across, down = x / page_HW3.shape[1], y / page_HW3.shape[0]
-            unread.append(f"{down:.0%} from the top, {max(0.0, across):.0%} from the left")
+            where = f"{down:.0%} from the top, {max(0.0, across):.0%} from the left"
+            unread.append(Doubt("", as_jpeg(_cut(page_HW3, line.corner_42)), where))
             continue
-        words += _words(strip, own)
+        found_here = _words(strip, own)
+        if any(map(is_doubtful, found_here)):
+            shown = as_jpeg(_cut(page_HW3, line.corner_42))
+            found_here = [replace(w, picture=shown) if is_doubtful(w) else w for w in found_here]
+        words += found_here
     return Page(_in_points(words, corner_B42, page_HW3.shape), unread)
+
+
+def as_jpeg(strip_HW3: Array) -> bytes:
+    """A line's picture, as JPEG."""
+    import cv2
+
+    _, written = cv2.imencode(".jpg", strip_HW3[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 60])
+    content: bytes = written.tobytes()
+    return content
 
 
 def _heights(corner_B42: Array) -> Array:
@@ -357,6 +373,7 @@ def _in_points(words: Sequence[Word], corner_B42: Array, shape: tuple[int, ...])
             float(y - (word.bottom - word.top) / 2) * scale,
             float(y + (word.bottom - word.top) / 2) * scale,
             word.certainty,
+            word.picture,
         )
         for word, x, y in zip(words, x_P, y_P, strict=True)
     ]

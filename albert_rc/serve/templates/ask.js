@@ -2,18 +2,23 @@
 
 const ask = byId("ask");
 const most = Number(ask.dataset.most);
-let chosenFile = null;
+let chosenFiles = [];
 let request = null;
 
 const megabytes = (bytes) => (bytes < 100_000 ? `${Math.ceil(bytes / 1000)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`);
 
-function chooseFile(file) {
-  chosenFile = file;
-  byId("text").hidden = file !== null;
-  byId("chosen").hidden = file === null;
-  if (file !== null) {
-    byId("chosen-name").textContent = file.name;
-    byId("chosen-size").textContent = megabytes(file.size);
+const isPicture = (file) => file.type.startsWith("image/");
+const sizeOf = (files) => files.reduce((sum, file) => sum + file.size, 0);
+
+// Pictures are the pages of one paper, in the order of their names; of anything else the first one counts.
+function chooseFiles(files) {
+  const pictures = files.filter(isPicture).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+  chosenFiles = pictures.length ? pictures : files.slice(0, 1);
+  byId("text").hidden = chosenFiles.length > 0;
+  byId("chosen").hidden = chosenFiles.length === 0;
+  if (chosenFiles.length) {
+    byId("chosen-name").textContent = chosenFiles.map((file) => file.name).join(", ");
+    byId("chosen-size").textContent = megabytes(sizeOf(chosenFiles));
     byId("send").focus();
   } else {
     byId("file").value = "";
@@ -36,20 +41,20 @@ function working(on) {
 
 async function send() {
   const text = byId("text").value;
-  const paper = chosenFile || (text.trim() ? text : null);
-  if (paper === null) {
+  const parts = chosenFiles.length ? chosenFiles : text.trim() ? [text] : [];
+  if (!parts.length) {
     fail("There is no paper yet: paste one, or choose a file.");
     byId("text").focus();
     return;
   }
-  const size = chosenFile ? chosenFile.size : new Blob([text]).size;
+  const size = chosenFiles.length ? sizeOf(chosenFiles) : new Blob([text]).size;
   if (size > most) {
     fail(`${megabytes(size)} are more than the ${megabytes(most)} that this server takes; give the paper in parts.`);
     return;
   }
   if (unsaved && !confirm("Your corrections have not been saved. Go on without them?")) return;
   const body = new FormData();
-  body.append("paper", paper);
+  for (const part of parts) body.append("paper", part);
   if (byId("key").value.trim()) body.append("key", byId("key").value);
   fail("");
   request = new AbortController();
@@ -71,17 +76,31 @@ async function send() {
 
 const TITLES = {
   refused: "Not answered: this could not be placed, and is not guessed",
+  check: "Compare with the paper: this may have been read wrong",
   warning: "To know",
   note: "How the paper was read",
   "left out": "Lines that belong to no passage",
 };
 
 function messageList(level, messages) {
-  const rows = messages.map(({ paper, text }) => make("li", {}, ...(paper ? [make("bdi", { class: "about" }, paper), ": "] : []), make("span", { class: "text" }, text)));
+  const rows = messages.map(({ paper, text, picture }) => make("li", {}, ...(paper ? [make("bdi", { class: "about" }, paper), ": "] : []), make("span", { class: "text" }, text),
+    ...(picture ? [make("img", { src: `data:image/jpeg;base64,${picture}`, alt: "The line in the picture" })] : [])));
   const list = make("ul", {}, ...rows);
-  const open = level === "refused" || level === "warning";
+  const open = level === "refused" || level === "warning" || level === "check";
   return make("details", { class: `said ${level.replace(" ", "-")}`, open },
     make("summary", {}, `${TITLES[level]} (${messages.length})`), list);
+}
+
+function correctText(text) {
+  const button = make("button", { type: "button" }, "Correct the text that was read");
+  button.addEventListener("click", () => {
+    chooseFiles([]);
+    byId("text").value = text;
+    byId("text").rows = 20;
+    byId("text").scrollIntoView();
+    byId("text").focus();
+  });
+  return button;
 }
 
 function showAnswers(answered) {
@@ -91,6 +110,7 @@ function showAnswers(answered) {
   unsaved = false;
   const levels = Object.keys(TITLES).map((level) => [level, answered.messages.filter((message) => message.level === level)]);
   byId("messages").replaceChildren(...levels.filter(([, found]) => found.length).map(([level, found]) => messageList(level, found)));
+  if (answered.text) byId("messages").append(make("p", {}, correctText(answered.text)));
   byId("articles").replaceChildren(...papers.map(paperArticle));
   byId("papers").hidden = false;
   byId("skip").hidden = false;
@@ -107,10 +127,10 @@ function listenForPapers() {
     if (!request) send();
   });
   byId("cancel").addEventListener("click", () => request && request.abort());
-  byId("file").addEventListener("change", (event) => { if (event.target.files.length) chooseFile(event.target.files[0]); });
-  byId("unchoose").addEventListener("click", () => chooseFile(null));
+  byId("file").addEventListener("change", (event) => { if (event.target.files.length) chooseFiles([...event.target.files]); });
+  byId("unchoose").addEventListener("click", () => chooseFiles([]));
   byId("example").addEventListener("click", () => {
-    chooseFile(null);
+    chooseFiles([]);
     byId("text").value = byId("example-text").content.textContent;
     byId("key").value = "";
     send();
@@ -124,7 +144,7 @@ function listenForPapers() {
       if (!event.dataTransfer.types.includes("Files")) return;
       event.preventDefault();
       ask.classList.toggle("over", name === "dragover");
-      if (name === "drop" && event.dataTransfer.files.length) chooseFile(event.dataTransfer.files[0]);
+      if (name === "drop" && event.dataTransfer.files.length) chooseFiles([...event.dataTransfer.files]);
     });
   }
   document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) ask.classList.remove("over"); });
