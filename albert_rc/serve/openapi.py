@@ -186,7 +186,7 @@ def document(limits: Limits) -> dict[str, Any]:
                 "post": {
                     "operationId": "answer",
                     "summary": "Answer a paper",
-                    "description": "The body is the paper: JSON, or printed as text, Word, PDF or a "
+                    "description": "The body is the paper: JSON, or printed as text, Word, PDF or "
                     "picture; or a form with a part `paper`, and optionally one `key`. Its kind is "
                     "recognised by its content. Of a printed paper, what could not be placed is "
                     "refused, by number, among the messages.",

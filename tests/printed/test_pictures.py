@@ -10,8 +10,10 @@ from albert_rc.printed.lines import Doubt, Line, PrintedText, make_line
 from albert_rc.printed.read.layout import Word, lines_of
 from albert_rc.printed.run import import_papers
 from albert_rc.printed.scan.doubts import is_doubtful
+from albert_rc.printed.scan.engine import Char
 from albert_rc.printed.scan.glued import as_blank, cuts, widest_white
 from albert_rc.printed.scan.mend import mend
+from albert_rc.printed.scan.second import agreed, is_unclear
 from albert_rc.printed.scan.straighten import fit
 
 cv2 = pytest.importorskip("cv2")
@@ -113,6 +115,32 @@ def test_one_line_alone_is_levelled():
     assert none.straighten(np.array([7.0]), np.array([9.0])) == (7.0, 9.0)
 
 
+# A second look
+
+
+def chars(text, *certainties):
+    places = [(i + 0.5) / len(text) for i in range(len(text))]
+    given = certainties or (1.0,) * len(text)
+    return [Char(*each) for each in zip(text, places, given, strict=True)]
+
+
+def test_two_readings_that_agree_are_surer():
+    first, second = chars("a cat", 1, 1, 0.4, 0.8, 1), chars("acat", 1, 0.7, 0.6, 1)
+    assert is_unclear(first)
+    assert not is_unclear(chars("a b", 1, 0.2, 1)), "spaces do not count"
+    assert agreed(first, second) == chars("a cat", 1, 1, 0.7, 0.8, 1)
+
+
+def test_where_two_readings_differ_the_surer_one_is_taken_and_marked():
+    found = agreed(chars("arms , I", 1, 1, 1, 1, 1, 0.5, 1, 1), chars("arms . I"))
+    assert "".join(c.text for c in found) == "arms . I"
+    assert [c.text for c in found if c.certainty == 0] == ["."]
+    # A letter more or less puts the word in doubt.
+    assert min(c.certainty for c in agreed(chars("hit"), chars("hint"))) == 0
+    assert min(c.certainty for c in agreed(chars("hint"), chars("hit"))) == 0
+    assert agreed([], chars("x")) == []
+
+
 # What was overlooked
 
 
@@ -134,6 +162,8 @@ def test_a_blanks_number_follows_from_those_around():
 def test_a_number_of_which_a_digit_was_lost_is_mended():
     lines, _ = mend(texts("__11__ or __1__ and __13__"))
     assert lines[0].text == "__11__ or __12__ and __13__"
+    lines, _ = mend(texts("__19__ was", "on __2__ 0__ by"))
+    assert lines[1].text == "on __20__ by"
     unclear = "__11__ or __ and __ or __14__"
     assert mend(texts(unclear))[0][0].text == unclear
 
@@ -152,7 +182,7 @@ def word(text, certainty):
 
 def test_what_may_be_wrong_is_marked():
     said = [("garden", 0.5), ("garden", 0.2), ("Kowalczyk", 0.7), ("Kowalczyk", 0.95),
-            ("1985", 0.6), ("A.", 0.1), ("__12__", 0.1), (",", 0.5), (",", 0.1),
+            ("1985", 0.6), ("A.", 0.1), ("__12__", 0.1), (",", 0.8), (",", 0.1),
             ("hadn't", 0.5)]  # fmt: skip
     found = [text for text, certainty in said if is_doubtful(word(text, certainty))]
     assert found == ["garden", "Kowalczyk", "1985", ","]

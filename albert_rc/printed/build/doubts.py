@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from albert_rc.printed.build.papers import Import, Paper, Trouble
-from albert_rc.printed.lines import PrintedText
+from albert_rc.printed.lines import Line, PrintedText
 
 CORRECT = "correct the text, which --text writes, and import that"
 AGAIN = "take the picture again, from above and in light, or give the text"
@@ -20,12 +20,13 @@ def report_doubts(found: Import, text: PrintedText, keep: bool) -> None:
         keep: only note doubtful words; lines that could not be read still count.
     """
     found.doubts = [doubt for line in text.lines for doubt in line.doubts]
-    for doubt in found.doubts:
-        reason = f"{doubt.text!r} may have been read wrong"
-        owners = [paper for paper in found.papers if _holds(paper, doubt.text)]
-        if keep or not owners:
-            found.notes.append(f"{reason} ({doubt.place})")
-        else:
+    for line in text.lines:
+        owners = [paper for paper in found.papers if _holds(paper, line)]
+        for doubt in line.doubts:
+            reason = f"{doubt.text!r} may have been read wrong"
+            if keep or not owners:
+                found.notes.append(f"{reason} ({doubt.place})")
+                continue
             for paper in owners:
                 paper.troubles.append(Trouble((), doubt.place, reason, CORRECT))
     found.doubts += text.unread
@@ -37,11 +38,11 @@ def report_doubts(found: Import, text: PrintedText, keep: bool) -> None:
             found.troubles.append(trouble)
 
 
-def _holds(paper: Paper, word: str) -> bool:
-    """Whether a word may be one of the paper's: a blank's number, a mark, or part of its text."""
-    parts = re.findall(r"\w+", word.replace("_", " "))
-    if not parts or all(part.isdigit() or len(part) == 1 for part in parts):
-        return True
-    options = [option for own in paper.options for option in own]
-    everything = " ".join([paper.article, *paper.questions, *options])
-    return any(part in everything for part in parts)
+def _holds(paper: Paper, line: Line) -> bool:
+    """Whether a line may be one of the paper's, from the words that it has."""
+    if re.fullmatch(r"\W*\d{0,3}\W*", line.text):  # a page's number
+        return False
+    own = set(re.findall(r"[A-Za-z]{3,}", line.text))
+    options = [option for options in paper.options for option in options]
+    there = " ".join([paper.article, *paper.questions, *options])
+    return sum(word in there for word in own) >= len(own) / 2

@@ -11,7 +11,7 @@ SURE = 0.4
 """Least certainty of an English word's least certain letter."""
 SURE_OF_OTHERS = 0.8
 """Likewise of names and numbers."""
-SURE_OF_SIGNS = 0.25
+SURE_OF_SIGNS = 0.6
 _CHECKED = re.compile(r"[(\[]?[A-Ga-g][.)\],:]?|_+\d*_*|\d{1,3}[.)]")
 """Marks of options and numbers of blanks, which must go on from those before."""
 _SHORT = re.compile(r"['’](?:s|ll|re|ve|d|m|t)\b")

@@ -11,6 +11,9 @@ LIKE_SPACES = 0.7
 """White between two letters, as a share of the line's usual space, that is a space too."""
 LIKE_SPACES_OF_WORDS = 0.45
 """Likewise where the whole is no word and both parts are."""
+LIKE_SPACES_OF_SLIM = 1.0
+"""Likewise beside letters that have much white around them anyway."""
+SLIM, APOSTROPHES = set("lIitjf1r!|"), set("'’‘`")
 USUAL_SPACE = 0.25
 """White of a space, as a multiple of the line's height, where the line has none to compare with."""
 _BLANK = re.compile(r"_+\d{0,4}_*|\d{1,4}_+")
@@ -29,8 +32,11 @@ def cuts(text: str, white: Sequence[float], space: float) -> list[int]:
     found = {at for match in _BLANK.finditer(text) for at in match.span()}
     found |= {match.start() for match in _GLUED_NUMBER.finditer(text)}
     for at, gap in enumerate(white, 1):
-        letter = text[at - 1].isalpha() or text[at].isalpha()  # a 1 has much white beside it
-        if letter and gap >= LIKE_SPACES * space:
+        before, after = text[at - 1], text[at]
+        if not (before.isalpha() or after.isalpha()) or APOSTROPHES & {before, after}:
+            continue
+        slim = SLIM & {before, after}
+        if gap >= (LIKE_SPACES_OF_SLIM if slim else LIKE_SPACES) * space:
             found.add(at)
     for match in _LETTERS.finditer(text):
         if not is_word(match[0], compound=False):

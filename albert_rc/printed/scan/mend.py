@@ -11,6 +11,7 @@ from albert_rc.printed.lines import Line, shadow_of
 INDENTED = 2.0
 """Characters from which a line begins a paragraph."""
 _BLANK = re.compile(r"__(\d{1,4})__|(?<![_\d])__(?: {1,3}__)?(?![_\d])")
+_NUMBERED = re.compile(r"__(\d{1,4})__(?: ?_{0,2}(\d{1,2})__)?")
 _DIRT = re.compile(r"^[.,;:·'`]\s*(?=[A-Z\"“])")
 
 
@@ -27,6 +28,7 @@ def mend(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
         _with_text(line, _DIRT.sub("", line.text)) if line.indent > INDENTED else line
         for line in lines
     ]
+    cleaned = _with_joint_numbers(cleaned)
     found = [(i, match) for i, line in enumerate(cleaned) for match in _BLANK.finditer(line.text)]
     numbers = [int(match[1]) if match[1] else None for _, match in found]
     notes, given = [], {}
@@ -43,6 +45,24 @@ def mend(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
         text = f"{line.text[: match.start()]}__{given[place]}__{line.text[match.end() :]}"
         cleaned[index] = _with_text(line, text)
     return cleaned, notes
+
+
+def _with_joint_numbers(lines: Sequence[Line]) -> list[Line]:
+    """Lines in which `__2__ 0__` after `__19__` is `__20__`."""
+    before, done = None, []
+    for line in lines:
+
+        def joint(match: re.Match[str]) -> str:
+            nonlocal before
+            first, second = match[1], match[2]
+            if second is not None and before is not None and int(first + second) == before + 1:
+                before += 1
+                return f"__{before}__"
+            before = int(second or first)
+            return match[0]
+
+        done.append(_with_text(line, _NUMBERED.sub(joint, line.text)))
+    return done
 
 
 def _after(numbers: Sequence[int | None], place: int) -> int | None:

@@ -19,6 +19,7 @@ from albert_rc.printed.scan.engine import Char, Engine
 from albert_rc.printed.scan.glued import USUAL_SPACE, as_blank, cuts, widest_white
 from albert_rc.printed.scan.missed import missed_lines
 from albert_rc.printed.scan.rules import Rule, erase, find_rules, ink_of
+from albert_rc.printed.scan.second import agreed, is_unclear
 from albert_rc.printed.scan.straighten import fit
 
 Array = np.ndarray[Any, Any]
@@ -26,6 +27,8 @@ STRIP = 48
 """Height of the strips that are read, in pixels."""
 MARGIN = 0.35
 """Paper at both ends of a strip, as a multiple of its height."""
+TALLER = 0.12
+"""Paper above and below a strip that is read a second time, likewise."""
 UPRIGHT = 0.75
 """Mean certainty of the longest lines below which a page may stand on its head."""
 LEAST_LINE = 0.45
@@ -96,15 +99,21 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
     gray_HW = cv2.cvtColor(page_HW3, cv2.COLOR_RGB2GRAY)
     drawn = find_rules(gray_HW, height)
     missed_B42 = missed_lines(gray_HW, corner_B42, drawn, height)
-    corner_B42 = np.stack([_extended(c_42) for c_42 in (*corner_B42, *missed_B42)])
+    own_B42 = np.concatenate([corner_B42, missed_B42])
+    corner_B42 = np.stack([_extended(corner_42) for corner_42 in own_B42])
     lines = [_Strip(corner_42, []) for corner_42 in corner_B42]
     rules = [(rule, line) for rule in drawn if (line := _line_of(rule, lines)) is not None]
     clean_HW3 = erase(page_HW3, [rule for rule, _ in rules], height)
     pictures = [_cut(clean_HW3, corner_42) for corner_42 in corner_B42]
     found = engine.read(pictures)
+    unclear = [at for at, chars in enumerate(found) if is_unclear(chars)]
+    again = engine.read([_cut(clean_HW3, _taller(corner_B42[at])) for at in unclear])
+    for at, chars in zip(unclear, again, strict=True):
+        found[at] = agreed(found[at], chars)
     words: list[Word] = []
     unread = []
-    for line, chars, picture in zip(lines, found, pictures, strict=True):
+    for at, (line, read, picture) in enumerate(zip(lines, found, pictures, strict=True)):
+        chars = _own_chars(line, read, np.delete(own_B42, at, 0))
         strip = _Strip(line.corner_42, chars, _ink(picture))
         own = [rule for rule, owner in rules if owner is line]
         if chars and strip.certainty < LEAST_LINE:
@@ -119,6 +128,22 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
             found_here = [replace(w, picture=shown) if is_doubtful(w) else w for w in found_here]
         words += found_here
     return Page(_in_points(words, corner_B42, page_HW3.shape), unread)
+
+
+def _own_chars(line: _Strip, chars: list[Char], other_B42: Array) -> list[Char]:
+    """A strip's characters without those at its ends that belong to a neighbouring line."""
+    edge = MARGIN * float(_heights(line.corner_42[None])[0])
+    share = edge / max(1.0, float(_widths(line.corner_42[None])[0]))
+    kept = []
+    for char in chars:
+        if not share < char.place < 1 - share and char.text != " ":
+            x, y = line.at(char.place)
+            left_B, right_B = other_B42[:, [0, 3], 0].mean(1), other_B42[:, [1, 2], 0].mean(1)
+            top_B, bottom_B = other_B42[:, :2, 1].min(1), other_B42[:, 2:, 1].max(1)
+            if ((left_B < x) & (x < right_B) & (top_B < y) & (y < bottom_B)).any():
+                continue
+        kept.append(char)
+    return kept
 
 
 def as_jpeg(strip_HW3: Array) -> bytes:
@@ -191,6 +216,13 @@ def _extended(corner_42: Array) -> Array:
     more_2 = along_2 * MARGIN * float(_heights(corner_42[None])[0])
     wider_42: Array = corner_42 + np.stack([-more_2, more_2, more_2, -more_2])
     return wider_42
+
+
+def _taller(corner_42: Array) -> Array:
+    """A line's corners with some paper above and below."""
+    up_42 = (corner_42[[0, 1, 1, 0]] - corner_42[[3, 2, 2, 3]]) * TALLER
+    taller_42: Array = corner_42 + up_42 * np.array([[1], [1], [-1], [-1]])
+    return taller_42
 
 
 def _cut(page_HW3: Array, corner_42: Array) -> Array:
