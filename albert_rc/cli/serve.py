@@ -25,7 +25,7 @@ def serve(
     ] = 8000,
     max_megabytes: Annotated[
         float, typer.Option(help="Largest request, in megabytes.", hidden=True)
-    ] = 10,
+    ] = 30,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     device: options.Device = None,
 ) -> None:

@@ -14,6 +14,8 @@ LIKE_SPACES_OF_WORDS = 0.45
 LIKE_SPACES_OF_SLIM = 1.0
 """Likewise beside letters that have much white around them anyway."""
 SLIM, APOSTROPHES = set("lIitjf1r!|"), set("'’‘`")
+NO_SPACE = 0.3
+"""Share of the usual space below which there is none, though one was read."""
 USUAL_SPACE = 0.25
 """White of a space, as a multiple of the line's height, where the line has none to compare with."""
 _BLANK = re.compile(r"_+\d{0,4}_*|\d{1,4}_+")

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+LONG = 2.5
+"""Length of lines that tell a slope, as a multiple of their height."""
 FEW = 6
 """Lines needed for more than a rotation."""
 
@@ -53,7 +55,8 @@ def fit(corner_B42: Array, width: float, height: float) -> Straightener:
     start_B2 = (corner_B42[:, 0] + corner_B42[:, 3]) / 2
     end_B2 = (corner_B42[:, 1] + corner_B42[:, 2]) / 2
     length_B = np.abs(end_B2[:, 0] - start_B2[:, 0])
-    long_B = length_B >= max(0.15 * width, np.median(length_B))
+    tall_B = np.abs(corner_B42[:, 3, 1] - corner_B42[:, 0, 1])
+    long_B = length_B >= LONG * tall_B
     if not long_B.any():
         return flat
     run_B = end_B2[long_B] - start_B2[long_B]
@@ -66,7 +69,8 @@ def fit(corner_B42: Array, width: float, height: float) -> Straightener:
     spread = u_B.std() > 0.1 and len(u_B) >= 3 * FEW
     kept = [0, 1, 2, 3, 4, 5] if spread else [0, 2, 5] if len(u_B) >= FEW else [0]
     slope = np.zeros(6)
-    slope[kept] = _robust(terms_B6[:, kept], slope_B, length_B[long_B])
+    # A corner is off by the same whatever the length, so a slope's error falls with it.
+    slope[kept] = _robust(terms_B6[:, kept], slope_B, length_B[long_B] ** 2)
     found = Straightener(slope, np.zeros(2), width, height)
     return Straightener(slope, _margin(found, start_B2, width, height), width, height)
 

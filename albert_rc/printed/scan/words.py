@@ -16,11 +16,18 @@ from albert_rc.printed.lines import Doubt
 from albert_rc.printed.read.layout import Word
 from albert_rc.printed.scan.doubts import is_doubtful
 from albert_rc.printed.scan.engine import Char, Engine
-from albert_rc.printed.scan.glued import USUAL_SPACE, as_blank, cuts, widest_white
+from albert_rc.printed.scan.glued import (
+    NO_SPACE,
+    USUAL_SPACE,
+    as_blank,
+    cuts,
+    widest_white,
+)
 from albert_rc.printed.scan.missed import missed_lines
+from albert_rc.printed.scan.rows import rows_of
 from albert_rc.printed.scan.rules import Rule, erase, find_rules, ink_of
 from albert_rc.printed.scan.second import agreed, is_unclear
-from albert_rc.printed.scan.straighten import fit
+from albert_rc.printed.scan.straighten import Straightener, fit
 
 Array = np.ndarray[Any, Any]
 STRIP = 48
@@ -110,8 +117,9 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
     again = engine.read([_cut(clean_HW3, _taller(corner_B42[at])) for at in unclear])
     for at, chars in zip(unclear, again, strict=True):
         found[at] = agreed(found[at], chars)
-    words: list[Word] = []
+    by_line: list[list[Word]] = []
     unread = []
+    straight = fit(corner_B42, page_HW3.shape[1], page_HW3.shape[0])
     for at, (line, read, picture) in enumerate(zip(lines, found, pictures, strict=True)):
         chars = _own_chars(line, read, np.delete(own_B42, at, 0))
         strip = _Strip(line.corner_42, chars, _ink(picture))
@@ -126,8 +134,9 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
         if any(map(is_doubtful, found_here)):
             shown = as_jpeg(_cut(page_HW3, line.corner_42))
             found_here = [replace(w, picture=shown) if is_doubtful(w) else w for w in found_here]
-        words += found_here
-    return Page(_in_points(words, corner_B42, page_HW3.shape), unread)
+        by_line.append(found_here)
+    placed = [_in_points(words, straight, page_HW3.shape) for words in by_line]
+    return Page(rows_of(placed), unread)
 
 
 def _own_chars(line: _Strip, chars: list[Char], other_B42: Array) -> list[Char]:
@@ -298,8 +307,14 @@ def _split(strip: _Strip, edges: Sequence[float]) -> list[list[tuple[float, Char
     spaces = [strip.white(a[-1][1], b[0][1]) for a, b in pairwise(words)]
     space = median(spaces) if len(spaces) > 2 else USUAL_SPACE * STRIP
     space = min(max(space, 0.6 * USUAL_SPACE * STRIP), 2 * USUAL_SPACE * STRIP)
+    joint = words[:1]
+    for letters, white in zip(words[1:], spaces, strict=True):
+        if white < NO_SPACE * space and joint[-1][-1][1].text.isalnum():
+            joint[-1] = joint[-1] + letters
+        else:
+            joint.append(letters)
     found: list[list[tuple[float, Char]]] = []
-    for letters in words:
+    for letters in joint:
         text = "".join(char.text for _, char in letters)
         white = [strip.white(a, b) for (_, a), (_, b) in pairwise(letters)]
         for start, end in pairwise([0, *cuts(text, white, space), len(letters)]):
@@ -381,31 +396,28 @@ def _one_blank(before: str, text: str, white: float) -> str | None:
         return before  # the number between them was not read
     if white > NEAR:
         return None
-    if set(text) == {"_"}:
-        return before + text if before.strip("_").isdigit() and before[-1] != "_" else None
+    if set(text) == {"_"} and before.strip("_").isdigit():
+        return before + text if before[-1] != "_" else before
+    if set(before) == {"_"} and as_blank(text):
+        return text
     if before.startswith("_") and before[-1].isdigit() and as_blank(text):
         return f"{before}{text.strip('_')}__"  # `__1` and `__2__`
     return before + text if set(before) == {"_"} and _is_number(text) else None
 
 
-def _in_points(words: Sequence[Word], corner_B42: Array, shape: tuple[int, ...]) -> list[Word]:
+def _in_points(words: Sequence[Word], straight: Straightener, shape: tuple[int, ...]) -> list[Word]:
     """Words where they would stand on a flat page of usual size."""
-    height, width = shape[:2]
-    straight, scale = fit(corner_B42, width, height), POINTS / width
+    scale = POINTS / shape[1]
     if not words:
         return []
     x_P = np.array([(word.left + word.right) / 2 for word in words])
     y_P = np.array([(word.top + word.bottom) / 2 for word in words])
     x_P, y_P = straight.straighten(x_P, y_P)
-    return [
-        Word(
-            word.text,
-            float(x - (word.right - word.left) / 2) * scale,
-            float(x + (word.right - word.left) / 2) * scale,
-            float(y - (word.bottom - word.top) / 2) * scale,
-            float(y + (word.bottom - word.top) / 2) * scale,
-            word.certainty,
-            word.picture,
+    placed = []
+    for word, x, y in zip(words, x_P, y_P, strict=True):
+        half_width, half = (word.right - word.left) / 2, (word.bottom - word.top) / 2
+        left, right, top, bottom = (
+            float(v) * scale for v in (x - half_width, x + half_width, y - half, y + half)
         )
-        for word, x, y in zip(words, x_P, y_P, strict=True)
-    ]
+        placed.append(replace(word, left=left, right=right, top=top, bottom=bottom))
+    return placed

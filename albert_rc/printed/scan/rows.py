@@ -1,0 +1,63 @@
+"""Lines that stand side by side, as options do, made rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+
+from albert_rc.printed.read.layout import Word
+
+SAME_ROW = 0.6
+"""How far the end of a line and the beginning of the next in its row may differ in height, as a
+multiple of a line's height."""
+OVERLAP = 0.5
+"""How far two lines of a row may reach into each other, likewise."""
+
+
+@dataclass(slots=True)
+class _Row:
+    words: list[Word]
+
+    @property
+    def end(self) -> Word:
+        return self.words[-1]
+
+
+def rows_of(lines: Sequence[Sequence[Word]]) -> list[Word]:
+    """The words of lines, those of a row all at one height.
+
+    Lines are taken from left to right, and each goes on with the row whose end is nearest in
+    height. So a slant that is left over, which grows along a row, never joins two rows.
+
+    Args:
+        lines: words of each line, from left to right, on a straightened page.
+    """
+    lines = [line for line in lines if line]
+    if not lines:
+        return []
+    height = median(word.bottom - word.top for line in lines for word in line)
+    rows: list[_Row] = []
+    for line in sorted(lines, key=lambda line: line[0].left):
+        near = [
+            row
+            for row in rows
+            if row.end.right - OVERLAP * height <= line[0].left
+            and abs(_middle(row.end) - _middle(line[0])) < SAME_ROW * height
+        ]
+        if near:
+            best = min(near, key=lambda row: abs(_middle(row.end) - _middle(line[0])))
+            best.words += line
+        else:
+            rows.append(_Row(list(line)))
+    found = []
+    for row in rows:
+        middle = fmean(map(_middle, row.words))
+        found += [
+            replace(word, top=middle - height / 2, bottom=middle + height / 2) for word in row.words
+        ]
+    return found
+
+
+def _middle(word: Word) -> float:
+    return (word.top + word.bottom) / 2
