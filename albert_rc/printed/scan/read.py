@@ -15,8 +15,8 @@ from albert_rc.printed.lines import Doubt, PrintedText
 from albert_rc.printed.read.layout import Word, lines_of
 from albert_rc.printed.scan.engine import Engine
 from albert_rc.printed.scan.mend import mend
+from albert_rc.printed.scan.page import POINTS, read_page
 from albert_rc.printed.scan.pictures import SUFFIXES, draw_pages, read_pictures
-from albert_rc.printed.scan.words import POINTS, read_page
 
 
 def read_scan(path: Path) -> PrintedText:

@@ -1,0 +1,149 @@
+"""A page's picture to its words, each with its place and how certainly it was read."""
+
+# H and W pixels, B lines
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from albert_rc.printed.lines import Doubt
+from albert_rc.printed.read.layout import Word
+from albert_rc.printed.scan.doubts import is_doubtful
+from albert_rc.printed.scan.engine import Char, Engine
+from albert_rc.printed.scan.missed import missed_lines
+from albert_rc.printed.scan.rows import rows_of
+from albert_rc.printed.scan.rules import Rule, erase, find_rules
+from albert_rc.printed.scan.second import agreed, is_unclear
+from albert_rc.printed.scan.straighten import Straightener, fit
+from albert_rc.printed.scan.strips import (
+    MARGIN,
+    Array,
+    Strip,
+    as_jpeg,
+    cut,
+    extended,
+    heights,
+    ink_columns,
+    level,
+    taller,
+    upright,
+    widths,
+)
+from albert_rc.printed.scan.words import words_of
+
+LEAST_LINE = 0.45
+"""Mean certainty of a line below which it cannot be read."""
+POINTS = 595
+"""Width of a page in points, as of A4."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What was read of a page."""
+
+    words: list[Word]
+    """In points."""
+    unread: list[Doubt]
+    """Lines that could not be read."""
+
+
+def read_page(page_HW3: Array, engine: Engine) -> Page:
+    """Read a page.
+
+    Args:
+        page_HW3: the picture, RGB.
+        engine: recognises text.
+    """
+    import cv2
+
+    page_HW3, corner_B42 = upright(page_HW3, engine)
+    if not len(corner_B42):
+        return Page([], [])
+    page_HW3, corner_B42 = level(page_HW3, corner_B42)
+    height = float(np.median(heights(corner_B42)))
+    gray_HW = cv2.cvtColor(page_HW3, cv2.COLOR_RGB2GRAY)
+    drawn = find_rules(gray_HW, height)
+    missed_B42 = missed_lines(gray_HW, corner_B42, drawn, height)
+    own_B42 = np.concatenate([corner_B42, missed_B42])
+    corner_B42 = np.stack([extended(corner_42) for corner_42 in own_B42])
+    lines = [Strip(corner_42, []) for corner_42 in corner_B42]
+    rules = [(rule, line) for rule in drawn if (line := _line_of(rule, lines)) is not None]
+    clean_HW3 = erase(page_HW3, [rule for rule, _ in rules], height)
+    pictures = [cut(clean_HW3, corner_42) for corner_42 in corner_B42]
+    found = engine.read(pictures)
+    unclear = [at for at, chars in enumerate(found) if is_unclear(chars)]
+    again = engine.read([cut(clean_HW3, taller(corner_B42[at])) for at in unclear])
+    for at, chars in zip(unclear, again, strict=True):
+        found[at] = agreed(found[at], chars)
+    by_line: list[list[Word]] = []
+    unread = []
+    straight = fit(corner_B42, page_HW3.shape[1], page_HW3.shape[0])
+    for at, (line, read, picture) in enumerate(zip(lines, found, pictures, strict=True)):
+        chars = _own_chars(line, read, np.delete(own_B42, at, 0))
+        strip = Strip(line.corner_42, chars, ink_columns(picture))
+        own = [rule for rule, owner in rules if owner is line]
+        if chars and strip.certainty < LEAST_LINE:
+            x, y = strip.at(0.0)
+            across, down = x / page_HW3.shape[1], y / page_HW3.shape[0]
+            where = f"{down:.0%} from the top, {max(0.0, across):.0%} from the left"
+            unread.append(Doubt("", as_jpeg(cut(page_HW3, line.corner_42)), where))
+            continue
+        found_here = words_of(strip, own)
+        if any(map(is_doubtful, found_here)):
+            shown = as_jpeg(cut(page_HW3, line.corner_42))
+            found_here = [replace(w, picture=shown) if is_doubtful(w) else w for w in found_here]
+        by_line.append(found_here)
+    placed = [_in_points(words, straight, page_HW3.shape) for words in by_line]
+    return Page(rows_of(placed), unread)
+
+
+def _own_chars(line: Strip, chars: list[Char], other_B42: Array) -> list[Char]:
+    """A strip's characters without those at its ends that belong to a neighbouring line."""
+    edge = MARGIN * float(heights(line.corner_42[None])[0])
+    share = edge / max(1.0, float(widths(line.corner_42[None])[0]))
+    kept = []
+    for char in chars:
+        if not share < char.place < 1 - share and char.text != " ":
+            x, y = line.at(char.place)
+            left_B, right_B = other_B42[:, [0, 3], 0].mean(1), other_B42[:, [1, 2], 0].mean(1)
+            top_B, bottom_B = other_B42[:, :2, 1].min(1), other_B42[:, 2:, 1].max(1)
+            if ((left_B < x) & (x < right_B) & (top_B < y) & (y < bottom_B)).any():
+                continue
+        kept.append(char)
+    return kept
+
+
+def _line_of(rule: Rule, lines: Sequence[Strip]) -> Strip | None:
+    """The line that a rule stands in the lower half of."""
+    best, least = None, 0.35
+    for line in lines:
+        left, right = line.corner_42[[0, 3], 0].mean(), line.corner_42[[1, 2], 0].mean()
+        middle = (rule.left + rule.right) / 2
+        if not left <= middle <= right:
+            continue
+        _, y = line.at((middle - left) / max(1.0, right - left))
+        below = (rule.middle - y) / float(heights(line.corner_42[None])[0])
+        if 0.1 < below < 0.6 and abs(below - 0.3) < least:
+            best, least = line, abs(below - 0.3)
+    return best
+
+
+def _in_points(words: Sequence[Word], straight: Straightener, shape: tuple[int, ...]) -> list[Word]:
+    """Words where they would stand on a flat page of usual size."""
+    scale = POINTS / shape[1]
+    if not words:
+        return []
+    x_P = np.array([(word.left + word.right) / 2 for word in words])
+    y_P = np.array([(word.top + word.bottom) / 2 for word in words])
+    x_P, y_P = straight.straighten(x_P, y_P)
+    placed = []
+    for word, x, y in zip(words, x_P, y_P, strict=True):
+        half_width, half = (word.right - word.left) / 2, (word.bottom - word.top) / 2
+        left, right, top, bottom = (
+            float(v) * scale for v in (x - half_width, x + half_width, y - half, y + half)
+        )
+        placed.append(replace(word, left=left, right=right, top=top, bottom=bottom))
+    return placed

@@ -1,0 +1,159 @@
+"""Lines of a page as strips of one height, and pages turned so that they are level."""
+
+# H and W pixels, B lines
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from albert_rc.printed.scan.engine import Char, Engine
+from albert_rc.printed.scan.glued import widest_white
+from albert_rc.printed.scan.rules import ink_of
+
+Array = np.ndarray[Any, Any]
+STRIP = 48
+"""Height of the strips that are read, in pixels."""
+MARGIN = 0.35
+"""Paper at both ends of a strip, as a multiple of its height."""
+TALLER = 0.12
+"""Paper above and below a strip that is read a second time, likewise."""
+UPRIGHT = 0.75
+"""Mean certainty of the longest lines below which a page may stand on its head."""
+TILT = 0.1
+"""Degrees from which a page is turned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A line as it was read: its corners clockwise from the upper left, and its characters."""
+
+    corner_42: Array
+    chars: list[Char]
+    ink_W: Sequence[bool] = ()
+    """Which columns of the strip have ink."""
+
+    @property
+    def certainty(self) -> float:
+        """Mean certainty of the characters."""
+        read = [char.certainty for char in self.chars if char.text != " "]
+        return sum(read) / len(read) if read else 0.0
+
+    def at(self, share: float) -> tuple[float, float]:
+        """The place on the line's middle at a share of its width."""
+        left_2 = (self.corner_42[0] + self.corner_42[3]) / 2
+        right_2 = (self.corner_42[1] + self.corner_42[2]) / 2
+        x, y = left_2 + (right_2 - left_2) * share
+        return float(x), float(y)
+
+    def white(self, before: Char, after: Char) -> int:
+        """Widest white between two characters, in columns of the strip."""
+        start, end = (round(char.place * len(self.ink_W)) for char in (before, after))
+        return widest_white(self.ink_W, start, end)
+
+
+def heights(corner_B42: Array) -> Array:
+    """Heights of lines, [B]."""
+    down_B2 = (corner_B42[:, 3] + corner_B42[:, 2] - corner_B42[:, 0] - corner_B42[:, 1]) / 2
+    height_B: Array = np.hypot(down_B2[:, 0], down_B2[:, 1])
+    return height_B
+
+
+def widths(corner_B42: Array) -> Array:
+    """Widths of lines, [B]."""
+    along_B2 = corner_B42[:, 1] - corner_B42[:, 0]
+    width_B: Array = np.hypot(along_B2[:, 0], along_B2[:, 1])
+    return width_B
+
+
+def upright(page_HW3: Array, engine: Engine) -> tuple[Array, Array]:
+    """The page turned by quarters so that its lines can be read, and their corners."""
+    corner_B42 = engine.find(page_HW3)
+    if len(corner_B42) and np.median(heights(corner_B42) / widths(corner_B42)) > 1:
+        page_HW3 = np.ascontiguousarray(np.rot90(page_HW3))
+        corner_B42 = engine.find(page_HW3)
+    if not len(corner_B42):
+        return page_HW3, corner_B42
+    longest = corner_B42[np.argsort(-widths(corner_B42))[:5]]
+    strips = [cut(page_HW3, corner_42) for corner_42 in longest]
+    certain = _certainty(engine, strips)
+    if certain < UPRIGHT:
+        turned = [np.ascontiguousarray(strip[::-1, ::-1]) for strip in strips]
+        if _certainty(engine, turned) > certain:
+            page_HW3 = np.ascontiguousarray(page_HW3[::-1, ::-1])
+            corner_B42 = engine.find(page_HW3)
+    return page_HW3, corner_B42
+
+
+def _certainty(engine: Engine, strips: Sequence[Array]) -> float:
+    read = engine.read(strips)
+    return sum(Strip(np.empty(0), chars).certainty for chars in read) / len(read)
+
+
+def level(page_HW3: Array, corner_B42: Array) -> tuple[Array, Array]:
+    """The page turned by some degrees so that most of its lines are level."""
+    import cv2
+
+    along_B2 = corner_B42[:, 1] - corner_B42[:, 0]
+    long_B = widths(corner_B42) >= np.median(widths(corner_B42))
+    angle = float(np.median(np.degrees(np.arctan2(along_B2[long_B, 1], along_B2[long_B, 0]))))
+    if abs(angle) < TILT:
+        return page_HW3, corner_B42
+    height, width = page_HW3.shape[:2]
+    turn_23 = cv2.getRotationMatrix2D((width / 2, height / 2), angle, 1.0)
+    page_HW3 = cv2.warpAffine(
+        page_HW3, turn_23, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+    )
+    return page_HW3, (corner_B42 @ turn_23[:, :2].T + turn_23[:, 2]).astype(np.float32)
+
+
+def extended(corner_42: Array) -> Array:
+    """A line's corners with some paper at both ends, where a rule may reach beyond the letters."""
+    along_2 = (corner_42[1] + corner_42[2] - corner_42[0] - corner_42[3]) / 2
+    along_2 = along_2 / max(1.0, float(np.hypot(*along_2)))
+    more_2 = along_2 * MARGIN * float(heights(corner_42[None])[0])
+    wider_42: Array = corner_42 + np.stack([-more_2, more_2, more_2, -more_2])
+    return wider_42
+
+
+def taller(corner_42: Array) -> Array:
+    """A line's corners with some paper above and below."""
+    up_42 = (corner_42[[0, 1, 1, 0]] - corner_42[[3, 2, 2, 3]]) * TALLER
+    taller_42: Array = corner_42 + up_42 * np.array([[1], [1], [-1], [-1]])
+    return taller_42
+
+
+def cut(page_HW3: Array, corner_42: Array) -> Array:
+    """A line's picture, level and of the height that is read."""
+    import cv2
+
+    width, height = widths(corner_42[None])[0], heights(corner_42[None])[0]
+    width = max(STRIP // 4, round(float(width / max(1.0, height)) * STRIP))
+    target = np.array([[0, 0], [width, 0], [width, STRIP], [0, STRIP]], np.float32)
+    view_33 = cv2.getPerspectiveTransform(corner_42.astype(np.float32), target)
+    strip: Array = cv2.warpPerspective(
+        page_HW3, view_33, (width, STRIP), flags=cv2.INTER_AREA if height > STRIP
+        else cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE,
+    )  # fmt: skip
+    return strip
+
+
+def ink_columns(strip_HW3: Array) -> Sequence[bool]:
+    """Which columns of a strip have ink; dirt at its upper and lower edge does not count."""
+    import cv2
+
+    ink_HW = ink_of(cv2.cvtColor(strip_HW3, cv2.COLOR_RGB2GRAY), STRIP)
+    columns: list[bool] = ((ink_HW[STRIP // 8 : -STRIP // 8] > 0).sum(0) > 1).tolist()
+    return columns
+
+
+def as_jpeg(strip_HW3: Array) -> bytes:
+    """A line's picture, as JPEG."""
+    import cv2
+
+    _, written = cv2.imencode(".jpg", strip_HW3[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 60])
+    content: bytes = written.tobytes()
+    return content
