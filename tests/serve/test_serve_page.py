@@ -363,6 +363,47 @@ def test_on_a_phone(opened):
     assert opened("/api", **PHONE).evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    """Two pages of a paper as a phone takes them, one word of the first written over."""
+    pytest.importorskip("rapidocr", reason="no rapidocr; pip install 'albert-rc[ocr]'")
+    from PIL import Image, ImageDraw, ImageFont
+
+    font = ImageFont.truetype("DejaVuSans.ttf", 34)
+    text = MIXED.partition("Passage 1")[0].split("\n")
+    folder = tmp_path_factory.mktemp("photographs")
+    for number, lines in enumerate((text[:4], text[4:]), 1):
+        page = Image.new("RGB", (1700, 420), "white")
+        draw = ImageDraw.Draw(page)
+        for at, line in enumerate(lines):
+            draw.text((60, 40 + 60 * at), line, "black", font)
+        if number == 1:
+            left = 60 + font.getlength(lines[3].partition("walked")[0])
+            draw.text((left + 6, 223), "Xmgkw", "black", font)  # written over `walked`
+        page.rotate(1, fillcolor="white").save(folder / f"page{number}.jpg", quality=85)
+    return sorted(folder.iterdir())
+
+
+@pytest.mark.parametrize("how", [{}, PHONE])
+def test_photographs_of_a_paper_are_answered_and_what_is_unsure_shown(opened, photographs, how):
+    page = opened(**how)
+    page.set_input_files("#file", photographs)
+    assert page.inner_text("#chosen-name") == "page1.jpg, page2.jpg"
+    page.click("#send")
+    page.wait_for_selector("article .blank", timeout=90_000)
+    assert page.locator("article .blank").count() == 2
+    unsure = page.locator(".said.check li")
+    assert unsure.count() > 0
+    assert unsure.locator("img").first.evaluate("image => image.naturalWidth") > 100
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+    page.click("text=Correct the text that was read")
+    read = page.input_value("#text")
+    assert "Tom went to the __1__ to buy bread" in read
+    answer(page, read.replace("moon", "lake"))
+    assert page.locator(".said.check").count() == 0
+    assert page.locator("article .blank").count() == 2
+
+
 def test_the_api_can_be_tried(opened):
     page = opened("/api")
     page.click("#try button")

@@ -10,7 +10,7 @@ from albert_rc.papers.words import is_word
 LIKE_SPACES = 0.7
 """White between two letters, as a share of the line's usual space, that is a space too."""
 LIKE_SPACES_OF_WORDS = 0.45
-"""Likewise where the whole is no word and both parts are."""
+"""Likewise where the whole is no word and both parts are, or one is a number."""
 LIKE_SPACES_OF_SLIM = 1.0
 """Likewise beside letters that have much white around them anyway."""
 SLIM, APOSTROPHES = set("lIitjf1r!|"), set("'’‘`")
@@ -32,7 +32,11 @@ def cuts(text: str, white: Sequence[float], space: float) -> list[int]:
         space: the line's usual white between words.
     """
     found = {at for match in _BLANK.finditer(text) for at in match.span()}
-    found |= {match.start() for match in _GLUED_NUMBER.finditer(text)}
+    found |= {
+        match.start()
+        for match in _GLUED_NUMBER.finditer(text)
+        if white[match.start() - 1] >= LIKE_SPACES_OF_WORDS * space
+    }
     for at, gap in enumerate(white, 1):
         before, after = text[at - 1], text[at]
         if not (before.isalpha() or after.isalpha()) or APOSTROPHES & {before, after}:

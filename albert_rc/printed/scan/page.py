@@ -36,6 +36,8 @@ from albert_rc.printed.scan.words import words_of
 
 LEAST_LINE = 0.45
 """Mean certainty of a line below which it cannot be read."""
+EDGE = 3
+"""Pixels from the picture's edge within which a line may go on outside."""
 POINTS = 595
 """Width of a page in points, as of A4."""
 
@@ -62,6 +64,9 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
     page_HW3, corner_B42 = upright(page_HW3, engine)
     if not len(corner_B42):
         return Page([], [])
+    # Where a line reaches the edge, some of it may lie outside.
+    across_B4, width = corner_B42[:, :, 0], page_HW3.shape[1]
+    cut_off_B = (across_B4.min(1) < EDGE) | (across_B4.max(1) > width - EDGE)
     page_HW3, corner_B42 = level(page_HW3, corner_B42)
     height = float(np.median(heights(corner_B42)))
     gray_HW = cv2.cvtColor(page_HW3, cv2.COLOR_RGB2GRAY)
@@ -85,10 +90,12 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
         chars = _own_chars(line, read, np.delete(own_B42, at, 0))
         strip = Strip(line.corner_42, chars, ink_columns(picture))
         own = [rule for rule, owner in rules if owner is line]
-        if chars and strip.certainty < LEAST_LINE:
+        cut_off = at < len(cut_off_B) and bool(cut_off_B[at]) and len(chars) > 1
+        if (chars and strip.certainty < LEAST_LINE) or cut_off:
             x, y = strip.at(0.0)
             across, down = x / page_HW3.shape[1], y / page_HW3.shape[0]
             where = f"{down:.0%} from the top, {max(0.0, across):.0%} from the left"
+            where += ", cut off by the picture's edge" if cut_off else ""
             unread.append(Doubt("", as_jpeg(cut(page_HW3, line.corner_42)), where))
             continue
         found_here = words_of(strip, own)
