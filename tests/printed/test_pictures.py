@@ -11,7 +11,7 @@ from albert_rc.printed.read.layout import Word, lines_of
 from albert_rc.printed.run import import_papers
 from albert_rc.printed.scan.doubts import is_doubtful
 from albert_rc.printed.scan.engine import Char
-from albert_rc.printed.scan.glued import as_blank, cuts, widest_white
+from albert_rc.printed.scan.glued import STRETCHED, advance, as_blank, cuts, widest_white
 from albert_rc.printed.scan.mend import mend
 from albert_rc.printed.scan.second import agreed, is_unclear
 from albert_rc.printed.scan.straighten import fit
@@ -66,6 +66,14 @@ def test_words_are_cut_where_white_is_as_wide_as_a_space():
     assert cuts("himto", [1, 1, 6, 1], 12) == [3]
     assert cuts("daycare", [1, 1, 4, 1, 1, 1], 12) == []
     assert cuts("11.", [9, 9], 12) == []
+
+
+def test_a_word_that_is_too_wide_for_its_letters_lacks_some():
+    even = advance("sounds", [0, 10, 20, 30, 40, 50])
+    assert even == 10
+    assert advance("Illtry", [0, 6, 12, 26, 40, 50]) > STRETCHED * even
+    assert advance("little", [0, 6, 11, 16, 24, 32]) < STRETCHED * even
+    assert advance("a", [7]) == 0
 
 
 def test_blanks_and_numbers_are_cut_from_words():

@@ -18,6 +18,10 @@ NO_SPACE = 0.3
 """Share of the usual space below which there is none, though one was read."""
 USUAL_SPACE = 0.25
 """White of a space, as a multiple of the line's height, where the line has none to compare with."""
+STRETCHED = 1.35
+"""Advance of a word, as a multiple of its line's usual one, from which letters must be missing."""
+_NARROW = 0.55
+_WIDTHS = {**dict.fromkeys("mwMWQ@%", 1.5), **dict.fromkeys("ABCDEFGHJKLNOPRSTUVXYZ", 1.2)}
 _BLANK = re.compile(r"_+\d{0,4}_*|\d{1,4}_+")
 _GLUED_NUMBER = re.compile(r"(?<=\d)(?!(?:st|nd|rd|th|s)\b)(?=[A-Za-z]{2})|(?<=[A-Za-z]{2})(?=\d)")
 _LETTERS = re.compile(r"[A-Za-z]+")
@@ -66,6 +70,18 @@ def widest_white(ink_W: Sequence[bool], start: int, end: int) -> int:
         run = 0 if column else run + 1
         widest = max(widest, run)
     return widest
+
+
+def advance(text: str, place: Sequence[float]) -> float:
+    """Width of a word's letters, from the first one's middle to the last one's, per usual letter.
+
+    Args:
+        text: the word.
+        place: of each character's middle.
+    """
+    widths = [_NARROW if c in SLIM or not c.isalnum() else _WIDTHS.get(c, 1.0) for c in text]
+    usual = sum(widths) - (widths[0] + widths[-1]) / 2
+    return (place[-1] - place[0]) / usual if usual else 0.0
 
 
 def as_blank(text: str) -> str | None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 from statistics import median
 
 from albert_rc.printed.read.layout import Word
 from albert_rc.printed.scan.blanks import SPACE, apart, is_number, joined
 from albert_rc.printed.scan.engine import Char
-from albert_rc.printed.scan.glued import NO_SPACE, USUAL_SPACE, as_blank, cuts
+from albert_rc.printed.scan.glued import NO_SPACE, STRETCHED, USUAL_SPACE, advance, as_blank, cuts
 from albert_rc.printed.scan.rules import Rule
 from albert_rc.printed.scan.strips import STRIP, Strip, heights
 
+LONG = 4
+"""Characters of words whose width is compared with that of the others."""
 Letters = list[tuple[float, Char]]
 """Characters of a word, each with its place on the page."""
 
@@ -67,11 +70,22 @@ def _split(strip: Strip, edges: Sequence[float]) -> list[Letters]:
     return found
 
 
+def _advance(letters: Letters) -> float:
+    return advance("".join(char.text for _, char in letters), [x for x, _ in letters])
+
+
+def _usual_advance(split: Sequence[Letters]) -> float:
+    """The line's usual advance; infinite where too few words tell."""
+    found = [_advance(letters) for letters in split if len(letters) >= LONG]
+    return median(found) if len(found) > 4 else inf
+
+
 def _spaced(split: Sequence[Letters], strip: Strip, height: float) -> list[Word]:
     """Words with white between them where a space was read, and none where there was none."""
     edge, end = strip.corner_42[[0, 3], 0].mean(), strip.corner_42[[1, 2], 0].mean()
     found: list[Word] = []
     is_apart = False
+    usual = _usual_advance(split)
     for letters in split:
         if not letters:
             is_apart = True
@@ -90,6 +104,8 @@ def _spaced(split: Sequence[Letters], strip: Strip, height: float) -> list[Word]
         text = "".join(char.text for _, char in letters)
         text = as_blank(text) or text
         certainty = min(char.certainty for _, char in letters)
+        if len(letters) >= LONG and _advance(letters) > STRETCHED * usual:
+            certainty = 0.0  # as if it had more letters than were read
         found.append(Word(text, left, right, y - height / 2, y + height / 2, certainty))
         is_apart = False
     return found
