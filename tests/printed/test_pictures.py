@@ -12,6 +12,7 @@ from albert_rc.printed.run import import_papers
 from albert_rc.printed.scan.doubts import is_doubtful
 from albert_rc.printed.scan.engine import Char
 from albert_rc.printed.scan.glued import STRETCHED, advance, as_blank, cuts, widest_white
+from albert_rc.printed.scan.leftover import with_leftover
 from albert_rc.printed.scan.mend import mend
 from albert_rc.printed.scan.second import agreed, is_unclear
 from albert_rc.printed.scan.straighten import fit
@@ -148,6 +149,26 @@ def test_where_two_readings_differ_the_surer_one_is_taken_and_marked():
     assert min(c.certainty for c in agreed(chars("hit"), chars("hint"))) == 0
     assert min(c.certainty for c in agreed(chars("hint"), chars("hit"))) == 0
     assert agreed([], chars("x")) == []
+
+
+# Ink that is left over
+
+
+def test_a_full_stop_that_was_overlooked_is_told_by_its_shape():
+    ink_HW = np.zeros((48, 200), np.uint8)
+    ink_HW[12:36, 20:34] = 255  # a letter
+    ink_HW[31:36, 120:125] = 255
+    found = with_leftover([Char("a", 27 / 200, 1.0)], ink_HW)
+    assert [(c.text, c.certainty > 0.8) for c in found if c.text != " "] == [
+        ("a", True), (".", True)
+    ]  # fmt: skip
+    ink_HW[14:36, 120:132] = 255  # something else
+    (char,) = with_leftover([Char("a", 27 / 200, 1.0)], ink_HW)
+    assert char.certainty == 0
+    ink_HW[:, 100:] = 0
+    ink_HW[20, 100] = 255  # dirt
+    assert with_leftover([Char("a", 27 / 200, 1.0)], ink_HW)[0].certainty == 1
+    assert with_leftover([], ink_HW) == []
 
 
 # What was overlooked

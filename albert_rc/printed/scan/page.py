@@ -13,13 +13,13 @@ from albert_rc.printed.lines import Doubt
 from albert_rc.printed.read.layout import Word
 from albert_rc.printed.scan.doubts import is_doubtful
 from albert_rc.printed.scan.engine import Char, Engine
+from albert_rc.printed.scan.leftover import with_leftover
 from albert_rc.printed.scan.missed import missed_lines
 from albert_rc.printed.scan.rows import rows_of
 from albert_rc.printed.scan.rules import Rule, erase, find_rules
 from albert_rc.printed.scan.second import agreed, is_unclear
 from albert_rc.printed.scan.straighten import Straightener, fit
 from albert_rc.printed.scan.strips import (
-    MARGIN,
     Array,
     Strip,
     as_jpeg,
@@ -28,9 +28,9 @@ from albert_rc.printed.scan.strips import (
     heights,
     ink_columns,
     level,
+    strip_ink,
     taller,
     upright,
-    widths,
 )
 from albert_rc.printed.scan.words import words_of
 
@@ -38,6 +38,8 @@ LEAST_LINE = 0.45
 """Mean certainty of a line below which it cannot be read."""
 EDGE = 3
 """Pixels from the picture's edge within which a line may go on outside."""
+BEYOND = 0.8
+"""How far strips reach beyond a blank at the end of a line, as a multiple of its height."""
 POINTS = 595
 """Width of a page in points, as of A4."""
 
@@ -76,6 +78,12 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
     corner_B42 = np.stack([extended(corner_42) for corner_42 in own_B42])
     lines = [Strip(corner_42, []) for corner_42 in corner_B42]
     rules = [(rule, line) for rule in drawn if (line := _line_of(rule, lines)) is not None]
+    corner_B42 = np.stack(
+        [
+            _beyond(corner_42, [rule for rule, owner in rules if owner == at])
+            for at, corner_42 in enumerate(corner_B42)
+        ]
+    )
     clean_HW3 = erase(page_HW3, [rule for rule, _ in rules], height)
     pictures = [cut(clean_HW3, corner_42) for corner_42 in corner_B42]
     found = engine.read(pictures)
@@ -86,47 +94,64 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
     by_line: list[list[Word]] = []
     unread = []
     straight = fit(corner_B42, page_HW3.shape[1], page_HW3.shape[0])
-    for at, (line, read, picture) in enumerate(zip(lines, found, pictures, strict=True)):
-        chars = _own_chars(line, read, np.delete(own_B42, at, 0))
-        strip = Strip(line.corner_42, chars, ink_columns(picture))
-        own = [rule for rule, owner in rules if owner is line]
+    for at, (corner_42, read, picture) in enumerate(zip(corner_B42, found, pictures, strict=True)):
+        ink_HW = strip_ink(picture)
+        strip = Strip(corner_42, with_leftover(read, ink_HW), ink_columns(ink_HW))
+        chars = _own_chars(strip, own_B42[at], np.delete(own_B42, at, 0))
+        strip = replace(strip, chars=chars)
+        own = [rule for rule, owner in rules if owner == at]
         cut_off = at < len(cut_off_B) and bool(cut_off_B[at]) and len(chars) > 1
         if (chars and strip.certainty < LEAST_LINE) or cut_off:
             x, y = strip.at(0.0)
             across, down = x / page_HW3.shape[1], y / page_HW3.shape[0]
             where = f"{down:.0%} from the top, {max(0.0, across):.0%} from the left"
             where += ", cut off by the picture's edge" if cut_off else ""
-            unread.append(Doubt("", as_jpeg(cut(page_HW3, line.corner_42)), where))
+            unread.append(Doubt("", as_jpeg(cut(page_HW3, corner_42)), where))
             continue
         found_here = words_of(strip, own)
         if any(map(is_doubtful, found_here)):
-            shown = as_jpeg(cut(page_HW3, line.corner_42))
+            shown = as_jpeg(cut(page_HW3, corner_42))
             found_here = [replace(w, picture=shown) if is_doubtful(w) else w for w in found_here]
         by_line.append(found_here)
     placed = [_in_points(words, straight, page_HW3.shape) for words in by_line]
     return Page(rows_of(placed), unread)
 
 
-def _own_chars(line: Strip, chars: list[Char], other_B42: Array) -> list[Char]:
-    """A strip's characters without those at its ends that belong to a neighbouring line."""
-    edge = MARGIN * float(heights(line.corner_42[None])[0])
-    share = edge / max(1.0, float(widths(line.corner_42[None])[0]))
+def _own_chars(strip: Strip, own_42: Array, other_B42: Array) -> list[Char]:
+    """A strip's characters without those at its ends that belong to a neighbouring line.
+
+    Args:
+        strip: with paper at its ends.
+        own_42: the line's own corners.
+        other_B42: the other lines' own corners.
+    """
+    first, last = own_42[[0, 3], 0].mean(), own_42[[1, 2], 0].mean()
+    left_B, right_B = other_B42[:, [0, 3], 0].mean(1), other_B42[:, [1, 2], 0].mean(1)
+    top_B, bottom_B = other_B42[:, :2, 1].min(1), other_B42[:, 2:, 1].max(1)
     kept = []
-    for char in chars:
-        if not share < char.place < 1 - share and char.text != " ":
-            x, y = line.at(char.place)
-            left_B, right_B = other_B42[:, [0, 3], 0].mean(1), other_B42[:, [1, 2], 0].mean(1)
-            top_B, bottom_B = other_B42[:, :2, 1].min(1), other_B42[:, 2:, 1].max(1)
-            if ((left_B < x) & (x < right_B) & (top_B < y) & (y < bottom_B)).any():
-                continue
-        kept.append(char)
+    for char in strip.chars:
+        x, y = strip.at(char.place)
+        inside_B = (left_B < x) & (x < right_B) & (top_B < y) & (y < bottom_B)
+        if char.text == " " or first <= x <= last or not inside_B.any():
+            kept.append(char)
     return kept
 
 
-def _line_of(rule: Rule, lines: Sequence[Strip]) -> Strip | None:
-    """The line that a rule stands in the lower half of."""
+def _beyond(corner_42: Array, rules: Sequence[Rule]) -> Array:
+    """A line's corners, further where it ends in a blank: a full stop behind may be overlooked."""
+    more = BEYOND * float(heights(corner_42[None])[0])
+    left, right = corner_42[[0, 3], 0].mean(), corner_42[[1, 2], 0].mean()
+    if any(rule.right > right - more for rule in rules):
+        corner_42 = corner_42 + np.array([[0, 0], [more, 0], [more, 0], [0, 0]])
+    if any(rule.left < left + more for rule in rules):
+        corner_42 = corner_42 - np.array([[more, 0], [0, 0], [0, 0], [more, 0]])
+    return corner_42
+
+
+def _line_of(rule: Rule, lines: Sequence[Strip]) -> int | None:
+    """The index of the line that a rule stands in the lower half of."""
     best, least = None, 0.35
-    for line in lines:
+    for index, line in enumerate(lines):
         left, right = line.corner_42[[0, 3], 0].mean(), line.corner_42[[1, 2], 0].mean()
         middle = (rule.left + rule.right) / 2
         if not left <= middle <= right:
@@ -134,7 +159,7 @@ def _line_of(rule: Rule, lines: Sequence[Strip]) -> Strip | None:
         _, y = line.at((middle - left) / max(1.0, right - left))
         below = (rule.middle - y) / float(heights(line.corner_42[None])[0])
         if 0.1 < below < 0.6 and abs(below - 0.3) < least:
-            best, least = line, abs(below - 0.3)
+            best, least = index, abs(below - 0.3)
     return best
 
 

@@ -15,7 +15,9 @@ SHORTEST = 0.5
 THICKEST = 0.16
 """Its height, likewise."""
 CLEAR = 0.15
-"""Share of ink directly above and below a rule; letters stand on their serifs."""
+"""Share of ink directly below a rule."""
+GAP, TOUCHING = 0.14, 0.05
+"""Height above a rule, as a multiple of a line's, in which there is a row with so little ink."""
 PAGE_WIDE = 0.6
 """Share of the page's width from which a line belongs to a frame or a table."""
 
@@ -77,12 +79,16 @@ def find_rules(gray_HW: Image, height: float) -> list[Rule]:
 
 
 def _is_clear(ink_HW: Image, left: int, top: int, width: int, tall: int, height: float) -> bool:
-    """Whether nothing stands on a line or hangs from it, but for a letter's tail or a number."""
-    far, near = max(3, round(0.1 * height)), 2
+    """Whether nothing stands on a line or hangs from it, but for a letter's tail or a number.
+
+    Between a line and what stands above it there is paper; between a letter and its foot, as in 2
+    or E, there is none.
+    """
     across = slice(left, left + width)
-    above = ink_HW[max(0, top - far - near) : max(0, top - near), across]
-    below = ink_HW[top + tall + near : top + tall + near + far, across]
-    return all(not band.size or (band > 0).mean() < CLEAR for band in (above, below))
+    above_HW = ink_HW[max(0, top - max(4, round(GAP * height))) : max(0, top - 1), across] > 0
+    below_HW = ink_HW[top + tall + 2 : top + tall + 2 + max(3, round(0.1 * height)), across] > 0
+    apart = not above_HW.size or above_HW.mean(1).min() < TOUCHING
+    return bool(apart and (not below_HW.size or below_HW.mean() < CLEAR))
 
 
 def erase(page_HW3: Image, rules: list[Rule], height: float) -> Image:

@@ -141,11 +141,15 @@ def cut(page_HW3: Array, corner_42: Array) -> Array:
     return strip
 
 
-def ink_columns(strip_HW3: Array) -> Sequence[bool]:
-    """Which columns of a strip have ink; dirt at its upper and lower edge does not count."""
+def strip_ink(strip_HW3: Array) -> Array:
+    """Where a strip has ink, [H, W]."""
     import cv2
 
-    ink_HW = ink_of(cv2.cvtColor(strip_HW3, cv2.COLOR_RGB2GRAY), STRIP)
+    return ink_of(cv2.cvtColor(strip_HW3, cv2.COLOR_RGB2GRAY), STRIP)
+
+
+def ink_columns(ink_HW: Array) -> Sequence[bool]:
+    """Which columns of a strip have ink; dirt at its upper and lower edge does not count."""
     columns: list[bool] = ((ink_HW[STRIP // 8 : -STRIP // 8] > 0).sum(0) > 1).tolist()
     return columns
 

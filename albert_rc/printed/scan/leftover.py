@@ -1,0 +1,67 @@
+"""Ink of a line that no recognised character stands at: lone signs behind blanks are overlooked."""
+
+# H and W pixels of a strip
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from albert_rc.printed.scan.engine import Char
+
+Array = np.ndarray[Any, Any]
+REACH = 0.32
+"""How far from a character's middle its ink reaches, as a multiple of the strip's height."""
+LEAST_INK = 7
+"""Pixels; less is dirt."""
+DOT = 0.17
+"""Largest width and height of a full stop, as a multiple of the strip's height."""
+BASELINE = 0.55, 0.88
+"""Where its middle is."""
+LIKE_A_DOT = 0.85
+"""Certainty of a full stop that is told by its shape."""
+
+
+def with_leftover(chars: Sequence[Char], ink_HW: Array) -> list[Char]:
+    """The characters of a strip, with the full stops that were overlooked.
+
+    Next to ink that is no full stop either, the nearest character is in doubt.
+
+    Args:
+        chars: from left to right.
+        ink_HW: where the strip has ink; rules were erased.
+    """
+    import cv2
+
+    height, width = ink_HW.shape
+    if not any(char.text != " " for char in chars):
+        return list(chars)
+    found = list(chars)
+    count, _, stats, centers = cv2.connectedComponentsWithStats(ink_HW, connectivity=8)
+    for index in range(1, count):
+        left, top, wide, tall, area = (int(v) for v in stats[index])
+        edge = left <= 1 or left + wide >= width - 1 or top <= 1 or top + tall >= height - 1
+        if area < LEAST_INK or edge:
+            continue
+        x, y = (float(v) for v in centers[index])
+        far = min(
+            max(left - char.place * width, char.place * width - left - wide, 0.0)
+            for char in chars
+            if char.text != " "
+        )
+        if far <= REACH * height:
+            continue
+        is_dot = max(wide, tall) <= DOT * height and 0.6 < wide / tall < 1.7
+        if is_dot and BASELINE[0] < y / height < BASELINE[1]:
+            at = sum(char.place < x / width for char in found)
+            found[at:at] = [Char(" ", x / width, 1.0), Char(".", x / width, LIKE_A_DOT)]
+        elif tall > DOT * height:
+            at = min(
+                (i for i, char in enumerate(found) if char.text != " "),
+                key=lambda i: abs(found[i].place - x / width),
+            )
+            found[at] = replace(found[at], certainty=0.0)
+    return found
