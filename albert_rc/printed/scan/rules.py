@@ -16,7 +16,7 @@ THICKEST = 0.16
 """Its height, likewise."""
 CLEAR = 0.15
 """Share of ink directly below a rule."""
-GAP, TOUCHING = 0.14, 0.05
+GAP, TOUCHING = 0.14, 0.1
 """Height above a rule, as a multiple of a line's, in which there is a row with so little ink."""
 PAGE_WIDE = 0.6
 """Share of the page's width from which a line belongs to a frame or a table."""
