@@ -53,6 +53,20 @@ Device = Annotated[
     str | None,
     typer.Option(help="Device to compute on: cpu or cuda (default: cuda if there is one)."),
 ]
+EngineName = Annotated[
+    Literal["local", "ray"],
+    typer.Option(
+        help="Where the work is done: local (processes of this machine) or ray (a Ray cluster, "
+        "started here if none is named)."
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        help="With --engine ray: address of the cluster (default: RAY_ADDRESS, or a new one).",
+        hidden=True,
+    ),
+]
 Resume = Annotated[bool, typer.Option(help="Go on from the state in --out.")]
 Scratch = Annotated[
     str | None,

@@ -49,6 +49,8 @@ def preprocess(
             hidden=True,
         ),
     ] = None,
+    engine: options.EngineName = "local",
+    address: options.Address = None,
 ) -> None:
     """Turn raw papers into tensors: OUT/train.pt, OUT/dev.pt, OUT/test.pt."""
     from albert_rc.checkpoints.hub import resolve_source
@@ -56,6 +58,7 @@ def preprocess(
     from albert_rc.io.files import existing_folder
     from albert_rc.papers.files import REJECTS
     from albert_rc.papers.formats import find_splits, rejects, require_good
+    from albert_rc.runtime.engines import Engine
     from albert_rc.stores.preprocess import prepare_collection
     from albert_rc.text.tokenizer import load_tokenizer
 
@@ -76,6 +79,7 @@ def preprocess(
         format_name=format_,
         workers=workers,
         strict=strict,
+        engine=Engine(name=engine, address=address),
     ) as papers:
         require_good(papers, on_error)
         for split in papers:

@@ -77,6 +77,8 @@ def pretrain_data(
             hidden=True,
         ),
     ] = 0,
+    engine: options.EngineName = "local",
+    address: options.Address = None,
     set_: settings.Set = None,
 ) -> None:
     """Cut documents into pairs of consecutive segments, in shards that are memory-mapped later.
@@ -90,11 +92,14 @@ def pretrain_data(
     from albert_rc.corpus.cut import Count, Cut, ShardMaker, plan_shards
     from albert_rc.corpus.shards import require_same_plan
     from albert_rc.io.sizes import parse_size
-    from albert_rc.runtime.pool import map_in_order, worker_count
+    from albert_rc.runtime.engines import Engine
+    from albert_rc.runtime.pool import worker_count
     from albert_rc.text.tokenizer import load_tokenizer
 
     leave_cleanly("stopped; shards that are done are kept, and the same command goes on")
-    workers = worker_count(workers)
+    where = Engine(name=engine, address=address)
+    if engine == "local" or workers is not None:
+        workers = worker_count(workers)
     cut = Cut(
         max_length=max_length,
         short=short,
@@ -116,7 +121,8 @@ def pretrain_data(
     make = partial(ShardMaker, out, folder, cut, exclude or [])
     train, held_out = Count(), Count()
     with bar("shards", len(mine), True) as advance:
-        for shard, made in map_in_order(make, mine, min(workers, len(mine)) or 1):
+        count = None if workers is None else min(workers, len(mine)) or 1
+        for shard, made in where.map_in_order(make, mine, count):
             train, held_out = train + made.train, held_out + made.dev
             advance(1)
             say(f"{shard.name}: {'was there' if made.kept else made.train.line()}")

@@ -25,7 +25,8 @@ from albert_rc.papers.files import Chunk
 from albert_rc.papers.formats import READERS, check_chunk, collection_format, open_sources
 from albert_rc.papers.ids import PaperRecord, Register
 from albert_rc.papers.schema import Kind, Passage, Problem
-from albert_rc.runtime.pool import map_in_order, worker_count
+from albert_rc.runtime.engines import Engine
+from albert_rc.runtime.pool import worker_count
 from albert_rc.stores.encode import check_max_length
 from albert_rc.stores.pack import MEASURES, Packed, pack
 from albert_rc.stores.writer import Columns, Selection, store_meta, store_summary
@@ -221,6 +222,7 @@ def prepare_collection(
     format_name: str | None = None,
     workers: int | None = None,
     strict: bool = False,
+    engine: Engine | None = None,
 ) -> Iterator[list[PreparedSplit]]:
     """Read, check and encode every split of a collection.
 
@@ -233,6 +235,7 @@ def prepare_collection(
         workers: number of encoding processes; by default the number of cores, 1 for this process
             only. A few papers are encoded in this process anyway.
         strict: refuse papers that can only be read by guessing.
+        engine: where papers are encoded; in processes of this machine by default.
 
     Yields:
         The splits, ready to be saved inside the block.
@@ -243,7 +246,9 @@ def prepare_collection(
             than one worker.
         OutOfMemoryError: the system killed a worker.
     """
-    workers = worker_count(workers)
+    engine = engine or Engine()
+    if engine.name == "local" or workers is not None:
+        workers = worker_count(workers)
     check_max_length(max_length)
     encoder = ChunkEncoder(tokenizer, max_length, strict)
     format_name = collection_format(places, format_name)
@@ -258,7 +263,7 @@ def prepare_collection(
             for name, path in places.items()
         ]
         tasks = chain.from_iterable(split.tasks(i) for i, split in enumerate(splits))
-        results = _encoded(tasks, encoder, workers)
+        results = _encoded(tasks, encoder, workers, engine)
         with closing(results):  # ends the workers in any case
             for task, encoded in results:
                 splits[task.split].add(task.chunk, encoded)
@@ -268,11 +273,11 @@ def prepare_collection(
 
 
 def _encoded(
-    tasks: Iterator[ChunkTask], encoder: ChunkEncoder, workers: int
+    tasks: Iterator[ChunkTask], encoder: ChunkEncoder, workers: int | None, engine: Engine
 ) -> Generator[tuple[ChunkTask, Encoded], None, None]:
     first = list(islice(tasks, FEW_CHUNKS))
     every = chain(first, tasks)
-    if workers == 1 or len(first) < FEW_CHUNKS:
+    if engine.name == "local" and (workers == 1 or len(first) < FEW_CHUNKS):
         return ((task, encoder(task)) for task in every)
     start = partial(_start_worker, encoder.tokenizer.folder, encoder.max_length, encoder.strict)
-    return map_in_order(start, every, workers)
+    return engine.map_in_order(start, every, workers)

@@ -8,9 +8,14 @@ from itertools import pairwise, zip_longest
 from math import isinf
 from typing import Literal
 
+from albert_rc.papers.words import is_word
 from albert_rc.printed.lines import FINAL, HAN, SOFT_HYPHEN, Line, words, wraps
 
 INSTRUCTION_LINES = 12
+ENGLISH = 0.6
+"""Share of known words from which a text in Latin letters is English."""
+ENGLISH_WITH_ACCENTS, PERHAPS = 0.9, 0.4
+"""Likewise where letters have accents; and from which it might be, for all its names."""
 Role = Literal["text", "heading", "instruction", "foreign"]
 
 _ORDINAL = r"(?:[0-9]{1,2}|[IVXivx]{1,4}|[A-H]|one|two|three|four|five|six|seven|eight|nine|ten)"
@@ -80,18 +85,32 @@ def is_page_mark(line: Line) -> bool:
 
 
 def is_foreign(shadow: str) -> bool:
-    """Whether a text is in no English: other letters, or not one of its commonest words."""
+    """Whether a text is in no English: other letters, or few words that are English."""
     han = len(re.findall(f"[{_OTHER}]", shadow))
     found = words(shadow)
     if han:
         return han > len(found)
-    return len(found) >= 7 and not any(word.lower() in _COMMON for word in found)
+    if len(found) < 7 or any(word.lower() in _COMMON for word in found):
+        return False
+    # In talk there may be none of the commonest words: `Oh, hi Dave. Long time, no see!`
+    accents = any(not word.replace("’", "'").isascii() for word in found)
+    return _english(found) < (ENGLISH_WITH_ACCENTS if accents else ENGLISH)
+
+
+def _english(found: Sequence[str]) -> float:
+    """Share of words that are known to be English."""
+    parts = [part for word in found for part in re.split("['’]", word) if len(part) > 1]
+    known = sum(part.isascii() and is_word(part, compound=False) for part in parts)
+    share: float = known / max(1, len(parts))
+    return share
 
 
 def has_english(shadow: str) -> bool:
     """Whether a text that counts as foreign holds a sentence of English, or most of one."""
     found = words(shadow)
-    return len(found) >= 5 and any(word.lower() in _COMMON for word in found)
+    if len(found) >= 5 and any(word.lower() in _COMMON for word in found):
+        return True
+    return len(found) >= 7 and _english(found) > PERHAPS
 
 
 def is_field(shadow: str) -> bool:

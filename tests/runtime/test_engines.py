@@ -1,0 +1,118 @@
+"""Tasks on the engines: in order, errors as they are, workers that are lost."""
+
+import os
+import random
+import signal
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+import work
+from conftest import SAMPLE
+from work import slow_and_mortal, squares
+
+from albert_rc.errors import DataError, UsageError
+from albert_rc.runtime.engines import Engine
+
+
+def test_tasks_run_here_in_order():
+    tasks = list(Engine().map_in_order(partial(squares, 1), range(9), 2))
+    assert tasks == [(n, n**2 + 1) for n in range(9)]
+
+
+def test_an_address_is_for_ray():
+    with pytest.raises(UsageError, match="--address is for --engine ray"):
+        Engine(address="10.0.0.1:6379")
+    with pytest.raises(UsageError, match="--engine dask: choose from local, ray"):
+        Engine(name="dask")
+
+
+def test_without_ray_the_way_out_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(UsageError, match=r"albert-rc\[ray\]"):
+        list(Engine(name="ray").map_in_order(squares, range(3), 1))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes of a core each on this machine; their workers can import this file."""
+    ray = pytest.importorskip("ray", reason="no ray; pip install 'albert-rc[ray]'")
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    made.add_node(num_cpus=1)
+    here = {"env_vars": {"PYTHONPATH": str(Path(work.__file__).parent)}}
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR", runtime_env=here)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+def where(engine, cluster):
+    return ["--address", cluster.address] if engine == "ray" else []
+
+
+@pytest.mark.slow
+def test_a_cluster_does_tasks_in_order_and_says_errors_as_they_are(cluster):
+    engine = Engine(name="ray")
+    done = list(engine.map_in_order(partial(squares, 2), range(12), None))
+    assert done == [(n, n**2 + 2) for n in range(12)]
+    with pytest.raises(DataError, match="13 is unlucky"):
+        list(engine.map_in_order(squares, range(20), 2))
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_cost_nothing_but_time(cluster, tmp_path):
+    tasks, ended, kills = 120, threading.Event(), []
+
+    def kill():
+        generator = random.Random(3)
+        while not ended.wait(0.8):
+            alive = [int(path.name) for path in tmp_path.iterdir()]
+            if alive and len(kills) < 10:
+                victim = generator.choice(alive)
+                (tmp_path / str(victim)).unlink()
+                try:
+                    os.kill(victim, signal.SIGKILL)
+                    kills.append(victim)
+                except ProcessLookupError:
+                    pass
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        prepare = partial(slow_and_mortal, tmp_path)
+        done = [result for _, result in Engine(name="ray").map_in_order(prepare, range(tasks), 2)]
+    finally:
+        ended.set()
+        killer.join()
+    assert done == list(range(tasks))
+    assert kills
+
+
+@pytest.mark.slow
+def test_stores_of_a_cluster_are_those_of_one_machine(cluster, tmp_path, works):
+    papers = SAMPLE / "cloze"
+    for engine in ("local", "ray"):
+        works("preprocess", papers, "--model", "albert-rc-tiny", "--out", tmp_path / engine,
+                 "--engine", engine, *where(engine, cluster))  # fmt: skip
+    for name in ("train.pt", "dev.pt", "test.pt"):
+        assert (tmp_path / "local" / name).read_bytes() == (tmp_path / "ray" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_shards_of_a_cluster_are_those_of_one_machine(cluster, tmp_path, works):
+    text = tmp_path / "text"
+    text.mkdir()
+    for number in range(6):
+        story = f"It was dark night number {number} in the old house by the sea. " * 400
+        (text / f"{number}.txt").write_text(story)
+    for engine in ("local", "ray"):
+        options = ["--set", "shard_size=20kB", "--engine", engine, *where(engine, cluster)]
+        out = tmp_path / engine
+        works("pretrain", "data", text, "--model", "albert-rc-tiny", "--out", out, *options)
+    shards = sorted(p.relative_to(tmp_path / "local") for p in (tmp_path / "local").rglob("*.pt"))
+    assert len(shards) > 3
+    for shard in shards:
+        assert (tmp_path / "local" / shard).read_bytes() == (tmp_path / "ray" / shard).read_bytes()
