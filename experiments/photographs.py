@@ -142,7 +142,7 @@ def outcome(one: PaperSet, path: Path) -> tuple[str, str]:
 def _tokens(text: str) -> list[str]:
     """Words and signs: white space is not compared, but where it parts words."""
     text = text.replace("’", "'").replace("‘", "'").replace("“", '"').replace("”", '"')
-    return re.findall(r"\w+(?:['-]\w+)*|[^\w\s]", text.replace("_", " _ "))
+    return re.findall(r"\w+(?:['-]\w+)*|[^\w\s]", re.sub("_+", " _ ", text))
 
 
 def _differences(was: list[str], now: list[str]) -> list[str]:

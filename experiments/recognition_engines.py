@@ -63,7 +63,7 @@ def main() -> None:
     papers = read_split(given.split)
     step = max(1, len(papers.passages) // given.papers)
     frame = words("Cloze Read the passage and choose the best answer for each blank") + Counter(
-        dict.fromkeys("abcdefg", 10 ** 6)
+        dict.fromkeys("abcdefg", 10**6)
     )
     result: dict[str, Any] = {}
     for name, level in LEVELS.items():

@@ -9,12 +9,13 @@ from albert_rc.printed.build.papers import Import, Paper
 from albert_rc.printed.lines import Doubt, Line, PrintedText, make_line
 from albert_rc.printed.read.layout import Word, lines_of
 from albert_rc.printed.run import import_papers
+from albert_rc.printed.scan.blanks import apart, joined
 from albert_rc.printed.scan.doubts import is_doubtful
 from albert_rc.printed.scan.engine import Char
 from albert_rc.printed.scan.glued import STRETCHED, advance, as_blank, cuts, widest_white
 from albert_rc.printed.scan.leftover import with_leftover
 from albert_rc.printed.scan.mend import mend
-from albert_rc.printed.scan.second import agreed, is_unclear
+from albert_rc.printed.scan.second import agreed, is_unclear, with_usual_case
 from albert_rc.printed.scan.straighten import fit
 
 cv2 = pytest.importorskip("cv2")
@@ -95,6 +96,39 @@ def test_the_widest_white_of_a_strip():
     assert widest_white(ink, 5, 7) == 0
 
 
+# Blanks
+
+
+def pieces(*given):
+    """Words of a line of height 10, each given with its left and right edge."""
+    return [Word(text, left, right, 0, 10) for text, left, right in given]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([("___", 0, 10), ("36", 11, 16), ("____", 17, 30)], ["__36__"]),
+        ([("36", 11, 16), ("____", 17, 30)], ["36__"]),
+        ([("__36__", 0, 12), ("__", 14, 20)], ["__36__"]),
+        ([("__1", 0, 12), ("__2__", 13, 20)], ["__12__"]),
+        ([("__", 0, 10), ("__", 15, 25)], ["__"]),
+        ([("________", 0, 40), (".", 42, 43)], ["________", "."]),
+        ([("__36__", 0, 12), ("__37__", 14, 26)], ["__36__", "__37__"]),
+        ([("was", 0, 10), ("__36__", 11, 20)], ["was", "__36__"]),
+    ],
+)  # fmt: skip
+def test_the_parts_of_a_blank_become_one(given, expected):
+    assert [word.text for word in joined(pieces(*given), 10.0)] == expected
+
+
+def test_there_is_white_around_blanks():
+    before, blank, after, sign = apart(
+        pieces(("was", 0, 10), ("__1__", 10, 20), ("and", 20, 30), (".", 31, 32)), 10.0
+    )
+    assert (before.right, blank.left, blank.right, after.left) == (8, 10, 20, 22)
+    assert sign.left == 31
+
+
 # Slanted lines
 
 
@@ -149,6 +183,13 @@ def test_where_two_readings_differ_the_surer_one_is_taken_and_marked():
     assert min(c.certainty for c in agreed(chars("hit"), chars("hint"))) == 0
     assert min(c.certainty for c in agreed(chars("hint"), chars("hit"))) == 0
     assert agreed([], chars("x")) == []
+
+
+def test_letters_that_look_alike_large_and_small_are_no_dispute():
+    assert min(c.certainty for c in agreed(chars("so"), chars("sO"))) == 1
+    assert min(c.certainty for c in agreed(chars("sa"), chars("sA"))) == 0
+    words = ["sO", "So", "SO", "mcDonald", "iPhone", "A", "eBay"]
+    assert [with_usual_case(word) for word in words] == ["so", *words[1:]]
 
 
 # Ink that is left over

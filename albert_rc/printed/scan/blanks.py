@@ -63,9 +63,9 @@ def _one_blank(before: str, text: str, white: float) -> str | None:
     if white > NEAR:
         return None
     if set(text) == {"_"} and before.strip("_").isdigit():
-        return before + text if before[-1] != "_" else before
+        return f"{before}__" if before[-1] != "_" else before
     if set(before) == {"_"} and as_blank(text):
         return text
     if before.startswith("_") and before[-1].isdigit() and as_blank(text):
         return f"{before}{text.strip('_')}__"  # `__1` and `__2__`
-    return before + text if set(before) == {"_"} and is_number(text) else None
+    return f"__{text}" if set(before) == {"_"} and is_number(text) else None

@@ -10,7 +10,7 @@ from albert_rc.printed.lines import Line, shadow_of
 
 INDENTED = 2.0
 """Characters from which a line begins a paragraph."""
-_BLANK = re.compile(r"__(\d{1,4})__|(?<![_\d])__(?: {1,3}__)?(?![_\d])")
+_BLANK = re.compile(r"__(\d{1,4})__|(?<![_\d])_{2,6}(?: {1,3}_{2,6})?(?![_\d])")
 _NUMBERED = re.compile(r"__(\d{1,4})__(?: ?_{0,2}(\d{1,2})__)?")
 _DIRT = re.compile(r"^[.,;:·'`]\s*(?=[A-Z\"“])")
 

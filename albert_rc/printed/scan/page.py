@@ -38,6 +38,8 @@ LEAST_LINE = 0.45
 """Mean certainty of a line below which it cannot be read."""
 EDGE = 3
 """Pixels from the picture's edge within which a line may go on outside."""
+AWAY = 1.2
+"""White between a line and a rule that belongs to it, as a multiple of its height."""
 BEYOND = 0.8
 """How far strips reach beyond a blank at the end of a line, as a multiple of its height."""
 POINTS = 595
@@ -141,11 +143,13 @@ def _beyond(corner_42: Array, rules: Sequence[Rule]) -> Array:
     """A line's corners, further where it ends in a blank: a full stop behind may be overlooked."""
     more = BEYOND * float(heights(corner_42[None])[0])
     left, right = corner_42[[0, 3], 0].mean(), corner_42[[1, 2], 0].mean()
-    if any(rule.right > right - more for rule in rules):
-        corner_42 = corner_42 + np.array([[0, 0], [more, 0], [more, 0], [0, 0]])
-    if any(rule.left < left + more for rule in rules):
-        corner_42 = corner_42 - np.array([[more, 0], [0, 0], [0, 0], [more, 0]])
-    return corner_42
+    after = max((rule.right + more - right for rule in rules), default=0.0)
+    before = max((left + more - rule.left for rule in rules), default=0.0)
+    along_2 = (corner_42[1] + corner_42[2] - corner_42[0] - corner_42[3]) / 2
+    along_2 = along_2 / max(1.0, float(np.hypot(*along_2)))
+    back_2, on_2 = -along_2 * max(0.0, before), along_2 * max(0.0, after)
+    wider_42: Array = corner_42 + np.stack([back_2, on_2, on_2, back_2])
+    return wider_42
 
 
 def _line_of(rule: Rule, lines: Sequence[Strip]) -> int | None:
@@ -153,11 +157,12 @@ def _line_of(rule: Rule, lines: Sequence[Strip]) -> int | None:
     best, least = None, 0.35
     for index, line in enumerate(lines):
         left, right = line.corner_42[[0, 3], 0].mean(), line.corner_42[[1, 2], 0].mean()
-        middle = (rule.left + rule.right) / 2
-        if not left <= middle <= right:
+        middle, height = (rule.left + rule.right) / 2, float(heights(line.corner_42[None])[0])
+        away = max(left - rule.right, rule.left - right) / height
+        if away > AWAY:
             continue
         _, y = line.at((middle - left) / max(1.0, right - left))
-        below = (rule.middle - y) / float(heights(line.corner_42[None])[0])
+        below = (rule.middle - y) / height + max(0.0, away) / 10
         if 0.1 < below < 0.6 and abs(below - 0.3) < least:
             best, least = index, abs(below - 0.3)
     return best

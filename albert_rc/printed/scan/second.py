@@ -10,6 +10,7 @@ from albert_rc.printed.scan.engine import Char
 
 CLEAR = 0.9
 """Certainty of a character from which it is not looked at again."""
+ALIKE = frozenset("COSUVWXZ")
 DISPUTED = 0.0
 """Certainty of characters that were read in two ways."""
 
@@ -26,7 +27,7 @@ def agreed(first: Sequence[Char], second: Sequence[Char]) -> list[Char]:
     first reading's. Differences in white space alone are no dispute.
     """
     one, other = _without_spaces(first), _without_spaces(second)
-    was, now = ("".join(char.text for char in chars) for chars in (one, other))
+    was, now = ("".join(alike(char.text) for char in chars) for chars in (one, other))
     surer: dict[int, list[Char]] = {}
     for kind, a, b, c, d in SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
         if kind == "equal":
@@ -49,6 +50,17 @@ def agreed(first: Sequence[Char], second: Sequence[Char]) -> list[Char]:
             found += surer.get(at, [char])
             at += 1
     return found
+
+
+def alike(letter: str) -> str:
+    """A letter that looks the same large and small, as its small one; others as they are."""
+    return letter.lower() if letter in ALIKE else letter
+
+
+def with_usual_case(text: str) -> str:
+    """A word without large letters in it that are as likely small ones: `sO`."""
+    small = any(char.islower() for char in text)
+    return text[:1] + "".join(map(alike, text[1:])) if small and text[:1].islower() else text
 
 
 def _without_spaces(chars: Sequence[Char]) -> list[Char]:

@@ -13,8 +13,11 @@ from albert_rc.printed.scan.blanks import SPACE, apart, is_number, joined
 from albert_rc.printed.scan.engine import Char
 from albert_rc.printed.scan.glued import NO_SPACE, STRETCHED, USUAL_SPACE, advance, as_blank, cuts
 from albert_rc.printed.scan.rules import Rule
+from albert_rc.printed.scan.second import with_usual_case
 from albert_rc.printed.scan.strips import STRIP, Strip, heights
 
+UNDERSCORE, LONGEST_RULE = 0.4, 20
+"""Width of an underscore, as a multiple of the line's height, and how many a rule becomes."""
 LONG = 4
 """Characters of words whose width is compared with that of the others."""
 Letters = list[tuple[float, Char]]
@@ -33,7 +36,8 @@ def words_of(strip: Strip, rules: Sequence[Rule]) -> list[Word]:
         for word in above:
             parts.remove(word)
         number = "".join(word.text for word in above)
-        text = f"__{number}__" if number else "__"
+        wide = max(2, round((rule.right - rule.left) / (UNDERSCORE * height)))
+        text = f"__{number}__" if number else "_" * min(wide, LONGEST_RULE)
         certainty = min((word.certainty for word in above), default=1.0)
         y = rule.middle - 0.3 * height
         parts.append(Word(text, rule.left, rule.right, y - height / 2, y + height / 2, certainty))
@@ -102,7 +106,7 @@ def _spaced(split: Sequence[Letters], strip: Strip, height: float) -> list[Word]
                 found[-1] = replace(before, right=middle - white / 2)
                 left = middle + white / 2
         text = "".join(char.text for _, char in letters)
-        text = as_blank(text) or text
+        text = as_blank(text) or with_usual_case(text)
         certainty = min(char.certainty for _, char in letters)
         if len(letters) >= LONG and _advance(letters) > STRETCHED * usual:
             certainty = 0.0  # as if it had more letters than were read
