@@ -90,8 +90,9 @@ def figures(found: dict[str, Any], about: dict[str, Any]) -> str:
 
 def publish(sources: Path, work: Path) -> None:
     """Write bf16 weights, measure them there, calibrate, and write the cards."""
-    hidden = work / "runs" / "hidden"
-    made = sum(1 for _ in read_json_lines(work / "made" / "train.jsonl"))
+    hidden, more = work / "runs" / "hidden", work / "runs" / "more"
+    there = sum(1 for _ in read_json_lines(work / "made" / "train.jsonl"))
+    made = min(there, 16 * best(work / "runs" / "made")["step"])
     results = {}
     for name, about in MODELS.items():
         run, folder = work / "runs" / about["run"], PACKAGE / name
@@ -133,6 +134,8 @@ def publish(sources: Path, work: Path) -> None:
             f"{calibrated['after']['ece']:.3f} ({calibrated['before']['ece']:.3f} without).",
             hidden_steps=f"{best(hidden)['step']:,}",
             hidden_words=f"{best(hidden)['accuracy']:.1%}",
+            more_steps=f"{best(more)['step']:,}",
+            more_words=f"{best(more)['accuracy']:.1%}",
             made=f"{made:,}",
             last=Template(about["last"]).substitute(steps=f"{steps:,}"),
         )

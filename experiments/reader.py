@@ -10,9 +10,9 @@ SOURCES holds what `NEAR`, `FAR` and `APART` name; BERT is the folder of a BERT 
 vocabulary. `prepare` leaves in WORK: `start`, an ALBERT that computes what the BERT computes, with
 the most frequent pieces of its vocabulary; `near` and `mix`, texts to learn hidden words from;
 `ele`, stores of the exam papers without those that overlap with dev or test. `slice` goes on with
-the runs in WORK/runs: hidden words, then with factorised embeddings papers made of running text
-(`made_papers.py`, preprocessed into WORK/made-store with ELE's dev.pt next to it), the exam papers'
-blanks, and questions with options.
+the runs in WORK/runs: hidden words, then with factorised embeddings hidden words of more text,
+papers made of running text (`made_papers.py`, preprocessed into WORK/made-store with ELE's dev.pt
+next to it), the exam papers' blanks, and questions with options.
 """
 
 from __future__ import annotations
@@ -69,10 +69,16 @@ HIDDEN = Phase(
      "--learning-rate": 5e-4, "--warmup": 0.05, "--batch-size": 32, "--max-steps": 1600,
      "--eval-steps": 200, "--save-steps": 100},
 )  # fmt: skip
+MORE = Phase(
+    "more", "pretrain", "mix",
+    {"--pair": "none", "--max-ngram": 1, "--mask-rate": 0.2, "--optimizer": "adamw",
+     "--learning-rate": 4e-4, "--warmup": 0.03, "--batch-size": 32, "--max-steps": 2400,
+     "--eval-steps": 400, "--save-steps": 100},
+)  # fmt: skip
 MADE = Phase(
     "made", "train", "made-store",
-    {"--epochs": 1, "--learning-rate": 3e-4, "--batch-size": 16, "--warmup": 0.05,
-     "--mask-rate": 0.1, "--eval-steps": 250, "--save-steps": 250},
+    {"--max-steps": 1000, "--learning-rate": 3e-4, "--batch-size": 16, "--warmup": 0.05,
+     "--mask-rate": 0.1, "--eval-steps": 250, "--save-steps": 125},
 )  # fmt: skip
 PAPERS = Phase(
     "papers", "train", "ele",
@@ -218,7 +224,7 @@ def slice_(work: Path, minutes: float) -> None:
     small = runs / "small"
     if not (small / "model.safetensors").is_file():
         smaller(work, runs / "hidden", small, SIZE, None, "mean")
-    if goes(small, MADE, PAPERS) and goes(runs / "made", CHOICE):
+    if goes(small, MORE, MADE, PAPERS) and goes(runs / "made", CHOICE):
         print("done")
 
 

@@ -12,7 +12,7 @@ from albert_rc.printed.run import import_papers
 from albert_rc.printed.scan.blanks import apart, joined
 from albert_rc.printed.scan.doubts import is_doubtful
 from albert_rc.printed.scan.engine import Char
-from albert_rc.printed.scan.glued import STRETCHED, advance, as_blank, cuts, widest_white
+from albert_rc.printed.scan.glued import STRETCHED, advance, as_blank, cuts, is_space, widest_white
 from albert_rc.printed.scan.leftover import with_leftover
 from albert_rc.printed.scan.mend import mend
 from albert_rc.printed.scan.second import agreed, is_unclear, with_usual_case
@@ -68,6 +68,15 @@ def test_words_are_cut_where_white_is_as_wide_as_a_space():
     assert cuts("himto", [1, 1, 6, 1], 12) == [3]
     assert cuts("daycare", [1, 1, 4, 1, 1, 1], 12) == []
     assert cuts("11.", [9, 9], 12) == []
+
+
+def test_spaces_that_are_none():
+    assert not is_space("al", "l", 0.6)
+    assert not is_space("gar", "den.", 0.2)
+    assert is_space("al", "l", 1.2)
+    assert is_space("so", "me", 0.6), "two words, and perhaps one"
+    assert is_space(",", "and", 0.2)
+    assert is_space("xq", "den", 0.6)
 
 
 def test_a_word_that_is_too_wide_for_its_letters_lacks_some():

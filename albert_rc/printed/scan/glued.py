@@ -59,6 +59,24 @@ def cuts(text: str, white: Sequence[float], space: float) -> list[int]:
     return sorted(at for at in found if 0 < at < len(text))
 
 
+def is_space(before: str, after: str, white: float) -> bool:
+    """Whether a space that was read is one.
+
+    Args:
+        before: the word at its left.
+        after: the word at its right.
+        white: between them, as a share of the line's usual space.
+    """
+    if white < NO_SPACE:
+        return not before[-1:].isalnum()
+    one, two = _LETTERS.findall(before), _LETTERS.findall(after)
+    if white >= LIKE_SPACES_OF_SLIM or not (one and two and before.endswith(one[-1])):
+        return True
+    if not after.startswith(two[0]) or _are_words(one[-1], two[0]):
+        return True
+    return not is_word(one[-1] + two[0], compound=False)  # `al l`
+
+
 def _are_words(*parts: str) -> bool:
     return all(part in ("a", "A", "I") or is_word(part, compound=False) for part in parts)
 

@@ -11,7 +11,7 @@ from statistics import median
 from albert_rc.printed.read.layout import Word
 from albert_rc.printed.scan.blanks import SPACE, apart, is_number, joined
 from albert_rc.printed.scan.engine import Char
-from albert_rc.printed.scan.glued import NO_SPACE, STRETCHED, USUAL_SPACE, advance, as_blank, cuts
+from albert_rc.printed.scan.glued import STRETCHED, USUAL_SPACE, advance, as_blank, cuts, is_space
 from albert_rc.printed.scan.rules import Rule
 from albert_rc.printed.scan.second import with_usual_case
 from albert_rc.printed.scan.strips import STRIP, Strip, heights
@@ -61,21 +61,25 @@ def _split(strip: Strip, edges: Sequence[float]) -> list[Letters]:
     space = min(max(space, 0.6 * USUAL_SPACE * STRIP), 2 * USUAL_SPACE * STRIP)
     joint = words[:1]
     for letters, white in zip(words[1:], spaces, strict=True):
-        if white < NO_SPACE * space and joint[-1][-1][1].text.isalnum():
+        if not is_space(_text(joint[-1]), _text(letters), white / space):
             joint[-1] = joint[-1] + letters
         else:
             joint.append(letters)
     found: list[Letters] = []
     for letters in joint:
-        text = "".join(char.text for _, char in letters)
+        text = _text(letters)
         between = [strip.white(a, b) for (_, a), (_, b) in pairwise(letters)]
         for start, end in pairwise([0, *cuts(text, between, space), len(letters)]):
             found += [letters[start:end], []]
     return found
 
 
+def _text(letters: Letters) -> str:
+    return "".join(char.text for _, char in letters)
+
+
 def _advance(letters: Letters) -> float:
-    return advance("".join(char.text for _, char in letters), [x for x, _ in letters])
+    return advance(_text(letters), [x for x, _ in letters])
 
 
 def _usual_advance(split: Sequence[Letters]) -> float:
@@ -105,8 +109,7 @@ def _spaced(split: Sequence[Letters], strip: Strip, height: float) -> list[Word]
             if left - before.right < white or not is_apart:
                 found[-1] = replace(before, right=middle - white / 2)
                 left = middle + white / 2
-        text = "".join(char.text for _, char in letters)
-        text = as_blank(text) or with_usual_case(text)
+        text = as_blank(_text(letters)) or with_usual_case(_text(letters))
         certainty = min(char.certainty for _, char in letters)
         if len(letters) >= LONG and _advance(letters) > STRETCHED * usual:
             certainty = 0.0  # as if it had more letters than were read
