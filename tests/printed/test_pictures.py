@@ -221,6 +221,14 @@ def test_a_full_stop_that_was_overlooked_is_told_by_its_shape():
     assert with_leftover([], ink_HW) == []
 
 
+def test_a_sign_where_only_the_end_of_a_rule_is_left_was_not_there():
+    ink_HW = np.zeros((48, 200), np.uint8)
+    ink_HW[12:36, 20:34] = 255
+    ink_HW[38:40, 95:105] = 255
+    read = [Char("a", 27 / 200, 1.0), Char("?", 0.5, 1.0), Char(".", 0.5, 1.0)]
+    assert [char.text for char in with_leftover(read, ink_HW)] == ["a", "."]
+
+
 # What was overlooked
 
 

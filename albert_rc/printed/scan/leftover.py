@@ -1,4 +1,7 @@
-"""Ink of a line that no recognised character stands at: lone signs behind blanks are overlooked."""
+"""Ink of a line without a recognised character, and characters without ink.
+
+Lone signs behind blanks are overlooked, and what is left of a rule may be read as a sign.
+"""
 
 # H and W pixels of a strip
 
@@ -21,8 +24,20 @@ DOT = 0.17
 """Largest width and height of a full stop, as a multiple of the strip's height."""
 BASELINE = 0.55, 0.88
 """Where its middle is."""
+LEAST_TALL, TALL_SIGNS = 0.25, "?!"
+"""Least height of letters, as a multiple of the strip's, and signs that are as tall."""
 LIKE_A_DOT = 0.85
 """Certainty of a full stop that is told by its shape."""
+
+
+def _has_ink(char: Char, ink_HW: Array) -> bool:
+    """Whether there is something as tall as a letter where one was read."""
+    if not (char.text.isalnum() or char.text in TALL_SIGNS):
+        return True
+    height, width = ink_HW.shape
+    x, reach = char.place * width, 0.3 * height
+    rows = np.flatnonzero(ink_HW[:, max(0, int(x - reach)) : int(x + reach) + 1].any(1))
+    return bool(len(rows)) and int(rows[-1] - rows[0]) + 1 >= LEAST_TALL * height
 
 
 def with_leftover(chars: Sequence[Char], ink_HW: Array) -> list[Char]:
@@ -37,9 +52,9 @@ def with_leftover(chars: Sequence[Char], ink_HW: Array) -> list[Char]:
     import cv2
 
     height, width = ink_HW.shape
-    if not any(char.text != " " for char in chars):
-        return list(chars)
-    found = list(chars)
+    found = [char for char in chars if _has_ink(char, ink_HW)]
+    if not any(char.text != " " for char in found):
+        return found
     count, _, stats, centers = cv2.connectedComponentsWithStats(ink_HW, connectivity=8)
     for index in range(1, count):
         left, top, wide, tall, area = (int(v) for v in stats[index])
@@ -49,7 +64,7 @@ def with_leftover(chars: Sequence[Char], ink_HW: Array) -> list[Char]:
         x, y = (float(v) for v in centers[index])
         far = min(
             max(left - char.place * width, char.place * width - left - wide, 0.0)
-            for char in chars
+            for char in found
             if char.text != " "
         )
         if far <= REACH * height:

@@ -61,7 +61,7 @@ def find_rules(gray_HW: Image, height: float) -> list[Rule]:
     # Short enough that a slanted or curved line passes through in steps.
     brush = cv2.getStructuringElement(cv2.MORPH_RECT, (max(5, int(0.3 * height)), 1))
     flat_HW = cv2.morphologyEx(ink_HW, cv2.MORPH_OPEN, brush)
-    joint = cv2.getStructuringElement(cv2.MORPH_RECT, (max(3, int(0.12 * height)), 3))
+    joint = cv2.getStructuringElement(cv2.MORPH_RECT, (max(3, int(0.12 * height)), 1))
     flat_HW = cv2.morphologyEx(flat_HW, cv2.MORPH_CLOSE, joint)
     count, label_HW, stats, _ = cv2.connectedComponentsWithStats(flat_HW, connectivity=8)
     rules = []
