@@ -64,6 +64,7 @@ def test_words_are_cut_where_white_is_as_wide_as_a_space():
     assert cuts("soon.One", [0, 0, 1, 2, 12, 1, 1], 12) == [5]
     assert cuts("wordsvery", [1, 1, 0, 1, 13, 0, 1, 0], 12) == [5]
     assert cuts("stomachache", [1] * 10, 12) == []
+    assert cuts("all", [1, 13], 12) == [], "it is a word"
     # No word, but both parts are: less white is enough.
     assert cuts("himto", [1, 1, 6, 1], 12) == [3]
     assert cuts("daycare", [1, 1, 4, 1, 1, 1], 12) == []
@@ -71,7 +72,10 @@ def test_words_are_cut_where_white_is_as_wide_as_a_space():
 
 
 def test_spaces_that_are_none():
-    assert not is_space("al", "l", 0.6)
+    assert not is_space("al", "l", 0.5)
+    assert is_space("al", "l", 0.6)
+    assert is_space("will", "end", 0.2)
+    assert is_space("hasn't", "rained", 0.5)
     assert not is_space("gar", "den.", 0.2)
     assert is_space("al", "l", 1.2)
     assert is_space("so", "me", 0.6), "two words, and perhaps one"

@@ -16,6 +16,8 @@ LIKE_SPACES_OF_SLIM = 1.0
 SLIM, APOSTROPHES = set("lIitjf1r!|"), set("'’‘`")
 NO_SPACE = 0.3
 """Share of the usual space below which there is none, though one was read."""
+HARDLY_SPACE = 0.55
+"""Likewise where the two parts are one word."""
 USUAL_SPACE = 0.25
 """White of a space, as a multiple of the line's height, where the line has none to compare with."""
 STRETCHED = 1.35
@@ -45,6 +47,8 @@ def cuts(text: str, white: Sequence[float], space: float) -> list[int]:
         before, after = text[at - 1], text[at]
         if not (before.isalpha() or after.isalpha()) or APOSTROPHES & {before, after}:
             continue
+        if before.isalpha() and after.isalpha() and is_word(_run_at(text, at), compound=False):
+            continue  # the places of letters are known to half a letter only
         slim = SLIM & {before, after}
         if gap >= (LIKE_SPACES_OF_SLIM if slim else LIKE_SPACES) * space:
             found.add(at)
@@ -59,6 +63,11 @@ def cuts(text: str, white: Sequence[float], space: float) -> list[int]:
     return sorted(at for at in found if 0 < at < len(text))
 
 
+def _run_at(text: str, at: int) -> str:
+    """The run of letters around a place of a text."""
+    return next(m[0] for m in _LETTERS.finditer(text) if m.start() < at < m.end())
+
+
 def is_space(before: str, after: str, white: float) -> bool:
     """Whether a space that was read is one.
 
@@ -67,14 +76,14 @@ def is_space(before: str, after: str, white: float) -> bool:
         after: the word at its right.
         white: between them, as a share of the line's usual space.
     """
+    one, two = re.search(r"[A-Za-z]+$", before), re.match(r"[A-Za-z]+", after)
+    if one and two and _are_words(one[0], two[0]):
+        return True
     if white < NO_SPACE:
         return not before[-1:].isalnum()
-    one, two = _LETTERS.findall(before), _LETTERS.findall(after)
-    if white >= LIKE_SPACES_OF_SLIM or not (one and two and before.endswith(one[-1])):
+    if white >= HARDLY_SPACE or not (one and two) or APOSTROPHES & set(before + after):
         return True
-    if not after.startswith(two[0]) or _are_words(one[-1], two[0]):
-        return True
-    return not is_word(one[-1] + two[0], compound=False)  # `al l`
+    return not is_word(one[0] + two[0], compound=False)  # `al l`
 
 
 def _are_words(*parts: str) -> bool:
