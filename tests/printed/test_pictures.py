@@ -75,6 +75,7 @@ def test_spaces_that_are_none():
     assert not is_space("al", "l", 0.5)
     assert is_space("al", "l", 0.6)
     assert is_space("will", "end", 0.2)
+    assert is_space("day", "s", 0.5)
     assert is_space("hasn't", "rained", 0.5)
     assert not is_space("gar", "den.", 0.2)
     assert is_space("al", "l", 1.2)

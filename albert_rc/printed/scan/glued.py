@@ -16,6 +16,7 @@ LIKE_SPACES_OF_SLIM = 1.0
 SLIM, APOSTROPHES = set("lIitjf1r!|"), set("'’‘`")
 NO_SPACE = 0.3
 """Share of the usual space below which there is none, though one was read."""
+SHORT_FORMS = frozenset(["s", "t", "m", "d", "ll", "re", "ve"])
 HARDLY_SPACE = 0.55
 """Likewise where the two parts are one word."""
 USUAL_SPACE = 0.25
@@ -65,7 +66,7 @@ def cuts(text: str, white: Sequence[float], space: float) -> list[int]:
 
 def _run_at(text: str, at: int) -> str:
     """The run of letters around a place of a text."""
-    return next(m[0] for m in _LETTERS.finditer(text) if m.start() < at < m.end())
+    return next((m[0] for m in _LETTERS.finditer(text) if m.start() < at < m.end()), "")
 
 
 def is_space(before: str, after: str, white: float) -> bool:
@@ -81,7 +82,8 @@ def is_space(before: str, after: str, white: float) -> bool:
         return True
     if white < NO_SPACE:
         return not before[-1:].isalnum()
-    if white >= HARDLY_SPACE or not (one and two) or APOSTROPHES & set(before + after):
+    short = two is not None and two[0] in SHORT_FORMS  # of papers that lost their apostrophes
+    if white >= HARDLY_SPACE or not (one and two) or short or APOSTROPHES & set(before + after):
         return True
     return not is_word(one[0] + two[0], compound=False)  # `al l`
 
