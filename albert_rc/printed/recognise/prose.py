@@ -14,7 +14,7 @@ from albert_rc.printed.lines import FINAL, HAN, SOFT_HYPHEN, Line, words, wraps
 INSTRUCTION_LINES = 12
 ENGLISH = 0.6
 """Share of known words from which a text in Latin letters is English."""
-ENGLISH_WITH_ACCENTS, PERHAPS = 0.9, 0.4
+ENGLISH_WITH_ACCENTS, PERHAPS = 0.9, 0.52
 """Likewise where letters have accents; and from which it might be, for all its names."""
 Role = Literal["text", "heading", "instruction", "foreign"]
 

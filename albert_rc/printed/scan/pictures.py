@@ -79,8 +79,8 @@ def draw_pages(path: Path) -> Iterator[np.ndarray[Any, Any]]:
         import pypdfium2
     except ImportError:
         raise UsageError(needs(path)) from None
-    document = pypdfium2.PdfDocument(path)
     try:
+        document = pypdfium2.PdfDocument(path)
         if len(document) > MOST_PAGES:
             raise DataError(
                 f"{path}: {len(document)} pages without text; up to {MOST_PAGES} are read, so "
@@ -90,10 +90,17 @@ def draw_pages(path: Path) -> Iterator[np.ndarray[Any, Any]]:
             scale = min(DOTS / 72, LONGEST_SIDE / max(1, *page.get_size()))
             yield np.asarray(page.render(scale=scale).to_pil().convert("RGB"))
             page.close()
-    finally:
         document.close()
+    except (DataError, MemoryError, GeneratorExit):
+        raise
+    except Exception as error:  # a damaged file can raise anything
+        said = shortened(str(error) or type(error).__name__, 80)
+        raise DataError(
+            f"{path}: no text in it, and its pages cannot be drawn ({said}); print it to PDF again"
+        ) from None
 
 
 def needs(path: Path) -> str:
     """What to install for pictures."""
-    return f'{path}: pictures of papers need text recognition; pip install "albert-rc[ocr]"'
+    why = "no text in it; if it is a scan, that" if path.suffix.lower() == ".pdf" else "a picture"
+    return f'{path}: {why} needs text recognition; pip install "albert-rc[ocr]"'

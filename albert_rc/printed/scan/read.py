@@ -39,7 +39,9 @@ def read_scan(path: Path) -> PrintedText:
         unread += [replace(doubt, place=f"page {number}, {doubt.place}") for doubt in page.unread]
     lines, notes = lines_of(pages)
     if not lines:
-        raise DataError(f"{path}: no text was recognised in it; take the picture again, in light")
+        raise DataError(
+            f"{path}: no text in it, and none was recognised; take the picture again, in light"
+        )
     lines, mended = mend(lines)
     notes += mended
     count = len(pages)
