@@ -12,7 +12,15 @@ from albert_rc.printed.run import import_papers
 from albert_rc.printed.scan.blanks import apart, joined
 from albert_rc.printed.scan.doubts import is_doubtful
 from albert_rc.printed.scan.engine import Char
-from albert_rc.printed.scan.glued import STRETCHED, advance, as_blank, cuts, is_space, widest_white
+from albert_rc.printed.scan.glued import (
+    STRETCHED,
+    advance,
+    as_blank,
+    cuts,
+    is_space,
+    may_be_two,
+    widest_white,
+)
 from albert_rc.printed.scan.leftover import with_leftover
 from albert_rc.printed.scan.mend import mend
 from albert_rc.printed.scan.second import agreed, is_unclear, with_usual_case
@@ -69,6 +77,13 @@ def test_words_are_cut_where_white_is_as_wide_as_a_space():
     assert cuts("himto", [1, 1, 6, 1], 12) == [3]
     assert cuts("daycare", [1, 1, 4, 1, 1, 1], 12) == []
     assert cuts("11.", [9, 9], 12) == []
+
+
+def test_white_like_a_space_inside_a_word_is_doubtful():
+    assert may_be_two("days", [1, 1, 11], 12)
+    assert not may_be_two("days", [1, 1, 3], 12)
+    assert not may_be_two("all", [1, 10], 12), "slim letters have white beside them"
+    assert not may_be_two("soon.One", [0, 0, 1, 2, 12, 1, 1], 12), "that is cut"
 
 
 def test_spaces_that_are_none():

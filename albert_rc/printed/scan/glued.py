@@ -48,10 +48,9 @@ def cuts(text: str, white: Sequence[float], space: float) -> list[int]:
         before, after = text[at - 1], text[at]
         if not (before.isalpha() or after.isalpha()) or APOSTROPHES & {before, after}:
             continue
-        if before.isalpha() and after.isalpha() and is_word(_run_at(text, at), compound=False):
+        if _within_word(text, at):
             continue  # the places of letters are known to half a letter only
-        slim = SLIM & {before, after}
-        if gap >= (LIKE_SPACES_OF_SLIM if slim else LIKE_SPACES) * space:
+        if gap >= _like_space(before, after) * space:
             found.add(at)
     for match in _LETTERS.finditer(text):
         if not is_word(match[0], compound=False):
@@ -62,6 +61,24 @@ def cuts(text: str, white: Sequence[float], space: float) -> list[int]:
                 and _are_words(text[match.start() : at], text[at : match.end()])
             }
     return sorted(at for at in found if 0 < at < len(text))
+
+
+def may_be_two(text: str, white: Sequence[float], space: float) -> bool:
+    """Whether there is white like a space inside an English word: `day s` may be read as `days`."""
+    return any(
+        gap >= _like_space(text[at - 1], text[at]) * space and _within_word(text, at)
+        for at, gap in enumerate(white, 1)
+    )
+
+
+def _like_space(before: str, after: str) -> float:
+    return LIKE_SPACES_OF_SLIM if SLIM & {before, after} else LIKE_SPACES
+
+
+def _within_word(text: str, at: int) -> bool:
+    """Whether a place is between two letters of an English word."""
+    letters = text[at - 1].isalpha() and text[at].isalpha()
+    return letters and is_word(_run_at(text, at), compound=False)
 
 
 def _run_at(text: str, at: int) -> str:

@@ -11,7 +11,15 @@ from statistics import median
 from albert_rc.printed.read.layout import Word
 from albert_rc.printed.scan.blanks import SPACE, apart, is_number, joined
 from albert_rc.printed.scan.engine import Char
-from albert_rc.printed.scan.glued import STRETCHED, USUAL_SPACE, advance, as_blank, cuts, is_space
+from albert_rc.printed.scan.glued import (
+    STRETCHED,
+    USUAL_SPACE,
+    advance,
+    as_blank,
+    cuts,
+    is_space,
+    may_be_two,
+)
 from albert_rc.printed.scan.rules import Rule
 from albert_rc.printed.scan.second import with_usual_case
 from albert_rc.printed.scan.strips import STRIP, Strip, heights
@@ -69,8 +77,11 @@ def _split(strip: Strip, edges: Sequence[float]) -> list[Letters]:
     for letters in joint:
         text = _text(letters)
         between = [strip.white(a, b) for (_, a), (_, b) in pairwise(letters)]
+        sure = letters
+        if may_be_two(text, between, space):
+            sure = [(x, replace(char, certainty=0.0)) for x, char in letters]
         for start, end in pairwise([0, *cuts(text, between, space), len(letters)]):
-            found += [letters[start:end], []]
+            found += [sure[start:end], []]
     return found
 
 
