@@ -43,7 +43,7 @@ def quality(store: Store, scored_QK: Tensor) -> Quality:
         loss = float(-scored_QK.gather(1, answer_Q[:, None]).mean())
     found = {name: float(scores.METRICS[name](gold_Q, given_Q)) for name in store.metrics}
     return Quality(
-        # Constant predictions have no correlation; that is no reason to keep weights either.
+        # The correlation of constant predictions is undefined; 0, so that they are not the best.
         score=float(np.nan_to_num(list(found.values())).mean()),
         metrics=found,
         loss=loss,

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from albert_rc.errors import UsageError
+from albert_rc.io.messages import first_line
 from albert_rc.text.tokenizer import VOCABULARY_FILES
 
 SHIPPED = Path(__file__).parents[1] / "pretrained"
@@ -84,7 +85,7 @@ def _why(error: Exception) -> str:
 
     # The hub's own answers are raised directly; a missing answer is the cause of another error.
     cause = error if isinstance(error, HfHubHTTPError) else error.__cause__ or error
-    said = str(cause).strip().partition("\n")[0][:160] or type(cause).__name__
+    said = first_line(cause) or type(cause).__name__
     if HF_HUB_OFFLINE:
         return (
             "as a hub id it was not looked up, for HF_HUB_OFFLINE is set, and no earlier download "

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from albert_rc.checkpoints.hf_names import FAMILIES, Family, hub_key
 from albert_rc.errors import CheckpointError
+from albert_rc.io.messages import first_line
 from albert_rc.model.config import EncoderConfig
 
 
@@ -202,8 +203,7 @@ def open_weights(folder: Path, family: Family) -> Weights:
         except CheckpointError:
             raise
         except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
-            reason = str(error).partition("\n")[0]
-            raise CheckpointError(f"{path}: torn or no weights ({reason[:120]})") from None
+            raise CheckpointError(f"{path}: torn or no weights ({first_line(error)})") from None
         except Exception as error:  # the unpickler's refusal of classes has its own type
             raise CheckpointError(
                 f"{path}: holds more than tensors and is not opened "
@@ -230,8 +230,8 @@ def read_weight(weights: Weights, key: str, dtype: torch.dtype | None = None) ->
     try:
         value = weights.read(key, dtype)
     except (SafetensorError, OSError, RuntimeError, ValueError, AttributeError, TypeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise CheckpointError(f"{weights.path}: {key} cannot be read ({reason[:120]})") from None
+        said = f"{weights.path}: {key} cannot be read ({first_line(error)})"
+        raise CheckpointError(said) from None
     if not value.is_floating_point():
         raise CheckpointError(
             f"{weights.path}: {key} holds {value.dtype}, which is not a type of weights"

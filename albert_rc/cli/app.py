@@ -182,7 +182,7 @@ def _run() -> None:
     except MemoryError:
         _fail(_NO_MEMORY, OutOfMemoryError())
     except ImportError as error:
-        # The dynamic loader's message when there is no memory for a library.
+        # What the system says when there is no memory left to load a library.
         if not any(said in str(error) for said in ("failed to map", "llocate memory")):
             raise
         _fail(_NO_MEMORY, OutOfMemoryError())

@@ -133,7 +133,7 @@ def _write_texts(imports: list[Import], folder: Path) -> None:
 
 def _show(found: Import) -> None:
     out.print(found.source, style="bold", markup=False)
-    for note in found.notes:
+    for note in found.notes + found.doubt_notes:
         out.print(f"  note: {note}", markup=False)
     for paper in found.papers:
         _show_paper(paper)
@@ -176,7 +176,7 @@ def _as_json(imports: list[Import], written: list[Path], earlier: list[Path]) ->
         "files": [
             {
                 "file": found.source,
-                "notes": found.notes,
+                "notes": found.notes + found.doubt_notes,
                 "papers": [{"name": p.name, **p.summary()} for p in found.papers],
                 "unplaced": [
                     {

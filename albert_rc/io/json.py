@@ -7,7 +7,7 @@ fields "answers" would silently be read with the later one. `*_unique_*` refuse 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +66,7 @@ def read_json(path: Path) -> Any:
     Raises:
         DataError: the file cannot be read, or is not JSON in UTF-8.
     """
-    try:
-        return parse_json(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from None
+    return _parsed(path, parse_json)
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -115,8 +110,12 @@ def read_unique_json(path: Path) -> Any:
     Raises:
         DataError: the file cannot be read, is not JSON in UTF-8, or has a duplicate key.
     """
+    return _parsed(path, parse_unique_json)
+
+
+def _parsed(path: Path, parse: Callable[[bytes], Any]) -> Any:
     try:
-        return parse_unique_json(path.read_bytes())
+        return parse(path.read_bytes())
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:

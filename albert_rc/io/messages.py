@@ -47,6 +47,11 @@ def shortened(text: str, longest: int = QUOTED) -> str:
     return one_line(text)
 
 
+def first_line(error: object, longest: int = 160) -> str:
+    """The first line of what another library says, which often goes on with a traceback."""
+    return str(error).strip().partition("\n")[0][:longest]
+
+
 def first_of(lines: Sequence[str], longest: int = 20, rest: str = "more") -> list[str]:
     """The first lines of a list, and a last one with the number of the others.
 

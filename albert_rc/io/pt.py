@@ -23,6 +23,7 @@ import orjson
 
 from albert_rc.errors import DataError
 from albert_rc.io.json import to_json
+from albert_rc.io.messages import first_line
 
 if TYPE_CHECKING:
     import torch
@@ -204,8 +205,8 @@ def load_tensors(
         mapped = path.stat().st_size >= mapped_from
         content = torch.load(path, map_location="cpu", mmap=mapped, weights_only=True)
     except Exception as error:  # torch raises many types for a truncated or foreign file
-        reason = str(error).partition("\n")[0]
-        raise DataError(f"{path}: not a readable store ({reason[:120]}); {remake}") from None
+        said = f"{path}: not a readable store ({first_line(error)}); {remake}"
+        raise DataError(said) from None
     try:
         version, meta = content.pop("format"), orjson.loads(content.pop("meta"))
         known = type(version) is int and version == STORE_FORMAT and isinstance(meta, dict)

@@ -30,7 +30,7 @@ from albert_rc.runtime.seeds import mix
 HIDDEN = -1e9
 """Logit of a masked pair."""
 LAST_RESORT = -1e5
-"""Logit of a token and itself in the shared form: it counts only where there is no other key."""
+"""Logit of a token and itself in the shared form, which matters only if it has no other key."""
 
 
 class _Hashed(torch.autograd.Function):

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
 from albert_rc.fields import Setting, check
+from albert_rc.io.messages import first_line
 from albert_rc.runtime.pool import Work, cores, map_in_order
 
 Task = TypeVar("Task")
@@ -96,7 +97,7 @@ def _on_ray(
     except RayActorError as error:
         raise AlbertRcError(f"workers of the cluster are lost: {_last_line(error)}") from None
     except RayError as error:
-        raise AlbertRcError(f"the Ray cluster fails: {_first_line(error)}") from None
+        raise AlbertRcError(f"the Ray cluster fails: {first_line(error)}") from None
     finally:
         for actor in actors:
             ray.kill(actor)
@@ -146,7 +147,7 @@ def _connected(address: str | None) -> Any:
             )
         except (ConnectionError, ValueError, TimeoutError) as error:
             raise UsageError(
-                f"--address {address}: no Ray cluster there ({_first_line(error)}); start one with "
+                f"--address {address}: no Ray cluster there ({first_line(error)}); start one with "
                 "`ray start --head`"
             ) from None
     return ray
@@ -161,7 +162,3 @@ def _room(ray: Any, needs: dict[str, float]) -> int:
 def _last_line(error: BaseException) -> str:
     """Where a worker failed, the end of its traceback says why."""
     return str(error).strip().rpartition("\n")[2][:200]
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:200]

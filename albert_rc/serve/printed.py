@@ -85,8 +85,8 @@ def read_printed(
 
 def _for_pictures(upload: Upload, key: Upload | None, limits: Limits) -> Limits:
     """The limits, with what text recognition takes where there may be pictures."""
-    kinds = [upload.kind, *[upload.kind for _ in upload.pages], *([key.kind] if key else [])]
-    pictures = sum(kind in ("picture", "pdf") for kind in kinds)
+    given = [upload] if key is None else [upload, key]
+    pictures = sum(1 + len(one.pages) for one in given if one.kind in ("picture", "pdf"))
     if not pictures:
         return limits
     return replace(
@@ -217,8 +217,7 @@ def _say(found: Import, messages: Messages) -> None:
         shown = f"{doubt.text} ({doubt.place})" if doubt.text else f"not read: {doubt.place}"
         messages.add("check", shown, picture=picture)
     for note in found.notes:
-        if not note.endswith(tuple(f"({doubt.place})" for doubt in found.doubts)):
-            messages.add("note", note)
+        messages.add("note", note)
     for paper in found.papers:
         for trouble in paper.troubles:
             messages.add("refused", str(trouble), paper.name)

@@ -10,6 +10,7 @@ from pathlib import Path
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.atomic import write_bytes
 from albert_rc.io.json import write_json
+from albert_rc.io.messages import first_line
 from albert_rc.text.normalize import clean_text
 from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -108,4 +109,4 @@ def _reason(said: str) -> str:
         return f"the text gives {found[1]} pieces at most; give that or less, or more text"
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", said):
         return f"the text's characters alone take {found[1]} pieces; give more, or less --coverage"
-    return said.partition("\n")[0][:160] or "the trainer gave no reason"
+    return first_line(said) or "the trainer gave no reason"

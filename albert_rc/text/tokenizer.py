@@ -15,6 +15,7 @@ from typing import Any
 from albert_rc.errors import AlbertRcError, CheckpointError
 from albert_rc.io.files import sha256
 from albert_rc.io.json import parse_json, to_json
+from albert_rc.io.messages import first_line
 from albert_rc.runtime.pool import cores
 from albert_rc.text.normalize import Span, clean_aligned, clean_text, fold_aligned, with_marks
 
@@ -238,7 +239,7 @@ class HuggingFaceTokenizer(Tokenizer):
             if not _is_theirs(error):
                 raise
             raise CheckpointError(
-                f"{self.folder}: the vocabulary cannot split a text ({_reason(error)})"
+                f"{self.folder}: the vocabulary cannot split a text ({first_line(error)})"
             ) from None
 
     def _defuse(self, text: str, glued: bool = False) -> str:
@@ -322,7 +323,7 @@ def load_tokenizer(folder: Path, num_threads: int = 0) -> Tokenizer:
         if not _is_theirs(error):
             raise
         raise CheckpointError(
-            f"{folder}: the vocabulary cannot be read ({_reason(error)})"
+            f"{folder}: the vocabulary cannot be read ({first_line(error)})"
         ) from None
     raise CheckpointError(f"{folder}: no vocabulary there; one of {', '.join(KINDS)} is needed")
 
@@ -330,7 +331,3 @@ def load_tokenizer(folder: Path, num_threads: int = 0) -> Tokenizer:
 def _is_theirs(error: BaseException) -> bool:
     """Whether an error is from the tokenizers library, which raises bare Exceptions, and panics."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
-
-
-def _reason(error: BaseException) -> str:
-    return str(error).partition("\n")[0][:160]

@@ -22,7 +22,7 @@ from albert_rc.printed.scan.glued import (
     widest_white,
 )
 from albert_rc.printed.scan.leftover import with_leftover
-from albert_rc.printed.scan.mend import mend
+from albert_rc.printed.scan.repair import repair
 from albert_rc.printed.scan.second import agreed, is_unclear, with_usual_case
 from albert_rc.printed.scan.straighten import fit
 
@@ -257,7 +257,7 @@ def texts(*rows):
 
 
 def test_a_blanks_number_follows_from_those_around():
-    lines, notes = mend(texts("He __1__ and __ it , but", "__3__ was __ __ then __5__ or __"))
+    lines, notes = repair(texts("He __1__ and __ it , but", "__3__ was __ __ then __5__ or __"))
     assert [line.text for line in lines] == [
         "He __1__ and __2__ it , but", "__3__ was __4__ then __5__ or __"
     ]  # fmt: skip
@@ -268,17 +268,17 @@ def test_a_blanks_number_follows_from_those_around():
 
 
 def test_a_number_of_which_a_digit_was_lost_is_mended():
-    lines, _ = mend(texts("__11__ or __1__ and __13__"))
+    lines, _ = repair(texts("__11__ or __1__ and __13__"))
     assert lines[0].text == "__11__ or __12__ and __13__"
-    lines, _ = mend(texts("__19__ was", "on __2__ 0__ by"))
+    lines, _ = repair(texts("__19__ was", "on __2__ 0__ by"))
     assert lines[1].text == "on __20__ by"
     unclear = "__11__ or __ and __ or __14__"
-    assert mend(texts(unclear))[0][0].text == unclear
+    assert repair(texts(unclear))[0][0].text == unclear
 
 
 def test_dirt_before_a_paragraph_goes():
     lines = [Line(", You can", ", You can", "line 1", indent=5), *texts(", You can")]
-    assert [line.text for line in mend(lines)[0]] == ["You can", ", You can"]
+    assert [line.text for line in repair(lines)[0]] == ["You can", ", You can"]
 
 
 # Doubts
@@ -314,7 +314,7 @@ def test_a_paper_with_a_doubtful_word_is_not_whole(keep):
     line = Line("a gardcn _", "a gardcn _", doubt.place, doubts=(doubt,))
     report_doubts(found, PrintedText([line], []), keep)
     assert [one.whole for one in found.papers] == [keep, True]
-    said = found.notes if keep else [str(t) for t in found.papers[0].troubles]
+    said = found.doubt_notes if keep else [str(t) for t in found.papers[0].troubles]
     assert said[0].startswith("'gardcn' may have been read wrong")
     assert "page 1, line 3" in said[0]
 

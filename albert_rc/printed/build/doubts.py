@@ -20,12 +20,13 @@ def report_doubts(found: Import, text: PrintedText, keep: bool) -> None:
         keep: only note doubtful words; lines that could not be read still count.
     """
     found.doubts = [doubt for line in text.lines for doubt in line.doubts]
-    for line in text.lines:
-        owners = [paper for paper in found.papers if _holds(paper, line)]
+    texts = [(paper, _text_of(paper)) for paper in found.papers]
+    for line in (line for line in text.lines if line.doubts):
+        owners = [paper for paper, content in texts if _may_hold(content, line)]
         for doubt in line.doubts:
             reason = f"{doubt.text!r} may have been read wrong"
             if keep or not owners:
-                found.notes.append(f"{reason} ({doubt.place})")
+                found.doubt_notes.append(f"{reason} ({doubt.place})")
                 continue
             for paper in owners:
                 paper.troubles.append(Trouble((), doubt.place, reason, CORRECT))
@@ -38,11 +39,14 @@ def report_doubts(found: Import, text: PrintedText, keep: bool) -> None:
             found.troubles.append(trouble)
 
 
-def _holds(paper: Paper, line: Line) -> bool:
-    """Whether a line may be one of the paper's, from the words that it has."""
+def _text_of(paper: Paper) -> str:
+    options = [option for options in paper.options for option in options]
+    return " ".join([paper.article, *paper.questions, *options])
+
+
+def _may_hold(content: str, line: Line) -> bool:
+    """Whether a line may be one of a paper's, from the words that it has."""
     if re.fullmatch(r"\W*\d{0,3}\W*", line.text):  # a page's number
         return False
     own = set(re.findall(r"[A-Za-z]{3,}", line.text))
-    options = [option for options in paper.options for option in options]
-    there = " ".join([paper.article, *paper.questions, *options])
-    return sum(word in there for word in own) >= len(own) / 2
+    return sum(word in content for word in own) >= len(own) / 2

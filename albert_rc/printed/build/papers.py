@@ -97,6 +97,8 @@ class Import:
     """Its lines, as read."""
     doubts: list[Doubt] = field(default_factory=list)
     """What may have been read wrong in a picture, and what could not be read."""
+    doubt_notes: list[str] = field(default_factory=list)
+    """Of these, what is in no paper or was taken as it is."""
 
     def all_troubles(self) -> list[Trouble]:
         """Everything that could not be placed."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from albert_rc.errors import UsageError
+from albert_rc.printed.scan.corners import Array
 from albert_rc.printed.scan.pictures import needs
 from albert_rc.runtime.pool import cores
 
@@ -21,8 +22,6 @@ DETECTED = 1600
 """Pixels of a page's longer side when lines of text are looked for."""
 LEAST_BOX = 0.4
 """Mean certainty of a found line's pixels."""
-
-Image = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +37,9 @@ class Char:
 class Engine:
     """Finds lines of text in a page, and reads them."""
 
-    def __init__(self, path: Path) -> None:
-        try:
-            from rapidocr import RapidOCR
-        except ImportError:
-            raise UsageError(needs(path)) from None
+    def __init__(self) -> None:
+        from rapidocr import RapidOCR
+
         logging.getLogger("RapidOCR").setLevel(logging.ERROR)
         self._engine: Any = RapidOCR(
             params={
@@ -55,7 +52,7 @@ class Engine:
             }
         )
 
-    def find(self, page_HW3: Image) -> Image:
+    def find(self, page_HW3: Array) -> Array:
         """The lines' corners, clockwise from the upper left, [B, 4, 2], in pixels."""
         found = self._engine(page_HW3, use_det=True, use_cls=False, use_rec=False)
         boxes = getattr(found, "boxes", None)
@@ -63,7 +60,7 @@ class Engine:
             return np.zeros((0, 4, 2), np.float32)
         return np.asarray(boxes, np.float32)
 
-    def read(self, strips: Sequence[Image]) -> list[list[Char]]:
+    def read(self, strips: Sequence[Array]) -> list[list[Char]]:
         """The characters of each strip, a picture of one line, spaces included."""
         if not strips:
             return []
@@ -83,7 +80,21 @@ class Engine:
         return lines
 
 
+def open_engine(path: Path) -> Engine:
+    """The engine, loaded once in a process.
+
+    Args:
+        path: what is to be read, for the error.
+
+    Raises:
+        UsageError: text recognition is not installed.
+    """
+    try:
+        return _engine()
+    except ImportError:
+        raise UsageError(needs(path)) from None
+
+
 @cache
-def open_engine() -> Engine:
-    """The engine, loaded once."""
-    return Engine(Path("pictures"))
+def _engine() -> Engine:
+    return Engine()

@@ -10,7 +10,7 @@ from albert_rc.papers.words import is_word
 LIKE_SPACES = 0.7
 """White between two letters, as a share of the line's usual space, that is a space too."""
 LIKE_SPACES_OF_WORDS = 0.45
-"""Likewise where the whole is no word and both parts are, or one is a number."""
+"""Likewise where both parts are words and the whole is not one, or a part is a number."""
 LIKE_SPACES_OF_SLIM = 1.0
 """Likewise beside letters that have much white around them anyway."""
 SLIM, APOSTROPHES = set("lIitjf1r!|"), set("'’‘`")

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from albert_rc.printed.scan.corners import Array
 from albert_rc.printed.scan.engine import Char
 
-Array = np.ndarray[Any, Any]
 REACH = 0.32
 """How far from a character's middle its ink reaches, as a multiple of the strip's height."""
 LEAST_INK = 7
@@ -43,7 +42,7 @@ def _has_ink(char: Char, ink_HW: Array) -> bool:
 def with_leftover(chars: Sequence[Char], ink_HW: Array) -> list[Char]:
     """The characters of a strip, with the full stops that were overlooked.
 
-    Next to ink that is no full stop either, the nearest character is in doubt.
+    Other ink that no character was read for makes the nearest character doubtful.
 
     Args:
         chars: from left to right.

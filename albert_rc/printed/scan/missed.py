@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from albert_rc.printed.scan.corners import Array
 from albert_rc.printed.scan.rules import Rule, ink_of
 
-Array = np.ndarray[Any, Any]
 LOWEST, TALLEST = 0.22, 1.1
 """Height of letters, as multiples of a line's height."""
 TOGETHER = 0.45
@@ -37,10 +36,8 @@ def missed_lines(gray_HW: Array, corner_B42: Array, rules: Sequence[Rule], heigh
     for corner_42 in corner_B42:
         cv2.fillConvexPoly(ink_HW, np.round(corner_42).astype(np.int32), 0)
     # What lies around the paper is not on it.
-    (left, top), (right, bottom) = (
-        corner_B42.reshape(-1, 2).min(0),
-        corner_B42.reshape(-1, 2).max(0),
-    )
+    left, top = corner_B42.reshape(-1, 2).min(0)
+    right, bottom = corner_B42.reshape(-1, 2).max(0)
     count, label_HW, stats, _ = cv2.connectedComponentsWithStats(ink_HW, connectivity=8)
     letters_HW = np.zeros_like(ink_HW)
     for index in range(1, count):

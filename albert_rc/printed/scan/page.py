@@ -11,6 +11,7 @@ import numpy as np
 
 from albert_rc.printed.lines import Doubt
 from albert_rc.printed.read.layout import Word
+from albert_rc.printed.scan.corners import Array, ends, height_of, heightened, heights, widened
 from albert_rc.printed.scan.doubts import is_doubtful
 from albert_rc.printed.scan.engine import Char, Engine
 from albert_rc.printed.scan.leftover import with_leftover
@@ -20,16 +21,12 @@ from albert_rc.printed.scan.rules import Rule, erase, find_rules
 from albert_rc.printed.scan.second import agreed, is_unclear
 from albert_rc.printed.scan.straighten import Straightener, fit
 from albert_rc.printed.scan.strips import (
-    Array,
     Strip,
     as_jpeg,
     cut,
-    extended,
-    heights,
     ink_columns,
     level,
     strip_ink,
-    taller,
     upright,
 )
 from albert_rc.printed.scan.words import words_of
@@ -38,6 +35,11 @@ LEAST_LINE = 0.45
 """Mean certainty of a line below which it cannot be read."""
 EDGE = 3
 """Pixels from the picture's edge within which a line may go on outside."""
+MARGIN = 0.35
+"""Paper at both ends of a strip, where a rule may reach beyond the letters, as a multiple of the
+line's height."""
+TALLER = 0.12
+"""Paper above and below a strip that is read a second time, likewise."""
 AWAY = 1.2
 """White between a line and a rule that belongs to it, as a multiple of its height."""
 BEYOND = 0.8
@@ -77,7 +79,7 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
     drawn = find_rules(gray_HW, height)
     missed_B42 = missed_lines(gray_HW, corner_B42, drawn, height)
     own_B42 = np.concatenate([corner_B42, missed_B42])
-    corner_B42 = np.stack([extended(corner_42) for corner_42 in own_B42])
+    corner_B42 = np.stack([_with_margin(corner_42) for corner_42 in own_B42])
     lines = [Strip(corner_42, []) for corner_42 in corner_B42]
     rules = [(rule, line) for rule in drawn if (line := _line_of(rule, lines)) is not None]
     corner_B42 = np.stack(
@@ -90,7 +92,7 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
     pictures = [cut(clean_HW3, corner_42) for corner_42 in corner_B42]
     found = engine.read(pictures)
     unclear = [at for at, chars in enumerate(found) if is_unclear(chars)]
-    again = engine.read([cut(clean_HW3, taller(corner_B42[at])) for at in unclear])
+    again = engine.read([cut(clean_HW3, heightened(corner_B42[at], TALLER)) for at in unclear])
     for at, chars in zip(unclear, again, strict=True):
         found[at] = agreed(found[at], chars)
     by_line: list[list[Word]] = []
@@ -127,7 +129,7 @@ def _own_chars(strip: Strip, own_42: Array, other_B42: Array) -> list[Char]:
         own_42: the line's own corners.
         other_B42: the other lines' own corners.
     """
-    first, last = own_42[[0, 3], 0].mean(), own_42[[1, 2], 0].mean()
+    first, last = ends(own_42)
     left_B, right_B = other_B42[:, [0, 3], 0].mean(1), other_B42[:, [1, 2], 0].mean(1)
     top_B, bottom_B = other_B42[:, :2, 1].min(1), other_B42[:, 2:, 1].max(1)
     kept = []
@@ -139,25 +141,26 @@ def _own_chars(strip: Strip, own_42: Array, other_B42: Array) -> list[Char]:
     return kept
 
 
+def _with_margin(corner_42: Array) -> Array:
+    more = MARGIN * height_of(corner_42)
+    return widened(corner_42, more, more)
+
+
 def _beyond(corner_42: Array, rules: Sequence[Rule]) -> Array:
     """A line's corners, further where it ends in a blank: a full stop behind may be overlooked."""
-    more = BEYOND * float(heights(corner_42[None])[0])
-    left, right = corner_42[[0, 3], 0].mean(), corner_42[[1, 2], 0].mean()
+    more = BEYOND * height_of(corner_42)
+    left, right = ends(corner_42)
     after = max((rule.right + more - right for rule in rules), default=0.0)
     before = max((left + more - rule.left for rule in rules), default=0.0)
-    along_2 = (corner_42[1] + corner_42[2] - corner_42[0] - corner_42[3]) / 2
-    along_2 = along_2 / max(1.0, float(np.hypot(*along_2)))
-    back_2, on_2 = -along_2 * max(0.0, before), along_2 * max(0.0, after)
-    wider_42: Array = corner_42 + np.stack([back_2, on_2, on_2, back_2])
-    return wider_42
+    return widened(corner_42, max(0.0, before), max(0.0, after))
 
 
 def _line_of(rule: Rule, lines: Sequence[Strip]) -> int | None:
     """The index of the line that a rule stands in the lower half of."""
     best, least = None, 0.35
     for index, line in enumerate(lines):
-        left, right = line.corner_42[[0, 3], 0].mean(), line.corner_42[[1, 2], 0].mean()
-        middle, height = (rule.left + rule.right) / 2, float(heights(line.corner_42[None])[0])
+        (left, right), height = line.ends, line.height
+        middle = (rule.left + rule.right) / 2
         away = max(left - rule.right, rule.left - right) / height
         if away > AWAY:
             continue

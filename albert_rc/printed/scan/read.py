@@ -13,10 +13,10 @@ from albert_rc.errors import DataError
 from albert_rc.io.files import natural_key
 from albert_rc.printed.lines import Doubt, PrintedText
 from albert_rc.printed.read.layout import Word, lines_of
-from albert_rc.printed.scan.engine import Engine
-from albert_rc.printed.scan.mend import mend
+from albert_rc.printed.scan.engine import open_engine
 from albert_rc.printed.scan.page import POINTS, read_page
 from albert_rc.printed.scan.pictures import SUFFIXES, draw_pages, read_pictures
+from albert_rc.printed.scan.repair import repair
 
 
 def read_scan(path: Path) -> PrintedText:
@@ -30,7 +30,7 @@ def read_scan(path: Path) -> PrintedText:
         UsageError: text recognition is not installed.
         DataError: nothing can be read.
     """
-    engine = Engine(path)
+    engine = open_engine(path)
     pages: list[tuple[list[Word], float]] = []
     unread: list[Doubt] = []
     for number, picture in enumerate(_pictures(path), 1):
@@ -42,8 +42,8 @@ def read_scan(path: Path) -> PrintedText:
         raise DataError(
             f"{path}: no text in it, and none was recognised; take the picture again, in light"
         )
-    lines, mended = mend(lines)
-    notes += mended
+    lines, repaired = repair(lines)
+    notes += repaired
     count = len(pages)
     notes.append(f"text recognised in {count} picture{'s' if count > 1 else ''}; look it over")
     return PrintedText(lines, notes, unread)

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-Image = np.ndarray[Any, Any]
+from albert_rc.printed.scan.corners import Array
+
 SHORTEST = 0.5
 """Length of a rule, as a multiple of a line's height; dashes are shorter."""
 THICKEST = 0.16
@@ -37,18 +37,18 @@ class Rule:
         return (self.top + self.bottom) / 2
 
 
-def ink_of(gray_HW: Image, height: float) -> Image:
+def ink_of(gray_HW: Array, height: float) -> Array:
     """What is darker than the paper around it, 0 or 255: shadows do not count."""
     import cv2
 
     block = max(11, int(1.2 * height)) | 1
-    ink_HW: Image = cv2.adaptiveThreshold(
+    ink_HW: Array = cv2.adaptiveThreshold(
         gray_HW, 255, cv2.ADAPTIVE_THRESH_MEAN_C, cv2.THRESH_BINARY_INV, block, 12
     )
     return ink_HW
 
 
-def find_rules(gray_HW: Image, height: float) -> list[Rule]:
+def find_rules(gray_HW: Array, height: float) -> list[Rule]:
     """Horizontal lines of a page.
 
     Args:
@@ -78,7 +78,7 @@ def find_rules(gray_HW: Image, height: float) -> list[Rule]:
     return rules
 
 
-def _is_clear(ink_HW: Image, left: int, top: int, width: int, tall: int, height: float) -> bool:
+def _is_clear(ink_HW: Array, left: int, top: int, width: int, tall: int, height: float) -> bool:
     """Whether nothing stands on a line or hangs from it, but for a letter's tail or a number.
 
     Between a line and what stands above it there is paper; between a letter and its foot, as in 2
@@ -91,7 +91,7 @@ def _is_clear(ink_HW: Image, left: int, top: int, width: int, tall: int, height:
     return bool(apart and (not below_HW.size or below_HW.mean() < CLEAR))
 
 
-def erase(page_HW3: Image, rules: list[Rule], height: float) -> Image:
+def erase(page_HW3: Array, rules: list[Rule], height: float) -> Array:
     """The page without these rules: each column gets the colours above and below it."""
     page_HW3 = page_HW3.copy()
     edge = max(2, round(0.06 * height))

@@ -9,11 +9,11 @@ place on the page, fitted to the long lines; where print begins at the left like
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from albert_rc.printed.scan.corners import Array
+
 LONG = 2.5
 """Length of lines that tell a slope, as a multiple of their height."""
 FEW = 6

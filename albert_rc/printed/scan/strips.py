@@ -6,21 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from albert_rc.printed.scan.corners import Array, ends, height_of, heights, widths
 from albert_rc.printed.scan.engine import Char, Engine
 from albert_rc.printed.scan.glued import widest_white
 from albert_rc.printed.scan.rules import ink_of
 
-Array = np.ndarray[Any, Any]
 STRIP = 48
 """Height of the strips that are read, in pixels."""
-MARGIN = 0.35
-"""Paper at both ends of a strip, as a multiple of its height."""
-TALLER = 0.12
-"""Paper above and below a strip that is read a second time, likewise."""
 UPRIGHT = 0.75
 """Mean certainty of the longest lines below which a page may stand on its head."""
 TILT = 0.1
@@ -35,6 +30,16 @@ class Strip:
     chars: list[Char]
     ink_W: Sequence[bool] = ()
     """Which columns of the strip have ink."""
+
+    @property
+    def height(self) -> float:
+        """In pixels of the page."""
+        return height_of(self.corner_42)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Where it begins and ends across the page, in pixels."""
+        return ends(self.corner_42)
 
     @property
     def certainty(self) -> float:
@@ -53,20 +58,6 @@ class Strip:
         """Widest white between two characters, in columns of the strip."""
         start, end = (round(char.place * len(self.ink_W)) for char in (before, after))
         return widest_white(self.ink_W, start, end)
-
-
-def heights(corner_B42: Array) -> Array:
-    """Heights of lines, [B]."""
-    down_B2 = (corner_B42[:, 3] + corner_B42[:, 2] - corner_B42[:, 0] - corner_B42[:, 1]) / 2
-    height_B: Array = np.hypot(down_B2[:, 0], down_B2[:, 1])
-    return height_B
-
-
-def widths(corner_B42: Array) -> Array:
-    """Widths of lines, [B]."""
-    along_B2 = corner_B42[:, 1] - corner_B42[:, 0]
-    width_B: Array = np.hypot(along_B2[:, 0], along_B2[:, 1])
-    return width_B
 
 
 def upright(page_HW3: Array, engine: Engine) -> tuple[Array, Array]:
@@ -110,27 +101,11 @@ def level(page_HW3: Array, corner_B42: Array) -> tuple[Array, Array]:
     return page_HW3, (corner_B42 @ turn_23[:, :2].T + turn_23[:, 2]).astype(np.float32)
 
 
-def extended(corner_42: Array) -> Array:
-    """A line's corners with some paper at both ends, where a rule may reach beyond the letters."""
-    along_2 = (corner_42[1] + corner_42[2] - corner_42[0] - corner_42[3]) / 2
-    along_2 = along_2 / max(1.0, float(np.hypot(*along_2)))
-    more_2 = along_2 * MARGIN * float(heights(corner_42[None])[0])
-    wider_42: Array = corner_42 + np.stack([-more_2, more_2, more_2, -more_2])
-    return wider_42
-
-
-def taller(corner_42: Array) -> Array:
-    """A line's corners with some paper above and below."""
-    up_42 = (corner_42[[0, 1, 1, 0]] - corner_42[[3, 2, 2, 3]]) * TALLER
-    taller_42: Array = corner_42 + up_42 * np.array([[1], [1], [-1], [-1]])
-    return taller_42
-
-
 def cut(page_HW3: Array, corner_42: Array) -> Array:
     """A line's picture, level and of the height that is read."""
     import cv2
 
-    width, height = widths(corner_42[None])[0], heights(corner_42[None])[0]
+    width, height = widths(corner_42[None])[0], height_of(corner_42)
     width = max(STRIP // 4, round(float(width / max(1.0, height)) * STRIP))
     target = np.array([[0, 0], [width, 0], [width, STRIP], [0, STRIP]], np.float32)
     view_33 = cv2.getPerspectiveTransform(corner_42.astype(np.float32), target)

@@ -22,7 +22,7 @@ from albert_rc.printed.scan.glued import (
 )
 from albert_rc.printed.scan.rules import Rule
 from albert_rc.printed.scan.second import with_usual_case
-from albert_rc.printed.scan.strips import STRIP, Strip, heights
+from albert_rc.printed.scan.strips import STRIP, Strip
 
 UNDERSCORE, LONGEST_RULE = 0.4, 20
 """Width of an underscore, as a multiple of the line's height, and how many a rule becomes."""
@@ -34,7 +34,7 @@ Letters = list[tuple[float, Char]]
 
 def words_of(strip: Strip, rules: Sequence[Rule]) -> list[Word]:
     """A line's words; rules with nothing but a number above or between them are blanks."""
-    height = float(heights(strip.corner_42[None])[0])
+    height = strip.height
     edges = [edge for rule in rules for edge in (rule.left, rule.right)]
     parts = _spaced(_split(strip, edges), strip, height)
     for rule in rules:
@@ -101,7 +101,7 @@ def _usual_advance(split: Sequence[Letters]) -> float:
 
 def _spaced(split: Sequence[Letters], strip: Strip, height: float) -> list[Word]:
     """Words with white between them where a space was read, and none where there was none."""
-    edge, end = strip.corner_42[[0, 3], 0].mean(), strip.corner_42[[1, 2], 0].mean()
+    edge, end = strip.ends
     found: list[Word] = []
     is_apart = False
     usual = _usual_advance(split)
@@ -120,7 +120,8 @@ def _spaced(split: Sequence[Letters], strip: Strip, height: float) -> list[Word]
             if left - before.right < white or not is_apart:
                 found[-1] = replace(before, right=middle - white / 2)
                 left = middle + white / 2
-        text = as_blank(_text(letters)) or with_usual_case(_text(letters))
+        text = _text(letters)
+        text = as_blank(text) or with_usual_case(text)
         certainty = min(char.certainty for _, char in letters)
         if len(letters) >= LONG and _advance(letters) > STRETCHED * usual:
             certainty = 0.0  # as if it had more letters than were read

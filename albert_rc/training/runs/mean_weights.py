@@ -19,6 +19,7 @@ from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.weights import open_weights, read_weight, write_weights
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.atomic import atomic_folder, require_new
+from albert_rc.io.messages import first_line
 from albert_rc.io.pt import check_archive
 from albert_rc.model.config import EncoderConfig
 from albert_rc.text.tokenizer import VOCABULARY_FILES, load_tokenizer
@@ -129,8 +130,7 @@ def of_states(run: Path, last: int) -> list[WeightSource]:
             # With ema the average is evaluated and saved.
             model = state["model"] | state.get("averaged", {})
         except Exception as error:  # torch raises many types for a foreign file
-            reason = str(error).partition("\n")[0][:120]
-            raise CheckpointError(f"{path}: cannot be read ({reason})") from None
+            raise CheckpointError(f"{path}: cannot be read ({first_line(error)})") from None
         named = {hub_key(name, config): tensor for name, tensor in model.items()}
         shapes = {name: tuple(tensor.shape) for name, tensor in named.items()}
         sources.append(WeightSource(str(path), shapes, named.__getitem__))

@@ -1,4 +1,4 @@
-"""Lines of a picture mended where the page itself says what must stand there."""
+"""Repairs of a picture's lines where the page itself says what must stand there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBERED = re.compile(r"__(\d{1,4})__(?: ?_{0,2}(\d{1,2})__)?")
 _DIRT = re.compile(r"^[.,;:·'`]\s*(?=[A-Z\"“])")
 
 
-def mend(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
+def repair(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
     """Blanks whose number was overlooked or cut get it from those around; dirt before text goes.
 
     Args:
