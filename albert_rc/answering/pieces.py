@@ -21,7 +21,7 @@ from albert_rc.batch import Tokens
 from albert_rc.errors import UsageError
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ClozeHead, ReadingModel
-from albert_rc.runtime.devices import Processes
+from albert_rc.runtime.devices import Processes, device_of
 from albert_rc.stores.batches import batches_by_length
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
@@ -102,21 +102,22 @@ def rescored(
     Returns:
         [Q, K] log-probabilities of the options, the same on every rank.
     """
-    head = model.head
-    assert isinstance(head, ClozeHead)
     total_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
     pieces_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
     lengths = torch.tensor([len(reading.tokens) for reading in again], dtype=torch.int64)
     batches = list(batches_by_length(lengths, token_budget, 64)) if again else []
     with evaluating(model, model.encoder):
-        for items in batches[processes.rank :: processes.world]:
-            some = [again[i] for i in items]
-            _add(model, head, some, processes.device, total_QK, pieces_QK)
+        tasks = ([again[i] for i in items] for items in processes.share(batches))
+        for some, sums in processes.each(_sums, model, tasks):
+            wanted = [target for reading in some for target in reading.wanted]
+            for (question, option, pieces), total in zip(wanted, sums, strict=True):
+                total_QK[question, option] += total
+                pieces_QK[question, option] += len(pieces)
             if progress is not None:
-                progress(len(items))
-    sums = [total_QK.to(processes.device), pieces_QK.to(processes.device)]
-    processes.sum(*sums)
-    total_QK, pieces_QK = (tensor.cpu() for tensor in sums)
+                progress(len(some))
+    on_device = [total_QK.to(processes.device), pieces_QK.to(processes.device)]
+    processes.sum(*on_device)
+    total_QK, pieces_QK = (tensor.cpu() for tensor in on_device)
     again_Q = (pieces_QK > 0).any(-1)
     mean_QK = torch.where(pieces_QK > 0, total_QK / pieces_QK, float("-inf"))
     result = scored_QK.clone()
@@ -136,25 +137,20 @@ def require_way(model: ReadingModel, store: Store, way: str) -> None:
         raise UsageError(f"--option-score {way} is for cloze papers")
 
 
-def _add(
-    model: ReadingModel,
-    head: ClozeHead,
-    readings: list[WiderWindow],
-    device: torch.device,
-    total_QK: Tensor,
-    pieces_QK: Tensor,
-) -> None:
-    """Read some windows, and add the log-probabilities of their wanted pieces."""
-    hidden_SD = model.hidden(_tokens(readings).to(device))
+def _sums(model: ReadingModel, windows: list[WiderWindow]) -> list[float]:
+    """Sums of the log-probabilities of the pieces wanted of some windows, in their order."""
+    head = model.head
+    assert isinstance(head, ClozeHead)
+    hidden_SD = model.hidden(_tokens(windows).to(device_of(model)))
     logits_SV = head.transform(hidden_SD).float() @ model.words.float().T + head.bias
     log_SV = logits_SV.log_softmax(-1).cpu()
-    row = 0
-    for reading in readings:
-        for question, option, pieces in reading.wanted:
+    row, sums = 0, []
+    for window in windows:
+        for _, _, pieces in window.wanted:
             places = torch.arange(row, row + len(pieces))
-            total_QK[question, option] += log_SV[places, torch.tensor(pieces)].double().sum()
-            pieces_QK[question, option] += len(pieces)
-        row += len(reading.places)
+            sums.append(float(log_SV[places, torch.tensor(pieces)].double().sum()))
+        row += len(window.places)
+    return sums
 
 
 def _tokens(readings: list[WiderWindow]) -> Tokens:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from albert_rc.answering import int8_check
+from albert_rc.answering.cluster import Cluster, Reader
 from albert_rc.answering.lookup import Memory, Recalled
 from albert_rc.answering.opening import Say, open_model, open_papers, read_papers, ready_store
 from albert_rc.answering.pieces import readings, require_way, rescored, too_long
@@ -25,13 +26,15 @@ from albert_rc.answering.temperature import (
     weights_id,
     why_unused,
 )
+from albert_rc.checkpoints.hub import usual_model
 from albert_rc.checkpoints.load import Loaded
 from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.io.messages import listed
 from albert_rc.model.heads import ReadingModel
 from albert_rc.model.span_head import SpanModel
-from albert_rc.papers.schema import PaperSet
+from albert_rc.papers.schema import Kind, PaperSet
 from albert_rc.runtime.devices import Processes, choose_precision
+from albert_rc.runtime.engines import Engine
 from albert_rc.runtime.heap import keep_freed_memory
 from albert_rc.stores.store import Store, check_store, load_store, make_store
 
@@ -62,13 +65,14 @@ class Show:
     """Called with a description, a total and whether this is the main process."""
 
 
-def run(request: Request, group: Processes, show: Show) -> list[str]:
+def run(request: Request, group: Processes, show: Show, engine: Engine | None = None) -> list[str]:
     """Answer all papers of a request.
 
     Args:
         request: the settings.
         group: the device, and the ranks that share the work.
         show: displays warnings and progress.
+        engine: where the model runs; here by default.
 
     Returns:
         Summary lines; empty in processes other than the main one.
@@ -91,13 +95,37 @@ def run(request: Request, group: Processes, show: Show) -> list[str]:
     encoder.freeze()
     keep_freed_memory()  # only from here on, so that loading returns its memory
     task.settle()
-    with show.bar("answering", task.count, group.is_main) as advance:
-        task.score(lambda done: advance(done * group.world))
+    with (
+        _readers(engine or Engine(), request, papers.kind, how, task) as readers,
+        show.bar("answering", task.count, group.is_main) as advance,
+    ):
+        task.score(readers, lambda done: advance(done * group.world))
     if not group.is_main:
         return []
     more = task.write()
     papers_read = len(store.meta["ids"])
     return [f"{request.out}: {store.num_questions:,} answers to {papers_read:,} papers", *more]
+
+
+@contextmanager
+def _readers(
+    engine: Engine, request: Request, kind: Kind, how: dict[str, Any], task: _Task
+) -> Iterator[Processes]:
+    """The processes that read: these, or the workers of a cluster."""
+    if engine.is_local:
+        yield task.group
+        return
+    if task.group.world > 1:
+        raise UsageError("--engine ray starts processes of its own; run it without torchrun")
+    reader = Reader(
+        source=request.model or usual_model(kind),
+        task=kind,
+        how=how,
+        ffn_chunk=request.ffn_chunk,
+        weights=weights_id(task.loaded.tokenizer.folder),
+    )
+    with engine.model_pool(reader) as pool:
+        yield Cluster(device=task.group.device, pool=pool)
 
 
 class _Task(ABC):
@@ -128,7 +156,7 @@ class _Task(ABC):
         """Look up what answers need before scoring, so that a damaged record fails early."""
 
     @abstractmethod
-    def score(self, progress: Progress) -> None:
+    def score(self, readers: Processes, progress: Progress) -> None:
         """Compute the answers."""
 
     @abstractmethod
@@ -199,19 +227,19 @@ class OptionTask(_Task):
         elif why := why_unused(folder, way, self.reading):
             self.say(f"warning: {record} is {why}, and is not used; calibrate again")
 
-    def score(self, progress: Progress) -> None:
+    def score(self, readers: Processes, progress: Progress) -> None:
         self.scored_QK = score(
             self.loaded.model,
             self.loaded.tokenizer,
             self.store,
-            self.group,
+            readers,
             token_budget=self.request.token_budget,
             progress=progress,
         )
         if self.request.option_score is not None:
-            self._read_again(self.request.option_score)
+            self._read_again(self.request.option_score, readers)
 
-    def _read_again(self, way: str) -> None:
+    def _read_again(self, way: str, readers: Processes) -> None:
         """Rescore options of several pieces, with a [MASK] for each piece."""
         model = self.loaded.model
         longest = model.config.max_length
@@ -227,7 +255,7 @@ class OptionTask(_Task):
                 model,
                 again,
                 self.scored_QK,
-                self.group,
+                readers,
                 token_budget=self.request.token_budget,
                 progress=lambda done: advance(done * self.group.world),
             )
@@ -273,12 +301,12 @@ class SpanTask(_Task):
     def settle(self) -> None:
         """Do nothing: spans have no temperature."""
 
-    def score(self, progress: Progress) -> None:
+    def score(self, readers: Processes, progress: Progress) -> None:
         self.found = find_spans(
             self.loaded.model,
             self.loaded.tokenizer,
             self.store,
-            self.group,
+            readers,
             token_budget=self.request.token_budget,
             progress=progress,
         )

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from albert_rc.answering.lookup import Recalled, with_recall
 from albert_rc.answering.request import TOKEN_BUDGET
+from albert_rc.batch import Batch
 from albert_rc.errors import CheckpointError
 from albert_rc.io.atomic import write_files
 from albert_rc.io.json import json_lines, parse_json, six_digits, to_json
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import letter
-from albert_rc.runtime.devices import Processes
+from albert_rc.runtime.devices import Processes, device_of
 from albert_rc.scoring.abstain import Unsure, find_unsure, unsure_path
 from albert_rc.stores.batches import Collator, batches_by_length
 from albert_rc.stores.store import Store
@@ -64,13 +65,10 @@ def score(
     times_Q = torch.zeros(store.num_questions)
     collate = Collator(store, tokenizer)
     with evaluating(model, model.encoder):
-        for items in batches[processes.rank :: processes.world]:
-            batch = collate(items)
-            output = model(batch.to(processes.device))
-            logits_QK = output.logits_QK.float().cpu()
-            if not store.is_numeric:
-                logits_QK = logits_QK.log_softmax(-1)
-            scored_QK[batch.question_Q, : batch.num_options] = logits_QK
+        tasks = map(collate, processes.share(batches))
+        for batch, logits_QK in processes.each(_logits, model, tasks):
+            found_QK = logits_QK if store.is_numeric else logits_QK.log_softmax(-1)
+            scored_QK[batch.question_Q, : batch.num_options] = found_QK
             times_Q[batch.question_Q] += 1
             if progress is not None:
                 progress(batch.num_questions)
@@ -84,6 +82,12 @@ def score(
     if bool(scored_QK.isnan().any()):
         raise CheckpointError("the model's scores are not numbers; its weights are damaged")
     return scored_QK.masked_fill_(absent_QK, float("-inf"))
+
+
+def _logits(model: ReadingModel, batch: Batch) -> Tensor:
+    """[Q, K] logits of a batch's options, on the CPU."""
+    logits_QK: Tensor = model(batch.to(device_of(model))).logits_QK
+    return logits_QK.float().cpu()
 
 
 def reading_of(model: ReadingModel, max_length: int) -> dict[str, Any]:

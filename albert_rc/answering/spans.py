@@ -15,12 +15,13 @@ from torch import Tensor
 
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import ITEMS_BUDGET
+from albert_rc.batch import SpanBatch
 from albert_rc.errors import CheckpointError
 from albert_rc.io.atomic import write_together
 from albert_rc.io.json import to_json
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.span_head import SpanModel
-from albert_rc.runtime.devices import Processes
+from albert_rc.runtime.devices import Processes, device_of
 from albert_rc.stores.batches import batches_by_length
 from albert_rc.stores.span_batches import SpanCollator
 from albert_rc.stores.store import Store
@@ -85,15 +86,23 @@ def find_spans(
     central = _central(store)
     mine: list[tuple[int, float, list[tuple[float, int, int]]]] = []
     with evaluating(model, model.encoder):
-        for items in batches[processes.rank :: processes.world]:
-            batch = collate(items)
-            logits_BL2 = model(batch.to(processes.device)).logits_BL2.float().cpu()
-            if bool(logits_BL2.isnan().any()):
-                raise CheckpointError("the model's scores are not numbers; its weights are damaged")
-            mine += zip(items, *_best(logits_BL2, central[items]), strict=True)
+        tasks = ((collate(items), central[items]) for items in processes.share(batches))
+        for (batch, _), best in processes.each(_read, model, tasks):
+            mine += zip(batch.window_B.tolist(), *best, strict=True)
             if progress is not None:
-                progress(len(items))
+                progress(len(batch.lengths))
     return _merged(store, collate.question_W, processes.gather(mine))
+
+
+def _read(
+    model: SpanModel, task: tuple[SpanBatch, Tensor]
+) -> tuple[list[float], list[list[tuple[float, int, int]]]]:
+    """The best spans of a batch's windows."""
+    batch, central_B2 = task
+    logits_BL2 = model(batch.to(device_of(model))).logits_BL2.float().cpu()
+    if bool(logits_BL2.isnan().any()):
+        raise CheckpointError("the model's scores are not numbers; its weights are damaged")
+    return _best(logits_BL2, central_B2)
 
 
 def _central(store: Store) -> Tensor:

@@ -28,11 +28,14 @@ def predict(
     set_: settings.Set = None,
     lsh_form: options.LshForm = None,
     lsh_landmarks: options.LshLandmarks = None,
+    engine: options.EngineName = "local",
+    address: options.Address = None,
     **given: Any,
 ) -> None:
     """Answer every question of the papers, in order; nothing is written unless all are answered."""
     from albert_rc.answering.run import Show, run
     from albert_rc.runtime.devices import processes
+    from albert_rc.runtime.engines import Engine
 
     lsh = options.lsh_of(lsh_form, lsh_landmarks, given)
     files = {"data": Path("data/test.pt"), "out": Path("predictions/answer.json")}
@@ -41,8 +44,9 @@ def predict(
         answer_files(request.out, request.scores, request.abstain),
         (request.data, request.recall, request.gate),
     )
+    where = Engine(name=engine, address=address)
     with processes(device) as group:
-        for line in run(request, group, Show(say, bar)):
+        for line in run(request, group, Show(say, bar), where):
             typer.echo(line)
 
 

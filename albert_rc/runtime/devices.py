@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,9 @@ from torch.distributed.rendezvous import rendezvous
 from albert_rc.errors import Interrupted, UsageError
 from albert_rc.runtime.heartbeat import Watch
 
+Model = TypeVar("Model")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 
 
@@ -35,6 +38,23 @@ class Processes:
     def is_main(self) -> bool:
         """Whether this is the process that prints and writes."""
         return self.rank == 0
+
+    def share(self, tasks: Sequence[Task]) -> Sequence[Task]:
+        """This process's part of tasks that do not depend on each other."""
+        return tasks[self.rank :: self.world]
+
+    def each(
+        self, work: Callable[[Model, Task], Result], model: Model, tasks: Iterable[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        """Run a model on tasks, one after the other.
+
+        Args:
+            work: a function of a module, without state, of the model and a task.
+            model: in `evaluating`.
+            tasks: this process's; read when they are needed.
+        """
+        for task in tasks:
+            yield task, work(model, task)
 
     def sum(self, *tensors: Tensor) -> None:
         """Replace each tensor by its sum over all processes, in one message per data type."""
@@ -149,6 +169,11 @@ def _is_lost_message(error: BaseException) -> bool:
     return isinstance(error, (dist.DistError, Interrupted)) or (
         isinstance(error, RuntimeError) and "gloo" in str(error)
     )
+
+
+def device_of(model: torch.nn.Module) -> torch.device:
+    """The device of a model's weights."""
+    return next(model.parameters()).device
 
 
 def free_memory(device: torch.device) -> int:

@@ -247,7 +247,7 @@ def prepare_collection(
         OutOfMemoryError: the system killed a worker.
     """
     engine = engine or Engine()
-    if engine.name == "local" or workers is not None:
+    if engine.is_local or workers is not None:
         workers = worker_count(workers)
     check_max_length(max_length)
     encoder = ChunkEncoder(tokenizer, max_length, strict)
@@ -277,7 +277,7 @@ def _encoded(
 ) -> Generator[tuple[ChunkTask, Encoded], None, None]:
     first = list(islice(tasks, FEW_CHUNKS))
     every = chain(first, tasks)
-    if engine.name == "local" and (workers == 1 or len(first) < FEW_CHUNKS):
+    if engine.is_local and (workers == 1 or len(first) < FEW_CHUNKS):
         return ((task, encoder(task)) for task in every)
     start = partial(_start_worker, encoder.tokenizer.folder, encoder.max_length, encoder.strict)
     return engine.map_in_order(start, every, workers)

@@ -1,6 +1,7 @@
 """What workers of an engine do in tests; workers of a cluster import this file by its name."""
 
 import os
+import signal
 import time
 
 from albert_rc.errors import DataError
@@ -24,3 +25,8 @@ def slow_and_mortal(folder):
         return number
 
     return work
+
+
+def deadly():
+    """Work that ends its process."""
+    return lambda number: os.kill(os.getpid(), signal.SIGKILL)

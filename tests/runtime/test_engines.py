@@ -1,5 +1,6 @@
 """Tasks on the engines: in order, errors as they are, workers that are lost."""
 
+import json
 import os
 import random
 import signal
@@ -10,10 +11,12 @@ from pathlib import Path
 import pytest
 import work
 from conftest import SAMPLE
-from work import slow_and_mortal, squares
+from work import deadly, slow_and_mortal, squares
 
-from albert_rc.errors import DataError, UsageError
+from albert_rc.answering.cluster import Reader
+from albert_rc.errors import AlbertRcError, CheckpointError, DataError, UsageError
 from albert_rc.runtime.engines import Engine
+from albert_rc.runtime.ray_pool import RayPool
 
 
 def test_tasks_run_here_in_order():
@@ -92,6 +95,24 @@ def test_workers_that_are_killed_cost_nothing_but_time(cluster, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_machine_that_goes_costs_nothing_but_time(cluster, tmp_path):
+    third = cluster.add_node(num_cpus=1)
+    done = []
+    with RayPool(None, partial(slow_and_mortal, tmp_path), 3, lambda nodes: {"CPU": 1.0}) as pool:
+        for _, result in pool.map_in_order(range(90)):
+            done.append(result)
+            if result == 20:  # all three are at work
+                cluster.remove_node(third)
+    assert done == list(range(90))
+
+
+@pytest.mark.slow
+def test_a_task_that_always_kills_its_worker_ends_it(cluster):
+    with pytest.raises(AlbertRcError, match="lost again and again"):
+        list(Engine(name="ray").map_in_order(deadly, range(3), 2))
+
+
+@pytest.mark.slow
 def test_stores_of_a_cluster_are_those_of_one_machine(cluster, tmp_path, works):
     papers = SAMPLE / "cloze"
     for engine in ("local", "ray"):
@@ -116,3 +137,48 @@ def test_shards_of_a_cluster_are_those_of_one_machine(cluster, tmp_path, works):
     assert len(shards) > 3
     for shard in shards:
         assert (tmp_path / "local" / shard).read_bytes() == (tmp_path / "ray" / shard).read_bytes()
+
+
+SQUAD = {
+    "title": "Bread",
+    "paragraphs": [
+        {
+            "context": "Bread goes stale in a day. Keep it in the freezer. " * 60,
+            "qas": [
+                {"id": str(at), "question": "Where should bread be kept?", "answers": []}
+                for at in range(9)
+            ],
+        }
+    ],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["cloze", "dream", "squad"])
+def test_answers_of_a_cluster_are_those_of_one_machine(cluster, tmp_path, works, task):
+    papers = tmp_path / "squad.json"
+    papers.write_text(json.dumps({"version": "v2.0", "data": [SQUAD]}))
+    papers = {"cloze": SAMPLE / "cloze" / "dev", "dream": SAMPLE / "dream" / "dev.json"}.get(
+        task, papers
+    )
+    for engine in ("local", "ray"):
+        out = tmp_path / f"{engine}.json"
+        works("predict", "--data", papers, "--model", "albert-rc-tiny", "--out", out, "--scores",
+              out.with_suffix(".jsonl"), "--engine", engine, *where(engine, cluster))  # fmt: skip
+    for suffix in (".json", ".jsonl"):
+        one, other = (tmp_path / f"{engine}{suffix}" for engine in ("local", "ray"))
+        assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.slow
+def test_options_of_several_pieces_too(cluster, tmp_path, works):
+    for engine in ("local", "ray"):
+        works("predict", "--data", SAMPLE / "cloze" / "dev", "--model", "albert-rc-tiny",
+              "--option-score", "masks", "--out", tmp_path / f"{engine}.json",
+              "--engine", engine, *where(engine, cluster))  # fmt: skip
+    assert (tmp_path / "local.json").read_bytes() == (tmp_path / "ray.json").read_bytes()
+
+
+def test_other_weights_on_a_worker_are_refused():
+    with pytest.raises(CheckpointError, match="other weights on a machine of the cluster"):
+        Reader(source="albert-rc-tiny", task="cloze", how={}, ffn_chunk=None, weights="0" * 16)()

@@ -1,0 +1,81 @@
+"""Prediction on a Ray cluster: workers that hold the model each, and answer batch after batch.
+
+This process reads the store and puts batches together, workers return what they read of them, and
+all that comes after is the same as on one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from albert_rc.answering.temperature import weights_id
+from albert_rc.checkpoints.load import load_model
+from albert_rc.errors import CheckpointError
+from albert_rc.model.encoder import evaluating
+from albert_rc.runtime.devices import Processes
+from albert_rc.runtime.ray_pool import RayPool
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Job = tuple[Callable[[Any, Any], Any], Any]
+"""A function of a model and a batch, and the batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """What a worker needs to open the model."""
+
+    source: str
+    """Value of `--model`; must mean the same weights on every machine."""
+    task: str
+    how: dict[str, Any]
+    """Further arguments of `load_model`."""
+    ffn_chunk: int | None
+    weights: str | None
+    """Identifier of the weights."""
+
+    def __call__(self) -> Callable[[Job], Any]:
+        """Open the model, once in each worker.
+
+        Raises:
+            AlbertRcError: there are no such weights, or other ones.
+        """
+        loaded = load_model(self.source, self.task, **self.how)
+        folder = Path(loaded.tokenizer.folder)
+        if weights_id(folder) != self.weights:
+            raise CheckpointError(
+                f"{folder}: other weights on a machine of the cluster than where the command was "
+                "started; copy them there"
+            )
+        model = loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
+        encoder = model.encoder
+        encoder.compute = replace(
+            encoder.compute, precision=self.how["precision"], ffn_chunk=self.ffn_chunk
+        )
+        encoder.freeze()
+
+        def run(job: Job) -> Any:
+            work, batch = job
+            with evaluating(model, encoder):
+                return work(model, batch)
+
+        return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster(Processes):
+    """The workers of a cluster in the place of this process's model."""
+
+    pool: RayPool[Job, Any]
+
+    def each(
+        self, work: Callable[[Any, Task], Result], model: Any, tasks: Iterable[Task]
+    ) -> Iterator[tuple[Task, Result]]:
+        """As `Processes.each`, with the workers' models."""
+        for (_, task), result in self.pool.map_in_order((work, task) for task in tasks):
+            yield task, result

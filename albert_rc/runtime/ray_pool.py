@@ -1,0 +1,257 @@
+"""Workers on a Ray cluster, which places them, starts lost ones again and repeats their tasks."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Generic, Self, TypeVar
+
+from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
+from albert_rc.io.messages import first_line
+from albert_rc.runtime.pool import Work
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+AHEAD = 2
+"""Tasks in flight for each worker."""
+STARTS_IN = 300
+"""Seconds to wait for a worker if there is none."""
+MOST_LOSSES = 10
+"""How often a task may lose its worker."""
+Needs = dict[str, float]
+"""What a worker takes: cores (`CPU`) and GPUs (`GPU`)."""
+
+
+class RayPool(Generic[Task, Result]):
+    """Workers that are prepared once and then run tasks; use it as a context manager.
+
+    Where a worker or its machine is lost, others do its tasks again.
+
+    Args:
+        address: of the cluster; None for RAY_ADDRESS's, or a new one on this machine.
+        prepare: returns, once in each worker, the function that runs the tasks. Everything passed
+            must be picklable.
+        workers: number of workers; by default as many as the cluster has room for.
+        needs: called with Ray's nodes; returns what a worker takes.
+
+    Raises:
+        UsageError: Ray is not installed, or the cluster cannot be reached.
+    """
+
+    def __init__(
+        self,
+        address: str | None,
+        prepare: Callable[[], Work[Task, Result]],
+        workers: int | None,
+        needs: Callable[[list[Needs]], Needs],
+    ) -> None:
+        ray = self._ray = _connected(address)
+        self._lost = (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError)
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        self._needs = needs(nodes)
+        # A lost worker is replaced here: Ray would hold back the tasks of one that it cannot start
+        # again, as when its machine is gone.
+        self._actor = ray.remote(
+            num_cpus=self._needs.get("CPU", 1.0), num_gpus=self._needs.get("GPU", 0.0)
+        )(_Worker)
+        self._prepare = prepare
+        self._starting: dict[Any, Any] = {}
+        """Workers that are not ready yet, by the reference that says when they are."""
+        self._ready: list[Any] = []
+        self._size = workers or _room(nodes, self._needs)
+        for _ in range(self._size):
+            self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for actor in [*self._ready, *self._starting.values()]:
+            self._ray.kill(actor)
+
+    def _start(self) -> None:
+        # Not by the object store, which may lose it with a machine.
+        actor = self._actor.remote(self._prepare)
+        self._starting[actor.start.remote()] = actor
+
+    def map_in_order(self, tasks: Iterable[Task]) -> Generator[tuple[Task, Result], None, None]:
+        """Run tasks; results come in the order of the tasks, which are read a little ahead.
+
+        Raises:
+            AlbertRcError: raised by a worker; workers are lost again and again, or none can be
+                started.
+        """
+        from ray.exceptions import RayError, RayTaskError
+
+        try:
+            yield from _Run(self, tasks).results()
+        except RayTaskError as error:
+            raise AlbertRcError(f"in a worker of the cluster: {error.cause!r}") from None
+        except RayError as error:
+            raise AlbertRcError(f"the Ray cluster fails: {first_line(error)}") from None
+
+
+class _Run(Generic[Task, Result]):
+    """Tasks on their way through a pool, by their numbers."""
+
+    def __init__(self, pool: RayPool[Task, Result], tasks: Iterable[Task]) -> None:
+        self.pool, self.tasks = pool, enumerate(tasks)
+        self.given: dict[int, Task] = {}
+        """Tasks that were read and whose results were not returned yet."""
+        self.ended = False
+        """Whether there are no more tasks to read."""
+        self.again: list[int] = []
+        """Tasks that a lost worker had."""
+        self.losses = Counter[int]()
+        self.flying: dict[Any, tuple[int, Any]] = {}
+        """Task and worker of each result that is awaited."""
+        self.done: dict[int, Result] = {}
+
+    def results(self) -> Generator[tuple[Task, Result], None, None]:
+        """Task by task."""
+        number = 0
+        while True:
+            self._send()
+            while number in self.done:
+                yield self.given.pop(number), self.done.pop(number)
+                number += 1
+                self._send()
+            if self.ended and not self.given:
+                return
+            self._wait()
+
+    def _send(self) -> None:
+        loads = Counter(actor for _, actor in self.flying.values())
+        for actor in self.pool._ready:
+            while loads[actor] < AHEAD and (number := self._next()) is not None:
+                loads[actor] += 1
+                self.flying[actor.run.remote(self.given[number])] = number, actor
+
+    def _next(self) -> int | None:
+        """The number of a task to run, if there is one that may be read."""
+        if self.again:
+            return self.again.pop()
+        if len(self.given) >= 2 * AHEAD * self.pool._size:
+            return None
+        for number, task in self.tasks:
+            self.given[number] = task
+            return number
+        self.ended = True
+        return None
+
+    def _wait(self) -> None:
+        """Wait for a result, or for a worker that becomes ready."""
+        pool = self.pool
+        limit = None if self.flying else STARTS_IN
+        ready, _ = pool._ray.wait([*self.flying, *pool._starting], timeout=limit)
+        if not ready:
+            wanted = ", ".join(f"{amount:g} {kind}" for kind, amount in pool._needs.items())
+            raise AlbertRcError(
+                f"the cluster started no worker in {STARTS_IN} seconds; each takes {wanted}"
+            )
+        for reference in ready:
+            if reference in pool._starting:
+                self._welcome(reference)
+            elif reference in self.flying:  # not if its worker was found lost just now
+                self._take(reference)
+
+    def _welcome(self, reference: Any) -> None:
+        actor = self.pool._starting.pop(reference)
+        try:
+            _opened(self.pool._ray.get(reference))
+        except self.pool._lost as error:
+            self._replace(-1, error)
+        else:
+            self.pool._ready.append(actor)
+
+    def _take(self, reference: Any) -> None:
+        number, actor = self.flying[reference]
+        try:
+            result = _opened(self.pool._ray.get(reference))
+        except self.pool._lost as error:
+            self.pool._ready.remove(actor)
+            self.pool._ray.kill(actor)  # it may still be there, without its result
+            lost = [one for one, (_, other) in self.flying.items() if other == actor]
+            self.again += sorted((self.flying.pop(one)[0] for one in lost), reverse=True)
+            self._replace(number, error)
+        else:
+            del self.flying[reference]
+            self.done[number] = result
+
+    def _replace(self, number: int, error: Exception) -> None:
+        """Start a worker for one that was lost with a task; -1 if it had none yet."""
+        self.losses[number] += 1
+        if self.losses[number] > MOST_LOSSES:
+            # The end of a traceback says why.
+            why = str(error).strip().rpartition("\n")[2][:200]
+            raise AlbertRcError(f"workers of the cluster are lost again and again: {why}")
+        self.pool._start()
+
+
+class _Worker:
+    """An actor: prepares itself once, then runs tasks. Known errors are results."""
+
+    def __init__(self, prepare: Callable[[], Work[Any, Any]]) -> None:
+        gc.disable()  # thousands of small lists, none of them part of a cycle
+        self._prepare = prepare
+
+    def start(self) -> Any:
+        """Prepare."""
+
+        def prepare() -> None:
+            self._work = self._prepare()
+
+        return _kept(prepare)
+
+    def run(self, task: Any) -> Any:
+        """Run a task."""
+        return _kept(lambda: self._work(task))
+
+
+def _kept(work: Callable[[], Any]) -> tuple[AlbertRcError | None, Any]:
+    try:
+        return None, work()
+    except AlbertRcError as error:
+        return error, None
+    except MemoryError:
+        said = "memory ran out in a worker of the cluster; give it fewer --workers"
+        return OutOfMemoryError(said), None
+
+
+def _opened(answer: tuple[AlbertRcError | None, Result]) -> Result:
+    error, result = answer
+    if error is not None:
+        raise error
+    return result
+
+
+def _connected(address: str | None) -> Any:
+    """Ray, connected to a cluster: the one named, RAY_ADDRESS's, or a new one on this machine.
+
+    Raises:
+        UsageError: it is not installed, or cannot be reached.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise UsageError('--engine ray needs Ray; pip install "albert-rc[ray]"') from None
+    if not ray.is_initialized():
+        try:
+            ray.init(
+                address=address, log_to_driver=False, include_dashboard=False, logging_level="ERROR"
+            )
+        except (ConnectionError, ValueError, TimeoutError) as error:
+            raise UsageError(
+                f"--address {address}: no Ray cluster there ({first_line(error)}); start one with "
+                "`ray start --head`"
+            ) from None
+    return ray
+
+
+def _room(nodes: list[Needs], needs: Needs) -> int:
+    """Number of workers that the nodes have room for."""
+    return max(1, sum(
+        min(int(node.get(kind, 0) / amount) for kind, amount in needs.items() if amount)
+        for node in nodes
+    ))  # fmt: skip
