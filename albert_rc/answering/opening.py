@@ -14,7 +14,8 @@ from albert_rc.papers.formats import possible_formats, read_good
 from albert_rc.papers.glue import GLUE
 from albert_rc.papers.schema import PaperSet
 from albert_rc.runtime.devices import Processes
-from albert_rc.stores.store import Store, check_store, load_store, make_store
+from albert_rc.stores.shards import is_store, open_store
+from albert_rc.stores.store import Store, check_store, make_store
 
 Say = Callable[[str], None]
 
@@ -35,8 +36,8 @@ def open_papers(
         DataError: the store is damaged, or papers have errors.
         UsageError: unknown format or model, or a table that fits several tasks.
     """
-    if data.suffix == ".pt":
-        return load_store(data)
+    if is_store(data):
+        return open_store(data)
     return read_papers(data, format_name or _format_for(data, model), say, strict)
 
 

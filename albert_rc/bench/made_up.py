@@ -12,9 +12,10 @@ from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordLevel
 from torch import Tensor
 
-from albert_rc.corpus.cut import LEAST, Count, Cut, shard_name
+from albert_rc.corpus.cut import LEAST, Count, Cut
 from albert_rc.corpus.shards import Corpus
 from albert_rc.io.pt import save_tensors
+from albert_rc.io.shards import shard_name
 from albert_rc.runtime.seeds import mix
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import HuggingFaceTokenizer, Tokenizer

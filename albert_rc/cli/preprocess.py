@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from albert_rc.cli import options
 from albert_rc.cli.console import DEFAULT_MODEL, example, leave_cleanly, say
 from albert_rc.cli.papers import Format, Strict, say_unread
+from albert_rc.errors import UsageError
+from albert_rc.io.shards import PAPERS
 from albert_rc.model.config import LONGEST
+
+if TYPE_CHECKING:
+    from albert_rc.stores.preprocess import PreparedSplit
 
 
 def preprocess(
@@ -49,17 +55,26 @@ def preprocess(
             hidden=True,
         ),
     ] = None,
+    shard_papers: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=PAPERS,
+            help="Most papers of a store; a split with more becomes a folder of them.",
+            hidden=True,
+        ),
+    ] = PAPERS,
     engine: options.EngineName = "local",
     address: options.Address = None,
 ) -> None:
     """Turn raw papers into tensors: OUT/train.pt, OUT/dev.pt, OUT/test.pt."""
     from albert_rc.checkpoints.hub import resolve_source
-    from albert_rc.io.atomic import write_together
     from albert_rc.io.files import existing_folder
     from albert_rc.papers.files import REJECTS
-    from albert_rc.papers.formats import find_splits, rejects, require_good
+    from albert_rc.papers.formats import find_splits, require_good
     from albert_rc.runtime.engines import Engine
     from albert_rc.stores.preprocess import prepare_collection
+    from albert_rc.stores.shards import SUFFIX
     from albert_rc.text.tokenizer import load_tokenizer
 
     # Millions of small strings and lists are created and none is freed: garbage collection would
@@ -69,6 +84,9 @@ def preprocess(
     # Invalid options are reported before the papers are read.
     require_good([], on_error)
     places = find_splits(raw)
+    for name in places:
+        if (old := out / f"{name}{SUFFIX}").exists():
+            raise UsageError(f"{old} is of an earlier run; remove it, or give another --out")
     say_unread(raw)
     tokenizer = load_tokenizer(resolve_source(model), num_threads=workers or 0)
     with prepare_collection(
@@ -83,30 +101,57 @@ def preprocess(
     ) as papers:
         require_good(papers, on_error)
         for split in papers:
-            split.require_fit()
-        stores = {out / f"{split.name}.pt": split for split in papers}
-        writers: dict[Path, Callable[[Path], None]] = {
-            path: split.save for path, split in stores.items()
-        }
-        left_out = out / REJECTS
-        content = rejects(papers)
-        if content:
-            writers[left_out] = partial(_write, content)
-        write_together(writers)
-        if not content:
-            left_out.unlink(missing_ok=True)
-        for old in sorted(set(out.glob("*.pt")) - set(stores)):
+            split.require_fit(shard_papers)
+        stores = _write_stores(papers, out, shard_papers)
+        for old in sorted({*out.glob("*.pt"), *out.glob(f"*{SUFFIX}")} - set(stores)):
             say(f"note: {old} is of an earlier run and was left as it is")
         for split in papers:
             for problem in split.problems:
                 if problem.severity == "warning":
                     say(f"warning: {problem}")
         for path, split in stores.items():
-            size = path.stat().st_size / 1e6
-            typer.echo(f"{path}: {split.summary()}, {size:.1f} MB")
+            typer.echo(f"{path}: {split.summary()}, {_size(path)}")
         rejected = sum(split.num_rejected for split in papers)
         if rejected:
-            typer.echo(f"{rejected} paper(s) skipped; {left_out} names them and what is wrong")
+            typer.echo(f"{rejected} paper(s) skipped; {out / REJECTS} names them and what is wrong")
+
+
+def _write_stores(
+    papers: Sequence[PreparedSplit], out: Path, shard_papers: int
+) -> dict[Path, PreparedSplit]:
+    """Write all stores and the list of what was left out, or nothing; returns the stores."""
+    from albert_rc.io.atomic import atomic_folder, write_together
+    from albert_rc.papers.files import REJECTS
+    from albert_rc.papers.formats import rejects
+    from albert_rc.stores.shards import SUFFIX
+
+    stores: dict[Path, PreparedSplit] = {}
+    writers: dict[Path, Callable[[Path], None]] = {}
+    content = rejects(papers)
+    with ExitStack() as folders:  # renamed when all is written
+        for split in papers:
+            path = out / f"{split.name}.pt"
+            if split.num_papers > shard_papers:
+                path = path.with_suffix(SUFFIX)
+                split.save_shards(folders.enter_context(atomic_folder(path)), shard_papers)
+            else:
+                writers[path] = split.save
+            stores[path] = split
+        if content:
+            writers[out / REJECTS] = partial(_write, content)
+        write_together(writers)
+    if not content:
+        (out / REJECTS).unlink(missing_ok=True)
+    return stores
+
+
+def _size(path: Path) -> str:
+    from albert_rc.io.messages import counted
+    from albert_rc.stores.shards import is_sharded
+
+    files = sorted(path.iterdir()) if is_sharded(path) else [path]
+    size = f"{sum(file.stat().st_size for file in files) / 1e6:.1f} MB"
+    return f"{size} in {counted(len(files), 'shard')}" if is_sharded(path) else size
 
 
 def _write(content: bytes, path: Path) -> None:

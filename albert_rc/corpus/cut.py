@@ -26,6 +26,7 @@ from albert_rc.io.files import file_sha256, sha256
 from albert_rc.io.json import to_json
 from albert_rc.io.messages import counted
 from albert_rc.io.pt import TensorStream, load_tensors, save_tensors
+from albert_rc.io.shards import shard_name
 from albert_rc.papers.formats import read_collection
 from albert_rc.papers.overlap import OverlapIndex
 from albert_rc.runtime.seeds import mix
@@ -380,8 +381,3 @@ def plan_shards(sources: list[Source], shard_bytes: int) -> list[Shard]:
         shards[-1].append(source)
         held += source.size
     return [Shard(shard_name(index, len(shards)), members) for index, members in enumerate(shards)]
-
-
-def shard_name(index: int, count: int) -> str:
-    """File name of a shard, numbered from 1."""
-    return f"shard-{index + 1:05}-of-{count:05}.pt"

@@ -7,11 +7,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from albert_rc.corpus.cut import Count, shard_name
+from albert_rc.corpus.cut import Count
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.files import sha256
 from albert_rc.io.messages import counted
 from albert_rc.io.pt import load_tensors
+from albert_rc.io.shards import all_shards, shard_count
 from albert_rc.text.tokenizer import Tokenizer
 
 _SHARDS = "shard-*-of-*.pt"
@@ -31,25 +32,8 @@ class Corpus:
     """
 
     def __init__(self, folder: Path) -> None:
-        paths = sorted(folder.glob(_SHARDS))
         remake = "make them with `albert-rc pretrain data`"
-        if not paths:
-            raise DataError(f"{folder}: no shards there; {remake}")
-        totals = sorted({_total(path) for path in paths})
-        if len(totals) > 1:
-            raise DataError(
-                f"{folder}: shards of {len(totals)} corpora (one has {totals[0]}, another "
-                f"{totals[1]}); remove the folder, and {remake}"
-            )
-        total = totals[0]
-        wanted = {shard_name(index, total) for index in range(total)}
-        names = {path.name for path in paths}
-        if names != wanted:
-            odd = sorted(wanted ^ names)[0]
-            raise DataError(
-                f"{folder}: {len(names & wanted)} of {total} shards ({odd} is the first that is "
-                f"missing or of another corpus); {remake}"
-            )
+        paths = all_shards(folder, remake)
         self.folder = folder
         loaded = [load_tensors(path) for path in paths]
         self.meta = loaded[0][1]
@@ -89,11 +73,6 @@ class Corpus:
         return shards[0] == shards[1] and bool(self.documents[one] == self.documents[other])
 
 
-def _total(path: Path) -> int:
-    """The number of shards, from a shard's name."""
-    return int(path.stem.rpartition("-")[2])
-
-
 def require_same_plan(out: Path, total: int, dev: bool) -> None:
     """Refuse to write shards next to another corpus's, which would make both unreadable.
 
@@ -110,7 +89,7 @@ def require_same_plan(out: Path, total: int, dev: bool) -> None:
     parts = [out / "train", out / "dev"]
     for part in parts:
         for path in sorted(part.glob(_SHARDS)):
-            if _total(path) != total:
+            if shard_count(path) != total:
                 raise UsageError(
                     f"--out {out}: {path} is there already, of another corpus (this one has "
                     f"{counted(total, 'shard')}); remove {' and '.join(map(str, parts))}, or give "

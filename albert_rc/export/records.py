@@ -19,7 +19,7 @@ from albert_rc.checkpoints.hub import shipped_models
 from albert_rc.errors import AlbertRcError
 from albert_rc.io.json import read_json, read_json_lines
 from albert_rc.io.messages import one_line
-from albert_rc.stores.store import load_store
+from albert_rc.stores.shards import open_store, split_path
 
 Row = tuple[str, str]
 SETTINGS = {
@@ -147,7 +147,7 @@ def _data(folder: Path, settings: Mapping[str, Any]) -> list[Row]:
     for split in ("train", "dev"):
         recorded = identity.get(f"{split} store")
         recorded = recorded if isinstance(recorded, dict) else {}
-        said = _store(place / f"{split}.pt", recorded.get("source_hash"))
+        said = _store(split_path(place, split), recorded.get("source_hash"))
         if not said and recorded:
             said = f"SHA-256 of the papers {recorded.get('source_hash')}"
         if said:
@@ -171,7 +171,7 @@ def _identity(folder: Path) -> dict[str, Any]:
 def _store(path: Path, recorded: str | None) -> str:
     """A store's summary, if it is the one that the run used."""
     try:
-        store = load_store(path)
+        store = open_store(path)
     except (AlbertRcError, OSError):
         return ""
     meta = store.meta

@@ -21,6 +21,7 @@ from typing import BinaryIO, cast
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import nameless_file
 from albert_rc.io.pt import save_tensors
+from albert_rc.io.shards import PAPERS, shard_name
 from albert_rc.papers.files import Chunk
 from albert_rc.papers.formats import READERS, check_chunk, collection_format, open_sources
 from albert_rc.papers.ids import PaperRecord, Register
@@ -147,17 +148,21 @@ class PreparedSplit:
         in_place = isinstance(order, range) and len(order) == len(self._columns)
         self._order = order if in_place else array("i", (self._kept[i] for i in order))
 
-    def require_fit(self) -> None:
+    def require_fit(self, papers: int = PAPERS) -> None:
         """Refuse well-formed papers that no store can hold.
 
+        Args:
+            papers: most papers of a store.
+
         Raises:
-            DataError: a question does not fit into the window, or the split is too large.
+            DataError: a question does not fit into the window, or a store is too large.
         """
         if self._unfit:
             for index in self._order:
                 if index in self._unfit:
                     raise DataError(self._unfit[index])
-        self._chosen.tensors()
+        for span in self._spans(papers):
+            self._columns.select(self._order[span]).tensors()
 
     @property
     def _chosen(self) -> Selection:
@@ -200,9 +205,23 @@ class PreparedSplit:
 
     def save(self, path: Path) -> None:
         """Write the store to `path`; wrap it in `atomic_path` or `write_together`."""
-        chosen = self._chosen
-        meta = store_meta(self, chosen, self._encoder.tokenizer, self._encoder.max_length)
+        self._save(path, slice(None))
+
+    def save_shards(self, folder: Path, papers: int) -> None:
+        """Write the store to a folder in shards of so many papers; wrap it in `atomic_folder`."""
+        spans = self._spans(papers)
+        for number, span in enumerate(spans):
+            self._save(folder / shard_name(number, len(spans)), span)
+
+    def _save(self, path: Path, span: slice) -> None:
+        tokenizer, max_length = self._encoder.tokenizer, self._encoder.max_length
+        chosen = self._columns.select(self._order[span])
+        meta = store_meta(self, chosen, tokenizer, max_length, span)
         save_tensors(path, chosen.tensors(), meta)
+
+    def _spans(self, papers: int) -> list[slice]:
+        """Which papers each shard of so many papers has."""
+        return [slice(i, i + papers) for i in range(0, len(self._order), papers)]
 
     def summary(self) -> str:
         """Content and truncation, as a line."""

@@ -78,40 +78,57 @@ def chosen_papers(store: Store, papers: Sequence[int], name: str) -> Store:
     return Store(tensors, meta)
 
 
-def joined(first: Store, second: Store, name: str) -> Store:
-    """Concatenate the papers of two stores.
+def joined(stores: Sequence[Store], name: str) -> Store:
+    """Concatenate the papers of stores.
 
     Raises:
         DataError: different kinds, vocabularies, windows or labels, a shared id, or more than a
             store can hold.
     """
-    for key in ("kind", "vocabulary", "vocab_size", "max_length", "labels", "num_specials"):
-        if first.meta.get(key) != second.meta.get(key):
-            raise DataError(
-                f"{first.meta['split']} and {second.meta['split']} differ in their {key}; make "
-                "both with the same `albert-rc preprocess` command"
-            )
-    both = set(first.meta["ids"]) & set(second.meta["ids"])
-    if both and first.kind != "label":  # the ids of table rows are their numbers
-        raise DataError(f"{min(both)} is both in {first.meta['split']} and {second.meta['split']}")
+    first = stores[0]
+    _require_alike(stores)
     tensors = {}
     for key, column in COLUMNS[first.kind].items():
-        one, two = first.tensors[key], second.tensors[key]
-        if column.counts:
-            check_total(column.counts, int(one[-1]) + int(two[-1]))
-            two = two[1:] + one[-1]
-        elif column.owner:
-            two = two + len(first.meta["ids"])
-        tensors[key] = torch.cat([one, two])
+        parts: list[Tensor] = []
+        before = 0
+        for store in stores:
+            values = store.tensors[key]
+            if column.counts:
+                check_total(column.counts, before + int(values[-1]))
+                parts.append(values[1 if parts else 0 :] + before)
+                before += int(values[-1])
+            elif column.owner:
+                parts.append(values + before)
+                before += len(store.meta["ids"])
+            else:
+                parts.append(values)
+        tensors[key] = torch.cat(parts)
     meta: dict[str, Any] = first.meta | {"split": name}
     for key in ("ids", "levels", "question_keys"):
         if key in meta:
-            meta[key] = [*first.meta[key], *second.meta[key]]
+            meta[key] = [item for store in stores for item in store.meta[key]]
     for key in ("num_long", "num_cut", "tokens_cut", "tokens_before"):
         if key in meta:
-            meta[key] = first.meta[key] + second.meta[key]
-    meta["source_hash"] = sha256((first.meta["source_hash"] + second.meta["source_hash"]).encode())
+            meta[key] = sum(store.meta[key] for store in stores)
+    meta["source_hash"] = sha256("".join(store.meta["source_hash"] for store in stores).encode())
     return Store(tensors, meta)
+
+
+def _require_alike(stores: Sequence[Store]) -> None:
+    first = stores[0]
+    ids: set[str] = set()
+    for store in stores:
+        one, other = first.meta["split"], store.meta["split"]
+        for key in ("kind", "vocabulary", "vocab_size", "max_length", "labels", "num_specials"):
+            if first.meta.get(key) != store.meta.get(key):
+                raise DataError(
+                    f"{one} and {other} differ in their {key}; make both with the same "
+                    "`albert-rc preprocess` command"
+                )
+        both = ids & set(store.meta["ids"])
+        if both and first.kind != "label":  # the ids of table rows are their numbers
+            raise DataError(f"{min(both)} is both in {one} and {other}")
+        ids.update(store.meta["ids"])
 
 
 def _offsets(lengths: Tensor, dtype: torch.dtype) -> Tensor:

@@ -199,14 +199,27 @@ def check_total(thing: str, total: int) -> None:
     if total > MAX_OFFSET:
         raise DataError(
             f"{total:,} {thing}s are too many for one store, which holds {MAX_OFFSET:,}; "
-            "make several splits of the papers"
+            "make several of them with `preprocess --shard-papers`"
         )
 
 
 def store_meta(
-    split: Checked, selection: Selection, tokenizer: Tokenizer, max_length: int
+    split: Checked,
+    selection: Selection,
+    tokenizer: Tokenizer,
+    max_length: int,
+    span: slice = slice(None),
 ) -> dict[str, Any]:
-    """A store's metadata."""
+    """A store's metadata.
+
+    Args:
+        split: the papers.
+        selection: those of the store.
+        tokenizer: the tokenizer.
+        max_length: the window in tokens.
+        span: which of the papers these are; all by default.
+    """
+    ids = split.ids[span]
     meta: dict[str, Any] = {
         "kind": split.kind,
         "split": split.name,
@@ -216,8 +229,8 @@ def store_meta(
         "vocab_size": tokenizer.size,
         "max_length": max_length,
         "made_with": f"albert-rc {__version__}",
-        "ids": split.ids,
-        "levels": split.levels,
+        "ids": ids,
+        "levels": split.levels[span],
     }
     if split.kind == "label":
         meta |= {"labels": list(split.labels), "metrics": list(split.metrics)}
@@ -225,7 +238,7 @@ def store_meta(
         meta["num_specials"] = 2 + tokenizer.separators_in_pair
     if split.kind == "choice":
         counts = selection.each("question").tolist()
-        keys = map(question_keys, split.ids, counts)
+        keys = map(question_keys, ids, counts)
         return meta | selection.cuts() | {"question_keys": list(chain.from_iterable(keys))}
     return meta | selection.cuts()
 

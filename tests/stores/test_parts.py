@@ -68,7 +68,7 @@ def test_parts_and_wholes(sets, tokenizer, kind):
         for name, tensor in expected.tensors.items():
             assert torch.equal(part.tensors[name], tensor), name
             assert part.tensors[name].dtype == tensor.dtype
-    again = joined(first, second, "both")
+    again = joined([first, second], "both")
     assert what_is_wrong(kind, again.tensors, again.meta) is None
     expected = make_store(only(papers, some + rest), tokenizer, 64)
     for name, tensor in expected.tensors.items():
@@ -80,10 +80,10 @@ def test_parts_and_wholes(sets, tokenizer, kind):
 def test_what_does_not_go_together_is_refused(sets, tokenizer):
     whole = make_store(sets["cloze"], tokenizer, 64)
     with pytest.raises(DataError, match="differ in their max_length"):
-        joined(whole, make_store(sets["cloze"], tokenizer, 32), "both")
+        joined([whole, make_store(sets["cloze"], tokenizer, 32)], "both")
     with pytest.raises(DataError, match="differ in their kind"):
-        joined(whole, make_store(sets["choice"], tokenizer, 64), "both")
+        joined([whole, make_store(sets["choice"], tokenizer, 64)], "both")
     with pytest.raises(DataError, match="is both in"):
-        joined(whole, whole, "both")
+        joined([whole, whole], "both")
     with pytest.raises(DataError, match="nothing: no papers"):
         chosen_papers(whole, [], "nothing")

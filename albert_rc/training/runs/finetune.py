@@ -11,7 +11,8 @@ from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import parse_json, to_json
 from albert_rc.runtime.devices import Processes
-from albert_rc.stores.store import Store, check_store, load_store
+from albert_rc.stores.shards import exists, open_store, split_path
+from albert_rc.stores.store import Store, check_store
 from albert_rc.stores.subset import joined
 from albert_rc.training.checkpoint import planned_before
 from albert_rc.training.config import TrainConfig
@@ -103,9 +104,10 @@ class FineTuning:
             if self.max_length < 1:
                 raise UsageError(f"--max-length {self.max_length} must be at least 1")
             longest = min(self.max_length, longest)
-        for store, name in ((train, "train.pt"), (dev, "dev.pt")):
+        for store, name in ((train, "train"), (dev, "dev")):
             if store is not None:
-                check_store(store, self.data / name, loaded.tokenizer, longest)
+                path = split_path(self.data, name)
+                check_store(store, path, loaded.tokenizer, longest)
         settings, plan = fit(
             replace(self.settings, seed=seed),
             loaded.model.config,
@@ -171,27 +173,27 @@ def open_stores(
     """The training store, and the dev store if there is one.
 
     Args:
-        data: folder with train.pt and optionally dev.pt.
+        data: folder with train.pt and optionally dev.pt, or these in shards.
         with_dev: train on both.
         taught: a teacher answers the questions without answers.
 
     Raises:
         DataError: missing, unusable, without answers, or of two tasks.
     """
-    train = load_store(data / "train.pt")
-    dev_path = data / "dev.pt"
-    dev = load_store(dev_path) if dev_path.is_file() else None
+    train_path, dev_path = split_path(data, "train"), split_path(data, "dev")
+    train = open_store(train_path)
+    dev = open_store(dev_path) if exists(dev_path) else None
     if with_dev and dev is None:
         raise DataError(f"--with-dev: there is no {dev_path}")
-    for store, name in ((train, "train.pt"), (dev if with_dev else None, "dev.pt")):
+    for store, path in ((train, train_path), (dev if with_dev else None, dev_path)):
         if store is not None and not (store.has_answers or taught):
-            raise DataError(f"{data / name}: its papers have no answers to learn from")
+            raise DataError(f"{path}: its papers have no answers to learn from")
     if dev is not None and dev.kind != train.kind:
         raise DataError(f"{dev_path}: holds {dev.kind}, but train {train.kind}")
     if dev is not None and dev.labels != train.labels:
         raise DataError(f"{dev_path}: has other labels than train; make both of the same task")
     if with_dev and dev is not None:
-        return joined(train, dev, "train and dev"), None
+        return joined([train, dev], "train and dev"), None
     return train, dev
 
 

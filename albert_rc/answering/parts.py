@@ -1,0 +1,140 @@
+"""The parts of a large job: one for each shard of a store, done one after the other.
+
+Each part's answers are files of their own, so that the same command goes on where a whole part is
+done. `--out answers.json` joins them into the file that a store without shards would give, and
+`--out FOLDER` leaves them there.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from albert_rc.answering.request import Request
+from albert_rc.errors import UsageError
+from albert_rc.io.atomic import write_together
+from albert_rc.io.json import parse_json, read_json, to_json, write_json
+from albert_rc.io.shards import shard_name
+from albert_rc.scoring.abstain import unsure_path
+from albert_rc.stores.shards import is_sharded, split_path, store_shards
+
+MANIFEST = "manifest.json"
+"""What made the parts of a folder."""
+_BLOCK = 2**20
+
+
+class Parts:
+    """The parts of a request; it is its own only part if its store is not in shards.
+
+    Args:
+        request: the settings.
+
+    Raises:
+        DataError: shards are missing.
+        UsageError: files that parts cannot have.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.whole = request
+        self.is_one = not is_sharded(request.data)
+        self.joins = request.out.suffix == ".json"
+        self.folder = request.out.with_suffix(".parts") if self.joins else request.out
+        self.all = [request] if self.is_one else self._of_shards()
+
+    def _of_shards(self) -> list[Request]:
+        request = self.whole
+        if request.scores is not None and not self.joins:
+            raise UsageError(
+                f"--scores {request.scores}: scores of a store in shards are joined only if the "
+                "answers are; give --out a name that ends in .json"
+            )
+        shards = store_shards(request.data)
+        # Where the dev papers for int8 are looked for is beside the whole store.
+        gate = request.gate or split_path(request.data.parent, "dev")
+        parts = []
+        for number, shard in enumerate(shards):
+            out = self.folder / shard_name(number, len(shards), ".json")
+            scores = None if request.scores is None else out.with_suffix(".scores.jsonl")
+            parts.append(replace(request, data=shard, out=out, scores=scores, gate=gate))
+        return parts
+
+    def begin(self, made_by: Mapping[str, Any]) -> list[Request]:
+        """The parts that are to be done.
+
+        Args:
+            made_by: all that the answers depend on besides the papers, as JSON.
+
+        Raises:
+            UsageError: the folder has parts that something else made.
+        """
+        if self.is_one:
+            return self.all
+        # Where they are does not matter, nor does what limits memory.
+        left_out = ("data", "out", "scores", "gate", "token_budget", "ffn_chunk")
+        settings = {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in asdict(self.whole).items()
+            if name not in left_out
+        }
+        shards = {part.data.name: part.data.stat().st_size for part in self.all}
+        content = {"settings": settings, "made_by": made_by, "shards": shards}
+        manifest = parse_json(to_json(content))
+        path = self.folder / MANIFEST
+        if path.is_file() and read_json(path) != manifest:
+            raise UsageError(
+                f"{self.folder}: has answers of other papers, weights or settings; remove it, or "
+                "give another --out"
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(path, manifest)
+        return [part for part in self.all if not all(file.is_file() for file in _files(part))]
+
+    def name_of(self, part: Request) -> str:
+        """A part's name for the progress bar."""
+        number = f" {self.all.index(part) + 1} of {len(self.all)}" if not self.is_one else ""
+        return f"answering{number}"
+
+    def finish(self) -> None:
+        """Join the parts' files, if that is asked for; all or none."""
+        if self.is_one or not self.joins:
+            return
+        targets = _files(self.whole)
+        sources = zip(*map(_files, self.all), strict=True)
+        write_together(
+            {
+                target: partial(_join_objects if target.suffix == ".json" else _append, files)
+                for target, files in zip(targets, sources, strict=True)
+            }
+        )
+        shutil.rmtree(self.folder)
+
+
+def _files(request: Request) -> list[Path]:
+    """The files that a request writes."""
+    listed = None if request.abstain is None else unsure_path(request.out)
+    return [path for path in (request.out, request.scores, listed) if path is not None]
+
+
+def _append(files: Iterable[Path], target: Path) -> None:
+    with target.open("wb") as whole:
+        for file in files:
+            with file.open("rb") as part:
+                shutil.copyfileobj(part, whole, _BLOCK)
+
+
+def _join_objects(files: Iterable[Path], target: Path) -> None:
+    """Join files with an indented JSON object each into one, without reading any of them whole."""
+    with target.open("wb") as whole:
+        for number, file in enumerate(files):
+            with file.open("rb") as part:
+                part.seek(1)  # its opening brace
+                left = file.stat().st_size - 1 - len(b"\n}\n")
+                whole.write(b"," if number else b"{")
+                while left > 0 and (block := part.read(min(left, _BLOCK))):
+                    whole.write(block)
+                    left -= len(block)
+        whole.write(b"\n}\n")

@@ -1,0 +1,268 @@
+"""The kinds of tasks: what each checks beforehand, scores and writes."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from albert_rc import __version__
+from albert_rc.answering.lookup import Memory, Recalled
+from albert_rc.answering.opening import Say, read_papers
+from albert_rc.answering.pieces import readings, require_way, rescored, too_long
+from albert_rc.answering.request import Request
+from albert_rc.answering.score import describe, reading_of, score, write_predictions
+from albert_rc.answering.spans import Found, find_spans, write_spans
+from albert_rc.answering.temperature import (
+    kept_temperature,
+    record_path,
+    weights_id,
+    why_unused,
+)
+from albert_rc.checkpoints.load import Loaded
+from albert_rc.errors import CheckpointError, DataError, UsageError
+from albert_rc.io.messages import listed
+from albert_rc.model.heads import ReadingModel
+from albert_rc.model.span_head import SpanModel
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.shards import is_store, open_store
+from albert_rc.stores.store import Store, check_store, make_store
+
+_OF_PAPERS = ("source_hash", "vocabulary", "max_length")
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Show:
+    """Callbacks that display messages and progress."""
+
+    say: Say
+    bar: Callable[[str, int, bool], AbstractContextManager[Progress]]
+    """Called with a description, a total and whether this is the main process."""
+
+
+class Task(ABC):
+    """One kind of task: checks and lookups beforehand, scoring, and writing."""
+
+    def __init__(
+        self, request: Request, loaded: Loaded[Any], store: Store, group: Processes, show: Show
+    ) -> None:
+        self.request, self.loaded, self.store = request, loaded, store
+        self.group, self.show = group, show
+        self.is_first = True
+        """Whether this is the first part of the papers, or the only one."""
+
+    def turn_to(self, part: Request, store: Store) -> None:
+        """Go on with another part of the papers.
+
+        Raises:
+            DataError: it is of another kind or vocabulary.
+        """
+        check_store(store, part.data, self.loaded.tokenizer, self.loaded.model.config.max_length)
+        if store.kind != self.store.kind or store.labels != self.store.labels:
+            raise DataError(f"{part.data}: of another task than the shards before it")
+        if store.meta["source_hash"] != self.store.meta["source_hash"]:
+            raise DataError(f"{part.data}: made of other papers than the shards before it")
+        self.request, self.store, self.is_first = part, store, False
+        self.prepare()
+
+    def say(self, line: str) -> None:
+        """Print a line, in the main process only."""
+        if self.group.is_main:
+            self.show.say(line)
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Total for the progress bar."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Check everything that may be refused, before anything is computed."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Look up what answers need before scoring, so that a damaged record fails early."""
+
+    def made_by(self) -> dict[str, Any]:
+        """All that answers depend on besides the papers and the request, as JSON."""
+        compute = self.loaded.model.encoder.compute
+        return {
+            "weights": weights_id(self.loaded.tokenizer.folder),
+            "precision": compute.precision,
+            "made_with": f"albert-rc {__version__}",
+            "papers": {name: self.store.meta[name] for name in _OF_PAPERS},
+        }
+
+    @abstractmethod
+    def score(self, readers: Processes, progress: Progress) -> None:
+        """Compute the answers."""
+
+    @abstractmethod
+    def write(self) -> list[str]:
+        """Write the answers, all or nothing; returns further summary lines."""
+
+
+class OptionTask(Task):
+    """Blanks and questions with options, classification, and regression."""
+
+    model: ReadingModel
+    recalled: Recalled | None = None
+    divisor: float = 1.0
+    """Temperature: the divisor of the logits before the softmax."""
+    calibrated = False
+    scored_QK: Tensor
+    """Log-probabilities of the options in nats, in the store's order."""
+
+    @property
+    def count(self) -> int:
+        return self.store.num_questions
+
+    def prepare(self) -> None:
+        request = self.request
+        if request.option_score is not None:
+            require_way(self.loaded.model, self.store, request.option_score)
+        if request.recall is not None:
+            self.recalled = self._recall(request.recall)
+
+    def _recall(self, path: Path) -> Recalled:
+        """What training papers say about the store's blanks."""
+        if is_store(path):
+            known = open_store(path)
+        else:
+            papers = read_papers(path, self.request.format_, self.show.say)
+            known = make_store(papers, self.loaded.tokenizer, self.loaded.model.config.max_length)
+        if not known.has_answers:
+            raise DataError(f"--recall {path}: its papers have no answers to recall")
+        found = Memory(known).recall(self.store)
+        blanks = len(self.store.num_options)
+        alike = known.meta["source_hash"] == self.store.meta["source_hash"]
+        if alike or found.known > blanks / 2:
+            self.say(
+                f"warning: {found.known:,} of {blanks:,} blanks stand in {path}; where these are "
+                "the papers that are to be answered, their own key is being copied"
+            )
+        return found
+
+    def settle(self) -> None:
+        request, folder = self.request, self.loaded.tokenizer.folder
+        self.reading = reading_of(self.loaded.model, self.store.meta["max_length"])
+        shown = (request.scores or request.abstain or request.recall) is not None
+        if self.store.is_numeric or not shown or not self.group.is_main:
+            self.divisor = request.temperature or 1.0
+            return
+        way = request.option_score
+        if request.temperature is not None:
+            own = 1.0
+            with suppress(CheckpointError):  # the record is not used here
+                own, _ = kept_temperature(folder, way, self.reading)
+            self.divisor = request.temperature
+            self.calibrated = own != 1 and math.isclose(request.temperature, own, rel_tol=1e-4)
+            return
+        self.divisor, self.calibrated = kept_temperature(folder, way, self.reading)
+        record = record_path(folder, way)
+        if self.calibrated:
+            self.say(f"temperature {self.divisor:.4f}, kept in {record} (--temperature 1: without)")
+        elif why := why_unused(folder, way, self.reading):
+            self.say(f"warning: {record} is {why}, and is not used; calibrate again")
+
+    def made_by(self) -> dict[str, Any]:
+        return super().made_by() | {"temperature": self.divisor, "reading": self.reading}
+
+    def score(self, readers: Processes, progress: Progress) -> None:
+        self.scored_QK = score(
+            self.loaded.model,
+            self.loaded.tokenizer,
+            self.store,
+            readers,
+            token_budget=self.request.token_budget,
+            progress=progress,
+        )
+        if self.request.option_score is not None:
+            self._read_again(self.request.option_score, readers)
+
+    def _read_again(self, way: str, readers: Processes) -> None:
+        """Rescore options of several pieces, with a [MASK] for each piece."""
+        model = self.loaded.model
+        longest = model.config.max_length
+        if left := too_long(self.store, longest):
+            self.say(
+                f"warning: the model's window of {longest:,} tokens has no room for some options; "
+                f"their blanks are answered as without --option-score:{listed(left)}"
+            )
+        again = readings(model, self.loaded.tokenizer, self.store, way)
+        name = "reading options of several pieces"
+        with self.show.bar(name, len(again), self.group.is_main) as advance:
+            self.scored_QK = rescored(
+                model,
+                again,
+                self.scored_QK,
+                readers,
+                token_budget=self.request.token_budget,
+                progress=lambda done: advance(done * self.group.world),
+            )
+
+    def write(self) -> list[str]:
+        request = self.request
+        kept = request.scores is not None and self.is_first
+        unsure = write_predictions(
+            self.store,
+            self.scored_QK,
+            request.out,
+            request.scores,
+            temperature=self.divisor,
+            abstain=request.abstain,
+            recalled=self.recalled,
+            way=request.option_score,
+            weights=weights_id(self.loaded.tokenizer.folder) if kept else None,
+            reading=self.reading if kept else None,
+        )
+        said = []
+        if self.recalled is not None:
+            said.append(describe(self.recalled, self.scored_QK, self.divisor))
+        if request.abstain is not None and unsure is not None:
+            said.append(unsure.line(request.abstain, request.out, self.calibrated))
+        return said
+
+
+class SpanTask(Task):
+    """Questions whose answers are spans of a passage."""
+
+    model: SpanModel
+    found: list[Found]
+
+    @property
+    def count(self) -> int:
+        return self.store.num_items
+
+    def prepare(self) -> None:
+        if self.request.option_score is not None:
+            raise UsageError(f"--option-score {self.request.option_score} is for cloze papers")
+        if self.request.recall is not None:
+            raise UsageError("--recall is for cloze papers")
+
+    def settle(self) -> None:
+        """Do nothing: spans have no temperature."""
+
+    def score(self, readers: Processes, progress: Progress) -> None:
+        self.found = find_spans(
+            self.loaded.model,
+            self.loaded.tokenizer,
+            self.store,
+            readers,
+            token_budget=self.request.token_budget,
+            progress=progress,
+        )
+
+    def write(self) -> list[str]:
+        threshold = self.request.null_threshold
+        if threshold is None:
+            threshold = self.loaded.model.null_threshold
+        write_spans(self.found, threshold, self.request.out, self.request.scores)
+        return []

@@ -1,0 +1,52 @@
+"""Names of shards: files that are one content together, each with its number and their count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from albert_rc.errors import DataError
+
+PAPERS = 1_000_000
+"""Papers of a shard, and most papers of a store in one file."""
+_PATTERN = "shard-*-of-*"
+
+
+def shard_name(index: int, count: int, suffix: str = ".pt") -> str:
+    """File name of a shard; the index counts from 0, the name from 1."""
+    return f"shard-{index + 1:05}-of-{count:05}{suffix}"
+
+
+def shard_count(path: Path) -> int:
+    """The number of all shards, from one's name."""
+    return int(path.stem.rpartition("-")[2])
+
+
+def all_shards(folder: Path, remake: str) -> list[Path]:
+    """The `.pt` shards of a folder, in order, none missing.
+
+    Args:
+        folder: the folder.
+        remake: how to make them, for messages.
+
+    Raises:
+        DataError: there are none, some are missing, or some are of another content.
+    """
+    paths = sorted(folder.glob(f"{_PATTERN}.pt"))
+    if not paths:
+        raise DataError(f"{folder}: no shards there; {remake}")
+    totals = sorted({shard_count(path) for path in paths})
+    if len(totals) > 1:
+        raise DataError(
+            f"{folder}: shards of {len(totals)} sets (one has {totals[0]}, another {totals[1]}); "
+            f"remove the folder, and {remake}"
+        )
+    total = totals[0]
+    wanted = {shard_name(index, total) for index in range(total)}
+    names = {path.name for path in paths}
+    if names != wanted:
+        odd = sorted(wanted ^ names)[0]
+        raise DataError(
+            f"{folder}: {len(names & wanted)} of {total} shards ({odd} is the first that is "
+            f"missing or of another set); {remake}"
+        )
+    return paths

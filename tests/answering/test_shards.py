@@ -1,0 +1,92 @@
+"""Stores in shards: answered part by part, and the same in the end."""
+
+import json
+
+import pytest
+import torch
+from conftest import SAMPLE
+
+from albert_rc.stores.shards import open_store, split_path
+
+MODEL = "albert-rc-tiny"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Folders of stores: in one file each, and in shards of 3 papers."""
+    from conftest import run_cli
+
+    made = {}
+    for kind, raw in (("cloze", SAMPLE / "cloze"), ("dream", SAMPLE / "dream")):
+        for size in (1000, 3):
+            out = made[kind, size] = tmp_path_factory.mktemp(f"{kind}{size}")
+            done = run_cli(
+                "preprocess", raw, "--model", MODEL, "--out", out, "--shard-papers", size
+            )
+            assert done.returncode == 0, done.stderr
+    return made
+
+
+@pytest.mark.parametrize("kind", ["cloze", "dream"])
+def test_shards_opened_as_one_are_the_store_that_they_were_cut_from(data, kind):
+    whole = open_store(split_path(data[kind, 1000], "train"))
+    shards = open_store(split_path(data[kind, 3], "train"))
+    assert split_path(data[kind, 3], "train").suffix == ".shards"
+    assert shards.meta == whole.meta
+    for name, tensor in whole.tensors.items():
+        assert torch.equal(shards.tensors[name], tensor)
+        assert shards.tensors[name].dtype == tensor.dtype
+
+
+@pytest.mark.parametrize("kind", ["cloze", "dream"])
+def test_joined_answers_are_those_of_one_store(data, tmp_path, works, kind):
+    for size in (1000, 3):
+        works("predict", "--data", split_path(data[kind, size], "dev"), "--model", MODEL, "--out",
+              tmp_path / f"{size}.json", "--scores", tmp_path / f"{size}.jsonl",
+              "--abstain", "0.4")  # fmt: skip
+    assert sorted(path.name.replace("1000", "3") for path in tmp_path.glob("1000*")) == sorted(
+        path.name for path in tmp_path.glob("3*")
+    )
+    for path in tmp_path.glob("1000*"):
+        other = path.with_name(path.name.replace("1000", "3"))
+        assert path.read_bytes() == other.read_bytes(), path.name
+
+
+def test_a_job_that_was_ended_goes_on_where_whole_parts_are(data, tmp_path, works, cli):
+    store, out = split_path(data["cloze", 3], "dev"), tmp_path / "answers"
+    command = ("predict", "--data", store, "--model", MODEL, "--out", out)
+    works(*command)
+    parts = sorted(out.glob("shard-*.json"))
+    assert len(parts) == 3
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in parts}
+    parts[1].unlink()
+    assert "2 parts of 3 are done" in works(*command).stderr
+    assert parts[1].read_bytes() == before[parts[1]][0]
+    assert parts[0].stat().st_mtime_ns == before[parts[0]][1]
+    said = cli(*command, "--precision", "fp32", "--max-length", "400", "--temperature", "2")
+    assert said.returncode == 2
+    assert "has answers of other papers, weights or settings" in said.stderr
+    shown = json.loads((out / "manifest.json").read_text())
+    assert shown["made_by"]["papers"]["max_length"] == 512
+
+
+def test_a_missing_shard_is_named(data, tmp_path, cli, works):
+    out = tmp_path / "data"
+    works("preprocess", SAMPLE / "cloze", "--model", MODEL, "--out", out, "--shard-papers", "3")
+    (out / "dev.shards" / "shard-00002-of-00003.pt").unlink()
+    said = cli(
+        "predict", "--data", out / "dev.shards", "--model", MODEL, "--out", tmp_path / "a.json"
+    )
+    assert said.returncode == 3
+    assert "2 of 3 shards (shard-00002-of-00003.pt is the first that is missing" in said.stderr
+    again = cli("preprocess", SAMPLE / "cloze", "--model", MODEL, "--out", out)
+    assert again.returncode == 2
+    assert "train.shards is of an earlier run; remove it" in again.stderr
+
+
+def test_a_run_learns_from_shards_as_from_one_store(data, tmp_path, works):
+    for size in (1000, 3):
+        works("train", "--data", data["cloze", size], "--model", MODEL, "--out",
+              tmp_path / str(size), "--max-steps", "2", "--batch-size", "4")  # fmt: skip
+    one, other = (tmp_path / str(size) / "model.safetensors" for size in (1000, 3))
+    assert one.read_bytes() == other.read_bytes()
