@@ -20,9 +20,9 @@ from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import parse_json, to_json
 from albert_rc.io.messages import kind_of, shortened
 from albert_rc.model.heads import ReadingModel
-from albert_rc.papers.files import Items
 from albert_rc.papers.formats import READERS, check_chunk, read_split, require_good
 from albert_rc.papers.ids import Register
+from albert_rc.papers.raw import Items
 from albert_rc.papers.schema import PaperSet, letter
 from albert_rc.runtime.devices import Processes, choose_precision
 from albert_rc.stores.store import make_store

@@ -17,6 +17,7 @@ from albert_rc.cli.papers import Format, Strict, say_unread
 from albert_rc.errors import UsageError
 from albert_rc.io.shards import PAPERS
 from albert_rc.model.config import LONGEST
+from albert_rc.papers.opening import remote_path
 
 if TYPE_CHECKING:
     from albert_rc.stores.preprocess import PreparedSplit
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
 
 def preprocess(
     raw: Annotated[
-        Path, typer.Argument(help="Papers: a folder with train, dev, test; one of them; or a file.")
+        Path,
+        typer.Argument(
+            help="Papers: a folder with train, dev, test; one of them; or a file. Files may be "
+            "compressed (.gz, .zst), .jsonl also Parquet; an address such as s3://bucket/papers "
+            "is read over the network.",
+            parser=remote_path,
+        ),
     ] = Path("data/raw_data"),
     out: Annotated[Path, typer.Option(help="Folder for the .pt stores.")] = Path("data"),
     model: Annotated[

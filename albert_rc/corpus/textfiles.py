@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from albert_rc.errors import DataError
-from albert_rc.papers.files import header_of
+from albert_rc.papers.tables import header_of
 
 TEXT = (".txt", ".text", ".md")
 _HEAD = 2**14  # bytes for detection: some dozens of lines

@@ -13,12 +13,15 @@ from typing import Any
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import to_json
 from albert_rc.io.messages import kind_of, listed
-from albert_rc.papers.files import REJECTS, TABLES, Chunk, Layout, Sources, paper_place
+from albert_rc.papers.files import REJECTS, Sources, require_papers
 from albert_rc.papers.glue import GLUE, parse_glue, recognised_tasks
 from albert_rc.papers.ids import PaperRecord, Register
+from albert_rc.papers.opening import is_pattern, stem_of, suffix_of, uncompressed
 from albert_rc.papers.parse import Problems, parse_cloze, parse_dream, parse_race
+from albert_rc.papers.raw import Chunk, Layout, paper_place
 from albert_rc.papers.schema import Checked, Kind, PaperSet, Passage
 from albert_rc.papers.squad import parse_squad
+from albert_rc.papers.tables import TABLES
 
 SPLITS = {
     "train": ("train", "training", "msr_paraphrase_train", "train-v1.1", "train-v2.0"),
@@ -105,8 +108,7 @@ def find_splits(raw: Path) -> dict[str, Path]:
     Raises:
         DataError: there is nothing at `raw`, or no split but collections, as `import` makes them.
     """
-    if not raw.exists():
-        raise DataError(f"{raw}: no such file or folder; give the place of the raw papers")
+    require_papers(raw)
     found = _splits_in(raw)
     if not found and (inside := collections_in(raw)):
         raise DataError(
@@ -120,15 +122,15 @@ def _splits_in(raw: Path) -> dict[str, Path]:
     if raw.is_dir():
         known = {name for names in SPLITS.values() for name in names}
         inside = sorted(raw.iterdir())
-        files = [f for f in inside if f.suffix in (".json", ".jsonl") and f.name != REJECTS]
-        tables = [f for f in inside if f.suffix in (".tsv", ".txt") and f.stem in known]
+        files = [f for f in inside if suffix_of(f) in (".json", ".jsonl") and f.name != REJECTS]
+        tables = [f for f in inside if suffix_of(f) in (".tsv", ".txt") and stem_of(f) in known]
         # A paper that happens to be called test.json among others makes no collection.
         children = [child for child in inside if child.is_dir()]
-        children += files if all(f.stem in known for f in files) else []
+        children += files if all(stem_of(f) in known for f in files) else []
         children += tables if not files else []
         for split, names in SPLITS.items():
             for child in children:
-                name = child.name if child.is_dir() else child.stem
+                name = child.name if child.is_dir() else stem_of(child)
                 if name in names:
                     found.setdefault(split, child)
     return found
@@ -148,6 +150,8 @@ def collections_in(raw: Path) -> list[Path]:
 
 
 def _folders_in(place: Path) -> list[Path]:
+    if not isinstance(place, Path):  # of an object store
+        return sorted(child for child in place.iterdir() if child.is_dir())
     with os.scandir(place) as entries:
         return sorted(Path(entry.path) for entry in entries if entry.is_dir())
 
@@ -163,7 +167,8 @@ def training_beside(gold: Path) -> Path | None:
 
 def split_name(path: Path) -> str:
     """What a single split is called: by its own name, `valid` and the like being dev."""
-    name = path.resolve().name if path.is_dir() else path.stem
+    name = path.resolve().name if path.is_dir() else stem_of(path)
+    name = re.split(r"[-_.]*[*?[]", name)[0] or "papers" if is_pattern(path) else name
     return next((split for split, names in SPLITS.items() if name in names), name)
 
 
@@ -215,7 +220,7 @@ def open_sources(path: Path, format_name: str | None = None) -> tuple[Sources, s
     sources = Sources(path)
     if format_name is not None and format_name not in READERS:
         raise UsageError(f"--format {format_name}: choose from {', '.join(READERS)}")
-    for _, sample in sources.samples(1) if path.suffix == ".jsonl" else ():
+    for _, sample in sources.samples(1) if suffix_of(path) == ".jsonl" else ():
         if isinstance(sample, dict) and {"paper", "probabilities"} <= sample.keys():
             raise DataError(
                 f"{path}: holds answers, as `predict --scores` writes them; papers are wanted here"
@@ -273,7 +278,7 @@ def _paper_id(raw: Any, place: str, number: int, level: str | None, layout: Layo
     if layout == "squad" and number and isinstance(raw, dict):
         return f"{raw['title']}#{raw['number']}"
     # The competition names a cloze paper by its file.
-    name = paper_place(place.rpartition("/")[2], number)
+    name = paper_place(uncompressed(place.rpartition("/")[2]), number)
     asks = isinstance(raw, dict) and "questions" in raw
     given = _given_id(raw, layout)
     if (asks or number) and isinstance(given, (str, int)) and str(given):

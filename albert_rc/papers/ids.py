@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from albert_rc.io.files import natural_key
 from albert_rc.io.messages import quoted
-from albert_rc.papers.files import Chunk, Sources, paper_place
+from albert_rc.papers.files import Sources
+from albert_rc.papers.raw import Chunk, paper_place
 from albert_rc.papers.schema import Problem
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from albert_rc.errors import DataError
 from albert_rc.io.json import parse_json
 from albert_rc.io.messages import first_of
-from albert_rc.papers.files import Lines, Raw, WholeFile, paper_place
 from albert_rc.papers.formats import READERS, check_chunk
 from albert_rc.papers.ids import Register
+from albert_rc.papers.raw import Lines, Raw, WholeFile, paper_place
 from albert_rc.papers.schema import PaperSet, Passage, letter
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.messages import Message, Messages

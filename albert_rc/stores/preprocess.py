@@ -22,9 +22,9 @@ from albert_rc.errors import DataError
 from albert_rc.io.atomic import nameless_file
 from albert_rc.io.pt import save_tensors
 from albert_rc.io.shards import PAPERS, shard_name
-from albert_rc.papers.files import Chunk
 from albert_rc.papers.formats import READERS, check_chunk, collection_format, open_sources
 from albert_rc.papers.ids import PaperRecord, Register
+from albert_rc.papers.raw import Chunk
 from albert_rc.papers.schema import Kind, Passage, Problem
 from albert_rc.runtime.engines import Engine
 from albert_rc.runtime.pool import worker_count

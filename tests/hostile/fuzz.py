@@ -43,8 +43,8 @@ from printed_damage import damaged
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.cli.app import app
 from albert_rc.errors import AlbertRcError
-from albert_rc.papers.files import Lines, TableRows, WholeFile
 from albert_rc.papers.formats import READERS, check_chunk
+from albert_rc.papers.raw import Lines, TableRows, WholeFile
 from albert_rc.printed import bounds
 from albert_rc.text.tokenizer import load_tokenizer
 

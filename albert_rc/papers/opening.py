@@ -1,0 +1,171 @@
+"""Files of papers as bytes: plain, compressed (.gz, .zst), or Parquet, whose rows become lines."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from albert_rc.errors import UsageError
+from albert_rc.io.json import to_json
+from albert_rc.io.messages import first_line
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+COMPRESSED = (".gz", ".zst")
+PARQUET = ".parquet"
+_BLOCK = 2**18
+_ROWS = 1000
+"""Rows of a Parquet file that are read at a time."""
+
+
+def uncompressed(name: str) -> str:
+    """A file's name without the suffix of its compression."""
+    for suffix in COMPRESSED:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def content_name(name: str) -> str:
+    """The name that says what a file's bytes are, once it is opened: `a.jsonl` for `a.parquet`."""
+    name = uncompressed(name)
+    return f"{name.removesuffix(PARQUET)}.jsonl" if name.endswith(PARQUET) else name
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix of `content_name`."""
+    return PurePosixPath(content_name(path.name)).suffix
+
+
+def stem_of(path: Path) -> str:
+    """A file's name without any of its suffixes."""
+    return PurePosixPath(content_name(path.name)).stem
+
+
+def is_pattern(path: Path) -> bool:
+    """Whether a path stands for files by a pattern such as `train-*.jsonl.gz`."""
+    return any(char in path.name for char in "*?[") and not path.exists()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """The file's bytes as a stream.
+
+    Raises:
+        OSError: it cannot be read, or is damaged; also while it is read inside the block.
+        UsageError: what reads it is not installed.
+    """
+    name, what = path.name, "gzip"
+    damaged: tuple[type[Exception], ...] = (EOFError, zlib.error, gzip.BadGzipFile)
+    with path.open("rb") as file:
+        stream: Any = file
+        if name.endswith(".gz"):
+            stream = gzip.GzipFile(fileobj=file)
+        elif name.endswith(".zst"):
+            zstandard, what = _needed("zstandard", path), "Zstandard"
+            damaged = (zstandard.ZstdError, EOFError)
+            stream = io.BufferedReader(_Blocks(_frames(file, zstandard.ZstdDecompressor())))
+        elif name.endswith(PARQUET):
+            parquet, what = _needed("pyarrow.parquet", path), "Parquet"
+            damaged = (_needed("pyarrow", path).ArrowException,)
+        try:
+            if name.endswith(PARQUET):
+                stream = io.BufferedReader(_Blocks(_rows(parquet.ParquetFile(file))))
+            yield stream
+        except damaged as error:
+            raise OSError(errno.EIO, f"not {what}, or damaged: {error}") from None
+
+
+def read_all(path: Path) -> bytes:
+    """The file's bytes.
+
+    Raises:
+        OSError: it cannot be read, or is damaged.
+    """
+    with opened(path) as stream:
+        content: bytes = stream.read()
+        return content
+
+
+class _Blocks(io.RawIOBase):
+    """Blocks of bytes as a stream."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        while not self._left:
+            block = next(self._blocks, None)
+            if block is None:
+                return 0
+            self._left = memoryview(block)
+        view = memoryview(buffer).cast("B")
+        part, self._left = self._left[: len(view)], self._left[len(view) :]
+        view[: len(part)] = part
+        return len(part)
+
+
+def _rows(file: Any) -> Iterator[bytes]:
+    """The rows of a Parquet file as lines of JSON."""
+    for batch in file.iter_batches(_ROWS):
+        yield b"".join(to_json(_given(row), indent=False) for row in batch.to_pylist())
+
+
+def _frames(file: IO[bytes], decompressor: Any) -> Iterator[bytes]:
+    """The content of Zstandard's frames; its own reader takes a cut file for a whole one."""
+    frame = decompressor.decompressobj()
+    while block := file.read(_BLOCK):
+        while block:
+            if frame.eof:
+                frame = decompressor.decompressobj()
+            yield frame.decompress(block)
+            block = frame.unused_data if frame.eof else b""
+    if not frame.eof:
+        raise EOFError("it ends in the middle")
+
+
+def _given(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without its empty fields, which every row of a table has."""
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _needed(module: str, path: Path) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise UsageError(f'{path}: needs {package}; pip install "albert-rc[data]"') from None
+
+
+def remote_path(place: str) -> Path:
+    """A path, or one of an object store if it is an address such as `s3://bucket/papers`.
+
+    Raises:
+        UsageError: no such kind of address, or its package is not installed.
+    """
+    if "://" not in place:
+        return Path(place)
+    try:
+        from upath import UPath
+    except ImportError:
+        raise UsageError(f'{place}: needs fsspec; pip install "albert-rc[data]"') from None
+    try:
+        found: Path = cast(Path, UPath(place))
+        found.exists()
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"{place}: {error}") from None
+    except Exception as error:  # each store's package has errors of its own
+        raise UsageError(f"{place}: cannot be reached ({first_line(error)})") from None
+    return found

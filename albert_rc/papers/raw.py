@@ -1,0 +1,209 @@
+"""Papers as they lie in a file: a whole file, some of its lines, rows or items."""
+
+from __future__ import annotations
+
+import marshal
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+from albert_rc.io.json import parse_unique_json
+from albert_rc.io.messages import kind_of
+from albert_rc.papers.opening import content_name
+from albert_rc.papers.tables import row_of
+
+Layout = Literal["paper", "list", "table", "squad"]
+"""A file is a paper (or a list of objects that are), always a list of papers, a table with tabs
+between the columns and a paper in each line, or SQuAD's articles with their paragraphs."""
+CHUNK_BYTES = 2**19  # some 200 cloze papers: a tenth of a second's work
+PRINTED = (".docx", ".doc", ".pdf")
+"""What printed papers come as, besides .txt."""
+OPENING = (b"{", b"[", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+"""What JSON begins with, and signs of an encoding, which are another matter."""
+LINE_BY_LINE = (".jsonl", ".tsv")
+
+
+@dataclass(frozen=True, slots=True)
+class Raw(ABC):
+    """Papers of one file, as they lie there."""
+
+    place: str
+    """The file's: the path from the split's folder on."""
+
+    @abstractmethod
+    def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
+        """The papers: number of the line or item (0: the file is one paper) and JSON value.
+
+        What is not JSON comes as a ValueError that says so.
+
+        Args:
+            layout: how papers lie in the files.
+        """
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Bytes."""
+
+    @property
+    def looks_printed(self) -> bool:
+        """Whether what cannot be read may be a paper that was never meant to be JSON."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFile(Raw):
+    """All of a .json or .txt file."""
+
+    content: bytes
+
+    def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
+        value = _parsed(self.content)
+        papers = _papers_in(value, layout)
+        if papers is None:
+            yield 0, value
+        elif not papers:
+            yield 0, ValueError("an empty list; there is no paper in it, so take the file out")
+        else:
+            yield from enumerate(papers, 1)
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    @property
+    def looks_printed(self) -> bool:
+        plain = self.place.endswith(".txt") and not self.content.lstrip().startswith(OPENING)
+        return plain or self.place.lower().endswith(PRINTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines(Raw):
+    """Some lines of a .jsonl file, each a paper."""
+
+    content: bytes
+    first: int = 1
+    """Number of the first line."""
+
+    def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
+        for number, line in enumerate(self.content.split(b"\n"), self.first):
+            if line.strip():
+                yield number, self._value(line)
+
+    def _value(self, line: bytes) -> Any:
+        return _parsed(line)
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows(Lines):
+    """Some rows of a table, each a paper."""
+
+    header: tuple[str, ...] = ()
+    """The column names, if the first line of the file has them."""
+
+    def _value(self, line: bytes) -> Any:
+        return row_of(line, self.header)
+
+
+@dataclass(frozen=True, slots=True)
+class Items(Raw):
+    """Some papers of a long list."""
+
+    marshalled: bytes
+    """JSON would refuse what is nested too deeply to be a paper before it is checked."""
+    first: int = 1
+    """Number of the first item."""
+
+    def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
+        yield from enumerate(marshal.loads(self.marshalled), self.first)
+
+    @property
+    def size(self) -> int:
+        return len(self.marshalled)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable(Raw):
+    """A file that cannot be read."""
+
+    reason: str
+
+    def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
+        yield 0, ValueError(self.reason)
+
+    @property
+    def size(self) -> int:
+        return len(self.reason)
+
+
+Chunk = Sequence[Raw]
+"""What is checked and encoded at a time."""
+
+
+def paper_place(file_place: str, number: int) -> str:
+    """Where a paper stands: its file, and the line or item where there are several."""
+    if not number:
+        return file_place
+    lines = PurePosixPath(content_name(file_place)).suffix in LINE_BY_LINE
+    return f"{file_place}:{number}" if lines else f"{file_place}[{number}]"
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return parse_unique_json(content)
+    except ValueError as error:
+        return error
+
+
+def _papers_in(value: Any, layout: Layout) -> list[Any] | None:
+    """The papers of a file, or None if the file is one."""
+    if layout == "squad":
+        return _paragraphs(value)
+    if not isinstance(value, list):
+        return None
+    several = not value or layout == "list" or isinstance(value[0], dict)
+    return value if several else None
+
+
+def _paragraphs(value: Any) -> list[Any] | None:
+    """SQuAD's paragraphs, each with its article's title and its number there.
+
+    What is not a paragraph is replaced by a tuple of one text that says so: JSON has none.
+    """
+    articles = value.get("data") if isinstance(value, dict) else None
+    if not isinstance(articles, list):
+        return None  # the parser says what is wrong with it
+    found: list[Any] = []
+    for place, article in enumerate(articles, 1):
+        paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
+        if not isinstance(paragraphs, list):
+            found.append((f'article {place} has no list "paragraphs"; add it',))
+            continue
+        title = article.get("title", "")
+        title = title if isinstance(title, str) and title else f"article {place}"
+        for number, paragraph in enumerate(paragraphs, 1):
+            where = f"paragraph {number} of article {place}"
+            found.append(
+                {**paragraph, "title": title, "number": number}
+                if isinstance(paragraph, dict)
+                else (f"{where} is {kind_of(paragraph)}; it must be an object",)
+            )
+    return found
+
+
+def slices(file: WholeFile, layout: Layout) -> Iterable[Raw]:
+    """A large list of papers in parts, so that it is not one process that encodes them all."""
+    papers = _papers_in(_parsed(file.content), layout)
+    if not papers:
+        return [file]
+    step = max(1, len(papers) * CHUNK_BYTES // file.size)
+    return (
+        Items(file.place, marshal.dumps(papers[i : i + step]), i + 1)
+        for i in range(0, len(papers), step)
+    )

@@ -1,0 +1,62 @@
+"""Tables as GLUE has them: tabs between columns, a paper in each line, no quotes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SAMPLED = 20
+"""Lines of a table that are looked at to tell what it is."""
+TABLES = (".tsv", ".csv")
+"""What is a table by its name; a .txt may be one."""
+COLUMN_NAMES = {
+    "sentence", "sentence1", "sentence2", "question", "question1", "question2", "label", "score",
+    "gold_label", "is_duplicate", "Quality", "#1 String", "#2 String", "index",
+}  # fmt: skip
+"""A first line with one of these, and a tab, is a header."""
+
+
+def _columns(line: bytes) -> list[str]:
+    """GLUE's tables know no quotes: a quotation mark is one."""
+    return line.decode("utf-8-sig").rstrip("\r\n").split("\t")
+
+
+def header_of(line: bytes) -> tuple[str, ...]:
+    """The column names in a table's first line; none if it is not a header."""
+    try:
+        names = tuple(_columns(line))
+    except UnicodeDecodeError:
+        return ()
+    return names if len(names) > 1 and COLUMN_NAMES & set(names) else ()
+
+
+def row_of(line: bytes, header: tuple[str, ...]) -> Any:
+    """Texts by column, a list of them without a header, or what is wrong with the line."""
+    try:
+        values = _columns(line)
+    except UnicodeDecodeError as error:
+        return ValueError(f"byte {error.start + 1} of the line is not UTF-8; save it as UTF-8")
+    if not header:
+        return values
+    if len(values) < len(header):
+        return ValueError(
+            f"{len(values)} columns, but the header has {len(header)}; "
+            "write every column, with nothing between its tabs where it is empty"
+        )
+    # Some of MRPC's and MNLI's lines have more: annotators' labels behind the named columns.
+    return dict(zip(header, values, strict=False))
+
+
+def first_row(content: bytes) -> Any:
+    """The first row of a table that is whole, or None if it is not a table.
+
+    If none is whole, the header alone tells what the rows should be.
+    """
+    lines = content.split(b"\n", SAMPLED)[:SAMPLED]
+    # A torn paper is not a table, though it may be indented with tabs.
+    if b"\t" not in lines[0] or lines[0].lstrip().startswith((b"{", b"[{")):
+        return None
+    header = header_of(lines[0])
+    given = [line for line in (lines[1:] if header else lines[:1]) if line.strip()]
+    rows = [row_of(line, header) for line in given]
+    whole = next((row for row in rows if not isinstance(row, ValueError)), None)
+    return dict.fromkeys(header, "") if whole is None and header and rows else whole
