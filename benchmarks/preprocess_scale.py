@@ -1,6 +1,7 @@
 """How the time and memory of `preprocess` grow with the number of papers.
 
-    python benchmarks/preprocess_scale.py RAW VOCABULARY OUT.json --layout lines --papers 50000
+    python benchmarks/preprocess_scale.py RAW VOCABULARY OUT.json --papers 50000
+        [--layout shuffled] [--engine local ray]
 
 RAW is a folder of cloze papers, one a file (ELE's training papers), VOCABULARY a folder with
 spiece.model. The papers are repeated under new ids in a temporary folder below --scratch, which
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc import __version__
-from albert_rc.io.files import natural_key
+from albert_rc.io.files import file_sha256, natural_key
 from albert_rc.io.json import parse_json, read_json, to_json, write_json
 from albert_rc.runtime.pool import cores
 
@@ -96,7 +97,7 @@ def measure(command: list[str]) -> dict[str, float]:
     }
 
 
-def run(arguments: argparse.Namespace, count: int, workers: int) -> dict[str, Any]:
+def run(arguments: argparse.Namespace, count: int, workers: int, engine: str) -> dict[str, Any]:
     """One row: lay papers out, preprocess them, throw everything away."""
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as name:
         folder = Path(name)
@@ -107,16 +108,19 @@ def run(arguments: argparse.Namespace, count: int, workers: int) -> dict[str, An
         os.sync()
         command = [sys.executable, "-m", "albert_rc", "preprocess", str(place)]
         command += ["--model", str(arguments.vocabulary), "--out", str(folder / "out")]
-        found = measure([*command, "--workers", str(workers)])
+        found = measure([*command, "--workers", str(workers), "--engine", engine])
         store = (folder / "out" / "train.pt").stat().st_size
+        digest = file_sha256(folder / "out" / "train.pt")
     return {
         "layout": arguments.layout,
         "papers": count,
         "workers": workers,
+        "engine": engine,
         **found,
         "papers_per_second": round(count / found["seconds"], 1),
         "raw_megabytes": round(size / 1e6, 1),
         "store_megabytes": round(store / 1e6, 1),
+        "store_sha256": digest,
     }
 
 
@@ -129,13 +133,15 @@ def main() -> None:
     parser.add_argument("--papers", type=int, nargs="+", default=[50_000, 100_000])
     parser.add_argument("--layout", choices=["lines", "shuffled", "files"], default="lines")
     parser.add_argument("--workers", type=int, nargs="+", default=[cores()])
+    parser.add_argument("--engine", nargs="+", default=["local"], help="local, ray, or both")
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()))
     arguments = parser.parse_args()
     rows = read_json(arguments.out)["rows"] if arguments.out.exists() else []
     for count in arguments.papers:
         for workers in arguments.workers:
-            rows.append(run(arguments, count, workers))
-            print(rows[-1], flush=True)
+            for engine in arguments.engine:
+                rows.append(run(arguments, count, workers, engine))
+                print(rows[-1], flush=True)
     packages = ("orjson", "sentencepiece", "numpy", "torch")
     results = {
         "date": date.today().isoformat(),

@@ -1,6 +1,9 @@
 """Stores in shards: answered part by part, and the same in the end."""
 
 import json
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -68,6 +71,25 @@ def test_a_job_that_was_ended_goes_on_where_whole_parts_are(data, tmp_path, work
     assert "has answers of other papers, weights or settings" in said.stderr
     shown = json.loads((out / "manifest.json").read_text())
     assert shown["made_by"]["papers"]["max_length"] == 512
+
+
+@pytest.mark.slow
+def test_a_command_that_is_killed_goes_on(data, tmp_path, works):
+    store = split_path(data["cloze", 3], "train")
+    out = tmp_path / "answer.json"
+    command = ["predict", "--data", store, "--model", MODEL, "--scores", tmp_path / "a.jsonl"]
+    works(*command[:-1], tmp_path / "whole.jsonl", "--out", tmp_path / "whole.json")
+    started = [sys.executable, "-m", "albert_rc", *map(str, command), "--out", str(out)]
+    with subprocess.Popen(started, stderr=subprocess.DEVNULL) as process:
+        while not list(tmp_path.glob("answer.parts/shard-00003-*")) and process.poll() is None:
+            time.sleep(0.002)
+        process.kill()
+    assert not out.exists()
+    said = works(*command, "--out", out).stderr
+    assert "parts of 10 are done" in said
+    assert out.read_bytes() == (tmp_path / "whole.json").read_bytes()
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert not (tmp_path / "answer.parts").exists()
 
 
 def test_a_missing_shard_is_named(data, tmp_path, cli, works):

@@ -16,6 +16,7 @@ from conftest import SAMPLE
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.papers import files as sources
+from albert_rc.papers import raw
 from albert_rc.papers.files import Sources
 from albert_rc.papers.formats import find_splits, read_collection, require_good
 from albert_rc.stores import preprocess as prepare
@@ -174,6 +175,7 @@ def test_few_papers_start_no_process(tokenizer, tmp_path, monkeypatch):
 
 def test_chunks_are_bounded_and_lose_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(raw, "CHUNK_BYTES", 1000)
     papers = [{"article": f"It was _ {i} .", "options": [["a", "b"]]} for i in range(200)]
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "a.jsonl").write_text("\n".join(map(json.dumps, papers)))
