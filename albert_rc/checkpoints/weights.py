@@ -26,6 +26,7 @@ from albert_rc.checkpoints.hf_names import FAMILIES, Family, hub_key
 from albert_rc.errors import CheckpointError
 from albert_rc.io.messages import first_line
 from albert_rc.model.config import EncoderConfig
+from albert_rc.runtime.devices import is_out_of_memory
 
 
 @dataclass(frozen=True)
@@ -203,8 +204,10 @@ def open_weights(folder: Path, family: Family) -> Weights:
         except CheckpointError:
             raise
         except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
+            _raise_if_memory(error)
             raise CheckpointError(f"{path}: torn or no weights ({first_line(error)})") from None
         except Exception as error:  # the unpickler's refusal of classes has its own type
+            _raise_if_memory(error)
             raise CheckpointError(
                 f"{path}: holds more than tensors and is not opened "
                 f"({type(error).__name__}); convert it to safetensors"
@@ -221,6 +224,12 @@ def open_weights(folder: Path, family: Family) -> Weights:
     )
 
 
+def _raise_if_memory(error: Exception) -> None:
+    """A file that is whole must not be called torn where memory ran out."""
+    if is_out_of_memory(error):
+        raise MemoryError from None
+
+
 def read_weight(weights: Weights, key: str, dtype: torch.dtype | None = None) -> Tensor:
     """A tensor by its name in the file; in another precision, if one is given.
 
@@ -230,6 +239,7 @@ def read_weight(weights: Weights, key: str, dtype: torch.dtype | None = None) ->
     try:
         value = weights.read(key, dtype)
     except (SafetensorError, OSError, RuntimeError, ValueError, AttributeError, TypeError) as error:
+        _raise_if_memory(error)
         said = f"{weights.path}: {key} cannot be read ({first_line(error)})"
         raise CheckpointError(said) from None
     if not value.is_floating_point():

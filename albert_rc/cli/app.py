@@ -181,9 +181,9 @@ def _run() -> None:
         _fail(f"{error.filename or 'a file'}: {error.strerror or error}{way_out}", UsageError())
     except MemoryError:
         _fail(_NO_MEMORY, OutOfMemoryError())
-    except ImportError as error:
-        # What the system says when there is no memory left to load a library.
-        if not any(said in str(error) for said in ("failed to map", "llocate memory")):
+    except (ImportError, SystemError) as error:
+        # What the system and Python say when there is no memory left to load a library.
+        if not any(said in str(error) for said in _NO_MEMORY_TO_LOAD):
             raise
         _fail(_NO_MEMORY, OutOfMemoryError())
     except RuntimeError as error:
@@ -196,6 +196,12 @@ def _run() -> None:
         _fail(_NO_MEMORY, OutOfMemoryError())
 
 
+_NO_MEMORY_TO_LOAD = (
+    "failed to map",
+    "llocate memory",
+    "without exception set",
+    "without setting an exception",
+)
 _ROOM = "; make room and give the same command again (`train` and `pretrain`: with --resume)"
 _RIGHTS = "; give another place with --out, or the right to write there"
 _WAYS_OUT = {
@@ -207,8 +213,8 @@ _WAYS_OUT = {
     errno.EROFS: _RIGHTS,
 }
 _NO_MEMORY = (
-    "out of memory; give --memory less than there is, so that more is left for others (train), "
-    "or lower --token-budget (predict)"
+    "out of memory; lower --token-budget (predict) or --memory (train), take a smaller model, "
+    "or close other programs"
 )
 
 

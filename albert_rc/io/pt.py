@@ -205,6 +205,8 @@ def load_tensors(
         mapped = path.stat().st_size >= mapped_from
         content = torch.load(path, map_location="cpu", mmap=mapped, weights_only=True)
     except Exception as error:  # torch raises many types for a truncated or foreign file
+        if isinstance(error, MemoryError) or "Cannot allocate memory" in str(error):
+            raise MemoryError from None
         said = f"{path}: not a readable store ({first_line(error)}); {remake}"
         raise DataError(said) from None
     try:

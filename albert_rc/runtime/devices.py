@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -217,12 +218,19 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
     said = str(error)
-    return isinstance(error, RuntimeError) and (
-        "out of memory" in said
-        or "can't allocate memory" in said
-        # oneDNN gives no reason; errors about descriptors mean unsupported operations.
-        or bool(re.search(r"could not create a (?:primitive|memory)(?! desc)", said))
+    # A library that maps a file, such as safetensors, raises its own kind with the system's words.
+    return (
+        "Cannot allocate memory" in said
+        or (isinstance(error, RuntimeError)
+        and (
+            "out of memory" in said
+            or "can't allocate memory" in said
+            # oneDNN gives no reason; errors about descriptors mean unsupported operations.
+            or bool(re.search(r"could not create a (?:primitive|memory)(?! desc)", said))
+        ))
     )
 
 
