@@ -222,15 +222,14 @@ def is_out_of_memory(error: BaseException) -> bool:
         return error.errno == errno.ENOMEM
     said = str(error)
     # A library that maps a file, such as safetensors, raises its own kind with the system's words.
-    return (
-        "Cannot allocate memory" in said
-        or (isinstance(error, RuntimeError)
+    return "Cannot allocate memory" in said or (
+        isinstance(error, RuntimeError)
         and (
             "out of memory" in said
             or "can't allocate memory" in said
             # oneDNN gives no reason; errors about descriptors mean unsupported operations.
             or bool(re.search(r"could not create a (?:primitive|memory)(?! desc)", said))
-        ))
+        )
     )
 
 
