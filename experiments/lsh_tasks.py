@@ -1,11 +1,13 @@
 """Dense attention, Reformer's hashing and ours, fine-tuned alike on five tasks.
 
     python experiments/lsh_tasks.py SOURCES MODEL WORK OUT.json [--seeds 3] [--tasks mrpc ...]
+        [--attention faithful ...] [--learning-rate 1e-4] [--epochs 6] [--rounds 8]
 
 SOURCES holds glue/mrpc, glue/sst2, glue/nli and squad/xquad.en.json. Every row fine-tunes MODEL
 with the same settings and seed; only the attention differs. The last weights are measured, so
 nothing is chosen by the questions that are measured (but for SQuAD 2.0's threshold, which is tuned
-on them for every row alike). Rows that stand in OUT.json are not run again.
+on them for every row alike). Rows that stand in OUT.json are not run again; other settings want
+another WORK and OUT.json.
 """
 
 from __future__ import annotations
@@ -134,17 +136,29 @@ def run(name: str, attention: str, seed: int, arguments: argparse.Namespace) -> 
     out, started = arguments.work / name / f"{attention} {seed}", time.perf_counter()
     how = [*ATTENTION[attention]]
     if attention != "dense":
-        how += ["--lsh-chunk", str(task.chunk), "--lsh-rounds", str(task.rounds)]
+        rounds = arguments.rounds or task.rounds
+        how += ["--lsh-chunk", str(task.chunk), "--lsh-rounds", str(rounds)]
+    epochs = arguments.epochs or task.epochs
+    options = dict(zip(task.options[::2], task.options[1::2], strict=True))
+    if arguments.learning_rate:
+        options["--learning-rate"] = arguments.learning_rate
+    chosen = [word for pair in options.items() for word in pair]
     command(
         "train", "--data", data / "train", "--model", arguments.model, "--out", out, "--seed", seed,
-        "--epochs", task.epochs, "--warmup", 0.1, *task.options, *how,
+        "--epochs", epochs, "--warmup", 0.1, *chosen, *how,
     )  # fmt: skip
     seconds = time.perf_counter() - started
     answers = out / "answers.json"
     command("predict", "--data", data / "dev.pt", "--model", out, "--out", answers)
     gold = next(raw.glob("dev.*"))
     metrics = parse_json(command("evaluate", answers, gold, "--json").encode())["metrics"]
-    return {"metrics": {k: v["value"] for k, v in metrics.items()}, "train_seconds": round(seconds)}
+    shutil.rmtree(out)
+    return {
+        "metrics": {k: v["value"] for k, v in metrics.items()},
+        "train_seconds": round(seconds),
+        "epochs": epochs,
+        "learning_rate": options["--learning-rate"],
+    }
 
 
 def show(table: list[dict[str, Any]]) -> None:
@@ -169,12 +183,16 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--attention", nargs="+", choices=ATTENTION, default=list(ATTENTION))
+    parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--rounds", type=int)
     arguments = parser.parse_args()
     table = parse_json(arguments.out.read_bytes()) if arguments.out.is_file() else []
     there = {(row["task"], row["attention"], row["seed"]) for row in table}
     for seed in range(arguments.seeds):
         for name in arguments.tasks:
-            for attention in ATTENTION:
+            for attention in arguments.attention:
                 if (name, attention, seed) in there:
                     continue
                 row = {"task": name, "attention": attention, "seed": seed}
