@@ -87,7 +87,7 @@ def preprocess(
     # Millions of small strings and lists are created and none is freed: garbage collection would
     # take a fifth of the time.
     gc.disable()
-    leave_cleanly("stopped; nothing was written")
+    leave_cleanly("stopped; no store was written")
     # Invalid options are reported before the papers are read.
     require_good([], on_error)
     places = find_splits(raw)
@@ -105,6 +105,7 @@ def preprocess(
         workers=workers,
         strict=strict,
         engine=Engine(name=engine, address=address),
+        on_event=say,
     ) as papers:
         require_good(papers, on_error)
         for split in papers:

@@ -3,97 +3,37 @@
 A chunk of papers goes to a worker as bytes and returns as flat arrays, which are appended to
 anonymous temporary files. When all papers are known, the arrays are written into the stores in
 natural order of the ids. Memory grows with the number of papers only by the ids, a few numbers per
-paper, and the problems.
+paper, and the problems. A large job that is stopped goes on where it was (`journal`).
 """
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from albert_rc import __version__
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import nameless_file
-from albert_rc.io.pt import save_tensors
+from albert_rc.io.pt import STORE_FORMAT, save_tensors
 from albert_rc.io.shards import PAPERS, shard_name
-from albert_rc.papers.formats import READERS, check_chunk, collection_format, open_sources
-from albert_rc.papers.ids import PaperRecord, Register
+from albert_rc.papers.formats import READERS, collection_format, open_sources
+from albert_rc.papers.ids import Register
 from albert_rc.papers.raw import Chunk
-from albert_rc.papers.schema import Kind, Passage, Problem
+from albert_rc.papers.schema import Problem
 from albert_rc.runtime.engines import Engine
 from albert_rc.runtime.pool import worker_count
+from albert_rc.stores.chunks import ChunkEncoder, ChunkTask, Encoded, start_worker
 from albert_rc.stores.encode import check_max_length
-from albert_rc.stores.pack import MEASURES, Packed, pack
+from albert_rc.stores.journal import JOURNAL, Journal, kept
 from albert_rc.stores.writer import Columns, Selection, store_meta, store_summary
-from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
+from albert_rc.text.tokenizer import Tokenizer
 
 FEW_CHUNKS = 8  # fewer are done before worker processes would have started
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkTask:
-    """A chunk to encode."""
-
-    split: int
-    """Index of its split."""
-    format_name: str
-    chunk: Chunk
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """An encoded chunk."""
-
-    records: list[PaperRecord]
-    packed: Packed
-    """The valid papers."""
-    unfit: dict[int, str]
-    """Messages for papers that do not fit into the window, by index."""
-
-
-@dataclass(frozen=True)
-class ChunkEncoder:
-    """Checks and encodes chunks, in this process or in a worker."""
-
-    tokenizer: Tokenizer
-    max_length: int
-    strict: bool = False
-    """Whether to refuse papers that can only be read by guessing."""
-
-    def __call__(self, task: ChunkTask) -> Encoded:
-        """Encode a chunk."""
-        kind = READERS[task.format_name].kind
-        checked = list(check_chunk(task.chunk, task.format_name, self.strict))
-        passages = [passage for _, passage in checked if passage is not None]
-        packed, unfit = self._pack(kind, passages)
-        return Encoded([record for record, _ in checked], packed, unfit)
-
-    def _pack(self, kind: Kind, passages: Sequence[Passage]) -> tuple[Packed, dict[int, str]]:
-        try:
-            return pack(kind, passages, self.tokenizer, self.max_length), {}
-        except DataError:
-            pass  # some do not fit: find out which, and whether they are rejected anyway
-        packed = pack(kind, [], self.tokenizer, self.max_length)
-        unfit = {}
-        for index, passage in enumerate(passages):
-            try:
-                packed.extend(pack(kind, [passage], self.tokenizer, self.max_length))
-            except DataError as error:
-                unfit[index] = str(error)
-                packed.measures.extend([0] * len(MEASURES[kind]))
-        return packed, unfit
-
-
-def _start_worker(vocabulary: Path, max_length: int, strict: bool) -> ChunkEncoder:
-    # The workers share the cores; each runs single-threaded.
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    return ChunkEncoder(load_tokenizer(vocabulary, num_threads=1), max_length, strict)
 
 
 class PreparedSplit:
@@ -130,7 +70,7 @@ class PreparedSplit:
     def tasks(self, number: int) -> Iterator[ChunkTask]:
         """The chunks to encode; `number` is the split's index."""
         for chunk in self._sources.chunks(self._layout):
-            yield ChunkTask(number, self.format, chunk)
+            yield ChunkTask(number, self.format, chunk, f"{self.format} {self._sources.hash}")
 
     def add(self, chunk: Chunk, encoded: Encoded) -> None:
         """Add a chunk's papers; chunks must come in order."""
@@ -242,6 +182,7 @@ def prepare_collection(
     workers: int | None = None,
     strict: bool = False,
     engine: Engine | None = None,
+    on_event: Callable[[str], None] = lambda said: None,
 ) -> Iterator[list[PreparedSplit]]:
     """Read, check and encode every split of a collection.
 
@@ -249,12 +190,14 @@ def prepare_collection(
         places: path of each split, from `find_splits`.
         tokenizer: the tokenizer of the model that will read the stores.
         max_length: window in tokens, special tokens included.
-        scratch: a folder for temporary files as large as the stores; left empty.
+        scratch: a folder for temporary files as large as the stores. It is left empty, but for the
+            journal of a large job that was stopped.
         format_name: a key of `READERS`; detected by default, one for all splits.
         workers: number of encoding processes; by default the number of cores, 1 for this process
             only. A few papers are encoded in this process anyway.
         strict: refuse papers that can only be read by guessing.
         engine: where papers are encoded; in processes of this machine by default.
+        on_event: called with a sentence when work of an earlier run is used or kept.
 
     Yields:
         The splits, ready to be saved inside the block.
@@ -282,7 +225,9 @@ def prepare_collection(
             for name, path in places.items()
         ]
         tasks = chain.from_iterable(split.tasks(i) for i, split in enumerate(splits))
-        results = _encoded(tasks, encoder, workers, engine)
+        made_with = (STORE_FORMAT, __version__, tokenizer.fingerprint, max_length, strict, *places)
+        journal = stack.enter_context(kept(scratch / JOURNAL, made_with, on_event))
+        results = _encoded(tasks, encoder, workers, engine, journal, on_event)
         with closing(results):  # ends the workers in any case
             for task, encoded in results:
                 splits[task.split].add(task.chunk, encoded)
@@ -292,11 +237,34 @@ def prepare_collection(
 
 
 def _encoded(
+    tasks: Iterator[ChunkTask],
+    encoder: ChunkEncoder,
+    workers: int | None,
+    engine: Engine,
+    journal: Journal,
+    on_event: Callable[[str], None],
+) -> Generator[tuple[ChunkTask, Encoded], None, None]:
+    for task in tasks:
+        encoded = journal.replay(task.name, task.chunk)
+        if encoded is None:
+            tasks = chain([task], tasks)
+            break
+        yield task, encoded
+    if journal.num_replayed:
+        on_event(f"going on after {journal.num_replayed:,} papers that an earlier run had encoded")
+    with closing(_encoded_anew(tasks, encoder, workers, engine)) as results:
+        for task, encoded in results:
+            journal.add(task.name, task.chunk, encoded)
+            yield task, encoded
+
+
+def _encoded_anew(
     tasks: Iterator[ChunkTask], encoder: ChunkEncoder, workers: int | None, engine: Engine
 ) -> Generator[tuple[ChunkTask, Encoded], None, None]:
     first = list(islice(tasks, FEW_CHUNKS))
     every = chain(first, tasks)
-    if engine.is_local and (workers == 1 or len(first) < FEW_CHUNKS):
+    few = len(first) < FEW_CHUNKS
+    if not first or (engine.is_local and (workers == 1 or few)):
         return ((task, encoder(task)) for task in every)
-    start = partial(_start_worker, encoder.tokenizer.folder, encoder.max_length, encoder.strict)
+    start = partial(start_worker, encoder.tokenizer.folder, encoder.max_length, encoder.strict)
     return engine.map_in_order(start, every, workers)

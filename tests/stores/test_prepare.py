@@ -292,9 +292,9 @@ def many(tmp_path_factory):
 @pytest.mark.parametrize(
     ("victim", "number", "code", "said"),
     [
-        ("program", signal.SIGTERM, 130, "stopped; nothing was written"),
-        ("program", signal.SIGINT, 130, "stopped; nothing was written"),
-        ("program, twice", signal.SIGINT, 130, "stopped; nothing was written"),
+        ("program", signal.SIGTERM, 130, "stopped; no store was written"),
+        ("program", signal.SIGINT, 130, "stopped; no store was written"),
+        ("program, twice", signal.SIGINT, 130, "stopped; no store was written"),
         ("program", signal.SIGKILL, -signal.SIGKILL, ""),
         ("worker", signal.SIGKILL, 5, "a worker process was killed, most likely because memory"),
         ("worker", signal.SIGTERM, 1, "a worker process ended unexpectedly (code -15)"),
