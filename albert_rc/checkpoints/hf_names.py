@@ -192,6 +192,15 @@ def hub_config(config: EncoderConfig, task: str) -> dict[str, Any]:
     return raw
 
 
+def saved_task(raw: Mapping[str, Any]) -> str | None:
+    """The task of the class that a config.json names first; None if it answers nothing."""
+    names = raw.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    family = FAMILIES.get(raw.get("model_type", ""))
+    classes = family.architectures if family else {}
+    return next((task for task, named in classes.items() if named == name), None)
+
+
 def hub_key(name: str, config: EncoderConfig) -> str:
     """Hugging Face's name of one of our parameters."""
     family = FAMILIES[config.family]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from albert_rc.checkpoints.hf_names import saved_task
 from albert_rc.errors import UsageError
+from albert_rc.io.json import parse_json
 from albert_rc.io.messages import first_line
 from albert_rc.text.tokenizer import VOCABULARY_FILES
 
@@ -28,8 +30,23 @@ def suited(source: str | Path, kind: str) -> str | Path:
 
 
 def usual_model(kind: str = "cloze") -> str:
-    """The default model: the run in `models`, else the package's for these papers."""
-    return "models" if Path("models/config.json").is_file() else READY.get(kind, READY["cloze"])
+    """The default model: the run in `models` if it answers these papers, else the package's."""
+    config = Path("models/config.json")
+    return "models" if _answers(config, kind) else READY.get(kind, READY["cloze"])
+
+
+def _answers(config: Path, kind: str) -> bool:
+    """Whether there is a model, and no other kind of papers is what it was made for."""
+    if not config.is_file():
+        return False
+    try:
+        raw = parse_json(config.read_bytes())
+    except (OSError, ValueError):
+        raw = None
+    if not isinstance(raw, dict):
+        return True  # whoever opens it says what is wrong
+    task = saved_task(raw)
+    return task in (kind, None) or (task == "pretraining" and kind == "cloze") or kind not in READY
 
 
 def resolve_source(source: str | Path) -> Path:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from albert_rc import __version__
 from albert_rc.checkpoints.hf_config import read_config
-from albert_rc.checkpoints.hf_names import FAMILIES, hub_config, hub_key
+from albert_rc.checkpoints.hf_names import FAMILIES, hub_config, hub_key, saved_task
 from albert_rc.checkpoints.hub import resolve_source, suited
 from albert_rc.checkpoints.shape import (
     attending,
@@ -51,6 +51,7 @@ Model = TypeVar("Model", bound=HeadedModel)
 
 TASKS = ("cloze", "choice", "label", "span", "pretraining")
 POSITIONS = "encoder.embeddings.position.weight"
+CLASSIFIERS = ("head.classifier.", "head.label.")
 
 
 @dataclass
@@ -117,7 +118,11 @@ def put_weight(model: nn.Module, name: str, value: Tensor) -> None:
 
 
 def load_weights(
-    model: HeadedModel, weights: Weights, precision: str = "fp32", vocabulary: str | None = None
+    model: HeadedModel,
+    weights: Weights,
+    precision: str = "fp32",
+    vocabulary: str | None = None,
+    classifier: bool = True,
 ) -> LoadReport:
     """Fill a model from a folder's weights.
 
@@ -126,6 +131,8 @@ def load_weights(
         weights: the open file.
         precision: precision of the layers' matrices; all else is fp32.
         vocabulary: fingerprint of the vocabulary in use.
+        classifier: whether the checkpoint's classifier is for this task and these labels; if not,
+            the model's own stays, untrained.
 
     Raises:
         CheckpointError: encoder weights are missing, damaged or of another shape, a file is
@@ -144,6 +151,9 @@ def load_weights(
     tied = _tied_names(model)
     for name, target in list(model.named_parameters(remove_duplicate=False)):
         key = hub_key(name, model.config)
+        if not classifier and name.startswith(CLASSIFIERS):
+            report.new.append(key)
+            continue
         there = unused.pop(key, None)
         if there is None:
             (report.new if name.startswith("head.") else missing).append(key)
@@ -279,10 +289,29 @@ def load_model(
             config = with_dropout(with_places(config, max_length), dropout)
             require_memory(config)
             model = make(config, raw)
-            report = load_weights(model, weights, precision, tokenizer.fingerprint)
+            report = load_weights(
+                model, weights, precision, tokenizer.fingerprint, _same_classes(raw, task, labels)
+            )
     saved = raw.get("albert_rc", {})
     model.encoder.compute = attending(saved, attention, lsh or {}, tokenizer, seed, folder)
     return Loaded(model, tokenizer, report)
+
+
+def _same_classes(raw: Mapping[str, Any], task: str, labels: Sequence[str] | None) -> bool:
+    """Whether a checkpoint's classifier is for this task and these labels, so far as it says.
+
+    Names such as `LABEL_0`, which transformers gives where nobody named them, fit any labels of
+    that number.
+    """
+    if saved_task(raw) not in (task, None):
+        return False
+    if task != "label" or labels is None or saved_task(raw) is None:
+        return True
+    known, _ = labels_in(raw)
+    if not known and raw.get("problem_type") != "regression":
+        known = ("LABEL_0", "LABEL_1")  # transformers writes no names for its default of two
+    unnamed = bool(known) and all(re.fullmatch(r"LABEL_\d+", name) for name in known)
+    return tuple(labels) == known or (unnamed and len(labels) == len(known))
 
 
 def labels_in(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:

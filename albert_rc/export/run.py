@@ -14,7 +14,7 @@ from torch import Tensor
 from albert_rc.answering.score import score
 from albert_rc.answering.temperature import RECORDS, kept_record
 from albert_rc.checkpoints.hf_config import read_config
-from albert_rc.checkpoints.hf_names import FAMILIES
+from albert_rc.checkpoints.hf_names import FAMILIES, saved_task
 from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.load import Loaded, load_model, save_model
 from albert_rc.errors import CheckpointError, UsageError
@@ -242,15 +242,14 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 def _task(folder: Path, raw: dict[str, Any]) -> tuple[str, str]:
     """The task of a folder's model, and the class that opens it."""
-    names = raw.get("architectures")
-    name = names[0] if isinstance(names, list) and names else None
-    for task, architecture in FAMILIES[raw["model_type"]].architectures.items():
-        if architecture == name:
-            return task, architecture
-    raise UsageError(
-        f"{folder}/config.json: it names {name or 'no class'}, which answers nothing; "
-        "fine-tune it with `albert-rc train`, and export that run"
-    )
+    task = saved_task(raw)
+    if task is None:
+        named = (raw.get("architectures") or ["no class"])[0]
+        raise UsageError(
+            f"{folder}/config.json: it names {named}, which answers nothing; "
+            "fine-tune it with `albert-rc train`, and export that run"
+        )
+    return task, FAMILIES[raw["model_type"]].architectures[task]
 
 
 def _load(folder: Path, task: str) -> Loaded[Any]:
