@@ -20,7 +20,7 @@ from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import parse_json, to_json
 from albert_rc.io.messages import kind_of, shortened
 from albert_rc.model.heads import ReadingModel
-from albert_rc.papers.formats import READERS, check_chunk, read_split, require_good
+from albert_rc.papers.formats import OPTION_FORMATS, READERS, check_chunk, read_split, require_good
 from albert_rc.papers.ids import Register
 from albert_rc.papers.raw import Items
 from albert_rc.papers.schema import PaperSet, letter
@@ -178,9 +178,7 @@ def _checked(values: Sequence[Any]) -> PaperSet:
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise DataError(f"papers[{number}] is {kind_of(value)}; it must be a dict")
-    name = next(
-        (name for name in ("cloze", "race") if READERS[name].recognises(values[0])), "cloze"
-    )
+    name = next((name for name in OPTION_FORMATS if READERS[name].recognises(values[0])), "cloze")
     try:
         content = marshal.dumps(parse_json(to_json(values)))  # tuples become lists
     except (TypeError, ValueError, RecursionError) as error:

@@ -37,7 +37,9 @@ def _require_for(request: Request, papers: Store | PaperSet) -> None:
     spans = papers.kind == "span"
     numbers = papers.kind == "label" and not papers.labels
     if (spans or numbers) and (request.abstain is not None or request.temperature is not None):
-        raise UsageError("--abstain and --temperature are for answers with a probability each")
+        raise UsageError(
+            "--abstain and --temperature apply only to answers that have probabilities"
+        )
     if request.null_threshold is not None and not spans:
         raise UsageError("--null-threshold is for SQuAD: other questions always have an answer")
 
@@ -93,8 +95,8 @@ def run(request: Request, group: Processes, show: Show, engine: Engine | None = 
         answers = f"{store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
         return [f"{request.out}: {answers}", *more]
     parts.finish()
-    joined = "joined" if parts.joins else f"there, and what made them in {MANIFEST}"
-    return [f"{request.out}: the answers of {counted(len(parts.all), 'part')}, {joined}"]
+    joined = "joined" if parts.joins else f"written; {MANIFEST} says how they were made"
+    return [f"{request.out}: answers of {counted(len(parts.all), 'part')} {joined}"]
 
 
 @contextmanager
@@ -139,7 +141,10 @@ def _pass_int8_check(request: Request, loaded: Loaded[Any], group: Processes, sa
         store = open_store(dev)
         check_store(store, dev, loaded.tokenizer, loaded.model.config.max_length)
         if store.kind != loaded.model.task:
-            raise UsageError(f"--gate {dev}: holds {store.kind}, but the model {loaded.model.task}")
+            raise UsageError(
+                f"--gate {dev}: holds {store.kind} papers, but the model answers "
+                f"{loaded.model.task}"
+            )
         keep_freed_memory()
         cost = int8_check.measure_cost(loaded.model, loaded.tokenizer, store, group, trial)
         if group.is_main:

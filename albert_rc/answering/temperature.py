@@ -1,4 +1,7 @@
-"""The calibrated temperature of a model, saved next to its weights and used by `predict`."""
+"""The calibrated temperature of a model: saved next to its weights, and read for `predict`.
+
+`score.final_scores` divides by it.
+"""
 
 from __future__ import annotations
 

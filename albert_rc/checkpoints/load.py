@@ -220,8 +220,9 @@ def load_model(
         task: `cloze`, `choice`, `label` (a `ReadingModel`), `span` (a `SpanModel`, which marks
             answers in passages) or `pretraining` (a `PretrainingModel`).
         scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
-        shape: settings that differ from that size's. A checkpoint must match them; but one to be
-            pretrained, whose layers are all shared, may be given more `num_layers`.
+        shape: settings that differ from that size's. A checkpoint must match them, except
+            that one loaded for pretraining may be given a larger `num_layers` if all its layers are
+            shared.
         option_score: a key of `OPTION_SCORES`; by default the checkpoint's own, else `mean`.
         labels: for `label`, the classes (empty: regression); by default the checkpoint's own.
         format_name: for `label`, the task of these labels, as the name of its reader; with the
@@ -300,8 +301,8 @@ def load_model(
 def _same_classes(raw: Mapping[str, Any], task: str, labels: Sequence[str] | None) -> bool:
     """Whether a checkpoint's classifier is for this task and these labels, so far as it says.
 
-    Names such as `LABEL_0`, which transformers gives where nobody named them, fit any labels of
-    that number.
+    Placeholder names such as `LABEL_0`, which transformers assigns to unnamed labels, match any
+    labels if there are equally many.
     """
     if saved_task(raw) not in (task, None):
         return False
@@ -327,7 +328,7 @@ def _checked_config(folder: Path, tokenizer: Tokenizer) -> tuple[EncoderConfig, 
     if tokenizer.size > config.vocab_size:
         raise CheckpointError(
             f"{folder}: the vocabulary has {tokenizer.size} pieces but the model "
-            f"{config.vocab_size}; they do not belong together"
+            f"has {config.vocab_size}; they do not belong together"
         )
     return config, raw
 

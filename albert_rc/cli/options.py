@@ -45,7 +45,7 @@ Folds = Annotated[
 Minutes = Annotated[
     float | None,
     typer.Option(
-        help="Save and stop after this many minutes; --resume goes on from there.",
+        help="Save and stop after this many minutes; --resume continues from there.",
         rich_help_panel=SCHEDULE,
     ),
 ]

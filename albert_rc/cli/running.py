@@ -84,7 +84,7 @@ def conclude(out: Path, result: TrainResult, best: str) -> None:
             f"the learning rate was 1/{2**result.restarts} of the one given"
         )
     if result.paused:
-        typer.echo("paused; the same command with --resume goes on from there")
+        typer.echo("paused; run the same command with --resume to continue")
     curves = read_curves(out)
     for line in spark_lines(curves):
         say(line)

@@ -98,6 +98,8 @@ READERS: dict[str, Reader] = {
         for name, task in GLUE.items()
     },
 }
+OPTION_FORMATS = tuple(name for name, r in READERS.items() if r.kind in ("cloze", "choice"))
+"""Formats of papers with blanks or questions and options: what `serve` and `answer()` take."""
 
 
 def find_splits(raw: Path) -> dict[str, Path]:

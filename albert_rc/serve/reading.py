@@ -10,7 +10,7 @@ from typing import Any
 from albert_rc.errors import DataError
 from albert_rc.io.json import parse_json
 from albert_rc.io.messages import first_of
-from albert_rc.papers.formats import READERS, check_chunk
+from albert_rc.papers.formats import OPTION_FORMATS, READERS, check_chunk
 from albert_rc.papers.ids import Register
 from albert_rc.papers.raw import Lines, Raw, WholeFile, paper_place
 from albert_rc.papers.schema import PaperSet, Passage, letter
@@ -18,7 +18,6 @@ from albert_rc.serve.limits import Limits
 from albert_rc.serve.messages import Message, Messages
 from albert_rc.serve.uploads import Upload
 
-FORMATS = ("cloze", "race", "dream")
 LEVELS = {"error": "refused", "warning": "warning"}
 
 
@@ -134,7 +133,7 @@ def _raw_papers(upload: Upload) -> tuple[Raw, Any]:
 
 
 def _sniffed(sample: Any) -> str | None:
-    return next((name for name in FORMATS if READERS[name].recognises(sample)), None)
+    return next((name for name in OPTION_FORMATS if READERS[name].recognises(sample)), None)
 
 
 def require_within(reading: ReadText, limits: Limits) -> None:

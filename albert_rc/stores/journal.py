@@ -1,8 +1,8 @@
-"""What `preprocess` has encoded so far, so that a large job that was stopped goes on there.
+"""Papers that `preprocess` has encoded so far, so that a large job can continue after a stop.
 
-One file next to the stores, only appended to: an entry for each chunk of papers, named by all that
-was read up to it. It holds JSON and numbers, and an entry that a kill tore is seen by its checksum.
-Jobs of a few seconds never write it.
+One append-only file next to the stores with one entry per chunk of papers, keyed by everything read
+up to that point. It holds JSON and numbers; a checksum reveals an entry that was cut short when the
+process was killed. Jobs of a few seconds never write it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ JOURNAL = ".preprocess.journal"
 HELD = 2**25
 """Bytes of entries that wait in memory before there is a file: some 30,000 papers."""
 _HEAD = struct.Struct("<32sQI")
-"""Name of an entry, bytes of its content and their CRC-32."""
+"""Key of an entry, size of its content in bytes and its CRC-32."""
 
 
 class Journal:
-    """The chunks that were encoded, in order; `kept` opens one.
+    """The encoded chunks, in order; `kept` opens one.
 
     Args:
         path: the file.
-        made_with: all that the encoding depends on besides the papers.
+        made_with: everything that the encoding depends on besides the papers.
     """
 
     def __init__(self, path: Path, made_with: object) -> None:
@@ -54,7 +54,7 @@ class Journal:
             self._open()
 
     def _open(self) -> None:
-        """Take what an earlier run left, or begin anew where it was made otherwise."""
+        """Reuse the entries of an earlier run, or start afresh if it used other settings."""
         file = self.path.open("r+b", buffering=2**20)
         with suppress(OSError):  # no locks on this file system
             try:
@@ -75,7 +75,7 @@ class Journal:
         """The next chunk as an earlier run encoded it, or None if it has to be encoded.
 
         Args:
-            name: of all that was read up to this chunk.
+            name: identifies everything read up to this chunk.
             papers: the chunk.
         """
         if not self._replaying or self._file is None:
@@ -86,7 +86,7 @@ class Journal:
             content = _entry(self._file, key)
         except ValueError:
             content = None
-        if content is None:  # torn, of other papers, or the end: write from here on
+        if content is None:  # cut short, of other papers, or the end: write from here on
             self._replaying = False
             self._file.seek(place)
             self._file.truncate()
@@ -145,12 +145,14 @@ class Journal:
 
 @contextmanager
 def kept(path: Path, made_with: object, on_event: Callable[[str], None]) -> Iterator[Journal]:
-    """A journal that stays only where the work was stopped, not where it ended or was refused.
+    """A journal that is kept only if the work was interrupted.
+
+    It is removed if the work finished or the input was refused.
 
     Args:
         path: the file.
-        made_with: all that the encoding depends on besides the papers.
-        on_event: called with a sentence if it stays.
+        made_with: everything that the encoding depends on besides the papers.
+        on_event: called with a sentence if it is kept.
     """
     journal = Journal(path, made_with)
     try:
@@ -160,13 +162,15 @@ def kept(path: Path, made_with: object, on_event: Callable[[str], None]) -> Iter
         raise
     except BaseException:
         if journal.close():
-            on_event(f"what was encoded is kept in {path}; the same command goes on from there")
+            on_event(
+                f"the papers encoded so far are in {path}; run the same command again to continue"
+            )
         raise
     journal.remove()
 
 
 def _key(name: str, papers: Chunk) -> bytes:
-    """A chunk's name: what was read up to it, and which of that it is."""
+    """A chunk's key: a hash of everything read so far and of which papers the chunk holds."""
     told: list[Any] = [name]
     for raw in papers:
         told += [type(raw).__name__, raw.place, raw.size, getattr(raw, "first", 0)]
@@ -178,10 +182,10 @@ def _key(name: str, papers: Chunk) -> bytes:
 
 
 def _entry(file: BinaryIO, key: bytes) -> bytes | None:
-    """The content of the entry at this place, or None if it is another's.
+    """The content of the entry at this place, or None if it belongs to other papers.
 
     Raises:
-        ValueError: it is torn.
+        ValueError: it was cut short.
     """
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:

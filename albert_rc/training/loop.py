@@ -237,7 +237,7 @@ class Trainer(Generic[Kind]):
         self._say(f"stopped at step {step}; the state is saved")
         return Interrupted(
             f"stopped at step {step} of {self.total_steps}; "
-            "the same command with --resume goes on from there"
+            "run the same command with --resume to continue"
         )
 
     def _step(self, items: list[int], epoch: int) -> Tensor:
@@ -379,7 +379,7 @@ class Trainer(Generic[Kind]):
         waited = self.progress.evaluations_without_gain
         self._say(
             f"the run stopped early at step {self.progress.step}, after {waited} evaluations "
-            f"without a gain; to train on, raise --patience above {waited}"
+            f"without a gain; to continue training, raise --patience above {waited}"
         )
         return True
 

@@ -94,7 +94,8 @@ def test_it_goes_on_where_it_was_stopped(messy, tokenizer, tmp_path, monkeypatch
     said = stopped(places, tokenizer, tmp_path, monkeypatch, 4)
     assert [path.name for path in tmp_path.iterdir()] == [JOURNAL]
     assert said == [
-        f"what was encoded is kept in {tmp_path / JOURNAL}; the same command goes on from there"
+        f"the papers encoded so far are in {tmp_path / JOURNAL}; "
+        "run the same command again to continue"
     ]
     stopped(places, tokenizer, tmp_path, monkeypatch, 6)  # further on
     total.clear()

@@ -323,7 +323,7 @@ def test_sigterm_exits_with_130_after_saving(sample, stores, tmp_path):
         run.terminate()
         said = run.stderr.read()
         assert run.wait(timeout=60) == 130
-    assert "the same command with --resume goes on from there" in said
+    assert "run the same command with --resume to continue" in said
     assert len(states(out)) == 1
 
 

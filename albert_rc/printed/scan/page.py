@@ -1,4 +1,4 @@
-"""A page's picture to its words, each with its place and how certainly it was read."""
+"""Words from the picture of a page, each with its position and how confidently it was read."""
 
 # H and W pixels, B lines
 
@@ -34,7 +34,7 @@ from albert_rc.printed.scan.words import words_of
 LEAST_LINE = 0.45
 """Mean certainty of a line below which it cannot be read."""
 EDGE = 3
-"""Pixels from the picture's edge within which a line may go on outside."""
+"""A line that comes within this many pixels of the picture's edge may be cut off."""
 MARGIN = 0.35
 """Paper at both ends of a strip, where a rule may reach beyond the letters, as a multiple of the
 line's height."""
@@ -147,7 +147,7 @@ def _with_margin(corner_42: Array) -> Array:
 
 
 def _beyond(corner_42: Array, rules: Sequence[Rule]) -> Array:
-    """A line's corners, further where it ends in a blank: a full stop behind may be overlooked."""
+    """A line's corners, widened if it ends in a blank, after which a full stop may be missing."""
     more = BEYOND * height_of(corner_42)
     left, right = ends(corner_42)
     after = max((rule.right + more - right for rule in rules), default=0.0)

@@ -144,7 +144,7 @@ def run_all(
         if result.stop_asked and len(done) < len(parts):
             raise Interrupted(
                 f"stopped after {part.name}, {len(done)} of {len(parts)}; "
-                "the same command with --resume goes on from there"
+                "run the same command with --resume to continue"
             )
     if group.is_main and parts[0].held_out is not None:
         _write_scores(parts, out)
