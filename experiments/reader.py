@@ -30,14 +30,12 @@ from command import command
 from phases import Phase, go_on
 
 from albert_rc.checkpoints.convert import (
-    MERGES,
     as_albert,
     count_pieces,
     cut_tokenizer,
     fit_embeddings,
     most_used,
     with_embedding_size,
-    with_groups,
     with_vocabulary,
 )
 from albert_rc.checkpoints.load import load_model, save_model
@@ -223,17 +221,17 @@ def slice_(work: Path, minutes: float) -> None:
         return
     small = runs / "small"
     if not (small / "model.safetensors").is_file():
-        smaller(work, runs / "hidden", small, SIZE, None, "mean")
+        smaller(work, runs / "hidden", small, SIZE, None)
     if goes(small, MORE, MADE, PAPERS) and goes(runs / "made", CHOICE):
         print("done")
 
 
 def smaller(
-    work: Path, source: Path, target: Path, embedding_size: int | None, groups: int | None,
-    merge: str,
-) -> None:  # fmt: skip
+    work: Path, source: Path, target: Path, embedding_size: int | None, groups: int | None
+) -> None:
     """Factorise a model's embeddings, or let its layers share weights; nothing is trained but E."""
-    loaded = load_model(source, "pretraining", with_pairs=False)
+    shape = {"num_groups": groups} if groups else {}
+    loaded = load_model(source, "pretraining", with_pairs=False, shape=shape)
     model = loaded.model
     if embedding_size:
         corpus = Corpus(work / "near" / "train")
@@ -242,8 +240,6 @@ def smaller(
         model = with_embedding_size(model, embedding_size, count_V)
         errors = fit_embeddings(model, loaded.model, token_T)
         print("what the first layer reads, relative squared error:", *(f"{e:.4f}" for e in errors))
-    if groups:
-        model = with_groups(model, groups, merge)
     save_model(model, loaded.tokenizer, target)
     print(f"{target}: {sum(p.numel() for p in model.parameters()):,} parameters")
 
@@ -281,7 +277,6 @@ def main() -> None:
     arguments["slice"].add_argument("--minutes", type=float, default=60.0)
     arguments["smaller"].add_argument("--embedding-size", type=int)
     arguments["smaller"].add_argument("--groups", type=int)
-    arguments["smaller"].add_argument("--merge", choices=MERGES, default="mean")
     given = vars(parser.parse_args())
     does[given.pop("stage")](**given)
 

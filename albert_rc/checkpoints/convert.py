@@ -1,8 +1,8 @@
-"""Conversion of BERT to ALBERT: an equivalent model, factorisation, sharing, smaller vocabularies.
+"""Conversion of BERT to ALBERT: an equivalent model, fitted embeddings, smaller vocabularies.
 
 An ALBERT with as many groups as layers, E = H and an identity projection is equivalent to a BERT.
-From there embeddings can be factorised, layers made to share weights, and the vocabulary reduced to
-the pieces in use; fine-tuning then recovers most of the loss.
+From there `smaller` reduces its layers and embeddings, and this module its vocabulary to the pieces
+in use; fine-tuning then recovers most of the loss.
 """
 
 # V vocabulary, K kept pieces, E embedding, H hidden, T tokens
@@ -19,18 +19,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from albert_rc.checkpoints.smaller import WORDS, factorised, identity_projection
 from albert_rc.errors import UsageError
 from albert_rc.io.atomic import write_bytes
 from albert_rc.io.json import parse_json, to_json
 from albert_rc.model.config import EncoderConfig
 from albert_rc.model.pretraining_head import PretrainingModel
 from albert_rc.text.tokenizer import HuggingFaceTokenizer, Tokenizer, load_tokenizer
-
-MERGES = ("mean", "first", "last")
-"""How the layers of a group are merged: mean of their weights, the first, or the last."""
-PROJECTION = "encoder.projection"
-WORDS = "encoder.embeddings.word.weight"
-TABLES = (WORDS, "encoder.embeddings.position.weight", "encoder.embeddings.segment.weight")
 
 
 def as_albert(model: PretrainingModel) -> PretrainingModel:
@@ -45,91 +40,27 @@ def as_albert(model: PretrainingModel) -> PretrainingModel:
     config = model.config
     if config.family != "bert":
         raise UsageError(f"a model of the family {config.family} cannot be made an ALBERT")
-    weights = model.state_dict()
-    weights[f"{PROJECTION}.weight"] = torch.eye(config.hidden_size)
-    weights[f"{PROJECTION}.bias"] = torch.zeros(config.hidden_size)
+    weights = model.state_dict() | identity_projection(config.hidden_size)
     return _filled(replace(config, family="albert"), weights, model)
 
 
-def with_groups(model: PretrainingModel, groups: int, merge: str = "mean") -> PretrainingModel:
-    """An ALBERT whose layers share weights in fewer groups.
-
-    Args:
-        model: an ALBERT with as many groups as layers, or a multiple of `groups`.
-        groups: number of remaining sets of layer weights.
-        merge: a key of `MERGES`.
-
-    Raises:
-        UsageError: the layers cannot be divided into that many groups.
-    """
-    config = model.config
-    if merge not in MERGES:
-        raise UsageError(f"merge {merge}: choose from {', '.join(MERGES)}")
-    if config.inner_layers != 1 or config.num_groups % groups:
-        raise UsageError(f"{config.num_groups} groups cannot be merged into {groups}")
-    together = config.num_groups // groups
-    weights = {n: w for n, w in model.state_dict().items() if not n.startswith("encoder.layers.")}
-    for group in range(groups):
-        layers = model.encoder.layers[group * together : (group + 1) * together]
-        states = [layer.state_dict() for layer in layers]
-        for name in states[0]:
-            values = torch.stack([state[name] for state in states])
-            merged = {"mean": values.mean(0), "first": values[0], "last": values[-1]}[merge]
-            weights[f"encoder.layers.{group}.{name}"] = merged
-    return _filled(replace(config, num_groups=groups), weights, model)
-
-
 def with_embedding_size(
-    model: PretrainingModel, size: int, count_V: Tensor | None = None, seed: int = 0
+    model: PretrainingModel, size: int, count_V: Tensor | None = None
 ) -> PretrainingModel:
-    """An ALBERT with embeddings factorised by low-rank approximation to `size` dimensions.
+    """An ALBERT with embeddings factorised to `size` dimensions; see `smaller.factorised`.
 
-    Words, positions and segments are projected on the directions in which the words vary most
-    (truncated singular value decomposition, words weighted by their counts). The norm before the
-    projection divides by the deviation of E numbers instead of H, which the projection
-    compensates. `fit_embeddings` partly recovers the loss.
+    `fit_embeddings` partly recovers the loss.
 
     Args:
-        model: an ALBERT with E = H, as `as_albert` makes it.
+        model: an ALBERT.
         size: E of the result.
         count_V: frequency of each piece; uniform if None.
-        seed: random seed of the rotation that spreads the directions evenly over the E numbers,
-            so that subtracting the mean in the norm loses nothing.
 
     Raises:
-        UsageError: E is not smaller, or the model is factorised already.
+        UsageError: E is not smaller.
     """
-    config = model.config
-    old = model.state_dict()
-    hidden = config.hidden_size
-    if config.embedding_size != hidden or not 0 < size < hidden:
-        raise UsageError(f"embeddings of {config.embedding_size} numbers cannot be cut to {size}")
-    weight_V = torch.ones(config.vocab_size) if count_V is None else count_V.float() + 0.1
-    word_VH = old[WORDS]
-    # The norm that follows subtracts each vector's mean, so that needs no direction.
-    centred_VH = word_VH - word_VH.mean(1, keepdim=True)
-    _, _, direction_HH = torch.linalg.svd(
-        centred_VH * weight_V.sqrt()[:, None], full_matrices=False
-    )
-    turn_EE = _rotation(size, seed)
-    base_EH = turn_EE @ direction_HH[:size]
-    new = dict(old)
-    for name in TABLES:
-        table_XH = old[name] - old[name].mean(1, keepdim=True)
-        new[name] = table_XH @ base_EH.T
-    gain_H, shift_H = old["encoder.embeddings.norm.weight"], old["encoder.embeddings.norm.bias"]
-    mapping_HH, bias_H = old[f"{PROJECTION}.weight"], old[f"{PROJECTION}.bias"]
-    scale = (hidden / size) ** 0.5
-    new[f"{PROJECTION}.weight"] = mapping_HH @ (gain_H[:, None] * base_EH.T) * scale
-    new[f"{PROJECTION}.bias"] = bias_H + mapping_HH @ shift_H
-    new["encoder.embeddings.norm.weight"] = torch.ones(size)
-    new["encoder.embeddings.norm.bias"] = torch.zeros(size)
-    # The head's vectors are compared with the words', so they go the same way.
-    new["head.dense.weight"] = base_EH @ old["head.dense.weight"]
-    new["head.dense.bias"] = base_EH @ old["head.dense.bias"]
-    new["head.norm.weight"] = torch.ones(size) * old["head.norm.weight"].mean()
-    new["head.norm.bias"] = base_EH @ old["head.norm.bias"]
-    return _filled(replace(config, embedding_size=size), new, model)
+    weights = factorised(model.state_dict(), size, count_V)
+    return _filled(replace(model.config, embedding_size=size), weights, model)
 
 
 def fit_embeddings(
@@ -193,13 +124,6 @@ def _first_states(model: PretrainingModel, token_T: Tensor, position_T: Tensor) 
     )
     states_TH: Tensor = _projection(model)(embeddings.norm(sum_TE))
     return states_TH
-
-
-def _rotation(size: int, seed: int) -> Tensor:
-    """A random orthogonal matrix, [E, E]."""
-    normal_EE = torch.randn(size, size, generator=torch.Generator().manual_seed(seed))
-    turn_EE: Tensor = torch.linalg.qr(normal_EE)[0]
-    return turn_EE
 
 
 def _filled(

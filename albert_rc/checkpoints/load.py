@@ -23,11 +23,11 @@ from albert_rc.checkpoints.shape import (
     attending,
     deepened,
     require_memory,
-    require_shape,
     scratch_config,
     with_dropout,
     with_places,
 )
+from albert_rc.checkpoints.smaller import describe, smaller_shape, smaller_weights
 from albert_rc.checkpoints.weights import (
     Weights,
     open_weights,
@@ -220,9 +220,9 @@ def load_model(
         task: `cloze`, `choice`, `label` (a `ReadingModel`), `span` (a `SpanModel`, which marks
             answers in passages) or `pretraining` (a `PretrainingModel`).
         scratch: a size of `SIZES`: random weights, and only the vocabulary of `source`.
-        shape: settings that differ from that size's. A checkpoint must match them, except
-            that one loaded for pretraining may be given a larger `num_layers` if all its layers are
-            shared.
+        shape: settings that differ from that size's. A checkpoint must match them, but may be
+            made smaller (`config.SMALLER`), and for pretraining be given more `num_layers` if all
+            its layers are shared.
         option_score: a key of `OPTION_SCORES`; by default the checkpoint's own, else `mean`.
         labels: for `label`, the classes (empty: regression); by default the checkpoint's own.
         format_name: for `label`, the task of these labels, as the name of its reader; with the
@@ -247,8 +247,6 @@ def load_model(
     source = suited(source, task)
 
     def reading(config: EncoderConfig, raw: Mapping[str, Any] | None) -> ReadingModel:
-        if raw is not None:
-            require_shape(config, shape or {})
         score = option_score
         if score is None:
             ours = (raw or {}).get("albert_rc", {})
@@ -265,8 +263,6 @@ def load_model(
         return SpanModel(config, threshold, empty=raw is not None)
 
     def pretraining(config: EncoderConfig, raw: Mapping[str, Any] | None) -> PretrainingModel:
-        if raw is not None:
-            config = deepened(config, dict(shape or {}))
         return PretrainingModel(config, with_pairs, empty=raw is not None)
 
     make = {"span": spans, "pretraining": pretraining}.get(task, reading)
@@ -288,11 +284,20 @@ def load_model(
             weights = open_weights(folder, FAMILIES[config.family])
             require_sizes(weights, config)
             config = with_dropout(with_places(config, max_length), dropout)
+            if task == "pretraining":
+                config = deepened(config, (shape or {}).get("num_layers"))
+            wanted = smaller_shape(config, shape or {})
             require_memory(config)
             model = make(config, raw)
             report = load_weights(
                 model, weights, precision, tokenizer.fingerprint, _same_classes(raw, task, labels)
             )
+            if wanted != config:
+                values = smaller_weights(model.state_dict(), config, wanted)
+                model = make(wanted, raw)
+                for name, _ in list(model.named_parameters(remove_duplicate=False)):
+                    put_weight(model, name, values[name])
+                report.notes.append(describe(config, wanted))
     saved = raw.get("albert_rc", {})
     model.encoder.compute = attending(saved, attention, lsh or {}, tokenizer, seed, folder)
     return Loaded(model, tokenizer, report)

@@ -154,15 +154,13 @@ def require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
             )
 
 
-def deepened(config: EncoderConfig, shape: dict[str, Any]) -> EncoderConfig:
-    """A checkpoint's shape with the requested number of layers, if all layers are shared.
+def deepened(config: EncoderConfig, layers: int | None) -> EncoderConfig:
+    """A checkpoint's shape with more layers, if it is to have more and all layers are shared.
 
     Raises:
-        UsageError: they are not all shared, or another setting differs.
+        UsageError: they are not all shared.
     """
-    layers = shape.pop("num_layers", config.num_layers)
-    require_shape(config, shape)
-    if layers == config.num_layers:
+    if layers is None or layers <= config.num_layers:
         return config
     if config.num_groups == 1:
         return replace(config, num_layers=layers)

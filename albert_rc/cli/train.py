@@ -11,7 +11,7 @@ import typer
 from albert_rc.cli import options, running, settings
 from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, print_json, say, table
 from albert_rc.fields import LARGEST_BATCH
-from albert_rc.model.config import LONGEST, EncoderConfig
+from albert_rc.model.config import LONGEST, SMALLER, EncoderConfig
 from albert_rc.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @settings.takes(
     settings.Fields(TrainConfig, without=("optimizer",)),
-    settings.Fields(EncoderConfig, only=("dropout", "residual")),
+    settings.Fields(EncoderConfig, only=("dropout", "residual", *SMALLER)),
     options.LSH,
     before="memory",
     shown=(
@@ -154,14 +154,15 @@ def train(
         if group.is_main and (said := unlike(train_store, dev_store)):
             say(f"warning: {data}: {said}")
         lsh, levers = options.lsh_of(lsh_form, lsh_landmarks, given), running.levers_of(given)
-        dropout, residual = given.pop("dropout", None), given.pop("residual", None)
+        dropout = given.pop("dropout", None)
+        shape = settings.chosen({name: given.pop(name, None) for name in ("residual", *SMALLER)})
         options.require_teacher(teacher, given)
         given["precision"] = choose_precision(given.get("precision"), group.device, learning=True)
         tuning = FineTuning(
             model=model,
             how={
                 "scratch": scratch,
-                "shape": {} if residual is None else {"residual": residual},
+                "shape": shape,
                 "attention": attention,
                 "lsh": lsh,
                 "max_length": max_length,

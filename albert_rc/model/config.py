@@ -9,8 +9,8 @@ from albert_rc.errors import UsageError
 from albert_rc.fields import Setting, check
 
 COMMON = ("nothing", "attention", "ffn")
-
-
+SMALLER = ("num_layers", "num_groups", "embedding_size")
+"""Settings of the shape that may be made smaller than a checkpoint's."""
 LONGEST = 2**25
 """Upper bound for tokens of a sequence, like the bounds below far beyond any real encoder. A file
 or option with more is wrong, and even counting its layers would take too long."""
@@ -32,14 +32,23 @@ class EncoderConfig:
     family: str = "albert"
     vocab_size: Annotated[int, _size("Pieces, the five special ones included.", 2**24)] = 30000
     embedding_size: Annotated[
-        int, _size("Embedding size; in BERT it is the hidden size.", 2**17)
+        int,
+        _size(
+            "Embedding size; in BERT it is the hidden size. Of a checkpoint: a smaller one.", 2**17
+        ),
     ] = 128
     hidden_size: Annotated[int, _size("Hidden size.", 2**17)] = 768
     num_layers: Annotated[
-        int, _size("Layers; a checkpoint whose layers are all shared may be deepened.", 10_000)
+        int,
+        _size(
+            "Layers. Of a checkpoint: fewer (in pretrain also more, if all of its layers share "
+            "their weights).",
+            10_000,
+        ),
     ] = 12
     num_groups: Annotated[
-        int, _size("Groups of layers; each group shares its weights.", 10_000)
+        int,
+        _size("Groups of layers; each group shares its weights. Of a checkpoint: fewer.", 10_000),
     ] = 1
     inner_layers: Annotated[int, _size("Layers of a group.", 1000)] = 1
     common: str = "nothing"

@@ -12,7 +12,6 @@ from albert_rc.checkpoints.convert import (
     fit_embeddings,
     most_used,
     with_embedding_size,
-    with_groups,
     with_vocabulary,
 )
 from albert_rc.checkpoints.load import load_model, save_model
@@ -86,25 +85,6 @@ def test_the_albert_of_a_bert_computes_the_same_here_and_in_transformers(bert, w
 def test_only_berts_become_alberts(bert):
     with pytest.raises(UsageError, match="albert cannot be made"):
         as_albert(as_albert(bert))
-
-
-def test_groups_are_merged_from_neighbours(bert):
-    albert = as_albert(bert)
-    layers = albert.encoder.layers
-    up = [layer.up.weight for layer in layers]
-    for merge, expected in (
-        ("mean", (up[2] + up[3]) / 2), ("first", up[2]), ("last", up[3]),
-    ):  # fmt: skip
-        merged = with_groups(albert, 2, merge)
-        assert merged.config.num_groups == 2
-        assert len(merged.encoder.layers) == 2
-        assert torch.allclose(merged.encoder.layers[1].up.weight, expected)
-    same = with_groups(albert, 4)
-    for name, weight in albert.state_dict().items():
-        assert torch.equal(same.state_dict()[name], weight), name
-    for groups, merge, said in ((3, "mean", "cannot be merged"), (2, "median", "choose from")):
-        with pytest.raises(UsageError, match=said):
-            with_groups(albert, groups, merge)
 
 
 def test_factorised_embeddings_are_near_and_fitting_brings_them_nearer(bert, wordpiece):

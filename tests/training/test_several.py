@@ -219,7 +219,7 @@ def test_what_earlier_runs_left_is_not_resumed_in_new_ones(go):
 
 
 def test_ctrl_c_at_the_end_of_a_run_keeps_the_next_from_beginning(go):
-    with pytest.raises(Interrupted, match=r"stopped after fold-1, 1 of 2; .*--resume goes on"):
+    with pytest.raises(Interrupted, match=r"stopped after fold-1, 1 of 2; .*--resume to continue"):
         go(folds=2, stop="fold-1")
     assert [row["name"] for row in json.loads((go.out / "runs.json").read_text())["runs"]] == [
         "fold-1"
