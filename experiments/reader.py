@@ -5,6 +5,7 @@
     python experiments/reader.py slice WORK --minutes 60    # again and again, until it says "done"
     python experiments/reader.py smaller WORK FROM TO --embedding-size 128 --groups 3
     python experiments/reader.py teacher WORK LARGER        # an MPNet with the small vocabulary
+    python experiments/reader.py questions SOURCES BERT WORK    # then `slice WORK` again
 
 SOURCES holds what `NEAR`, `FAR` and `APART` name; BERT is the folder of a BERT with a WordPiece
 vocabulary. `prepare` leaves in WORK: `start`, an ALBERT that computes what the BERT computes, with
@@ -12,7 +13,8 @@ the most frequent pieces of its vocabulary; `near` and `mix`, texts to learn hid
 `ele`, stores of the exam papers without those that overlap with dev or test. `slice` goes on with
 the runs in WORK/runs: hidden words, then with factorised embeddings hidden words of more text,
 papers made of running text (`made_papers.py`, preprocessed into WORK/made-store with ELE's dev.pt
-next to it), the exam papers' blanks, and questions with options.
+next to it), and the exam papers' blanks; after `questions` instead sentences that follow from
+others, and questions with options.
 """
 
 from __future__ import annotations
@@ -27,17 +29,18 @@ from pathlib import Path
 
 import torch
 from command import command
-from phases import Phase, go_on
-
-from albert_rc.checkpoints.convert import (
+from conversion import (
     as_albert,
     count_pieces,
     cut_tokenizer,
     fit_embeddings,
     most_used,
+    same_pieces,
     with_embedding_size,
     with_vocabulary,
 )
+from phases import Phase, go_on
+
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.corpus.documents import find_sources, read_documents
 from albert_rc.corpus.examine import examine
@@ -83,10 +86,14 @@ PAPERS = Phase(
     {"--epochs": 2, "--learning-rate": 1e-4, "--batch-size": 16, "--warmup": 0.1,
      "--eval-steps": 140, "--save-steps": 140},
 )  # fmt: skip
+INFERENCE = Phase(
+    "inference", "train", "inference",
+    {"--epochs": 2, "--learning-rate": 1e-4, "--batch-size": 32, "--warmup": 0.06},
+)  # fmt: skip
 CHOICE = Phase(
     "choice", "train", "choice",
-    {"--epochs": 2, "--learning-rate": 1e-4, "--batch-size": 16, "--warmup": 0.1,
-     "--eval-steps": 120, "--save-steps": 120},
+    {"--epochs": 3, "--learning-rate": 8e-5, "--batch-size": 16, "--warmup": 0.06,
+     "--eval-steps": 191, "--save-steps": 60},
 )  # fmt: skip
 
 
@@ -105,11 +112,26 @@ def prepare(sources: Path, bert: Path, work: Path) -> None:
             )  # fmt: skip
     papers = _papers_apart(sources, work / "text" / "ele")
     command("preprocess", papers, "--model", work / "start", "--out", work / "ele")
-    questions = _questions(sources, work / "text" / "choice")
-    command(
-        "preprocess", questions, "--model", work / "start", "--out", work / "choice",
-        "--format", "race",
-    )  # fmt: skip
+
+
+def questions(sources: Path, bert: Path, work: Path) -> None:
+    """Prepare what a model for questions learns from; `slice` then goes on with that alone.
+
+    It begins with the BERT's own weights: sentence vectors are nearer to questions than hidden
+    words are. Then sentences that follow from others, and last DREAM.
+    """
+    loaded, ours = load_model(bert, "choice"), load_tokenizer(work / "start")
+    model = with_vocabulary(as_albert(loaded.model), same_pieces(loaded.tokenizer, ours))
+    save_model(model, ours, work / "start-choice")
+    raw = work / "text" / "inference"
+    raw.mkdir(parents=True, exist_ok=True)
+    first, second = ((sources / f"glue/nli/{name}.tsv").read_text() for name in ("train", "dev"))
+    (raw / "train.tsv").write_text(first + second.partition("\n")[2])
+    for folder, name, options in (
+        (raw, "inference", ("--max-length", 128)),
+        (_questions(sources, work / "text" / "choice"), "choice", ("--format", "race")),
+    ):
+        command("preprocess", folder, "--model", work / "start", "--out", work / name, *options)
 
 
 def _start(near: list[Path], far: list[Path], bert: Path, folder: Path) -> None:
@@ -162,7 +184,7 @@ def _papers_apart(sources: Path, folder: Path) -> Path:
 
 
 def _questions(sources: Path, folder: Path) -> Path:
-    """DREAM's dialogues and MCTest's stories as one collection; dev is DREAM's alone."""
+    """DREAM's dialogues, each a paper in RACE's form."""
     shutil.rmtree(folder, ignore_errors=True)
     for split in ("train", "dev"):
         (folder / split).mkdir(parents=True)
@@ -178,8 +200,6 @@ def _questions(sources: Path, folder: Path) -> Path:
                 ],
             }
             (folder / split / f"{name}.json").write_text(json.dumps(paper), "utf-8")
-    for path in sorted((sources / "race-layout" / "train").rglob("*.txt")):
-        shutil.copyfile(path, folder / "train" / f"mc-{path.parent.name}-{path.stem}.json")
     return folder
 
 
@@ -217,12 +237,16 @@ def slice_(work: Path, minutes: float) -> None:
     def goes(start: Path, *phases: Phase) -> bool:
         return go_on(phases, start, work, runs, (ends - time.monotonic()) / 60)
 
+    if (work / "start-choice").is_dir() and not (runs / "choice.done").is_file():
+        if goes(work / "start-choice", INFERENCE, CHOICE):
+            print("done")
+        return
     if not goes(work / "start", HIDDEN):
         return
     small = runs / "small"
     if not (small / "model.safetensors").is_file():
         smaller(work, runs / "hidden", small, SIZE, None)
-    if goes(small, MORE, MADE, PAPERS) and goes(runs / "made", CHOICE):
+    if goes(small, MORE, MADE, PAPERS):
         print("done")
 
 
@@ -250,12 +274,8 @@ def teacher(work: Path, larger: Path) -> None:
     Its hidden words are then the student's, and both read the same stores.
     """
     loaded = load_model(larger, "pretraining", with_pairs=False)
-    theirs, ours = loaded.tokenizer, load_tokenizer(work / "start")
-    index = {piece: at for at, piece in enumerate(theirs.pieces(range(theirs.size)))}
-    for name in ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id"):
-        index[ours.pieces([getattr(ours, name)])[0]] = getattr(theirs, name)
-    kept = [index[piece] for piece in ours.pieces(range(ours.size))]
-    model = with_vocabulary(loaded.model, kept)
+    ours = load_tokenizer(work / "start")
+    model = with_vocabulary(loaded.model, same_pieces(loaded.tokenizer, ours))
     save_model(model, ours, work / "teacher")
     print(f"{work / 'teacher'}: {sum(p.numel() for p in model.parameters()):,} parameters")
 
@@ -265,10 +285,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     stages = parser.add_subparsers(dest="stage", required=True)
     does = {"prepare": prepare, "prove": prove, "slice": slice_, "smaller": smaller,
-            "teacher": teacher}  # fmt: skip
+            "teacher": teacher, "questions": questions}  # fmt: skip
     places = {
         "prepare": ("sources", "bert", "work"), "prove": ("sources", "work"), "slice": ("work",),
         "smaller": ("work", "source", "target"), "teacher": ("work", "larger"),
+        "questions": ("sources", "bert", "work"),
     }  # fmt: skip
     arguments = {stage: stages.add_parser(stage) for stage in does}
     for stage, names in places.items():

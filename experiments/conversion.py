@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -24,11 +24,14 @@ from albert_rc.errors import UsageError
 from albert_rc.io.atomic import write_bytes
 from albert_rc.io.json import parse_json, to_json
 from albert_rc.model.config import EncoderConfig
+from albert_rc.model.heads import HeadedModel, ReadingModel
 from albert_rc.model.pretraining_head import PretrainingModel
 from albert_rc.text.tokenizer import HuggingFaceTokenizer, Tokenizer, load_tokenizer
 
+Model = TypeVar("Model", bound=HeadedModel)
 
-def as_albert(model: PretrainingModel) -> PretrainingModel:
+
+def as_albert(model: Model) -> Model:
     """The ALBERT that is equivalent to a BERT, up to rounding.
 
     Args:
@@ -126,12 +129,25 @@ def _first_states(model: PretrainingModel, token_T: Tensor, position_T: Tensor) 
     return states_TH
 
 
-def _filled(
-    config: EncoderConfig, weights: dict[str, Tensor], like: PretrainingModel
-) -> PretrainingModel:
-    model = PretrainingModel(config, with_pairs=like.head.pair is not None)
+def _filled(config: EncoderConfig, weights: dict[str, Tensor], like: Model) -> Model:
+    model: HeadedModel
+    if isinstance(like, PretrainingModel):
+        model = PretrainingModel(config, with_pairs=like.head.pair is not None)
+    else:
+        model = ReadingModel(config, like.task)
     model.load_state_dict({name: weight.clone() for name, weight in weights.items()})
-    return model
+    return cast(Model, model)
+
+
+def same_pieces(theirs: Tokenizer, ours: Tokenizer) -> list[int]:
+    """The ids in one WordPiece vocabulary of another's pieces, in the other's order.
+
+    Special pieces are matched by what they are for, not by how they are written.
+    """
+    index = {piece: at for at, piece in enumerate(theirs.pieces(range(theirs.size)))}
+    for name in ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id"):
+        index[ours.pieces([getattr(ours, name)])[0]] = getattr(theirs, name)
+    return [index[piece] for piece in ours.pieces(range(ours.size))]
 
 
 def most_used(counts: Counter[int], tokenizer: Tokenizer, size: int) -> list[int]:
@@ -176,11 +192,11 @@ def count_pieces(texts: Iterable[tuple[str, int]], tokenizer: Tokenizer) -> Coun
     return counts
 
 
-def with_vocabulary(model: PretrainingModel, kept: list[int]) -> PretrainingModel:
+def with_vocabulary(model: Model, kept: list[int]) -> Model:
     """A model with only the pieces in `kept`; new ids are indices into it."""
     weights = model.state_dict()
     kept_K = torch.tensor(kept)
-    for name in (WORDS, "head.bias"):
+    for name in {WORDS, "head.bias"} & weights.keys():
         weights[name] = weights[name][kept_K]
     pad = kept.index(model.config.pad_id)
     return _filled(replace(model.config, vocab_size=len(kept), pad_id=pad), weights, model)

@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
-
-from albert_rc.checkpoints.convert import (
+from conversion import (
     as_albert,
     count_pieces,
     cut_tokenizer,
@@ -14,6 +13,7 @@ from albert_rc.checkpoints.convert import (
     with_embedding_size,
     with_vocabulary,
 )
+
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import UsageError
 from albert_rc.model.config import EncoderConfig
