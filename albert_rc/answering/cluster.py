@@ -1,7 +1,7 @@
-"""Prediction on a Ray cluster: workers that hold the model each, and answer batch after batch.
+"""Prediction on a Ray cluster, whose workers each hold the model and answer batch after batch.
 
-This process reads the store and puts batches together, workers return what they read of them, and
-all that comes after is the same as on one machine.
+This process reads the store and assembles batches, the workers return the model's results for
+them, and all later steps are the same as on one machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Reader:
         """Open the model, once in each worker.
 
         Raises:
-            AlbertRcError: there are no such weights, or other ones.
+            AlbertRcError: the weights are missing or different on the worker's machine.
         """
         loaded = load_model(self.source, self.task, **self.how)
         folder = Path(loaded.tokenizer.folder)
@@ -69,7 +69,7 @@ class Reader:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster(Processes):
-    """The workers of a cluster in the place of this process's model."""
+    """The workers of a cluster, used instead of this process's model."""
 
     pool: RayPool[Job, Any]
 

@@ -1,8 +1,8 @@
-"""The parts of a large job: one for each shard of a store, done one after the other.
+"""Parts of a large prediction: one for each shard of a store, answered one after the other.
 
-Each part's answers are files of their own, so that the same command goes on where a whole part is
-done. `--out answers.json` joins them into the file that a store without shards would give, and
-`--out FOLDER` leaves them there.
+Each part's answers are written to files of their own, so that the same command, run again, skips
+finished parts. `--out answers.json` joins the parts' files into the one that a store without shards
+would give, and `--out FOLDER` leaves them in the folder.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from albert_rc.scoring.abstain import unsure_path
 from albert_rc.stores.shards import is_sharded, split_path, store_shards
 
 MANIFEST = "manifest.json"
-"""What made the parts of a folder."""
+"""File with the settings, weights and shards that a folder's parts were made with."""
 _BLOCK = 2**20
 
 
 class Parts:
-    """The parts of a request; it is its own only part if its store is not in shards.
+    """The parts of a request; a request for a store without shards is its own only part.
 
     Args:
         request: the settings.
 
     Raises:
         DataError: shards are missing.
-        UsageError: files that parts cannot have.
+        UsageError: scores are requested, but the parts are not joined.
     """
 
     def __init__(self, request: Request) -> None:
@@ -53,7 +53,7 @@ class Parts:
                 "answers are; give --out a name that ends in .json"
             )
         shards = store_shards(request.data)
-        # Where the dev papers for int8 are looked for is beside the whole store.
+        # The dev papers that int8 is tested on are next to the whole store, not to a shard.
         gate = request.gate or split_path(request.data.parent, "dev")
         parts = []
         for number, shard in enumerate(shards):
@@ -63,17 +63,17 @@ class Parts:
         return parts
 
     def begin(self, made_by: Mapping[str, Any]) -> list[Request]:
-        """The parts that are to be done.
+        """Begin or resume the job, and return the parts that are not finished yet.
 
         Args:
-            made_by: all that the answers depend on besides the papers, as JSON.
+            made_by: everything that the answers depend on besides papers and request, as JSON.
 
         Raises:
-            UsageError: the folder has parts that something else made.
+            UsageError: the folder has parts of other papers, weights or settings.
         """
         if self.is_one:
             return self.all
-        # Where they are does not matter, nor does what limits memory.
+        # Paths do not change the answers, nor do the settings that limit memory.
         left_out = ("data", "out", "scores", "gate", "token_budget", "ffn_chunk")
         settings = {
             name: str(value) if isinstance(value, Path) else value
@@ -99,7 +99,7 @@ class Parts:
         return f"answering{number}"
 
     def finish(self) -> None:
-        """Join the parts' files, if that is asked for; all or none."""
+        """Join the parts' files if `--out` asks for it; all joined files are written, or none."""
         if self.is_one or not self.joins:
             return
         targets = _files(self.whole)
@@ -127,11 +127,11 @@ def _append(files: Iterable[Path], target: Path) -> None:
 
 
 def _join_objects(files: Iterable[Path], target: Path) -> None:
-    """Join files with an indented JSON object each into one, without reading any of them whole."""
+    """Join files that each hold an indented JSON object, without reading any file as a whole."""
     with target.open("wb") as whole:
         for number, file in enumerate(files):
             with file.open("rb") as part:
-                part.seek(1)  # its opening brace
+                part.seek(1)  # skip the opening brace
                 left = file.stat().st_size - 1 - len(b"\n}\n")
                 whole.write(b"," if number else b"{")
                 while left > 0 and (block := part.read(min(left, _BLOCK))):

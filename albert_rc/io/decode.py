@@ -18,19 +18,19 @@ _MARKS = (
 COMMON = 0.98
 """Minimum share of a Chinese text's two-byte characters that are in GB 2312, the oldest set."""
 ACCENTED, FEW = 0.02, 3
-"""Maximum share, or number if larger, of accented letters in English text for Windows-1252."""
+"""Maximum share of accented letters in English Windows-1252 text, or their number if larger."""
 
 # Signs that text decoded as Windows-1252 has another encoding: accented capitals after a small
 # letter or a sign, or before a capital and a small letter (Mac OS Roman's quotation marks); signs
-# inside a word (DOS, Windows-1250); three accented letters in a row (Cyrillic); letters only of
-# Icelandic; and pairs of letter and sign that are one letter in UTF-8.
+# inside a word (DOS, Windows-1250); three accented letters in a row (Cyrillic); letters of
+# Icelandic only; and pairs of a letter and a sign that are one letter in UTF-8.
 _CAPITAL, _LETTER = "À-ÖØ-ÞŠŒŽŸ", "À-ÖØ-öø-ÿŠŒŽšœžŸ"
 _IMPLAUSIBLE = re.compile(
     rf"[a-zà-öø-ÿ.,!?][{_CAPITAL}]|[{_CAPITAL}][A-Z][a-z]"
     rf"|[A-Za-z{_LETTER}][‚ƒ„†‡ˆ‰‹•˜›¡-¬®-¶¸-¿×÷][a-z{_LETTER}]"
     rf"|[{_LETTER}]{{3}}|[ÐÞðþÿ]|[\x00-\x08\x0e-\x1f\x7f]"
 )
-# Multi-byte letters of UTF-8, or the beginning of one where the text is truncated.
+# Multi-byte letters of UTF-8, or the beginning of one if the text is truncated.
 _UTF_8 = re.compile(
     rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xc2-\xf4][\x80-\xbf]{0,2}\Z"
 )
@@ -52,13 +52,13 @@ UTF_8 = Encoding("utf-8-sig", "UTF-8")
 def decode(content: bytes) -> tuple[str, Encoding]:
     """The text, and its encoding.
 
-    Every byte must be valid. Nearly any two bytes are valid GB18030, so it is only accepted if the
-    result is common Chinese characters: curly quotes of Windows-1252 before a letter decode to
-    rare ones. Nearly any byte is valid Windows-1252, so it is only accepted if the result is
-    English with a few signs and accents in plausible places.
+    Every byte must be valid. Nearly any two bytes are valid GB18030, so GB18030 is accepted only
+    if the result is common Chinese characters: curly quotes of Windows-1252 before a letter would
+    decode to rare ones. Nearly any byte is valid Windows-1252, so Windows-1252 is accepted only if
+    the result is English with a few signs and accents in plausible places.
 
     Raises:
-        ValueError: none of the four is certain; the message names the position and a solution.
+        ValueError: no encoding is certain; the message names the position and a solution.
     """
     for mark, codec, title in _MARKS:
         if content.startswith(mark):
@@ -93,11 +93,11 @@ def decode(content: bytes) -> tuple[str, Encoding]:
 
 
 def encoding_of(path: Path) -> Encoding:
-    """The encoding of a text file, which is read completely, in blocks where it is UTF-8.
+    """The encoding of a text file, which is read completely, in blocks if it is UTF-8.
 
     Raises:
         ValueError: as `decode`.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     with path.open("rb") as file:
@@ -110,14 +110,14 @@ def encoding_of(path: Path) -> Encoding:
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
             return decode(path.read_bytes())[1]
-    # Zeros are valid UTF-8, too, and nearly every second byte of English UTF-16 is one.
+    # Zeros are valid UTF-8, too, and nearly every second byte of English UTF-16 is zero.
     start = head[:_HEAD]
     wide = _wide(path.read_bytes()) if start.count(0) > len(start) / 4 else None
     return UTF_8 if wide is None else wide[1]
 
 
 def _wide(content: bytes) -> tuple[str, Encoding] | None:
-    """Detect UTF-16 by zeros, which Latin letters have on one side only."""
+    """Detect UTF-16 by zero bytes, which Latin letters have at even or at odd positions only."""
     even, odd = content[::2].count(0), content[1::2].count(0)
     codec = "utf-16-le" if odd > 10 * even else "utf-16-be" if even > 10 * odd else None
     if codec is None:

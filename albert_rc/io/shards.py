@@ -1,4 +1,4 @@
-"""Names of shards: files that are one content together, each with its number and their count."""
+"""Names of shards, the files of a divided data set; each name has its number and their count."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from albert_rc.errors import DataError
 
 PAPERS = 1_000_000
-"""Papers of a shard, and most papers of a store in one file."""
+"""Maximum number of papers of a shard, and of a store in one file."""
 _PATTERN = "shard-*-of-*"
 
 
@@ -17,19 +17,19 @@ def shard_name(index: int, count: int, suffix: str = ".pt") -> str:
 
 
 def shard_count(path: Path) -> int:
-    """The number of all shards, from one's name."""
+    """The number of shards in a set, from the name of one of them."""
     return int(path.stem.rpartition("-")[2])
 
 
 def all_shards(folder: Path, remake: str) -> list[Path]:
-    """The `.pt` shards of a folder, in order, none missing.
+    """The `.pt` shards of a folder, in order and complete.
 
     Args:
         folder: the folder.
-        remake: how to make them, for messages.
+        remake: how to make the shards, for messages.
 
     Raises:
-        DataError: there are none, some are missing, or some are of another content.
+        DataError: there are none, some are missing, or some belong to another set.
     """
     paths = sorted(folder.glob(f"{_PATTERN}.pt"))
     if not paths:

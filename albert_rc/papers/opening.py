@@ -1,4 +1,4 @@
-"""Files of papers as bytes: plain, compressed (.gz, .zst), or Parquet, whose rows become lines."""
+"""Files of papers as bytes: plain, compressed (.gz, .zst), or Parquet, with rows as JSON lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def uncompressed(name: str) -> str:
 
 
 def content_name(name: str) -> str:
-    """The name that says what a file's bytes are, once it is opened: `a.jsonl` for `a.parquet`."""
+    """The file name that fits the bytes from `opened`: `a.jsonl` for `a.parquet`."""
     name = uncompressed(name)
     return f"{name.removesuffix(PARQUET)}.jsonl" if name.endswith(PARQUET) else name
 
@@ -49,7 +49,7 @@ def stem_of(path: Path) -> str:
 
 
 def is_pattern(path: Path) -> bool:
-    """Whether a path stands for files by a pattern such as `train-*.jsonl.gz`."""
+    """Whether a path is a pattern such as `train-*.jsonl.gz`, not the path of a file."""
     return any(char in path.name for char in "*?[") and not path.exists()
 
 
@@ -58,8 +58,8 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """The file's bytes as a stream.
 
     Raises:
-        OSError: it cannot be read, or is damaged; also while it is read inside the block.
-        UsageError: what reads it is not installed.
+        OSError: the file cannot be read, or is damaged; also raised by reads inside the block.
+        UsageError: the package that reads the file is not installed.
     """
     name, what = path.name, "gzip"
     damaged: tuple[type[Exception], ...] = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -86,7 +86,7 @@ def read_all(path: Path) -> bytes:
     """The file's bytes.
 
     Raises:
-        OSError: it cannot be read, or is damaged.
+        OSError: the file cannot be read, or is damaged.
     """
     with opened(path) as stream:
         content: bytes = stream.read()
@@ -122,7 +122,7 @@ def _rows(file: Any) -> Iterator[bytes]:
 
 
 def _frames(file: IO[bytes], decompressor: Any) -> Iterator[bytes]:
-    """The content of Zstandard's frames; its own reader takes a cut file for a whole one."""
+    """The content of Zstandard frames; the package's own reader accepts truncated files."""
     frame = decompressor.decompressobj()
     while block := file.read(_BLOCK):
         while block:
@@ -135,7 +135,7 @@ def _frames(file: IO[bytes], decompressor: Any) -> Iterator[bytes]:
 
 
 def _given(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without its empty fields, which every row of a table has."""
+    """A row without its null fields; a row of a table has all columns, even empty ones."""
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -150,10 +150,10 @@ def _needed(module: str, path: Path) -> Any:
 
 
 def remote_path(place: str) -> Path:
-    """A path, or one of an object store if it is an address such as `s3://bucket/papers`.
+    """A local path, or one in an object store if `place` is an address like `s3://bucket/papers`.
 
     Raises:
-        UsageError: no such kind of address, or its package is not installed.
+        UsageError: unknown kind of address, missing package, or a store that cannot be reached.
     """
     if "://" not in place:
         return Path(place)
@@ -166,6 +166,6 @@ def remote_path(place: str) -> Path:
         found.exists()
     except (ImportError, ValueError) as error:
         raise UsageError(f"{place}: {error}") from None
-    except Exception as error:  # each store's package has errors of its own
+    except Exception as error:  # each store's package raises errors of its own
         raise UsageError(f"{place}: cannot be reached ({first_line(error)})") from None
     return found

@@ -1,4 +1,4 @@
-"""Papers as they lie in a file: a whole file, some of its lines, rows or items."""
+"""Raw papers as a file holds them: a whole file, or some of its lines, rows or items."""
 
 from __future__ import annotations
 
@@ -15,41 +15,42 @@ from albert_rc.papers.opening import content_name
 from albert_rc.papers.tables import row_of
 
 Layout = Literal["paper", "list", "table", "squad"]
-"""A file is a paper (or a list of objects that are), always a list of papers, a table with tabs
-between the columns and a paper in each line, or SQuAD's articles with their paragraphs."""
+"""What a file holds: one paper or a list of papers that are objects (`paper`), always a list of
+papers (`list`), columns separated by tabs with a paper in each line (`table`), or SQuAD's articles
+with their paragraphs (`squad`)."""
 CHUNK_BYTES = 2**19  # some 200 cloze papers: a tenth of a second's work
 PRINTED = (".docx", ".doc", ".pdf")
-"""What printed papers come as, besides .txt."""
+"""Suffixes of printed papers, besides .txt."""
 OPENING = (b"{", b"[", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
-"""What JSON begins with, and signs of an encoding, which are another matter."""
+"""First bytes of JSON, and byte order marks; a file with one is not taken for a printed paper."""
 LINE_BY_LINE = (".jsonl", ".tsv")
 
 
 @dataclass(frozen=True, slots=True)
 class Raw(ABC):
-    """Papers of one file, as they lie there."""
+    """Raw papers of one file."""
 
     place: str
-    """The file's: the path from the split's folder on."""
+    """Path of the file, relative to the split's folder."""
 
     @abstractmethod
     def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
-        """The papers: number of the line or item (0: the file is one paper) and JSON value.
+        """The papers: number of the line or item (0 if the file is one paper), and JSON value.
 
-        What is not JSON comes as a ValueError that says so.
+        Content that is not JSON is yielded as a ValueError with the reason.
 
         Args:
-            layout: how papers lie in the files.
+            layout: how papers are arranged in the files.
         """
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
 
     @property
     def looks_printed(self) -> bool:
-        """Whether what cannot be read may be a paper that was never meant to be JSON."""
+        """Whether a file that cannot be parsed may be a printed paper rather than JSON."""
         return False
 
 
@@ -116,7 +117,7 @@ class Items(Raw):
     """Some papers of a long list."""
 
     marshalled: bytes
-    """JSON would refuse what is nested too deeply to be a paper before it is checked."""
+    """In `marshal` format, as JSON refuses deeply nested values before they are checked."""
     first: int = 1
     """Number of the first item."""
 
@@ -143,11 +144,11 @@ class Unreadable(Raw):
 
 
 Chunk = Sequence[Raw]
-"""What is checked and encoded at a time."""
+"""Raw papers that are checked and encoded together."""
 
 
 def paper_place(file_place: str, number: int) -> str:
-    """Where a paper stands: its file, and the line or item where there are several."""
+    """Place of a paper: its file, and the line or item if the file has several papers."""
     if not number:
         return file_place
     lines = PurePosixPath(content_name(file_place)).suffix in LINE_BY_LINE
@@ -162,7 +163,7 @@ def _parsed(content: bytes) -> Any:
 
 
 def _papers_in(value: Any, layout: Layout) -> list[Any] | None:
-    """The papers of a file, or None if the file is one."""
+    """The papers of a file, or None if the file is a single paper."""
     if layout == "squad":
         return _paragraphs(value)
     if not isinstance(value, list):
@@ -172,13 +173,13 @@ def _papers_in(value: Any, layout: Layout) -> list[Any] | None:
 
 
 def _paragraphs(value: Any) -> list[Any] | None:
-    """SQuAD's paragraphs, each with its article's title and its number there.
+    """SQuAD's paragraphs, each with its article's title and its number in the article.
 
-    What is not a paragraph is replaced by a tuple of one text that says so: JSON has none.
+    An invalid item is replaced by a tuple with one message, as tuples never come from JSON.
     """
     articles = value.get("data") if isinstance(value, dict) else None
     if not isinstance(articles, list):
-        return None  # the parser says what is wrong with it
+        return None  # the parser reports what is wrong
     found: list[Any] = []
     for place, article in enumerate(articles, 1):
         paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
@@ -198,7 +199,7 @@ def _paragraphs(value: Any) -> list[Any] | None:
 
 
 def slices(file: WholeFile, layout: Layout) -> Iterable[Raw]:
-    """A large list of papers in parts, so that it is not one process that encodes them all."""
+    """A large list of papers in parts, so that several processes can encode it."""
     papers = _papers_in(_parsed(file.content), layout)
     if not papers:
         return [file]

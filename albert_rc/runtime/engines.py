@@ -1,7 +1,6 @@
-"""Where independent tasks run: worker processes of this machine, or a Ray cluster.
+"""Engines that run independent tasks: worker processes of this machine, or a Ray cluster.
 
-Results come in the order of the tasks either way, so what is made of them is the same, byte for
-byte.
+Both return results in the order of the tasks, so the output is the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from albert_rc.runtime.ray_pool import Needs, RayPool
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 MODEL_CORES = 4
-"""Cores of a worker that runs a model, if there is no GPU and its machine has that many."""
+"""Cores of a worker that runs a model without a GPU; fewer if a machine has fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """Where tasks run."""
+    """The choice of where tasks run."""
 
     name: Annotated[str, Setting("", choices=("local", "ray"), flag="--engine")] = "local"
     address: str | None = None
-    """Of the Ray cluster; None for RAY_ADDRESS's, or a new one on this machine."""
+    """Address of the Ray cluster; if None, RAY_ADDRESS or else a new cluster on this machine."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -48,13 +47,13 @@ class Engine:
         """Run tasks that take a core each; results come in the order of the tasks.
 
         Args:
-            prepare: returns, once in each worker, the function that runs the tasks. Everything
-                passed must be picklable.
-            tasks: may be infinite; read a little ahead of the workers.
+            prepare: called once in each worker; returns the function that runs the tasks.
+                Everything passed must be picklable.
+            tasks: may be infinite; they are read a little ahead of the workers.
             workers: number of workers; by default as many as there are cores.
 
         Raises:
-            AlbertRcError: raised by a worker, or workers are lost again and again.
+            AlbertRcError: a worker raised it, or workers were lost again and again.
             UsageError: Ray is not installed, or the cluster cannot be reached.
         """
         if self.is_local:
@@ -66,7 +65,7 @@ class Engine:
     def model_pool(
         self, prepare: Callable[[], Work[Task, Result]], workers: int | None = None
     ) -> RayPool[Task, Result]:
-        """Workers of a cluster that run a model each: on a GPU if there are any, else some cores.
+        """Workers of a cluster that run one model each: on a GPU if there are any, else on cores.
 
         Raises:
             UsageError: Ray is not installed, or the cluster cannot be reached.

@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster, which places them, starts lost ones again and repeats their tasks."""
+"""A pool of workers on a Ray cluster; lost workers are replaced, and their tasks repeated."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Result = TypeVar("Result")
 AHEAD = 2
 """Tasks in flight for each worker."""
 STARTS_IN = 300
-"""Seconds to wait for a worker if there is none."""
+"""Seconds to wait for a worker to become ready while no task is running."""
 MOST_LOSSES = 10
 """How often a task may lose its worker."""
 Needs = dict[str, float]
-"""What a worker takes: cores (`CPU`) and GPUs (`GPU`)."""
+"""Resources of a worker or a node: cores (`CPU`) and GPUs (`GPU`)."""
 
 
 class RayPool(Generic[Task, Result]):
     """Workers that are prepared once and then run tasks; use it as a context manager.
 
-    Where a worker or its machine is lost, others do its tasks again.
+    If a worker or its machine is lost, other workers repeat its tasks.
 
     Args:
-        address: of the cluster; None for RAY_ADDRESS's, or a new one on this machine.
-        prepare: returns, once in each worker, the function that runs the tasks. Everything passed
-            must be picklable.
+        address: of the cluster; if None, RAY_ADDRESS or else a new cluster on this machine.
+        prepare: called once in each worker; returns the function that runs the tasks. Everything
+            passed must be picklable.
         workers: number of workers; by default as many as the cluster has room for.
-        needs: called with Ray's nodes; returns what a worker takes.
+        needs: called with the resources of Ray's nodes; returns those that a worker takes.
 
     Raises:
         UsageError: Ray is not installed, or the cluster cannot be reached.
@@ -50,14 +50,14 @@ class RayPool(Generic[Task, Result]):
         self._lost = (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError)
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self._needs = needs(nodes)
-        # A lost worker is replaced here: Ray would hold back the tasks of one that it cannot start
-        # again, as when its machine is gone.
+        # Lost workers are replaced here, not by Ray: Ray would hold back the tasks of a worker that
+        # it cannot restart, for example because the worker's machine is gone.
         self._actor = ray.remote(
             num_cpus=self._needs.get("CPU", 1.0), num_gpus=self._needs.get("GPU", 0.0)
         )(_Worker)
         self._prepare = prepare
         self._starting: dict[Any, Any] = {}
-        """Workers that are not ready yet, by the reference that says when they are."""
+        """Workers that are not ready yet, by the reference that resolves once they are."""
         self._ready: list[Any] = []
         self._size = workers or _room(nodes, self._needs)
         for _ in range(self._size):
@@ -71,7 +71,7 @@ class RayPool(Generic[Task, Result]):
             self._ray.kill(actor)
 
     def _start(self) -> None:
-        # Not by the object store, which may lose it with a machine.
+        # Passed directly, not through the object store, which may lose it together with a machine.
         actor = self._actor.remote(self._prepare)
         self._starting[actor.start.remote()] = actor
 
@@ -79,8 +79,8 @@ class RayPool(Generic[Task, Result]):
         """Run tasks; results come in the order of the tasks, which are read a little ahead.
 
         Raises:
-            AlbertRcError: raised by a worker; workers are lost again and again, or none can be
-                started.
+            AlbertRcError: a worker raised it or failed, workers were lost again and again, or none
+                could be started.
         """
         from ray.exceptions import RayError, RayTaskError
 
@@ -93,23 +93,23 @@ class RayPool(Generic[Task, Result]):
 
 
 class _Run(Generic[Task, Result]):
-    """Tasks on their way through a pool, by their numbers."""
+    """One run of tasks through a pool; tasks are identified by their numbers."""
 
     def __init__(self, pool: RayPool[Task, Result], tasks: Iterable[Task]) -> None:
         self.pool, self.tasks = pool, enumerate(tasks)
         self.given: dict[int, Task] = {}
-        """Tasks that were read and whose results were not returned yet."""
+        """Tasks that were read but whose results were not yielded yet."""
         self.ended = False
         """Whether there are no more tasks to read."""
         self.again: list[int] = []
-        """Tasks that a lost worker had."""
+        """Tasks to repeat because their worker was lost."""
         self.losses = Counter[int]()
         self.flying: dict[Any, tuple[int, Any]] = {}
-        """Task and worker of each result that is awaited."""
+        """Task and worker of each awaited result, by the result's reference."""
         self.done: dict[int, Result] = {}
 
     def results(self) -> Generator[tuple[Task, Result], None, None]:
-        """Task by task."""
+        """The tasks with their results, in order."""
         number = 0
         while True:
             self._send()
@@ -129,7 +129,7 @@ class _Run(Generic[Task, Result]):
                 self.flying[actor.run.remote(self.given[number])] = number, actor
 
     def _next(self) -> int | None:
-        """The number of a task to run, if there is one that may be read."""
+        """The number of the next task to run; None if none is left or too many are unfinished."""
         if self.again:
             return self.again.pop()
         if len(self.given) >= 2 * AHEAD * self.pool._size:
@@ -153,7 +153,7 @@ class _Run(Generic[Task, Result]):
         for reference in ready:
             if reference in pool._starting:
                 self._welcome(reference)
-            elif reference in self.flying:  # not if its worker was found lost just now
+            elif reference in self.flying:  # absent if its worker was just found lost
                 self._take(reference)
 
     def _welcome(self, reference: Any) -> None:
@@ -171,7 +171,7 @@ class _Run(Generic[Task, Result]):
             result = _opened(self.pool._ray.get(reference))
         except self.pool._lost as error:
             self.pool._ready.remove(actor)
-            self.pool._ray.kill(actor)  # it may still be there, without its result
+            self.pool._ray.kill(actor)  # it may still run although its result is lost
             lost = [one for one, (_, other) in self.flying.items() if other == actor]
             self.again += sorted((self.flying.pop(one)[0] for one in lost), reverse=True)
             self._replace(number, error)
@@ -180,24 +180,24 @@ class _Run(Generic[Task, Result]):
             self.done[number] = result
 
     def _replace(self, number: int, error: Exception) -> None:
-        """Start a worker for one that was lost with a task; -1 if it had none yet."""
+        """Replace a lost worker; `number` is that of its task, or -1 if it had none yet."""
         self.losses[number] += 1
         if self.losses[number] > MOST_LOSSES:
-            # The end of a traceback says why.
+            # The last line of a traceback gives the reason.
             why = str(error).strip().rpartition("\n")[2][:200]
             raise AlbertRcError(f"workers of the cluster are lost again and again: {why}")
         self.pool._start()
 
 
 class _Worker:
-    """An actor: prepares itself once, then runs tasks. Known errors are results."""
+    """An actor that prepares itself once, then runs tasks; known errors are returned as results."""
 
     def __init__(self, prepare: Callable[[], Work[Any, Any]]) -> None:
-        gc.disable()  # thousands of small lists, none of them part of a cycle
+        gc.disable()  # tasks create thousands of small lists, none part of a cycle
         self._prepare = prepare
 
     def start(self) -> Any:
-        """Prepare."""
+        """Prepare the worker."""
 
         def prepare() -> None:
             self._work = self._prepare()
@@ -227,10 +227,10 @@ def _opened(answer: tuple[AlbertRcError | None, Result]) -> Result:
 
 
 def _connected(address: str | None) -> Any:
-    """Ray, connected to a cluster: the one named, RAY_ADDRESS's, or a new one on this machine.
+    """Ray, connected to the cluster at `address` or RAY_ADDRESS, or a new one on this machine.
 
     Raises:
-        UsageError: it is not installed, or cannot be reached.
+        UsageError: Ray is not installed, or the cluster cannot be reached.
     """
     try:
         import ray

@@ -1,4 +1,4 @@
-"""Chunks of papers, checked and encoded: the work that processes and machines share."""
+"""Checking and encoding of chunks of papers, the work that processes and machines share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ChunkTask:
     format_name: str
     chunk: Chunk
     name: str
-    """Its format, and SHA-256 over all that was read up to its end."""
+    """Format of the chunk, and SHA-256 of all content read up to the chunk's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Encoded:
     packed: Packed
     """The valid papers."""
     unfit: dict[int, str]
-    """Messages for papers that do not fit into the window, by index."""
+    """Messages for papers that do not fit into the window, by index among the valid papers."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ChunkEncoder:
         try:
             return pack(kind, passages, self.tokenizer, self.max_length), {}
         except DataError:
-            pass  # some do not fit: find out which, and whether they are rejected anyway
+            pass  # some papers do not fit: find out which, as they may be rejected anyway
         packed = pack(kind, [], self.tokenizer, self.max_length)
         unfit = {}
         for index, passage in enumerate(passages):

@@ -1,4 +1,4 @@
-"""Stores in shards: a folder `train.shards` of stores in the place of one `train.pt`."""
+"""Stores in shards: a folder `train.shards` of stores instead of a single `train.pt`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def is_store(path: Path) -> bool:
 
 
 def split_path(folder: Path, split: str) -> Path:
-    """Where a split's store lies in the folder that `preprocess` wrote; it may not be there."""
+    """Path of a split's store in the folder that `preprocess` wrote; the store need not exist."""
     sharded = folder / f"{split}{SUFFIX}"
     return sharded if sharded.is_dir() else folder / f"{split}.pt"
 
 
 def exists(path: Path) -> bool:
-    """Whether a store is there."""
+    """Whether the store at a path exists."""
     return path.is_dir() if is_sharded(path) else path.is_file()
 
 
@@ -44,10 +44,10 @@ def store_shards(path: Path) -> list[Path]:
 
 
 def open_store(path: Path) -> Store:
-    """Open a store; one in shards is read into memory as a whole.
+    """Open a store; a store in shards is read into memory completely.
 
     Raises:
-        DataError: missing, damaged, or more than one store can hold.
+        DataError: the store is missing or damaged, or its shards do not fit into one store.
     """
     if not is_sharded(path):
         return load_store(path)

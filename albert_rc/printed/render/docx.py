@@ -9,11 +9,11 @@ from albert_rc.errors import UsageError
 from albert_rc.printed.render.sheet import Choice, Sheet
 
 FONT, POINTS = "Times New Roman", 11
-INDENT, STEP = 0.9, 4.0  # cm: where the options of a number begin, and a quarter of a line
+INDENT, STEP = 0.9, 4.0  # cm: indent of the options, and a quarter of the line's width
 
 
 def docx_bytes(sheet: Sheet) -> bytes:
-    """The document.
+    """The content of a .docx file.
 
     Raises:
         UsageError: python-docx is not installed.
@@ -47,7 +47,7 @@ def docx_bytes(sheet: Sheet) -> bytes:
 
 
 def _choice(document: Any, choice: Choice) -> None:
-    """A number with its options at tab stops."""
+    """Add a question's number and its options, the options at tab stops."""
     from docx.shared import Cm, Pt
 
     rows = ["\t".join(row) for row in choice.rows()]

@@ -12,19 +12,19 @@ from albert_rc.printed.render.sheet import Choice, Sheet
 
 POINTS, LEADING = 11, 15
 MARGIN = 56  # points
-NUMBER = 28  # points: the column of the numbers
+NUMBER = 28  # points: width of the column of numbers
 
 
 def pdf_bytes(sheet: Sheet, font: Path | None = None) -> bytes:
-    """The document, its pages numbered.
+    """The content of a PDF file with numbered pages.
 
     Args:
-        sheet: what is printed.
+        sheet: the sheet to print.
         font: a TrueType file, for letters beyond those of Western Europe.
 
     Raises:
-        UsageError: reportlab is not installed, a character is not in the font, or the font cannot
-            be read.
+        UsageError: reportlab is not installed, or a character is not in the font.
+        DataError: the font cannot be read.
     """
     try:
         from reportlab.lib.pagesizes import A4
@@ -84,7 +84,7 @@ def _styles(font: str) -> dict[str, Any]:
 
 
 def _choice(choice: Choice, style: dict[str, Any]) -> list[Any]:
-    """A number with its options, kept on one page."""
+    """A question's number and options, kept together on one page."""
     from reportlab.platypus import KeepTogether, Paragraph, Table
 
     width = (595 - 2 * MARGIN - NUMBER) / choice.columns
@@ -110,7 +110,7 @@ def _page_number(canvas: Any, document: Any) -> None:
 
 
 def _require_letters(sheet: Sheet, font: Path | None) -> None:
-    """Refuse characters that would be printed as boxes."""
+    """Refuse characters that the font lacks, which would be printed as boxes."""
     texts = [sheet.title]
     for part in sheet.parts:
         texts += part.paragraphs

@@ -1,4 +1,4 @@
-"""What stands on a printed sheet: passages with numbered blanks, their options, and a key."""
+"""The content of a printed sheet: passages with numbered blanks, options, and an answer key."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from albert_rc.errors import UsageError
 from albert_rc.papers.schema import PaperSet, Passage, letter
 
 NARROW, WIDE = 13, 30
-"""Characters of the longest option that fits into a quarter, and into half of a line."""
+"""Maximum length of an option that fits a quarter of a line, and half of one, in characters."""
 CLOZE = "Read the passage and choose the best answer for each blank."
 CHOICE = "Read the passage and choose the best answer to each question."
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A number with its options, and its question unless it is a blank's."""
+    """A numbered question or blank with its options; a blank has no `stem`."""
 
     number: int
     stem: str
     options: tuple[str, ...]
-    """With their letters: `A. made`."""
+    """Each with its letter, as in `A. made`."""
 
     @property
     def columns(self) -> int:
-        """How many options stand side by side."""
+        """Number of options side by side in a line."""
         longest = max(map(len, self.options)) - len("A. ")
         return 4 if longest <= NARROW else 2 if longest <= WIDE else 1
 
     def rows(self) -> list[list[str]]:
-        """Lines of options."""
+        """The options of each line."""
         step = self.columns
         return [list(self.options[at : at + step]) for at in range(0, len(self.options), step)]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A passage with what is asked about it."""
+    """A passage and its questions."""
 
     heading: str
     instruction: str
     paragraphs: list[str]
-    """Blanks as `__36__`."""
+    """With blanks as `__36__`."""
     choices: list[Choice]
 
 
@@ -57,7 +57,7 @@ class Sheet:
 
 
 def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = False) -> Sheet:
-    """Lay papers out, their numbers running through all of them.
+    """Lay out papers; question numbers continue from one passage to the next.
 
     Args:
         papers: cloze or multiple choice.
@@ -66,7 +66,7 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
         key: print the right answers at the end.
 
     Raises:
-        UsageError: papers without options, or without answers where a key is wanted.
+        UsageError: the papers have no options, or a key is requested and answers are missing.
     """
     if papers.kind not in ("cloze", "choice"):
         raise UsageError(f"{papers.format} papers have no options to print")
@@ -96,7 +96,7 @@ def _lettered(options: Sequence[str]) -> tuple[str, ...]:
 
 
 def _numbered(passage: Passage, first: int) -> str:
-    """A cloze text whose blanks are numbered."""
+    """The text of a cloze passage with numbered blanks."""
     segments = passage.segments()
     parts = [segments[0]]
     for number, segment in enumerate(segments[1:], first):
@@ -105,7 +105,7 @@ def _numbered(passage: Passage, first: int) -> str:
 
 
 def _key_lines(answers: Sequence[tuple[int, str]]) -> list[str]:
-    """The key, five answers a group; letters past Z stand alone."""
+    """The key, five answers a line; a group with letters past Z takes one line per answer."""
     lines = []
     for at in range(0, len(answers), 5):
         group = answers[at : at + 5]

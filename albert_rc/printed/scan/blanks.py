@@ -1,4 +1,4 @@
-"""Blanks of a line: rules and the number between or on them, which are read apart."""
+"""Blanks of a line: rules and the number between or on them, which are recognised separately."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from albert_rc.printed.read.layout import Word
 from albert_rc.printed.scan.glued import as_blank
 
 NEAR = 0.45
-"""White in a blank between its rule and its number, as a multiple of the line's height."""
+"""Maximum gap between a blank's rule and its number, as a multiple of the line's height."""
 LOST = 0.3, 1.1
-"""White between two rules that a number takes, likewise."""
+"""Minimum and maximum gap between two rules with a missed number between them, likewise."""
 SPACE = 0.2
-"""White between two words, likewise."""
+"""Gap between two words, likewise."""
 
 
 def is_number(text: str) -> bool:
@@ -21,7 +21,7 @@ def is_number(text: str) -> bool:
 
 
 def joined(parts: list[Word], height: float) -> list[Word]:
-    """Rules and the number between them as one word: `__`, `36`, `__`."""
+    """The parts, with those of a blank joined: `__`, `36`, `__` become `__36__`."""
     done: list[Word] = []
     for word in parts:
         before = done[-1] if done else None
@@ -38,7 +38,7 @@ def joined(parts: list[Word], height: float) -> list[Word]:
 
 
 def apart(words: list[Word], height: float) -> list[Word]:
-    """White around blanks: where a letter ends beside a rule is known to half a letter only."""
+    """The words, with gaps around blanks: the end of a letter is exact only to half a letter."""
     for at, word in enumerate(words):
         if "_" not in word.text:
             continue
@@ -51,12 +51,12 @@ def apart(words: list[Word], height: float) -> list[Word]:
 
 
 def _one_blank(before: str, text: str, white: float) -> str | None:
-    """Two parts as one, if they belong to one blank.
+    """Two parts joined into one, or None if they do not belong to one blank.
 
     Args:
-        before: the part at the left.
-        text: the part at the right.
-        white: between them, as a multiple of the line's height.
+        before: the part on the left.
+        text: the part on the right.
+        white: width of the gap between them, as a multiple of the line's height.
     """
     if set(before) == set(text) == {"_"} and LOST[0] < white < LOST[1]:
         return before  # the number between them was not read
@@ -67,5 +67,5 @@ def _one_blank(before: str, text: str, white: float) -> str | None:
     if set(before) == {"_"} and as_blank(text):
         return text
     if before.startswith("_") and before[-1].isdigit() and as_blank(text):
-        return f"{before}{text.strip('_')}__"  # `__1` and `__2__`
+        return f"{before}{text.strip('_')}__"  # `__1` and `__2__` are `__12__`
     return f"__{text}" if set(before) == {"_"} and is_number(text) else None

@@ -31,7 +31,7 @@ def height_of(corner_42: Array) -> float:
 
 
 def ends(corner_42: Array) -> tuple[float, float]:
-    """Where a line begins and ends across the page."""
+    """The x coordinates of a line's beginning and end, in pixels."""
     return float(corner_42[[0, 3], 0].mean()), float(corner_42[[1, 2], 0].mean())
 
 
@@ -45,7 +45,7 @@ def widened(corner_42: Array, before: float, after: float) -> Array:
 
 
 def heightened(corner_42: Array, share: float) -> Array:
-    """A line's corners with more paper above and below, a share of its height each."""
+    """A line's corners with more paper above and below, each a share of the line's height."""
     up_42 = (corner_42[[0, 1, 1, 0]] - corner_42[[3, 2, 2, 3]]) * share
     taller_42: Array = corner_42 + up_42 * np.array([[1], [1], [-1], [-1]])
     return taller_42

@@ -1,4 +1,4 @@
-"""Text recognition of pictures by RapidOCR, which carries its models with it."""
+"""Text recognition in pictures by RapidOCR, whose package includes its models."""
 
 # B boxes, H and W pixels
 
@@ -19,9 +19,9 @@ from albert_rc.printed.scan.pictures import needs
 from albert_rc.runtime.pool import cores
 
 DETECTED = 1600
-"""Pixels of a page's longer side when lines of text are looked for."""
+"""Maximum length of a page's longer side, in pixels, for the detection of text lines."""
 LEAST_BOX = 0.4
-"""Mean certainty of a found line's pixels."""
+"""Minimum mean certainty of a detected line's pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Char:
 
     text: str
     place: float
-    """Its middle, as a share of the strip's width."""
+    """Centre of the character, as a share of the strip's width."""
     certainty: float
 
 
@@ -44,7 +44,7 @@ class Engine:
         self._engine: Any = RapidOCR(
             params={
                 "Global.log_level": "error",
-                "Global.use_cls": False,  # it turns some upright lines of English upside down
+                "Global.use_cls": False,  # this step turns some upright English lines upside down
                 "Global.max_side_len": DETECTED,
                 "Global.text_score": 0.0,
                 "Det.box_thresh": LEAST_BOX,
@@ -61,7 +61,7 @@ class Engine:
         return np.asarray(boxes, np.float32)
 
     def read(self, strips: Sequence[Array]) -> list[list[Char]]:
-        """The characters of each strip, a picture of one line, spaces included."""
+        """The characters of each strip (a picture of one line), including spaces."""
         if not strips:
             return []
         self._engine.return_word_box = True
@@ -81,10 +81,10 @@ class Engine:
 
 
 def open_engine(path: Path) -> Engine:
-    """The engine, loaded once in a process.
+    """The engine, loaded once per process.
 
     Args:
-        path: what is to be read, for the error.
+        path: the file or folder to read, named in the error.
 
     Raises:
         UsageError: text recognition is not installed.

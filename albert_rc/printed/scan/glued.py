@@ -1,4 +1,4 @@
-"""Where recognised words must be cut: a space or a blank between them was overlooked."""
+"""Detection of spaces and blanks that were missed inside recognised words, and of false spaces."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from albert_rc.papers.words import is_word
 
 LIKE_SPACES = 0.7
-"""White between two letters, as a share of the line's usual space, that is a space too."""
+"""Minimum gap between letters that counts as a space, as a share of the line's usual space."""
 LIKE_SPACES_OF_WORDS = 0.45
-"""Likewise where both parts are words and the whole is not one, or a part is a number."""
+"""Likewise if both parts are words and the whole is not, or if one part is a number."""
 LIKE_SPACES_OF_SLIM = 1.0
-"""Likewise beside letters that have much white around them anyway."""
+"""Likewise beside narrow characters, which have wide gaps around them anyway."""
 SLIM, APOSTROPHES = set("lIitjf1r!|"), set("'’‘`")
 NO_SPACE = 0.3
-"""Share of the usual space below which there is none, though one was read."""
+"""Share of the usual space below which a recognised space is false."""
 SHORT_FORMS = frozenset(["s", "t", "m", "d", "ll", "re", "ve"])
 HARDLY_SPACE = 0.55
-"""Likewise where the two parts are one word."""
+"""As `NO_SPACE`, if the two parts form one word."""
 USUAL_SPACE = 0.25
-"""White of a space, as a multiple of the line's height, where the line has none to compare with."""
+"""Width of a space, as a multiple of the line's height, if the line has too few to measure."""
 STRETCHED = 1.35
-"""Advance of a word, as a multiple of its line's usual one, from which letters must be missing."""
+"""Advance of a word, as a multiple of its line's usual one, above which letters must be missing."""
 _NARROW = 0.55
 _WIDTHS = {**dict.fromkeys("mwMWQ@%", 1.5), **dict.fromkeys("ABCDEFGHJKLNOPRSTUVXYZ", 1.2)}
 _BLANK = re.compile(r"_+\d{0,4}_*|\d{1,4}_+")
@@ -31,12 +31,12 @@ _LETTERS = re.compile(r"[A-Za-z]+")
 
 
 def cuts(text: str, white: Sequence[float], space: float) -> list[int]:
-    """Places in a recognised word where another one begins.
+    """Indices in a recognised word at which another word begins.
 
     Args:
         text: the word.
-        white: widest white between each character and the next, one fewer than characters.
-        space: the line's usual white between words.
+        white: widest gap between each character and the next; one value fewer than characters.
+        space: width of the line's usual gap between words.
     """
     found = {at for match in _BLANK.finditer(text) for at in match.span()}
     found |= {
@@ -49,7 +49,7 @@ def cuts(text: str, white: Sequence[float], space: float) -> list[int]:
         if not (before.isalpha() or after.isalpha()) or APOSTROPHES & {before, after}:
             continue
         if _within_word(text, at):
-            continue  # the places of letters are known to half a letter only
+            continue  # letter positions are exact only to half a letter
         if gap >= _like_space(before, after) * space:
             found.add(at)
     for match in _LETTERS.finditer(text):
@@ -64,7 +64,7 @@ def cuts(text: str, white: Sequence[float], space: float) -> list[int]:
 
 
 def may_be_two(text: str, white: Sequence[float], space: float) -> bool:
-    """Whether there is white like a space inside an English word: `day s` may be read as `days`."""
+    """Whether an English word has a gap as wide as a space: `day s` may be read as `days`."""
     return any(
         gap >= _like_space(text[at - 1], text[at]) * space and _within_word(text, at)
         for at, gap in enumerate(white, 1)
@@ -87,22 +87,22 @@ def _run_at(text: str, at: int) -> str:
 
 
 def is_space(before: str, after: str, white: float) -> bool:
-    """Whether a space that was read is one.
+    """Whether a recognised space is a true one.
 
     Args:
-        before: the word at its left.
-        after: the word at its right.
-        white: between them, as a share of the line's usual space.
+        before: the word on its left.
+        after: the word on its right.
+        white: width of the gap between them, as a share of the line's usual space.
     """
     one, two = re.search(r"[A-Za-z]+$", before), re.match(r"[A-Za-z]+", after)
     if one and two and _are_words(one[0], two[0]):
         return True
     if white < NO_SPACE:
         return not before[-1:].isalnum()
-    short = two is not None and two[0] in SHORT_FORMS  # of papers that lost their apostrophes
+    short = two is not None and two[0] in SHORT_FORMS  # in papers without apostrophes
     if white >= HARDLY_SPACE or not (one and two) or short or APOSTROPHES & set(before + after):
         return True
-    return not is_word(one[0] + two[0], compound=False)  # `al l`
+    return not is_word(one[0] + two[0], compound=False)  # `al l` is `all`
 
 
 def _are_words(*parts: str) -> bool:
@@ -110,7 +110,7 @@ def _are_words(*parts: str) -> bool:
 
 
 def widest_white(ink_W: Sequence[bool], start: int, end: int) -> int:
-    """Columns of the widest run without ink between two columns of a strip."""
+    """Width of the widest run of columns without ink between two columns of a strip."""
     widest = run = 0
     for column in ink_W[max(0, start) : end]:
         run = 0 if column else run + 1
@@ -119,11 +119,11 @@ def widest_white(ink_W: Sequence[bool], start: int, end: int) -> int:
 
 
 def advance(text: str, place: Sequence[float]) -> float:
-    """Width of a word's letters, from the first one's middle to the last one's, per usual letter.
+    """Distance between the centres of a word's first and last letters, per letter of usual width.
 
     Args:
         text: the word.
-        place: of each character's middle.
+        place: x coordinate of each character's centre.
     """
     widths = [_NARROW if c in SLIM or not c.isalnum() else _WIDTHS.get(c, 1.0) for c in text]
     usual = sum(widths) - (widths[0] + widths[-1]) / 2
@@ -131,7 +131,7 @@ def advance(text: str, place: Sequence[float]) -> float:
 
 
 def as_blank(text: str) -> str | None:
-    """A blank as `__` or `__36__`, if it is one."""
+    """A text as the blank `__` or `__36__`, or None if it is not a blank."""
     if "_" not in text or not _BLANK.fullmatch(text):
         return None
     number = text.strip("_")

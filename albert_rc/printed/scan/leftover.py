@@ -1,6 +1,7 @@
-"""Ink of a line without a recognised character, and characters without ink.
+"""Ink of a line that no character was recognised for, and characters without ink.
 
-Lone signs behind blanks are overlooked, and what is left of a rule may be read as a sign.
+Text recognition misses lone punctuation marks after blanks, and may take the remains of a rule for
+a character.
 """
 
 # H and W pixels of a strip
@@ -18,19 +19,19 @@ from albert_rc.printed.scan.engine import Char
 REACH = 0.32
 """How far from a character's middle its ink reaches, as a multiple of the strip's height."""
 LEAST_INK = 7
-"""Pixels; less is dirt."""
+"""Minimum number of ink pixels; smaller spots are dirt."""
 DOT = 0.17
 """Largest width and height of a full stop, as a multiple of the strip's height."""
 BASELINE = 0.55, 0.88
-"""Where its middle is."""
+"""Vertical range of a full stop's middle, as shares of the strip's height."""
 LEAST_TALL, TALL_SIGNS = 0.25, "?!"
-"""Least height of letters, as a multiple of the strip's, and signs that are as tall."""
+"""Minimum height of letters, as a multiple of the strip's, and punctuation marks as tall."""
 LIKE_A_DOT = 0.85
-"""Certainty of a full stop that is told by its shape."""
+"""Certainty of a full stop that is recognised by its shape."""
 
 
 def _has_ink(char: Char, ink_HW: Array) -> bool:
-    """Whether there is something as tall as a letter where one was read."""
+    """Whether a recognised letter or tall mark has ink of its height; True for other marks."""
     if not (char.text.isalnum() or char.text in TALL_SIGNS):
         return True
     height, width = ink_HW.shape
@@ -40,13 +41,13 @@ def _has_ink(char: Char, ink_HW: Array) -> bool:
 
 
 def with_leftover(chars: Sequence[Char], ink_HW: Array) -> list[Char]:
-    """The characters of a strip, with the full stops that were overlooked.
+    """The characters of a strip that have ink, and the full stops that were missed.
 
-    Other ink that no character was read for makes the nearest character doubtful.
+    Other ink that no character was recognised for makes the nearest character doubtful.
 
     Args:
         chars: from left to right.
-        ink_HW: where the strip has ink; rules were erased.
+        ink_HW: mask of the strip's ink, with rules erased.
     """
     import cv2
 

@@ -1,4 +1,4 @@
-"""Ink outside the lines that were found: lone numbers and short words are overlooked."""
+"""Ink outside the detected lines: text detection misses lone numbers and short words."""
 
 # H and W pixels, B lines
 
@@ -12,18 +12,18 @@ from albert_rc.printed.scan.corners import Array
 from albert_rc.printed.scan.rules import Rule, ink_of
 
 LOWEST, TALLEST = 0.22, 1.1
-"""Height of letters, as multiples of a line's height."""
+"""Minimum and maximum height of letters, as multiples of a line's height."""
 TOGETHER = 0.45
-"""White between two letters of a word, likewise."""
+"""Maximum gap between two letters of a word, likewise."""
 
 
 def missed_lines(gray_HW: Array, corner_B42: Array, rules: Sequence[Rule], height: float) -> Array:
-    """Corners of what may be text outside the lines that were found, [B, 4, 2].
+    """Corners of possible text outside the detected lines, [B, 4, 2].
 
     Args:
         gray_HW: the page.
-        corner_B42: the lines that were found, clockwise from the upper left.
-        rules: drawn lines, which are no letters.
+        corner_B42: corners of the detected lines, clockwise from the upper left.
+        rules: drawn lines, which are not letters.
         height: of a usual line, in pixels.
     """
     import cv2
@@ -35,7 +35,7 @@ def missed_lines(gray_HW: Array, corner_B42: Array, rules: Sequence[Rule], heigh
         ] = 0
     for corner_42 in corner_B42:
         cv2.fillConvexPoly(ink_HW, np.round(corner_42).astype(np.int32), 0)
-    # What lies around the paper is not on it.
+    # Ink outside the area of the detected lines may lie beside the paper.
     left, top = corner_B42.reshape(-1, 2).min(0)
     right, bottom = corner_B42.reshape(-1, 2).max(0)
     count, label_HW, stats, _ = cv2.connectedComponentsWithStats(ink_HW, connectivity=8)

@@ -1,4 +1,4 @@
-"""Words from the picture of a page, each with its position and how confidently it was read."""
+"""Words recognised in the picture of a page, each with its position and certainty."""
 
 # H and W pixels, B lines
 
@@ -32,28 +32,28 @@ from albert_rc.printed.scan.strips import (
 from albert_rc.printed.scan.words import words_of
 
 LEAST_LINE = 0.45
-"""Mean certainty of a line below which it cannot be read."""
+"""Mean certainty below which a line counts as unreadable."""
 EDGE = 3
 """A line that comes within this many pixels of the picture's edge may be cut off."""
 MARGIN = 0.35
-"""Paper at both ends of a strip, where a rule may reach beyond the letters, as a multiple of the
-line's height."""
+"""Paper added at both ends of a strip, as a multiple of the line's height: a rule may reach beyond
+the letters."""
 TALLER = 0.12
-"""Paper above and below a strip that is read a second time, likewise."""
+"""Paper added above and below a strip for a second reading, as a multiple of its height."""
 AWAY = 1.2
-"""White between a line and a rule that belongs to it, as a multiple of its height."""
+"""Maximum gap between a line and a rule at its side, as a multiple of the line's height."""
 BEYOND = 0.8
-"""How far strips reach beyond a blank at the end of a line, as a multiple of its height."""
+"""How far strips reach beyond a blank at the end of a line, in multiples of the line's height."""
 POINTS = 595
-"""Width of a page in points, as of A4."""
+"""Width of a page in points: that of A4."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What was read of a page."""
+    """The result of reading a page."""
 
     words: list[Word]
-    """In points."""
+    """With positions in points."""
     unread: list[Doubt]
     """Lines that could not be read."""
 
@@ -70,7 +70,7 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
     page_HW3, corner_B42 = upright(page_HW3, engine)
     if not len(corner_B42):
         return Page([], [])
-    # Where a line reaches the edge, some of it may lie outside.
+    # Part of a line that reaches the edge may lie outside the picture.
     across_B4, width = corner_B42[:, :, 0], page_HW3.shape[1]
     cut_off_B = (across_B4.min(1) < EDGE) | (across_B4.max(1) > width - EDGE)
     page_HW3, corner_B42 = level(page_HW3, corner_B42)
@@ -125,9 +125,9 @@ def _own_chars(strip: Strip, own_42: Array, other_B42: Array) -> list[Char]:
     """A strip's characters without those at its ends that belong to a neighbouring line.
 
     Args:
-        strip: with paper at its ends.
-        own_42: the line's own corners.
-        other_B42: the other lines' own corners.
+        strip: the line, with paper added at its ends.
+        own_42: the line's corners, without the added paper.
+        other_B42: the corners of the other lines, likewise.
     """
     first, last = ends(own_42)
     left_B, right_B = other_B42[:, [0, 3], 0].mean(1), other_B42[:, [1, 2], 0].mean(1)
@@ -147,7 +147,7 @@ def _with_margin(corner_42: Array) -> Array:
 
 
 def _beyond(corner_42: Array, rules: Sequence[Rule]) -> Array:
-    """A line's corners, widened if it ends in a blank, after which a full stop may be missing."""
+    """A line's corners, widened beyond blanks at its ends, as a full stop may follow a blank."""
     more = BEYOND * height_of(corner_42)
     left, right = ends(corner_42)
     after = max((rule.right + more - right for rule in rules), default=0.0)
@@ -156,7 +156,7 @@ def _beyond(corner_42: Array, rules: Sequence[Rule]) -> Array:
 
 
 def _line_of(rule: Rule, lines: Sequence[Strip]) -> int | None:
-    """The index of the line that a rule stands in the lower half of."""
+    """The index of the line in whose lower half a rule lies, if there is one."""
     best, least = None, 0.35
     for index, line in enumerate(lines):
         (left, right), height = line.ends, line.height
@@ -172,7 +172,7 @@ def _line_of(rule: Rule, lines: Sequence[Strip]) -> int | None:
 
 
 def _in_points(words: Sequence[Word], straight: Straightener, shape: tuple[int, ...]) -> list[Word]:
-    """Words where they would stand on a flat page of usual size."""
+    """Words with their positions on a flat page as wide as A4, in points."""
     scale = POINTS / shape[1]
     if not words:
         return []

@@ -1,4 +1,4 @@
-"""Picture files to arrays of pixels, one for each page."""
+"""Pages of picture and PDF files as arrays of pixels."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff")
 LARGEST = 120_000_000
-"""Pixels of a picture; phones take 12 to 50 million."""
+"""Maximum number of pixels of a picture; phones take 12 to 50 million."""
 LONGEST_SIDE = 5000
-"""Pixels; larger pictures are reduced, as print is read as well from this."""
+"""Maximum side in pixels; larger pictures are reduced, as recognition is no worse then."""
 DOTS = 250
 """Dots per inch at which the pages of a PDF file are drawn."""
 MOST_PAGES = 40
 
 
 def read_pictures(path: Path) -> Iterator[np.ndarray[Any, Any]]:
-    """The pages of a picture file, RGB, as they are to be looked at.
+    """The pages of a picture file, RGB, in the orientation that the file specifies.
 
     Raises:
         UsageError: Pillow is not installed.
-        DataError: it cannot be read, or is too large.
+        DataError: the file cannot be read, is too large, or has too many pages.
     """
     import numpy as np
 
@@ -48,7 +48,7 @@ def read_pictures(path: Path) -> Iterator[np.ndarray[Any, Any]]:
                     if number >= MOST_PAGES:
                         raise DataError(f"{path}: more than {MOST_PAGES} pages; give them in parts")
                     page = ImageOps.exif_transpose(frame).convert("RGBA")
-                    # What is transparent is paper.
+                    # Transparent pixels count as paper.
                     page = Image.alpha_composite(Image.new("RGBA", page.size, "white"), page)
                     page.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
                     yield np.asarray(page.convert("RGB"))
@@ -67,11 +67,11 @@ def read_pictures(path: Path) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def draw_pages(path: Path) -> Iterator[np.ndarray[Any, Any]]:
-    """The pages of a PDF file as pictures, RGB; for files without text.
+    """The pages of a PDF file without text, rendered as pictures, RGB.
 
     Raises:
         UsageError: pypdfium2 is not installed.
-        DataError: too many pages.
+        DataError: the file has too many pages, or they cannot be rendered.
     """
     import numpy as np
 
@@ -101,6 +101,6 @@ def draw_pages(path: Path) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def needs(path: Path) -> str:
-    """What to install for pictures."""
+    """The message that says what to install for reading pictures."""
     why = "no text in it; if it is a scan, that" if path.suffix.lower() == ".pdf" else "a picture"
     return f'{path}: {why} needs text recognition; pip install "albert-rc[ocr]"'

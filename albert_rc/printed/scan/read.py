@@ -1,4 +1,4 @@
-"""Pictures of a paper's pages to its lines."""
+"""Reading of a paper's lines from pictures of its pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from albert_rc.printed.scan.repair import repair
 
 
 def read_scan(path: Path) -> PrintedText:
-    """The lines of a picture, of a folder of pictures, or of a PDF file's pages drawn.
+    """The lines of text in a picture, a folder of pictures, or the rendered pages of a PDF file.
 
     Args:
         path: a picture; a folder, whose pictures are the pages of one paper in the order of their
@@ -28,7 +28,7 @@ def read_scan(path: Path) -> PrintedText:
 
     Raises:
         UsageError: text recognition is not installed.
-        DataError: nothing can be read.
+        DataError: there is no picture, one cannot be read, or no text is recognised.
     """
     engine = open_engine(path)
     pages: list[tuple[list[Word], float]] = []

@@ -1,4 +1,4 @@
-"""Repairs of a picture's lines where the page itself says what must stand there."""
+"""Repairs of recognised lines whose correct text follows from the rest of the page."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import replace
 from albert_rc.printed.lines import Line, shadow_of
 
 INDENTED = 2.0
-"""Characters from which a line begins a paragraph."""
+"""Indent, in characters, above which a line begins a paragraph."""
 _BLANK = re.compile(r"__(\d{1,4})__|(?<![_\d])_{2,6}(?: {1,3}_{2,6})?(?![_\d])")
 _NUMBERED = re.compile(r"__(\d{1,4})__(?: ?_{0,2}(\d{1,2})__)?")
 _DIRT = re.compile(r"^[.,;:·'`]\s*(?=[A-Z\"“])")
 
 
 def repair(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
-    """Blanks whose number was overlooked or cut get it from those around; dirt before text goes.
+    """Restore missed or split blank numbers from the blanks around them; remove dirt before text.
 
     Args:
-        lines: of a picture, in order.
+        lines: a paper's recognised lines, in order.
 
     Returns:
-        The lines, and what is to be said.
+        The lines, and notes for the user.
     """
     cleaned = [
         _with_text(line, _DIRT.sub("", line.text)) if line.indent > INDENTED else line
@@ -39,7 +39,7 @@ def repair(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
             given[place] = missing
             where = cleaned[found[place][0]].place
             notes.append(f"the blank after {missing - 1} is taken for {missing} ({where})")
-    for place in sorted(given, reverse=True):  # from the end, so that places stay
+    for place in sorted(given, reverse=True):  # from the end, so that positions stay valid
         index, match = found[place]
         line = cleaned[index]
         text = f"{line.text[: match.start()]}__{given[place]}__{line.text[match.end() :]}"
@@ -48,7 +48,7 @@ def repair(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
 
 
 def _with_joint_numbers(lines: Sequence[Line]) -> list[Line]:
-    """Lines in which `__2__ 0__` after `__19__` is `__20__`."""
+    """The lines, with split numbers joined: `__2__ 0__` after `__19__` becomes `__20__`."""
     before, done = None, []
     for line in lines:
 

@@ -1,4 +1,4 @@
-"""Lines that stand side by side, as options do, made rows."""
+"""Rows of lines that lie side by side, as options do."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from statistics import fmean, median
 from albert_rc.printed.read.layout import Word
 
 SAME_ROW = 0.6
-"""How far the end of a line and the beginning of the next in its row may differ in height, as a
-multiple of a line's height."""
+"""Maximum vertical distance between the end of a line and the beginning of the next one in its row,
+as a multiple of a line's height."""
 OVERLAP = 0.5
-"""How far two lines of a row may reach into each other, likewise."""
+"""Maximum horizontal overlap of two lines of a row, likewise."""
 
 
 @dataclass(slots=True)
@@ -25,10 +25,10 @@ class _Row:
 
 
 def rows_of(lines: Sequence[Sequence[Word]]) -> list[Word]:
-    """The words of lines, those of a row all at one height.
+    """The words of lines, with those of a row all at one vertical position.
 
-    Lines are taken from left to right, and each goes on with the row whose end is nearest in
-    height. So a slant that is left over, which grows along a row, never joins two rows.
+    Lines are taken from left to right, and each is appended to the row whose end is vertically
+    nearest. So a remaining slant, whose effect grows along a row, never joins two rows.
 
     Args:
         lines: words of each line, from left to right, on a straightened page.

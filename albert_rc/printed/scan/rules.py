@@ -11,20 +11,21 @@ import numpy as np
 from albert_rc.printed.scan.corners import Array
 
 SHORTEST = 0.5
-"""Length of a rule, as a multiple of a line's height; dashes are shorter."""
+"""Minimum length of a rule, as a multiple of a line's height; dashes are shorter."""
 THICKEST = 0.16
-"""Its height, likewise."""
+"""Maximum thickness of a rule, likewise."""
 CLEAR = 0.15
-"""Share of ink directly below a rule."""
+"""Maximum share of ink directly below a rule."""
 GAP, TOUCHING = 0.14, 0.1
-"""Height above a rule, as a multiple of a line's, in which there is a row with so little ink."""
+"""Height of the area above a rule, as a multiple of a line's height, and the maximum share of
+ink in the clearest row of pixels of that area."""
 PAGE_WIDE = 0.6
-"""Share of the page's width from which a line belongs to a frame or a table."""
+"""Share of the page's width above which a drawn line belongs to a frame or a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A horizontal line, in pixels."""
+    """A horizontal drawn line, with coordinates in pixels."""
 
     left: float
     right: float
@@ -33,12 +34,12 @@ class Rule:
 
     @property
     def middle(self) -> float:
-        """Its height on the page."""
+        """The y coordinate of the rule's middle."""
         return (self.top + self.bottom) / 2
 
 
 def ink_of(gray_HW: Array, height: float) -> Array:
-    """What is darker than the paper around it, 0 or 255: shadows do not count."""
+    """Mask of what is darker than the paper around it, 0 or 255; shadows do not count."""
     import cv2
 
     block = max(11, int(1.2 * height)) | 1
@@ -49,16 +50,16 @@ def ink_of(gray_HW: Array, height: float) -> Array:
 
 
 def find_rules(gray_HW: Array, height: float) -> list[Rule]:
-    """Horizontal lines of a page.
+    """The horizontal drawn lines of a page.
 
     Args:
-        gray_HW: the page, upright to within some degrees.
+        gray_HW: the page, upright to within a few degrees.
         height: of a usual line of text, in pixels.
     """
     import cv2
 
     ink_HW = ink_of(gray_HW, height)
-    # Short enough that a slanted or curved line passes through in steps.
+    # The brush is so short that a slanted or curved line is kept, as a series of steps.
     brush = cv2.getStructuringElement(cv2.MORPH_RECT, (max(5, int(0.3 * height)), 1))
     flat_HW = cv2.morphologyEx(ink_HW, cv2.MORPH_OPEN, brush)
     joint = cv2.getStructuringElement(cv2.MORPH_RECT, (max(3, int(0.12 * height)), 1))
@@ -71,7 +72,7 @@ def find_rules(gray_HW: Array, height: float) -> list[Rule]:
             continue
         part_hw = label_HW[top : top + tall, left : left + width] == index
         thickness = part_hw.sum() / width
-        slant = tall - thickness  # a slanted line is as tall as it rises
+        slant = tall - thickness  # how far the line rises or falls
         thin = thickness <= max(2.5, THICKEST * height) and slant <= max(3, 0.12 * width)
         if thin and _is_clear(ink_HW, left, top, width, tall, height):
             rules.append(Rule(left, left + width, top, top + tall))
@@ -79,10 +80,10 @@ def find_rules(gray_HW: Array, height: float) -> list[Rule]:
 
 
 def _is_clear(ink_HW: Array, left: int, top: int, width: int, tall: int, height: float) -> bool:
-    """Whether nothing stands on a line or hangs from it, but for a letter's tail or a number.
+    """Whether nothing touches a drawn line, except for a letter's tail or a number.
 
-    Between a line and what stands above it there is paper; between a letter and its foot, as in 2
-    or E, there is none.
+    There is paper between a drawn line and the text above it, but none between the foot of a
+    character such as 2 or E and the rest of it.
     """
     across = slice(left, left + width)
     above_HW = ink_HW[max(0, top - max(4, round(GAP * height))) : max(0, top - 1), across] > 0
@@ -92,7 +93,7 @@ def _is_clear(ink_HW: Array, left: int, top: int, width: int, tall: int, height:
 
 
 def erase(page_HW3: Array, rules: list[Rule], height: float) -> Array:
-    """The page without these rules: each column gets the colours above and below it."""
+    """The page with rules erased: columns take the lighter of the colours above and below them."""
     page_HW3 = page_HW3.copy()
     edge = max(2, round(0.06 * height))
     for rule in rules:
@@ -100,6 +101,6 @@ def erase(page_HW3: Array, rules: list[Rule], height: float) -> Array:
         top, bottom = max(0, int(rule.top) - edge), min(len(page_HW3), int(rule.bottom) + edge)
         above = page_HW3[max(0, top - 1), left:right].astype(np.int32)
         below = page_HW3[min(len(page_HW3) - 1, bottom), left:right].astype(np.int32)
-        # The lighter one: a letter that reaches down to the rule must not be drawn out.
+        # The lighter colour, so that a letter that reaches down to the rule is not lengthened.
         page_HW3[top:bottom, left:right] = np.maximum(above, below)[None]
     return page_HW3

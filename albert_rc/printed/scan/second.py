@@ -1,4 +1,4 @@
-"""Lines that are not clear are read twice, from strips of different height: where both agree?"""
+"""Second readings of unclear lines, from taller strips, and their comparison with the first."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from difflib import SequenceMatcher
 from albert_rc.printed.scan.engine import Char
 
 CLEAR = 0.9
-"""Certainty of a character from which it is not looked at again."""
+"""Certainty from which a character needs no second reading."""
 ALIKE = frozenset("COSUVWXZ")
 DISPUTED = 0.0
-"""Certainty of characters that were read in two ways."""
+"""Certainty given to characters on which two readings differ."""
 
 
 def is_unclear(chars: Sequence[Char]) -> bool:
@@ -21,10 +21,10 @@ def is_unclear(chars: Sequence[Char]) -> bool:
 
 
 def agreed(first: Sequence[Char], second: Sequence[Char]) -> list[Char]:
-    """The characters of two readings of a line: the first one, surer where both agree.
+    """Merge two readings of a line; characters on which both agree take the higher certainty.
 
-    Where they differ, the surer reading counts, and it is marked as disputed. Places are the
-    first reading's. Differences in white space alone are no dispute.
+    Where the readings differ, the more certain one is taken and marked as disputed. Positions
+    are the first reading's. Differences in white space alone are ignored.
     """
     one, other = _without_spaces(first), _without_spaces(second)
     was, now = ("".join(alike(char.text) for char in chars) for chars in (one, other))
@@ -34,7 +34,7 @@ def agreed(first: Sequence[Char], second: Sequence[Char]) -> list[Char]:
             for at in range(a, b):
                 certainty = max(one[at].certainty, other[c + at - a].certainty)
                 surer[at] = [replace(one[at], certainty=certainty)]
-        elif kind == "insert":  # the neighbour before it, or behind it, is in doubt
+        elif kind == "insert":  # the character before the insertion, or after it, is in doubt
             at = max(0, a - 1)
             if one:
                 surer[at] = [replace(one[at], certainty=DISPUTED)]
@@ -53,12 +53,12 @@ def agreed(first: Sequence[Char], second: Sequence[Char]) -> list[Char]:
 
 
 def alike(letter: str) -> str:
-    """A letter that looks the same large and small, as its small one; others as they are."""
+    """The lower-case form of a letter whose two cases look alike; other letters unchanged."""
     return letter.lower() if letter in ALIKE else letter
 
 
 def with_usual_case(text: str) -> str:
-    """A word without large letters in it that are as likely small ones: `sO`."""
+    """A lower-case word with look-alike capitals inside it made lower-case: `sO` becomes `so`."""
     small = any(char.islower() for char in text)
     return text[:1] + "".join(map(alike, text[1:])) if small and text[:1].islower() else text
 
@@ -68,7 +68,7 @@ def _without_spaces(chars: Sequence[Char]) -> list[Char]:
 
 
 def _surer(first: Sequence[Char], second: Sequence[Char]) -> list[Char]:
-    """The surer of two readings, at the places of the first."""
+    """The more certain of two readings, at the positions of the first."""
     if not second or _least(first) >= _least(second):
         return list(first)
     last = len(first) - 1

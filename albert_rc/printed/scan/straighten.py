@@ -1,7 +1,7 @@
-"""Straight lines from slanted and curved ones: places on a photographed page made those of print.
+"""Correction of slanted and curved lines: from positions on a photographed page to flat ones.
 
-Only coordinates are changed, never the picture. How far lines rise is a smooth function of the
-place on the page, fitted to the long lines; where print begins at the left likewise.
+Only coordinates are changed, never the picture. The slope of lines is a smooth function of the
+position on the page, fitted to the long lines; the left margin is fitted in the same way.
 """
 
 # B lines, P points
@@ -15,14 +15,14 @@ import numpy as np
 from albert_rc.printed.scan.corners import Array
 
 LONG = 2.5
-"""Length of lines that tell a slope, as a multiple of their height."""
+"""Minimum length of lines that the slope is fitted to, as a multiple of their height."""
 FEW = 6
-"""Lines needed for more than a rotation."""
+"""Minimum number of lines for fitting more than a rotation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Straightener:
-    """How places move; `slope` by terms of x and y, `edge` by powers of y."""
+    """A fitted correction: coefficients of terms in x and y (`slope`), of powers of y (`edge`)."""
 
     slope: Array
     edge: Array
@@ -30,7 +30,7 @@ class Straightener:
     height: float
 
     def straighten(self, x_P: Array, y_P: Array) -> tuple[Array, Array]:
-        """Places, in pixels, as on a page whose lines are level and whose margin is upright."""
+        """Positions, in pixels, moved to a page with level lines and an upright left margin."""
         u_P, v_P = x_P / self.width - 0.5, y_P / self.height - 0.5
         a, b, c, d, e, f = self.slope
         # The slope's integral from the middle of the page along x.
@@ -65,18 +65,18 @@ def fit(corner_B42: Array, width: float, height: float) -> Straightener:
     u_B, v_B = middle_B2[:, 0] / width - 0.5, middle_B2[:, 1] / height - 0.5
     one_B = np.ones_like(u_B)
     terms_B6 = np.stack([one_B, u_B, v_B, u_B * v_B, u_B**2, v_B**2], 1)
-    # Lines that fill the page all have their middle there, and say nothing of how it curves.
+    # Lines as wide as the page all have the same middle, so they cannot show how lines curve.
     spread = u_B.std() > 0.1 and len(u_B) >= 3 * FEW
     kept = [0, 1, 2, 3, 4, 5] if spread else [0, 2, 5] if len(u_B) >= FEW else [0]
     slope = np.zeros(6)
-    # A corner is off by the same whatever the length, so a slope's error falls with it.
+    # A corner's error does not depend on the line's length, so a slope's error falls with it.
     slope[kept] = _robust(terms_B6[:, kept], slope_B, length_B[long_B] ** 2)
     found = Straightener(slope, np.zeros(2), width, height)
     return Straightener(slope, _margin(found, start_B2, width, height), width, height)
 
 
 def _margin(found: Straightener, start_B2: Array, width: float, height: float) -> Array:
-    """How the left margin leans, from the lines that begin at it."""
+    """Coefficients of the left margin's lean, fitted to the lines that begin at the margin."""
     x_B, y_B = found.straighten(start_B2[:, 0], start_B2[:, 1])
     v_B = y_B / height - 0.5
     edge, near_B = np.zeros(2), x_B <= np.percentile(x_B, 40)
@@ -92,7 +92,7 @@ def _margin(found: Straightener, start_B2: Array, width: float, height: float) -
 
 
 def _robust(terms_BK: Array, value_B: Array, weight_B: Array) -> Array:
-    """Weighted least squares in which lines far from the fit count less, again and again."""
+    """Iteratively reweighted least squares: lines far from one fit count less in the next."""
     weight_B = weight_B / weight_B.max()
     doubt_B = np.ones_like(weight_B)
     found = np.zeros(terms_BK.shape[1])

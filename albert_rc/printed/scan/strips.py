@@ -1,4 +1,4 @@
-"""Lines of a page as strips of one height, and pages turned so that they are level."""
+"""Strips, which are pictures of lines at one height, and rotation of pages until they are level."""
 
 # H and W pixels, B lines
 
@@ -17,28 +17,28 @@ from albert_rc.printed.scan.rules import ink_of
 STRIP = 48
 """Height of the strips that are read, in pixels."""
 UPRIGHT = 0.75
-"""Mean certainty of the longest lines below which a page may stand on its head."""
+"""Mean certainty of the longest lines below which a page may be upside down."""
 TILT = 0.1
-"""Degrees from which a page is turned."""
+"""Minimum tilt of a page, in degrees, that is corrected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A line as it was read: its corners clockwise from the upper left, and its characters."""
+    """A recognised line: its corners, clockwise from the upper left, and its characters."""
 
     corner_42: Array
     chars: list[Char]
     ink_W: Sequence[bool] = ()
-    """Which columns of the strip have ink."""
+    """Whether each column of the strip has ink."""
 
     @property
     def height(self) -> float:
-        """In pixels of the page."""
+        """Height of the line, in pixels of the page."""
         return height_of(self.corner_42)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Where it begins and ends across the page, in pixels."""
+        """The x coordinates of the line's beginning and end, in pixels of the page."""
         return ends(self.corner_42)
 
     @property
@@ -48,20 +48,20 @@ class Strip:
         return sum(read) / len(read) if read else 0.0
 
     def at(self, share: float) -> tuple[float, float]:
-        """The place on the line's middle at a share of its width."""
+        """The point (x, y) on the line's central axis at a share of its width."""
         left_2 = (self.corner_42[0] + self.corner_42[3]) / 2
         right_2 = (self.corner_42[1] + self.corner_42[2]) / 2
         x, y = left_2 + (right_2 - left_2) * share
         return float(x), float(y)
 
     def white(self, before: Char, after: Char) -> int:
-        """Widest white between two characters, in columns of the strip."""
+        """Width of the widest white gap between two characters, in columns of the strip."""
         start, end = (round(char.place * len(self.ink_W)) for char in (before, after))
         return widest_white(self.ink_W, start, end)
 
 
 def upright(page_HW3: Array, engine: Engine) -> tuple[Array, Array]:
-    """The page turned by quarters so that its lines can be read, and their corners."""
+    """The page rotated by quarter turns until its lines are upright, and the lines' corners."""
     corner_B42 = engine.find(page_HW3)
     if len(corner_B42) and np.median(heights(corner_B42) / widths(corner_B42)) > 1:
         page_HW3 = np.ascontiguousarray(np.rot90(page_HW3))
@@ -85,7 +85,7 @@ def _certainty(engine: Engine, strips: Sequence[Array]) -> float:
 
 
 def level(page_HW3: Array, corner_B42: Array) -> tuple[Array, Array]:
-    """The page turned by some degrees so that most of its lines are level."""
+    """The page rotated by a few degrees until most lines are level, and the lines' corners."""
     import cv2
 
     along_B2 = corner_B42[:, 1] - corner_B42[:, 0]
@@ -102,7 +102,7 @@ def level(page_HW3: Array, corner_B42: Array) -> tuple[Array, Array]:
 
 
 def cut(page_HW3: Array, corner_42: Array) -> Array:
-    """A line's picture, level and of the height that is read."""
+    """A line's picture, made level and scaled to the height of a strip."""
     import cv2
 
     width, height = widths(corner_42[None])[0], height_of(corner_42)
@@ -117,14 +117,14 @@ def cut(page_HW3: Array, corner_42: Array) -> Array:
 
 
 def strip_ink(strip_HW3: Array) -> Array:
-    """Where a strip has ink, [H, W]."""
+    """Mask of a strip's ink, 0 or 255, [H, W]."""
     import cv2
 
     return ink_of(cv2.cvtColor(strip_HW3, cv2.COLOR_RGB2GRAY), STRIP)
 
 
 def ink_columns(ink_HW: Array) -> Sequence[bool]:
-    """Which columns of a strip have ink; dirt at its upper and lower edge does not count."""
+    """Whether each column of a strip has ink; dirt at its upper and lower edges does not count."""
     columns: list[bool] = ((ink_HW[STRIP // 8 : -STRIP // 8] > 0).sum(0) > 1).tolist()
     return columns
 

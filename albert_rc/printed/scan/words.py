@@ -1,4 +1,4 @@
-"""A line's characters to words: spaces put right, numbers joined with the rules of their blanks."""
+"""Words from a line's characters: corrected spaces, and numbers joined with their blanks' rules."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from albert_rc.printed.scan.second import with_usual_case
 from albert_rc.printed.scan.strips import STRIP, Strip
 
 UNDERSCORE, LONGEST_RULE = 0.4, 20
-"""Width of an underscore, as a multiple of the line's height, and how many a rule becomes."""
+"""Width of an underscore, as a multiple of the line's height, and most underscores for a rule."""
 LONG = 4
-"""Characters of words whose width is compared with that of the others."""
+"""Minimum length of words whose advance is compared with the line's usual one, in characters."""
 Letters = list[tuple[float, Char]]
-"""Characters of a word, each with its place on the page."""
+"""Characters of a word, each with its x coordinate on the page."""
 
 
 def words_of(strip: Strip, rules: Sequence[Rule]) -> list[Word]:
-    """A line's words; rules with nothing but a number above or between them are blanks."""
+    """A line's words; rules become blanks if nothing but a number is above or between them."""
     height = strip.height
     edges = [edge for rule in rules for edge in (rule.left, rule.right)]
     parts = _spaced(_split(strip, edges), strip, height)
@@ -53,7 +53,7 @@ def words_of(strip: Strip, rules: Sequence[Rule]) -> list[Word]:
 
 
 def _split(strip: Strip, edges: Sequence[float]) -> list[Letters]:
-    """A line's characters with their places, by words; an empty word stands for a space."""
+    """A line's characters and their positions, grouped into words; an empty word marks a space."""
     words: list[Letters] = [[]]
     for char in strip.chars:
         x, _ = strip.at(char.place)
@@ -94,13 +94,13 @@ def _advance(letters: Letters) -> float:
 
 
 def _usual_advance(split: Sequence[Letters]) -> float:
-    """The line's usual advance; infinite where too few words tell."""
+    """The median advance of a line's words; infinite if too few words are long enough."""
     found = [_advance(letters) for letters in split if len(letters) >= LONG]
     return median(found) if len(found) > 4 else inf
 
 
 def _spaced(split: Sequence[Letters], strip: Strip, height: float) -> list[Word]:
-    """Words with white between them where a space was read, and none where there was none."""
+    """Words with a gap between two of them if a space was recognised there, and none otherwise."""
     edge, end = strip.ends
     found: list[Word] = []
     is_apart = False
@@ -124,7 +124,7 @@ def _spaced(split: Sequence[Letters], strip: Strip, height: float) -> list[Word]
         text = as_blank(text) or with_usual_case(text)
         certainty = min(char.certainty for _, char in letters)
         if len(letters) >= LONG and _advance(letters) > STRETCHED * usual:
-            certainty = 0.0  # as if it had more letters than were read
+            certainty = 0.0  # so wide that letters must be missing
         found.append(Word(text, left, right, y - height / 2, y + height / 2, certainty))
         is_apart = False
     return found
