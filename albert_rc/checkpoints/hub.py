@@ -12,7 +12,7 @@ from albert_rc.io.messages import first_line
 from albert_rc.text.tokenizer import VOCABULARY_FILES
 
 SHIPPED = Path(__file__).parents[1] / "pretrained"
-READY = {"cloze": "albert-rc-small"}
+READY = {"cloze": "albert-rc-small", "choice": "albert-rc-small-choice"}
 """The package's fine-tuned models, by the kind of papers that they answer."""
 
 
