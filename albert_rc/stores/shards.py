@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from albert_rc.errors import DataError
 from albert_rc.io.shards import all_shards
-from albert_rc.stores.store import Store, load_store
-from albert_rc.stores.subset import joined
+
+if TYPE_CHECKING:
+    from albert_rc.stores.store import Store
 
 SUFFIX = ".shards"
 _REMAKE = "make them again with `albert-rc preprocess`"
@@ -49,6 +51,10 @@ def open_store(path: Path) -> Store:
     Raises:
         DataError: the store is missing or damaged, or its shards do not fit into one store.
     """
+    # Imported here, as torch comes with it: `preprocess` only needs the names.
+    from albert_rc.stores.store import load_store
+    from albert_rc.stores.subset import joined
+
     if not is_sharded(path):
         return load_store(path)
     paths = store_shards(path)
