@@ -93,7 +93,7 @@ def answer(
     if model is None:
         model = _usual(given.kind)
     if not isinstance(model, Loaded):
-        raise UsageError(f"the model is {model!r}; give what load_model(source, task) gives")
+        raise UsageError(f"the model is {model!r}; give the result of load_model(source, task)")
     reading, tokenizer = model.model, model.tokenizer
     if reading.task not in ("cloze", "choice"):
         raise UsageError(f"the model answers {reading.task}; use `albert-rc predict` for that")
@@ -164,7 +164,7 @@ def _read(papers: Papers) -> PaperSet:
         found = _checked(list(papers))
     else:
         raise DataError(
-            f"the papers are {shortened(repr(papers))}; give a dict, a list of dicts, or a place"
+            f"the papers are {shortened(repr(papers))}; give a dict, a list of dicts, or a path"
         )
     require_good([found])
     return found
@@ -183,7 +183,7 @@ def _checked(values: Sequence[Any]) -> PaperSet:
         content = marshal.dumps(parse_json(to_json(values)))  # tuples become lists
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(
-            f"the papers hold more than JSON does ({error}): give text, numbers, lists and dicts"
+            f"JSON cannot hold the papers ({error}); use only text, numbers, lists and dicts"
         ) from None
     raws, register, passages = [Items("papers", content)], Register(), []
     for record, passage in check_chunk(raws, name):

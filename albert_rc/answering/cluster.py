@@ -49,8 +49,8 @@ class Reader:
         folder = Path(loaded.tokenizer.folder)
         if weights_id(folder) != self.weights:
             raise CheckpointError(
-                f"{folder}: other weights on a machine of the cluster than where the command was "
-                "started; copy them there"
+                f"{folder}: a machine of the cluster has other weights in this folder than the one "
+                "where you started the command; copy the folder to every machine"
             )
         model = loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
         encoder = model.encoder

@@ -47,8 +47,8 @@ class Request:
     recall: Annotated[
         Path | None,
         Setting(
-            "Cloze: training papers with answers (a .pt store, or raw). Where they hold a blank's "
-            "surroundings word for word, the word that stands there counts."
+            "Cloze: training papers with answers (a .pt store, or raw). Where they contain the "
+            "words around a blank exactly, the word between them is evidence."
         ),
     ] = None
     format_: Annotated[

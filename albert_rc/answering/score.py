@@ -80,7 +80,10 @@ def score(
     if not bool((times_Q == 1).all()):
         raise RuntimeError(f"{int((times_Q != 1).sum())} questions were not scored exactly once")
     if bool(scored_QK.isnan().any()):
-        raise CheckpointError("the model's scores are not numbers; its weights are damaged")
+        raise CheckpointError(
+            "the model's scores are NaN: its weights are damaged (copy them again, or train "
+            "again), or too large for fp16 (give --precision fp32)"
+        )
     return scored_QK.masked_fill_(absent_QK, float("-inf"))
 
 

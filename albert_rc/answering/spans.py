@@ -101,7 +101,10 @@ def _read(
     batch, central_B2 = task
     logits_BL2 = model(batch.to(device_of(model))).logits_BL2.float().cpu()
     if bool(logits_BL2.isnan().any()):
-        raise CheckpointError("the model's scores are not numbers; its weights are damaged")
+        raise CheckpointError(
+            "the model's scores are NaN: its weights are damaged (copy them again, or train "
+            "again), or too large for fp16 (give --precision fp32)"
+        )
     return _best(logits_BL2, central_B2)
 
 

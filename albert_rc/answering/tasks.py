@@ -66,9 +66,15 @@ class Task(ABC):
         """
         check_store(store, part.data, self.loaded.tokenizer, self.loaded.model.config.max_length)
         if store.kind != self.store.kind or store.labels != self.store.labels:
-            raise DataError(f"{part.data}: of another task than the shards before it")
+            raise DataError(
+                f"{part.data}: not of the same task as the shards before it; make all of them "
+                "again with `albert-rc preprocess`"
+            )
         if store.meta["source_hash"] != self.store.meta["source_hash"]:
-            raise DataError(f"{part.data}: made of other papers than the shards before it")
+            raise DataError(
+                f"{part.data}: not made of the same papers as the shards before it; make all of "
+                "them again with `albert-rc preprocess`"
+            )
         self.request, self.store, self.is_first = part, store, False
         self.prepare()
 
@@ -145,8 +151,9 @@ class OptionTask(Task):
         alike = known.meta["source_hash"] == self.store.meta["source_hash"]
         if alike or found.known > blanks / 2:
             self.say(
-                f"warning: {found.known:,} of {blanks:,} blanks stand in {path}; where these are "
-                "the papers that are to be answered, their own key is being copied"
+                f"warning: {found.known:,} of {blanks:,} blanks were found in {path}; if it holds "
+                "the papers that are being answered, this copies their own key: give other papers "
+                "with --recall"
             )
         return found
 
@@ -168,9 +175,12 @@ class OptionTask(Task):
         self.divisor, self.calibrated = kept_temperature(folder, way, self.reading)
         record = record_path(folder, way)
         if self.calibrated:
-            self.say(f"temperature {self.divisor:.4f}, kept in {record} (--temperature 1: without)")
+            self.say(f"temperature {self.divisor:.4f}, kept in {record} (--temperature 1: none)")
         elif why := why_unused(folder, way, self.reading):
-            self.say(f"warning: {record} is {why}, and is not used; calibrate again")
+            self.say(
+                f"warning: {record} is {why}, so it is not used; make it again with "
+                "`albert-rc evaluate --calibrate`"
+            )
 
     def made_by(self) -> dict[str, Any]:
         return super().made_by() | {"temperature": self.divisor, "reading": self.reading}

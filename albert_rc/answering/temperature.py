@@ -95,7 +95,7 @@ def why_unused(
         return None
     record = kept_record(path)
     if record is None:
-        return "of other weights"
+        return "for other weights"
     return None if reading is None else _other_reading(record, reading)
 
 
@@ -104,7 +104,7 @@ def _other_reading(record: Mapping[str, Any], reading: Mapping[str, Any]) -> str
     for name, was in record.get("reading", UNSAID).items():
         if (now := reading.get(name)) != was:
             said = "other settings" if isinstance(was, dict) else was
-            return f"of scores with {name} {said}" + ("" if said is not was else f", not {now}")
+            return f"for scores with {name} {said}" + ("" if said is not was else f", not {now}")
     return None
 
 

@@ -105,8 +105,8 @@ def _why(error: Exception) -> str:
     said = first_line(cause) or type(cause).__name__
     if HF_HUB_OFFLINE:
         return (
-            "as a hub id it was not looked up, for HF_HUB_OFFLINE is set, and no earlier download "
-            "of it lies in the cache"
+            "the hub was not asked because HF_HUB_OFFLINE is set, and the cache holds no earlier "
+            "download of it"
         )
     if isinstance(cause, GatedRepoError):
         return (
@@ -116,11 +116,10 @@ def _why(error: Exception) -> str:
     if isinstance(cause, HfHubHTTPError):
         # Without a login the hub does not distinguish missing repositories from private ones.
         if cause.response.status_code in (401, 404):
-            return "the hub has no model of that name that everybody may read"
+            return "the hub has no public model of that name"
         return f"the hub did not give it ({said})"
     if isinstance(error, LocalEntryNotFoundError):
         return (
-            f"the hub could not be reached ({said}), and no earlier download of it lies in the "
-            "cache"
+            f"the hub could not be reached ({said}), and the cache holds no earlier download of it"
         )
     return f"the hub did not give it ({said})"

@@ -140,17 +140,17 @@ def require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
         asked = sharing_shape(sharing, config.num_layers, groups)
         if any(value != getattr(config, name) for name, value in asked.items()):
             raise UsageError(
-                f"--sharing {sharing}: the checkpoint shares otherwise ({config.num_groups} "
-                f"groups for {config.num_layers} layers, in common: {config.common}); to have "
-                "another, start from nothing with --scratch SIZE"
+                f"--sharing {sharing}: the checkpoint shares in another way ({config.num_groups} "
+                f"groups for {config.num_layers} layers, in common: {config.common}); leave the "
+                "option out, or start from random weights with --scratch SIZE"
             )
     flags = {"num_groups": "--num-groups", "common": "--sharing"}
     for name, value in wanted.items():
         if value != getattr(config, name):
             flag = flags.get(name, "--" + name.replace("_", "-"))
             raise UsageError(
-                f"{flag} {value}: the checkpoint has {getattr(config, name)}; to have another, "
-                "start from nothing with --scratch SIZE"
+                f"{flag} {value}: the checkpoint has {getattr(config, name)}; leave the option "
+                "out, or start from random weights with --scratch SIZE"
             )
 
 

@@ -133,7 +133,7 @@ def _safetensors(path: Path) -> Weights:
             raise CheckpointError(f"{path}: was replaced while it was read; try again")
         if key in sums and sums[key] != total:
             raise CheckpointError(
-                f"{path}: {key} is damaged (its checksum is another); take a copy, or train again"
+                f"{path}: {key} is damaged (wrong checksum); copy the file again, or train again"
             )
         _require_numbers(path, key, finite)
         return found
@@ -151,7 +151,7 @@ def _require_numbers(path: Path, key: str, finite: bool) -> None:
     """Refuse NaN and infinity: one such row spoils only the answers where its word occurs."""
     if not finite:
         raise CheckpointError(
-            f"{path}: {key} holds NaN or infinite values; take a copy, or train again"
+            f"{path}: {key} holds NaN or infinite values; copy the file again, or train again"
         )
 
 
@@ -159,7 +159,7 @@ def _pickled(path: Path) -> Weights:
     _refuse_bombs(path)
     tensors = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(tensors, dict) or not all(map(_is_plain, tensors.values())):
-        raise CheckpointError(f"{path}: not a table of tensors; convert it to safetensors")
+        raise CheckpointError(f"{path}: not a dict of tensors; convert it to safetensors")
     names = {key: key for key in tensors if isinstance(key, str)}
     shapes = {name: tuple(tensors[name].shape) for name in names}
 
@@ -205,7 +205,10 @@ def open_weights(folder: Path, family: Family) -> Weights:
             raise
         except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
             _raise_if_memory(error)
-            raise CheckpointError(f"{path}: torn or no weights ({first_line(error)})") from None
+            raise CheckpointError(
+                f"{path}: incomplete, or not a file of weights ({first_line(error)}); copy or "
+                "download it again"
+            ) from None
         except Exception as error:  # the unpickler's refusal of classes has its own type
             _raise_if_memory(error)
             raise CheckpointError(

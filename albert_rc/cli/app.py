@@ -202,8 +202,8 @@ _NO_MEMORY_TO_LOAD = (
     "without exception set",
     "without setting an exception",
 )
-_ROOM = "; make room and give the same command again (`train` and `pretrain`: with --resume)"
-_RIGHTS = "; give another place with --out, or the right to write there"
+_ROOM = "; free some disk space and run the same command again (`train`, `pretrain`: add --resume)"
+_RIGHTS = "; choose another place with --out, or get permission to write there"
 _WAYS_OUT = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,

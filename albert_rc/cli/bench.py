@@ -99,9 +99,8 @@ def bench(
     chosen = settings.chosen(given)
     if work == "resume":
         if unknown := chosen.keys() - {"steps"}:
-            raise UsageError(
-                f"bench resume takes no --{min(unknown)}; options of train go after --"
-            )
+            flag = "--" + min(unknown).replace("_", "-")
+            raise UsageError(f"bench resume takes no {flag}; options of train go after --")
         steps = chosen.get("steps", 12)
         _resume(context.args, folder, out, json, command=command, steps=steps, kills=kills,
                 seed=moments, runs=runs, busy=busy or 0)  # fmt: skip

@@ -107,8 +107,8 @@ def _show(scores: Path, found: Calibration) -> None:
     ]
     table(f"{scores}", ("", "before", "after"), rows)
     out.print(
-        f"after: each paper by a temperature that {found.folds}-fold fits found without it; the "
-        "surest answers and AURC by the one that is kept"
+        f"after: in {found.folds} folds, each paper's temperature was fitted on the other folds; "
+        "the surest answers and AURC use the final temperature"
     )
     for name, side in (("before", found.before), ("after", found.after)):
         cells = [
@@ -119,9 +119,16 @@ def _show(scores: Path, found: Calibration) -> None:
     out.print(f"temperature: {found.temperature:.4f}, fitted on all {found.before.questions:,}")
     fitted = found.temperature / found.scores_temperature
     if fitted > HOTTEST * 0.99:
-        say("warning: that is as far as temperatures go: these probabilities tell next to nothing")
+        say(
+            "warning: this is the highest temperature that is tried: on these papers the "
+            "probabilities say almost nothing about which answers are right; give more papers, or "
+            "train the model further"
+        )
     elif fitted < COLDEST * 1.01:
-        say("warning: that is as far as temperatures go: the likelier, the surer, on these papers")
+        say(
+            "warning: this is the lowest temperature that is tried: almost every answer to these "
+            "papers is right, so they are too few or too easy to calibrate on; give more papers"
+        )
     if found.after.ece >= found.before.ece:
         say("warning: it does not lower the calibration error on papers it was not fitted on")
 

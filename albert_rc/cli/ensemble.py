@@ -80,7 +80,7 @@ def ensemble(
     for wrong, said in (
         (len(scores) < 2, "an ensemble has two score files or more"),
         (method not in (None, "best", *WEIGH), f"--method is one of {', '.join(WEIGH)}, best"),
-        (use and (gold or method), "--use is a whole fit: leave out --gold and --method"),
+        (use and (gold or method), "--use brings its own method: leave out --gold and --method"),
         (not gold and any(needs_gold.values()), f"{' and '.join(needs_gold)} need --gold"),
         (
             not gold and method in fitted_methods(),
@@ -88,11 +88,15 @@ def ensemble(
             "and --dev-scores, or --use a fit",
         ),
         (not out_file and any(needs_out.values()), f"{' and '.join(needs_out)} need --out"),
-        (not out_file and not gold, "--out says where the answers go"),
+        (
+            not out_file and not gold,
+            "give --out FILE to write the answers, or --gold PAPERS to measure the ensemble",
+        ),
         (abstain is not None and not 0 < abstain <= 1, f"--abstain {abstain}: must be in 0 to 1"),
         (
             dev_scores and len(dev_scores) != len(scores),
-            f"{len(dev_scores or ())} --dev-scores to {len(scores)} SCORES: one of each per model",
+            f"{len(dev_scores or ())} --dev-scores for {len(scores)} SCORES; give --dev-scores "
+            "once for each of them, in the same order",
         ),
     ):
         if wrong:
@@ -104,7 +108,10 @@ def ensemble(
     files = put_together([read_scores(path) for path in scores])
     numbers = files[0].kind == "numbers"
     if numbers and (gold or use or abstain or method not in (None, "probabilities")):
-        raise UsageError("numbers are averaged and nothing else: give SCORES and --out alone")
+        raise UsageError(
+            f"{files[0].path}: holds numbers (STS-B), which can only be averaged; leave out "
+            "--gold, --use, --abstain and --method"
+        )
     fit = Fit(method or "probabilities", (1 / len(files),) * len(files))
     kind = "cloze" if files[0].ids is None else "choice"
     labels: tuple[str, ...] = ()
@@ -154,7 +161,10 @@ def _show_pairs(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]], fi
     for file, model, weight in zip(files, models, fit.weights, strict=True):
         say(f"{weight:.4f} {file.path} (fitted with {model['scores']})")
         if file.sha256 == model["sha256"]:
-            say(f"warning: {file.path} is what was fitted on; figures of its answers will flatter")
+            say(
+                f"warning: the fit was made on {file.path} itself, so its accuracy will look too "
+                "good; judge the ensemble on other papers"
+            )
 
 
 def _show(report: Assessment, fit: Fit, json: bool) -> None:
@@ -178,10 +188,10 @@ def _show(report: Assessment, fit: Fit, json: bool) -> None:
         for name, row in report.methods.items()
     ]
     header = ("system", "accuracy [95% interval]", "NLL", "ECE")
-    table(f"{report.folds} folds over papers; * is what was asked for", header, rows)
+    table(f"{report.folds} folds over papers; * marks the chosen method", header, rows)
     best = report.singles[report.best].name
     for line in (
-        "below the files: each paper by weights and temperatures fitted on the other folds",
+        "rows below the files: weights and temperatures were fitted on the other folds",
         f"against {best}, the best on all of dev: {report.gain}",
         f"against the single best in the other folds: {report.gain_in_folds}",
         f"fitted on all of dev: {fit.method}, temperature {fit.temperature:.4f}",

@@ -92,7 +92,9 @@ def _evaluate(
     papers = read_good(gold, format_)
     if papers.kind in ("label", "span"):
         if train is not None:
-            raise UsageError("--train is for cloze and multiple choice: nothing here is counted")
+            raise UsageError(
+                f"--train is for cloze and multiple choice; leave it out for {papers.format} papers"
+            )
         _evaluate_metrics(answers, against, papers, json)
         return
     train_papers = training_passages(train, gold, papers)

@@ -108,8 +108,8 @@ def import_(
         )
     if earlier:
         say(
-            f"{', '.join(map(str, earlier))}: of an earlier import of the same file, not written "
-            "by this one. predict would answer them, too; delete them if they are outdated"
+            f"warning: {', '.join(map(str, earlier))}: left over from an earlier import of the "
+            "same file. `predict` would answer them too; delete them if they are outdated"
         )
     if troubles:
         left = len(papers) - len(whole)

@@ -38,7 +38,7 @@ Folds = Annotated[
     typer.Option(
         min=2,
         max=MOST_FOLDS,
-        help="Parts that the papers are divided into; each is measured with what the others fit.",
+        help="Parts that the papers are divided into; each is measured with a fit to the others.",
         hidden=True,
     ),
 ]

@@ -43,7 +43,7 @@ def say_unread(raw: Path) -> None:
     from albert_rc.papers.formats import collections_in
 
     for place in collections_in(raw):
-        say(f"{place}: holds splits of its own, and was not read; give it by itself")
+        say(f"note: {place} has splits of its own and was not read; run the command on it, too")
 
 
 def training_passages(train: Path | None, gold: Path, papers: PaperSet) -> Sequence[Passage] | None:

@@ -51,9 +51,9 @@ def pretrain(
     recipe: Annotated[
         Literal["paper", "small"],
         typer.Option(
-            help="Settings that no other option gives. paper: as ALBERT was pretrained (LAMB, "
-            "0.00176, batch 4096, 125,000 steps, 3,125 of them warm-up); small: for a corpus of "
-            "some megabytes."
+            help="Values of the options that are not given. paper: as ALBERT was pretrained "
+            "(LAMB, 0.00176, batch 4096, 125,000 steps, 3,125 of them warm-up); small: for a "
+            "corpus of a few megabytes."
         ),
     ] = "small",
     pair: Annotated[

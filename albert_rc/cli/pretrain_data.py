@@ -140,8 +140,8 @@ def pretrain_data(
         typer.echo(f"{places[1]}: {held_out.line()}")
     elif dev and step == 1:
         say(
-            f"note: --dev {dev} keeps nothing apart of {counted(train.documents, 'document')}, so "
-            "`pretrain` will have nothing to measure itself on; give a larger --dev"
+            f"note: --dev {dev} holds out none of {counted(train.documents, 'document')}, so "
+            "`pretrain` will have nothing to measure its progress on; give a larger --dev"
         )
     if step > 1:
         of_all = f"{len(mine)} of {counted(len(shards), 'shard')}"
@@ -155,8 +155,8 @@ def _empty(sources: list[Source], train: Count, held_out: Count) -> DataError:
 
     if held_out.sequences:
         return DataError(
-            f"--dev keeps all there is apart ({counted(held_out.sequences, 'sequence')}) and "
-            "leaves nothing to learn from; give more text, a smaller --dev or another --seed"
+            f"--dev holds out all the text ({counted(held_out.sequences, 'sequence')}) and leaves "
+            "nothing to train on; give more text, a smaller --dev or another --seed"
         )
     if train.overlapping or train.overlapping_papers:
         return DataError(f"{named(sources)}: all of it overlaps with --exclude; give other text")

@@ -175,7 +175,9 @@ class _WithSettings:
         found: list[str] = []
         for name, value in _read_file(path):
             if name in ("config", "set"):
-                raise UsageError(f"{path}: {name} cannot stand in a file")
+                raise UsageError(
+                    f"{path}: {name} is not allowed in a file; give --{name} on the command line"
+                )
             text = str(value).lower() if isinstance(value, bool) else str(value)
             found += self._written(name, text, f"{path}: {name}")
         return found
@@ -193,7 +195,7 @@ class _WithSettings:
                     return [] if written is None else [written]
                 raise UsageError(f"{where}: must be true or false")
         known = ", ".join(option.name for option in self._hidden())
-        raise UsageError(f"{where}: no such setting; choose an option, or from {known}")
+        raise UsageError(f"{where}: no such setting; name an option, or one of {known}")
 
     def _hidden(self) -> Iterator[Any]:
         return (each for each in self.params if getattr(each, "hidden", False))
@@ -225,5 +227,5 @@ def _read_file(path: Path) -> Iterator[tuple[str, Any]]:
         for key, single in rows.items():
             full = f"{name}.{key}".strip(".").replace("-", "_")
             if not isinstance(single, (bool, int, float, str)):
-                raise DataError(f"{path}: {full} must be a number, a text, true or false")
+                raise DataError(f"{path}: {full} must be a number, text, true or false")
             yield full, single

@@ -41,8 +41,8 @@ def train(
     recipe: Annotated[
         Literal["default", "published"],
         typer.Option(
-            help="Settings that no other option gives. default: 4 epochs, batch 2, 1e-5, warm-up "
-            "0.1; published: ALBERT's own for this task (RACE, SQuAD, GLUE)."
+            help="Values of the options that are not given. default: 4 epochs, batch 2, 1e-5, "
+            "warm-up 0.1; published: ALBERT's own for this task (RACE, SQuAD, GLUE)."
         ),
     ] = "default",
     memory: options.Memory = None,
@@ -63,8 +63,8 @@ def train(
         typer.Option(
             min=2,
             max=options.MOST_FOLDS,
-            help="Train K times, into OUT/fold-*, each without another K-th of the papers, which "
-            "it then answers: OUT/scores.jsonl.",
+            help="Train K times, into OUT/fold-*, each time leaving out a different K-th of the "
+            "papers, which that run then answers (OUT/scores.jsonl).",
             rich_help_panel=options.RUNS,
         ),
     ] = None,
@@ -74,7 +74,7 @@ def train(
             min=1,
             max=100_000,
             help="Try N learning rates, chosen by optuna; bad trials are given up early, and the "
-            "best run stays in OUT/best. The same command goes on.",
+            "best run stays in OUT/best. The same command continues a stopped search.",
             rich_help_panel=options.RUNS,
         ),
     ] = None,
@@ -84,8 +84,8 @@ def train(
         typer.Option(
             min=1,
             max=LONGEST,
-            help="Tokens of a window at most: longer stores are refused, and a model that takes "
-            "fewer gets more positions.",
+            help="Longest window in tokens: stores with longer ones are refused, and a model that "
+            "takes fewer is given more positions.",
             rich_help_panel=options.ATTENTION,
         ),
     ] = None,
@@ -226,7 +226,7 @@ def _search(
 
     train_store, dev_store = stores
     if tuning.group.world > 1:
-        raise UsageError("--search runs in one process; give each machine its own --out")
+        raise UsageError("--search runs in one process; start it without torchrun")
     if dev_store is None or not dev_store.has_answers:
         raise UsageError(
             f"--search needs {tuning.data / 'dev.pt'} with answers, to tell trials apart"
@@ -304,7 +304,7 @@ def _run_several(
         if figure in found:
             typer.echo(f"{out / RUNS}: {len(parts)} runs, {spread_line(name, found[figure], unit)}")
     if parts[0].held_out is not None:
-        typer.echo(f"{out / SCORES}: all training papers, each answered by a run without it")
+        typer.echo(f"{out / SCORES}: all training papers, each answered by the run without it")
 
 
 train.__doc__ = f"{train.__doc__}\n\n" + example(

@@ -108,13 +108,13 @@ def _require_alike(split: Path, papers: set[Path], texts: list[Path]) -> None:
     paper = next((path for path in sorted(papers) if path.is_relative_to(split)), None)
     if paper is None:
         return
-    apart = "keep them in folders of their own, and give each"
+    apart = "keep each kind in a folder of its own, and name both folders"
     for path in texts:
         if path.suffix == ".txt" and path.is_relative_to(split):
-            raise DataError(f"{path}: text among exam papers such as {paper}; {apart}")
+            raise DataError(f"{path}: plain text in a folder of exam papers ({paper}); {apart}")
     _, form = open_sources(split)
     if paper.suffix not in READERS[form].suffixes:
-        raise DataError(f"{paper}: an exam paper among others of another form ({form}); {apart}")
+        raise DataError(f"{paper}: not of the same format as the other papers ({form}); {apart}")
 
 
 def _copies(sources: list[Source]) -> set[Path]:

@@ -35,8 +35,8 @@ def is_paper(path: Path) -> bool:
         return True
     if _is_table(head):
         raise DataError(
-            f"{path}: a table with tabs between its columns, not running text; take it out, or "
-            f"name it {path.stem}.tsv, and it is passed over"
+            f"{path}: a table with tabs between its columns, not running text; move it elsewhere, "
+            f"or rename it to {path.stem}.tsv, so that it is skipped"
         )
     return False
 
@@ -71,7 +71,9 @@ def text_lines(path: Path, codec: str) -> Iterator[str]:
     except OSError as error:
         raise _unreadable(path, error) from None
     except UnicodeError:
-        raise DataError(f"{path}: not in {codec} any more; it was changed meanwhile") from None
+        raise DataError(
+            f"{path}: no longer {codec}, so it was changed during the run; start again"
+        ) from None
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:

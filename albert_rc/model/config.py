@@ -34,21 +34,26 @@ class EncoderConfig:
     embedding_size: Annotated[
         int,
         _size(
-            "Embedding size; in BERT it is the hidden size. Of a checkpoint: a smaller one.", 2**17
+            "Embedding size; in BERT it is the hidden size. With a checkpoint: at most its own.",
+            2**17,
         ),
     ] = 128
     hidden_size: Annotated[int, _size("Hidden size.", 2**17)] = 768
     num_layers: Annotated[
         int,
         _size(
-            "Layers. Of a checkpoint: fewer (in pretrain also more, if all of its layers share "
-            "their weights).",
+            "Layers. With a checkpoint: at most as many as it has (in pretrain also more, if all "
+            "its layers share their weights).",
             10_000,
         ),
     ] = 12
     num_groups: Annotated[
         int,
-        _size("Groups of layers; each group shares its weights. Of a checkpoint: fewer.", 10_000),
+        _size(
+            "Groups of layers that share their weights. With a checkpoint: at most as many as it "
+            "has.",
+            10_000,
+        ),
     ] = 1
     inner_layers: Annotated[int, _size("Layers of a group.", 1000)] = 1
     common: str = "nothing"
@@ -56,14 +61,14 @@ class EncoderConfig:
     residual: Annotated[
         str,
         Setting(
-            "With --scratch: post, as in BERT; or reversible, which keeps nothing of its layers, "
-            "however many, and which only albert-rc can load (default: the checkpoint's, else "
-            "post).", choices=("post", "reversible"),
+            "With --scratch: post, as in BERT; or reversible, which needs no more memory for more "
+            "layers in training, and which only albert-rc can load (default: the checkpoint's, "
+            "else post).", choices=("post", "reversible"),
         ),
     ] = "post"  # fmt: skip
     """`post`: as in BERT, a norm after each sum; `reversible`: see `model.reversible`."""
     num_heads: Annotated[int, _size("Attention heads.", 2**17)] = 12
-    ffn_size: Annotated[int, _size("Size of the feed-forward's inside.", 2**20)] = 3072
+    ffn_size: Annotated[int, _size("Inner size of the feed-forward network.", 2**20)] = 3072
     max_positions: Annotated[int, _size("Positions.", 2 * LONGEST)] = 512
     position_offset: int = 0
     """Index of the first position: 2 in RoBERTa."""

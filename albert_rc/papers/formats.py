@@ -225,14 +225,14 @@ def open_sources(path: Path, format_name: str | None = None) -> tuple[Sources, s
     for _, sample in sources.samples(1) if suffix_of(path) == ".jsonl" else ():
         if isinstance(sample, dict) and {"paper", "probabilities"} <= sample.keys():
             raise DataError(
-                f"{path}: holds answers, as `predict --scores` writes them; papers are wanted here"
+                f"{path}: a score file of `predict --scores`; name the papers themselves instead"
             )
     format_name = format_name or _sniffed(sources)
     sources.keep(READERS[format_name].suffixes)
     if READERS[format_name].layout == "table" and len(sources) > 1:
         raise DataError(
-            f"{path}: holds {len(sources)} tables ({sources.names}), and rows go by their numbers "
-            "in one; name the table that is meant"
+            f"{path}: holds {len(sources)} tables ({sources.names}); name one of them, because "
+            "row numbers are ids within one table only"
         )
     return sources, format_name
 
@@ -242,14 +242,14 @@ def _sniffed(sources: Sources) -> str:
     if len(found) > 1:
         raise UsageError(
             f"{sources.path}: its columns fit {', '.join(found)}; name the task with --format, or "
-            "give the collection whole, whose train split tells it"
+            "give the whole collection, so that its train split shows the task"
         )
     if found:
         return found[0]
     if len(sources) and sources.all_end_with(TABLES):
         raise DataError(
-            f"{sources.path}: no row of a task that is known ({sources.opening()}); put tabs "
-            "between the columns and call them as GLUE does, or name the task with --format"
+            f"{sources.path}: not a table of a known task ({sources.opening()}); put tabs between "
+            "the columns and name them as GLUE does, or name the task with --format"
         )
     # Nothing is readable: the reader that fits the file names will say what is wrong with each.
     return "race" if len(sources) and sources.all_end_with(".txt") else "cloze"

@@ -113,8 +113,8 @@ class Register:
             if asked_in == holder and key not in own:
                 own.add(key)
                 continue
-            where = "twice in it" if asked_in == holder else f"by {self._place_of(asked_in)}, too"
-            self._refuse(place, record, f"the question {quoted(key)} is asked {where}")
+            where = "twice in it" if asked_in == holder else f"in {self._place_of(asked_in)}, too"
+            self._refuse(place, record, f"the question id {quoted(key)} is used {where}")
             return False
         return True
 
@@ -123,7 +123,7 @@ class Register:
 
     def _refuse(self, place: str, record: PaperRecord, said: str) -> None:
         self.problems.append(
-            Problem(paper_place(place, record.number), f"{said}; give each its own")
+            Problem(paper_place(place, record.number), f"{said}; give each its own id")
         )
 
     def finish(self) -> Sequence[int]:

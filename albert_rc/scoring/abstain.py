@@ -31,8 +31,8 @@ class Unsure:
             return said
         if not calibrated:
             how = "`albert-rc evaluate --calibrate`"
-            return f"{said}; not calibrated ({how}), so these are not frequencies"
-        return f"{said}; the rest should be right in {self.expected:.1%}"
+            return f"{said}; the probabilities are not calibrated (use {how} first)"
+        return f"{said}; about {self.expected:.1%} of the rest should be right"
 
 
 def find_unsure(

@@ -102,7 +102,7 @@ def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
     ):
         raise DataError(f"{file.path}: its labels are not those of {papers.format}, in that order")
     if gold_Q.max() < 0:
-        raise DataError("the papers give no right answers; give papers that do")
+        raise DataError("the papers (GOLD) hold no right answers; give papers that have them")
     return gold_Q
 
 

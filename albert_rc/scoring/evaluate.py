@@ -131,7 +131,7 @@ def evaluate(
     places = [(p, n) for p in papers for n in range(len(p.questions))]
     known = [i for i, right in enumerate(gold) if right is not None]
     if not known:
-        raise DataError("the papers give no right answers; evaluate on papers that do")
+        raise DataError("the papers (GOLD) hold no right answers; give papers that have them")
     right = [answers[i] == gold[i] for i in known]
     owners = [places[i][0].id for i in known]
     if slices is None:

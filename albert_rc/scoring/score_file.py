@@ -151,8 +151,8 @@ def answers_in(path: Path) -> Any:
         except DataError:
             with suppress(OSError), path.open("rb") as lines:
                 if b'"probabilities"' in lines.readline():
-                    said = "holds a line of scores for every question, one after the other"
-                    raise DataError(f"{path}: {said}; let its name end in .jsonl") from None
+                    said = "looks like a score file, whose name must end in .jsonl"
+                    raise DataError(f"{path}: {said}; rename it") from None
             raise
     file = read_scores(path)
     if file.kind != "letters":
@@ -253,7 +253,7 @@ def _check_chances(chances: Any, path: Path, line: int) -> None:
     for place, chance in enumerate(chances, 1):
         if type(chance) not in (int, float):
             what = "null, as NaN is written in JSON" if chance is None else repr(chance)
-            _refuse(path, line, f"probability {place} is {what}, no number")
+            _refuse(path, line, f"probability {place} is {what}, not a number")
         if not 0 <= chance <= 1 + TIE:
             _refuse(path, line, f"probability {place} is {chance}, not between 0 and 1")
     total = math.fsum(chances)
@@ -267,7 +267,7 @@ def _check_numbering(found: Sequence[dict[str, Any]], lines: Sequence[int], path
     for line, record in zip(lines, found, strict=True):
         paper, number = record["paper"], record["number"]
         if number != last[paper] + 1:
-            expected = f"number {last[paper] + 1} was to come"
+            expected = f"number {last[paper] + 1} was expected"
             _refuse(path, line, f"paper {quoted(paper)} has number {number} where {expected}")
         last[paper] = number
 
@@ -283,7 +283,7 @@ def _label_places(
     for question in np.flatnonzero(first_Q - second_Q > TIE).tolist():
         place, name = int(best_Q[question]), answers[question]
         if places.setdefault(name, place) != place or names.setdefault(place, name) != name:
-            said = f"number {place + 1}, is called {quoted(name)} here, not before"
+            said = f"number {place + 1}, is called {quoted(name)} here, but not on earlier lines"
             _refuse(path, lines[question], f"the likeliest label, {said}")
     return places
 
@@ -303,6 +303,6 @@ def _set_first(
             _refuse(
                 path,
                 line,
-                f"the answer is {quoted(answer)}, but {letter(int(row.argmax()))} likeliest",
+                f"the answer is {quoted(answer)}, but {letter(int(row.argmax()))} is likeliest",
             )
         row[place] = row.max() + TIE * TIE

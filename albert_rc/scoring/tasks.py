@@ -66,8 +66,8 @@ def compared(first: Answered, second: Answered) -> Comparison:
     """
     if len(first.right) < len(first.answers):
         raise UsageError(
-            "--against counts right answers, and scores (STS-B) are nearer or further; evaluate "
-            "each file by itself"
+            "--against compares right and wrong answers, and a score (STS-B) is neither; leave it "
+            "out, and evaluate each file by itself"
         )
     alike = [a == b for a, b in zip(first.answers, second.answers, strict=True)]
     return compare_right(alike, first.right, second.right)
@@ -111,7 +111,7 @@ def read_given(path: Path, ids: Sequence[str], kind: type, spans: bool = False) 
 def _known(right: Sequence[Any]) -> list[int]:
     known = [i for i, value in enumerate(right) if value is not None]
     if not known:
-        raise DataError("the papers give no right answers; evaluate on papers that do")
+        raise DataError("the papers (GOLD) hold no right answers; give papers that have them")
     return known
 
 

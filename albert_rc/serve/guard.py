@@ -90,7 +90,9 @@ class RequestGuard:
     def _check(self, method: str, headers: Headers) -> None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or (self.hosts is not None and _name(hosts[0]) not in self.hosts):
-            raise Refusal(403, "this server is not asked by that name; take the address it printed")
+            raise Refusal(
+                403, "this server does not answer to that host name; use the address it printed"
+            )
         if method in READING:
             return
         origin = headers.get("origin")

@@ -164,7 +164,7 @@ def document(limits: Limits) -> dict[str, Any]:
     )
     errors = {
         "400": "The form is broken, or the request was broken off.",
-        "403": "The server was asked by another name, or by a page of another site.",
+        "403": "The Host header names another server, or a page of another site sent the request.",
         "408": "The request did not arrive in time.",
         "413": f"More than {limits.body_bytes / MEGABYTE:g} MB.",
         "415": "Another content type.",

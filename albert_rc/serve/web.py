@@ -177,8 +177,8 @@ async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Uplo
         raise Refusal(400, 'the form has no part "paper"; put the text or the file there')
     if len(keys) > 1 or (len(papers) > 1 and any(one.kind != "picture" for one in papers)):
         raise Refusal(
-            400, 'only pictures, the pages of one paper, may be several parts "paper"; of other '
-            "kinds, and of keys, one at a time",
+            400, 'the form has several parts "paper" or "key"; only a paper in pictures may have '
+            "several, one for each page: send other papers, and keys, one at a time",
         )  # fmt: skip
     paper = as_pages(papers)
     return paper, keys[0] if keys and keys[0].content.strip() else None

@@ -208,6 +208,6 @@ def check_store(store: Store, path: Path, tokenizer: Tokenizer, max_length: int)
     if store.meta["max_length"] > max_length:
         raise DataError(
             f"{path}: made for windows of {store.meta['max_length']} tokens, but the model takes "
-            f"{max_length}; {remake} --max-length {max_length}, or give it more places in "
-            f"learning, train --max-length {store.meta['max_length']}"
+            f"{max_length}; {remake} --max-length {max_length}, or train the model for longer "
+            f"windows: albert-rc train --max-length {store.meta['max_length']}"
         )

@@ -106,7 +106,7 @@ def test_a_kept_temperature_is_used(tmp_path):
         ([PAPER, 3], r"papers\[2\] is a number"),
         ("{torn", "papers' text"),
         ("/no/such/place", "no such file"),
-        ({"article": object(), "options": []}, "more than JSON"),
+        ({"article": object(), "options": []}, "JSON cannot hold the papers"),
         (
             {"article": "A.", "questions": ["b?"], "options": [["c", "d"]]},
             r'the papers are choice, but the model answers cloze; load_model\(source, "choice"\)',

@@ -39,11 +39,11 @@ def hub():
 
 
 CASES = [
-    ("some/model", "0", "the hub has no model of that name that everybody may read"),
-    ("some/model-nothing", "0", "the hub has no model of that name that everybody may read"),
+    ("some/model", "0", "the hub has no public model of that name"),
+    ("some/model-nothing", "0", "the hub has no public model of that name"),
     ("some/model-gated", "0", "accepted its terms"),
     ("some/model-broken", "0", "could not be reached|did not give it"),
-    ("some/model", "1", "it was not looked up, for HF_HUB_OFFLINE is set"),
+    ("some/model", "1", "the hub was not asked because HF_HUB_OFFLINE is set"),
     ("some/model", "nobody", "the hub could not be reached .*no earlier download"),
     ("albert-rc-tny", "0", "nor a hub id, which has one slash"),
 ]

@@ -25,7 +25,7 @@ def options_of(*names):
     ("given", "said"),
     [
         ("clip", "--set clip: give NAME=VALUE"),
-        ("colour=red", "--set colour=red: no such setting; choose an option, or from"),
+        ("colour=red", "--set colour=red: no such setting; name an option, or one of"),
         ("clip=-1", "--clip -1.0 must be at least 0"),
         ("clip=nan", "--clip nan must be at least 0"),
         ("ema=1.5", "--ema 1.5 must be at least 0 and below 1"),
@@ -102,10 +102,10 @@ def test_a_file_gives_what_the_command_line_does_not(cli, prepared):
     ("content", "code", "said"),
     [
         ("epochs = ", 3, "run.toml: cannot be read as TOML"),
-        ("epochs = [1, 2]", 3, "epochs must be a number, a text, true or false"),
+        ("epochs = [1, 2]", 3, "epochs must be a number, text, true or false"),
         ("[a.b]\nc = 1", 3, "a.b must be a number"),
         ("colour = 1", 2, "run.toml: colour: no such setting"),
-        ('config = "x"', 2, "config cannot stand in a file"),
+        ('config = "x"', 2, "config is not allowed in a file"),
         ("resume = 1", 2, "run.toml: resume: must be true or false"),
         ("epochs = 0", 2, "epochs"),
     ],

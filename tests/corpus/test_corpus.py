@@ -97,12 +97,12 @@ def test_papers_whose_names_end_in_txt_are_no_running_text(tmp_path):
         assert list(read_paragraphs(source)) == ["He was glad.", None]
     story = tmp_path / "race" / "story.txt"
     story.write_text('[Illustration]\n\n"Once," he said.')
-    with pytest.raises(DataError, match=r"story\.txt: text among exam papers such as .*1\.txt"):
+    with pytest.raises(DataError, match=r"story\.txt: plain text in a folder of .*1\.txt"):
         find_sources([tmp_path / "race"])
     assert [source.is_text for source in find_sources([story])[0]] == [True]
     story.unlink()
     (tmp_path / "race" / "0.json").write_text(json.dumps({"article": "A _", "options": [["b"]]}))
-    with pytest.raises(DataError, match=r"1\.txt: an exam paper among others .*\(cloze\)"):
+    with pytest.raises(DataError, match=r"1\.txt: not of the same format .*\(cloze\)"):
         find_sources([tmp_path / "race"])
 
 
@@ -111,7 +111,7 @@ def test_papers_whose_names_end_in_txt_are_no_running_text(tmp_path):
 )
 def test_tables_are_no_running_text(tmp_path, rows):
     (tmp_path / "msr_train.txt").write_text("\n".join(rows))
-    with pytest.raises(DataError, match=r"msr_train\.txt: a table .* name it msr_train\.tsv"):
+    with pytest.raises(DataError, match=r"msr_train\.txt: a table .* rename it to msr_train\.tsv"):
         examine(find_sources([tmp_path])[0])
     (tmp_path / "msr_train.txt").write_text("\tA line.\nNo\ttable.\n\tAnother.")
     assert examine(find_sources([tmp_path])[0]).sources
@@ -342,7 +342,7 @@ def test_nobody_can_make_no_corpus(text, made_by, tmp_path, workers):
         ("empty.txt", "", [], "empty.txt: there is no text in it"),
         ("tiny.txt", "Hello.", [], "tiny.txt: no document has the 16 tokens"),
         ("open.json", '{"article": "A _", "options": [["b", "c"]]}', [], "no paper has an answer"),
-        ("good.txt", STORY, ["--dev", 1], "--dev keeps all there is apart (1 sequence)"),
+        ("good.txt", STORY, ["--dev", 1], "--dev holds out all the text (1 sequence)"),
     ],
 )
 def test_a_corpus_of_nothing_is_not_left_behind(made_by, tmp_path, name, content, more, said):
@@ -357,7 +357,7 @@ def test_no_document_kept_apart_is_said(made_by, tmp_path):
     done = made_by("one.txt")
     assert done.returncode == 0, done.stderr
     assert "train: 1 document, 1 sequence, " in done.stdout
-    assert "note: --dev 0.01 keeps nothing apart of 1 document, so" in done.stderr
+    assert "note: --dev 0.01 holds out none of 1 document, so" in done.stderr
 
 
 def test_a_corpus_of_no_sequence_is_refused(cli, made_by, text, tmp_path, sample):

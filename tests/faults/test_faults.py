@@ -104,7 +104,7 @@ def test_the_command_says_how_to_go_on_when_the_disk_is_full(tmp_path):
     )
     done = _limited(command)
     assert done.returncode == 2
-    assert "File too large; make room and give the same command again" in done.stderr
+    assert "File too large; free some disk space and run the same command again" in done.stderr
     assert "Traceback" not in done.stderr
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
@@ -119,7 +119,7 @@ def test_a_folder_that_may_not_be_written_to(cli, tmp_path):
     done = cli(*command)
     assert done.returncode == 2
     assert f"error: {closed}" in done.stderr
-    assert "give another place with --out, or the right to write there" in done.stderr
+    assert "choose another place with --out, or get permission to write there" in done.stderr
 
 
 def flipped(content, rng):
@@ -329,7 +329,7 @@ def test_a_disk_that_fills_up_under_a_run(cli, stores, little_disk, tmp_path):
                "--save-steps", 2, "--batch-size", 4, "--max-steps", 20]  # fmt: skip
     done = cli(*options, "--out", little_disk / "run")
     assert done.returncode == 2
-    assert "No space left on device; make room" in done.stderr
+    assert "No space left on device; free some disk space" in done.stderr
     assert "Traceback" not in done.stderr
     for path in states(little_disk / "run"):
         check_archive(path)

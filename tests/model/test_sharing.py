@@ -144,7 +144,7 @@ def test_a_deeper_run_starts_from_a_shallower_one(sample, tmp_path):
     with pytest.raises(UsageError, match="--hidden-size 64: the checkpoint has 32"):
         load_model(tmp_path, "pretraining", shape={"hidden_size": 64})
     load_model(tmp_path, "pretraining", shape={"sharing": "all"})
-    with pytest.raises(UsageError, match="--sharing ffn: the checkpoint shares otherwise"):
+    with pytest.raises(UsageError, match="--sharing ffn: the checkpoint shares in another way"):
         load_model(tmp_path, "pretraining", shape={"sharing": "ffn", "num_groups": 1})
     unshared = load_model(
         sample / "vocabulary", "pretraining", scratch="tiny", shape=shape | {"sharing": "none"}
@@ -163,7 +163,9 @@ def test_a_checkpoint_that_shares_otherwise_is_refused():
     config = EncoderConfig(vocab_size=100, num_layers=4)
     require_shape(config, {"sharing": "all", "num_layers": 4})
     for sharing in ("none", "ffn"):
-        with pytest.raises(UsageError, match=f"--sharing {sharing}: the checkpoint shares other"):
+        with pytest.raises(
+            UsageError, match=f"--sharing {sharing}: the checkpoint shares in another way"
+        ):
             require_shape(config, {"sharing": sharing})
 
 

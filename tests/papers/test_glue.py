@@ -216,7 +216,7 @@ def test_two_answer_files_are_compared(cli, tmp_path):
     paths[0].write_text('{"2": 1.5, "3": 2.5}')
     done = cli("evaluate", paths[0], scores, "--against", paths[0])
     assert done.returncode == 2
-    assert "scores (STS-B) are nearer or further" in " ".join(done.stderr.split())
+    assert "a score (STS-B) is neither" in " ".join(done.stderr.split())
 
 
 def test_problems_of_an_answer_file_are_counted_where_they_are_many(tmp_path):

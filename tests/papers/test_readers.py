@@ -172,7 +172,7 @@ def test_duplicate_ids_name_both_places(write):
     lines = "\n".join(json.dumps(GOOD | {"id": "same"}) for _ in range(2))
     (found,) = errors_of(write("l.jsonl", lines.encode()))
     assert found == (
-        "papers/l.jsonl:2: the id 'same' is taken by papers/l.jsonl:1; give each its own"
+        "papers/l.jsonl:2: the id 'same' is taken by papers/l.jsonl:1; give each its own id"
     )
 
 

@@ -220,7 +220,7 @@ def test_a_torn_file_is_named(tmp_path):
     folder = saved(reference("albert", "MaskedLM"), tmp_path)
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(CheckpointError, match=r"model\.safetensors: torn"):
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: incomplete"):
         load_model(folder, "cloze")
 
 

@@ -146,7 +146,7 @@ def test_marks_that_are_no_whole_key_are_named(tmp_path, lists, named):
     assert answers_of(papers) == [""]
     assert "√" not in str(papers)
     (note,) = imports[0].papers[0].notes
-    assert f"were not read as answers: {named} without just one" in note
+    assert f"were not read as answers: {named} without exactly one" in note
 
 
 def test_brackets_before_questions(tmp_path):
@@ -183,7 +183,7 @@ def test_ticks_before_options(tmp_path, lists, letters):
     assert refused == []
     assert answers_of(papers) == [letters]
     assert papers[0]["options"] == bring(tmp_path, f"{CAT}\n{LISTS}")[0][0]["options"]
-    doubt = "the ticks at 1-3 may be of the option before them or behind them"
+    doubt = "the ticks at 1-3 may belong to the option before or after them"
     assert (doubt in imports[0].papers[0].notes) == (not letters)
 
 
@@ -309,7 +309,7 @@ def test_two_keys_must_say_the_same(tmp_path):
     assert refused == [2]
     said = str(imports[0].all_troubles()[0])
     assert said.startswith("2 is B in the paper's own key, but C in ")
-    assert said.endswith("; leave one of them")
+    assert said.endswith("; keep only one of them")
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_sentences_above_a_heading_are_not_dropped_in_silence(tmp_path, heading)
     papers, _, imports = bring(tmp_path, text)
     assert papers == []
     assert said(imports)
-    assert all("is parted from the passage by a heading" in line for line in said(imports))
+    assert all("is separated from the passage by a heading" in line for line in said(imports))
     # A title above one is no text.
     papers, _, imports = bring(tmp_path, f"Our Bread\n\n{heading}\n\n{TEXT}\n{QUESTIONS}{ANSWERS}")
     assert (papers, said(imports)) == ([RACE], [])
@@ -122,7 +122,7 @@ def test_a_sentence_on_the_exam_is_no_text(tmp_path):
     papers, _, imports = bring(tmp_path, text)
     assert said(imports) == []
     assert papers[0]["article"].replace("\n", " ") == BREAD
-    assert any("is parted from the passage" in note for note in imports[0].papers[0].notes)
+    assert any("is separated from the passage" in note for note in imports[0].papers[0].notes)
 
 
 def test_a_gloss_in_a_passage_of_short_lines(tmp_path):

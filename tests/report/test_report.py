@@ -198,7 +198,7 @@ def test_scores_in_another_order_of_papers(tmp_path):
     [
         ({"paper": "b", "number": 1}, "line 2: paper 'b', number 1, is not among the papers"),
         ({"number": 3}, "line 2: paper 'a' has number 3 where number 2"),
-        ({"answer": "C"}, "line 2: the answer is 'C', but B likeliest"),
+        ({"answer": "C"}, "line 2: the answer is 'C', but B is likeliest"),
         ({"probabilities": [0.2, 0.5, 0.3]}, "line 2: 3 options, but the paper has 2"),
         ({"probabilities": [0.5, 0.2]}, "line 2: the probabilities sum to 0.7"),
     ],
@@ -226,10 +226,10 @@ def test_runs_called_alike_are_told_apart(tmp_path):
 
 def test_a_score_file_where_papers_or_answers_are_wanted(tmp_path):
     path = scores(tmp_path, GOOD)
-    with pytest.raises(DataError, match="papers are wanted here"):
+    with pytest.raises(DataError, match="name the papers themselves"):
         read_split(path)
     other = path.rename(tmp_path / "scores.txt")
-    with pytest.raises(DataError, match=r"let its name end in \.jsonl"):
+    with pytest.raises(DataError, match=r"whose name must end in \.jsonl"):
         read_run(other, ASKED, "run")
 
 

@@ -257,7 +257,7 @@ def test_a_temperature_is_of_how_the_model_read(scored, sample, tmp_path):
         keep(calibrate(read_scores(path), papers, folds=3), tmp_path)
         used = [kept_temperature(tmp_path, reading=other)[1] for other in others]
         assert used == [other == reading for other in others]
-    assert why_unused(tmp_path, reading=dense) == "of scores with max_length 128, not 512"
+    assert why_unused(tmp_path, reading=dense) == "for scores with max_length 128, not 512"
     path.write_text(first + "\n" + rest)  # as earlier versions wrote them
     keep(calibrate(read_scores(path), papers, folds=3), tmp_path)
     used = [kept_temperature(tmp_path, reading=other)[1] for other in others]
@@ -278,7 +278,7 @@ def test_predict_says_which_temperature_is_not_its_own(sample, tmp_path, works):
     works("evaluate", "--calibrate", scores, gold, "--model", tmp_path / "run")
     assert "kept in" in works(*predict).stderr
     said = works(*predict, "--attention", "lsh").stderr
-    assert "is of scores with attention dense, not lsh, and is not used; calibrate again" in said
+    assert "is for scores with attention dense, not lsh, so it is not used" in said
 
 
 def test_a_sharp_temperature_is_not_lost_in_rounding(scored, sample, tmp_path):
@@ -324,7 +324,7 @@ def test_a_temperature_is_kept_with_the_model_that_it_is_of(scored, sample, tmp_
     assert (tmp_path / "cloze" / "calibration.json").read_bytes() == kept
     predict += ["--out", str(tmp_path / "a.json"), "--abstain", "0.01"]
     kept = kept_temperature(tmp_path / "cloze")[0]
-    for temperature, said in ((0.1, "not calibrated"), (kept, "should be right in")):
+    for temperature, said in ((0.1, "not calibrated"), (kept, "of the rest should be right")):
         done = CliRunner().invoke(app, [*predict, "--temperature", str(temperature)])
         assert said in done.output, done.output
 

@@ -186,5 +186,5 @@ def test_fits_are_of_their_questions_alone():
 
 def test_best_wants_papers_to_choose_by():
     pool = pool_of(models(2, 40), drawn(models(1, 40)[0]))
-    with pytest.raises(DataError, match="best chooses a method by folds of the other papers"):
+    with pytest.raises(DataError, match="best compares the methods by cross-validation"):
         assess(pool, ["a", "b"], "best", 5, 0)

@@ -31,14 +31,14 @@ def written(path, lines):
     [
         (line(number=2, chances=(0.5, float("nan"))), "NaN or infinite"),
         (line(number=2).replace("0.3", "null"), "probability 2 is null, as NaN is written"),
-        (line(number=2).replace("0.3", '"0.3"'), "probability 2 is '0.3', no number"),
+        (line(number=2).replace("0.3", '"0.3"'), "probability 2 is '0.3', not a number"),
         (line(number=2, chances=(0.7, 0.2)), "sum to 0.9, not to 1"),
         (line(number=2, chances=(1.2, -0.2)), "probability 1 is 1.2, not between"),
         (line(number=2, chances=(1.0,)), "a list of two or more"),
-        (line(number=2, answer="B"), "the answer is 'B', but A likeliest"),
-        (line(number=2, answer="D"), "the answer is 'D', but A likeliest"),
-        (line(number=3), "number 3 where number 2 was to come"),
-        (line(number=1), "number 1 where number 2 was to come"),
+        (line(number=2, answer="B"), "the answer is 'B', but A is likeliest"),
+        (line(number=2, answer="D"), "the answer is 'D', but A is likeliest"),
+        (line(number=3), "number 3 where number 2 was expected"),
+        (line(number=1), "number 1 where number 2 was expected"),
         (line(number=2, temperature=2), "another temperature than on line 1"),
         (line(number=2, id="p#2"), "an id here or on line 1"),
         ('{"paper": "p", "number": 2, "answer": 3.5}', "probabilities here or on line 1"),
@@ -104,7 +104,7 @@ def test_scores_read_in_another_way_do_not_fit(score_files, sample, tmp_path):
     lines = [json.loads(text) | {"option_score": "pll"} for text in dev[0].read_text().splitlines()]
     dev[0].write_text("".join(json.dumps(x) + "\n" for x in lines))
     refused = run(*dev, "--use", kept, "--out", tmp_path / "a.json")
-    assert "scores of --option-score pll, but" in str(refused.exception)
+    assert "made with --option-score pll, but" in str(refused.exception)
 
 
 def test_labels_get_their_names_from_lines_without_a_tie(tmp_path):
@@ -185,10 +185,10 @@ def test_a_fit_is_kept_and_used(score_files, sample, tmp_path):
     assert done.exit_code == 0, (done.output, done.exception)
     assert at_once.read_bytes() == later.read_bytes()
     done = run(*dev, "--use", kept, "--out", later)
-    assert "is what was fitted on" in done.output
+    assert "the fit was made on" in done.output
     refused = run(*test[:2], "--use", kept, "--out", later)
     assert isinstance(refused.exception, DataError)
-    assert "2 score files to a fit of 3 models" in str(refused.exception)
+    assert "2 score files, but the fit is of 3 models" in str(refused.exception)
     kept.write_text("{}")
     assert "no fit" in str(run(*test, "--use", kept, "--out", later).exception)
 
@@ -199,16 +199,16 @@ def test_swapped_models_are_refused_where_the_files_show_it(score_files, sample,
     swapped = [part for path in (dev[1], dev[0], dev[2]) for part in ("--dev-scores", path)]
     refused = run(*dev, *swapped, *gold)
     assert isinstance(refused.exception, DataError)
-    assert "is number 1 here, but of the model that is number 2 of what was" in str(
+    assert "is score file number 1 here, but its model was number 2 in the fit" in str(
         refused.exception
     )
     kept = tmp_path / "fit.json"
     assert run(*dev, *gold, "--fit", kept).exit_code == 0
     refused = run(*reversed(dev), "--use", kept, "--out", tmp_path / "a.json")
-    assert "is number 1 here, but of the model that is number 3" in str(refused.exception)
+    assert "is score file number 1 here, but its model was number 3" in str(refused.exception)
     pairs = [part for path in dev for part in ("--dev-scores", path)]
     done = run(*dev, *pairs, *gold, "--out", tmp_path / "a.json")
-    assert done.output.count("is what was fitted on") == 3
+    assert done.output.count("the fit was made on") == 3
     assert (
         run(*dev, "--use", dev[0], "--out", tmp_path / "a.json")
         .exception.args[0]
@@ -231,7 +231,7 @@ def test_models_are_told_by_their_weights(score_files, sample, tmp_path):
     assert run(*dev, "--gold", sample / "cloze" / "dev", "--fit", kept).exit_code == 0
     assert run(*test, "--use", kept, "--out", out).exit_code == 0
     refused = run(test[1], test[0], test[2], "--use", kept, "--out", out)
-    assert "is number 1 here, but of the model that is number 2" in str(refused.exception)
+    assert "is score file number 1 here, but its model was number 2" in str(refused.exception)
 
 
 def test_the_order_of_lines_changes_no_figure(score_files, sample, tmp_path):
@@ -286,7 +286,7 @@ def test_gold_of_other_papers_is_refused(score_files, sample):
         (["--use", "f", "--method", "ranks", "--out", "a"], "leave out --gold and --method"),
         (["--fit", "f", "--out", "a"], "need --gold"),
         (["--abstain", "0.5", "--gold", "g"], "need --out"),
-        ([], "--out says where"),
+        ([], "give --out FILE"),
         (["--abstain", "7", "--out", "a"], "must be in 0 to 1"),
     ],
 )
@@ -311,11 +311,11 @@ def test_labels_and_numbers(tmp_path):
     never = [written(tmp_path / f"never{i}.jsonl", [o[1 - i]]) for i, o in enumerate((one, two))]
     never[0].write_text(line("1", answer="yes", chances=(0.9, 0.1)) + "\n")
     never[1].write_text(line("1", answer="yes", chances=(0.8, 0.2)) + "\n")
-    assert "label 2 of 2 is never the answer" in str(run(*never, "--out", out).exception)
+    assert "no score file ever answers label 2 of 2" in str(run(*never, "--out", out).exception)
     numbers = [
         written(tmp_path / f"n{i}.jsonl", [json.dumps({"paper": "1", "number": 1, "answer": v})])
         for i, v in enumerate((2.5, 4.0))
     ]
     assert run(*numbers, "--out", out).exit_code == 0
     assert json.loads(out.read_text()) == {"1": 3.25}
-    assert "numbers are averaged" in str(run(*numbers, "--gold", "g").exception)
+    assert "can only be averaged" in str(run(*numbers, "--gold", "g").exception)

@@ -108,9 +108,9 @@ def digest(tensors, meta, problems):
 # Made by the code that read everything into memory, in one process (commit 0ef0333); one sentence
 # of a problem has changed since, and no tensor.
 BEFORE = {
-    "cloze/train": "c6cfefaaccbfbab5",
+    "cloze/train": "1e4819f19d2100d6",
     "cloze/dev": "1c63bdacd0b19bec",
-    "race/train": "e53e707c706b43b2",
+    "race/train": "89d5d99fef5f934e",
 }
 
 

@@ -187,7 +187,7 @@ class _Assembler:
 
     def _report(self, placement: Placement) -> None:
         ways = {
-            "twice": "leave one of them, or mark blanks as __36__",
+            "twice": "keep only one of them, or mark blanks as __36__",
             "times": "mark blanks as __36__",
         }
         for number, (where, reason) in sorted(placement.problems.items()):
@@ -224,13 +224,13 @@ class _Assembler:
             if paragraph is None or line.why not in AROUND:
                 continue
             reason = (
-                f"{shortened(line.text, 40)!r} is parted from the passage by a heading or an "
+                f"{shortened(line.text, 40)!r} is separated from the passage by a heading or an "
                 "instruction"
             )
             if self._introduces(paragraph):
                 self.notes.append(reason)
                 continue
-            way_out = "take out what parts them if it belongs there, or else the text"
+            way_out = "if it belongs to the passage, delete what is between them; if not, delete it"
             self._trouble((), line.place, reason, way_out)
 
     def _introduces(self, paragraph: Paragraph) -> bool:
@@ -246,7 +246,8 @@ class _Assembler:
         parts = self._parts(cloze_parts, lines)
         if len(parts) > 1:
             self.notes.append(
-                f"one list of options for {len(parts)} texts, parted by a heading or an instruction"
+                f"one list of options for {len(parts)} texts with a heading or an instruction "
+                "between them"
             )
         placed = sorted(placement.placed.items())
         owned: set[int] = set()

@@ -177,7 +177,7 @@ def give(paper: Paper, answers: Sequence[key.KeyEntry], shift: int = 0) -> None:
                     (number,),
                     answer.place,
                     f"{number} stands twice in the key, as {other.letter} and {answer.letter}",
-                    "leave one",
+                    "keep only one",
                 )
             )
     if not given:
@@ -226,6 +226,6 @@ def must_agree(
                     (number,),
                     place,
                     f"{number} is {other} {said}, but {known[number]} {known_from}",
-                    "leave one of them",
+                    "keep only one of them",
                 )
             )

@@ -85,7 +85,7 @@ def _twice(items: Sequence[Item]) -> Iterator[Trouble]:
         if times > 1:
             places = ", ".join(item.place for item in items if item.number == number)
             reason = f"options {number} stand {times} times"
-            yield Trouble((number,), places, reason, "leave one, or fix its number")
+            yield Trouble((number,), places, reason, "keep only one, or fix the number")
 
 
 def _missing(items: Sequence[Item], found: Sequence[Candidate]) -> Iterator[Trouble]:

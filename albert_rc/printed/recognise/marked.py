@@ -76,7 +76,7 @@ def collect_marks(papers: Sequence[Paper], items: Sequence[Item]) -> None:
         unsure = [number for number, item in numbered if doubtful and _doubtful(item)]
         if unsure:
             paper.notes.append(
-                f"the ticks at {spans(unsure)} may be of the option before them or behind them"
+                f"the ticks at {spans(unsure)} may belong to the option before or after them"
             )
 
 
@@ -129,6 +129,6 @@ def use_marks(papers: Sequence[Paper]) -> None:
             else:
                 lacking = sorted(set(paper.numbers) - {answer.number for answer in single})
                 paper.notes.append(
-                    f"the {name} were not read as answers: {spans(lacking)} "
-                    "without just one; mark all, or give a key"
+                    f"the {name} were not read as answers: {spans(lacking)} without exactly one; "
+                    "mark one answer for every number, or give a key"
                 )

@@ -41,8 +41,8 @@ def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
     unnamed = [place + 1 for place in range(count) if place not in names]
     if unnamed:
         raise DataError(
-            f"{files[0].path}: label {unnamed[0]} of {count} is never the answer, in no file, so "
-            "its name is not known; give the papers with --gold, or more papers"
+            f"{files[0].path}: no score file ever answers label {unnamed[0]} of {count}, so its "
+            "name is not known; name the papers with --gold, or score more papers"
         )
     return tuple(names[place] for place in range(count))
 
@@ -219,32 +219,33 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
     """
     if len(files) != len(models):
         raise DataError(
-            f"{len(files)} score files to a fit of {len(models)} models: "
-            f"{', '.join(model['scores'] for model in models)}; give one of each, in this order"
+            f"{len(files)} score files, but the fit is of {len(models)} models "
+            f"({', '.join(model['scores'] for model in models)}); give one file for each, in this "
+            "order"
         )
     for own, (file, model) in enumerate(zip(files, models, strict=True), 1):
         places = [place for place, other in enumerate(models, 1) if _same(file, other)]
         if places and own not in places:
             raise DataError(
-                f"{file.path}: is number {own} here, but of the model that is number {places[0]} "
-                "of what was fitted on; give the files of each model in the same order"
+                f"{file.path}: is score file number {own} here, but its model was number "
+                f"{places[0]} in the fit; give the score files in the order of the fit"
             )
         if file.kind != model["kind"]:
             raise DataError(
-                f"{file.path}: holds {file.kind}, but {model['scores']}, which was fitted on, "
-                f"{model['kind']}"
+                f"{file.path}: holds {file.kind}, but the fit was made with {model['scores']}, "
+                f"which holds {model['kind']}; give scores of the same task"
             )
         if file.way != model.get("option_score"):
             raise DataError(
-                f"{file.path}: {_way(file.way)}, but {model['scores']}, which was fitted on, "
-                f"{_way(model.get('option_score'))}; make them again with the same "
+                f"{file.path}: made {_way(file.way)}, but {model['scores']}, of the fit, was made "
+                f"{_way(model.get('option_score'))}; make the scores again with the same "
                 "`predict --option-score`"
             )
         if not np.isclose(file.temperature, model["temperature"], rtol=1e-4):
             raise DataError(
-                f"{file.path}: scores of temperature {file.temperature:g}, but "
-                f"{model['scores']}, which was fitted on, of {model['temperature']:g}; "
-                "make them again with the same `predict --temperature`"
+                f"{file.path}: made with temperature {file.temperature:g}, but "
+                f"{model['scores']}, of the fit, with {model['temperature']:g}; make the scores "
+                "again with the same `predict --temperature`"
             )
 
 
@@ -255,4 +256,4 @@ def _same(file: ScoreFile, model: Mapping[str, Any]) -> bool:
 
 
 def _way(way: str | None) -> str:
-    return "no --option-score" if way is None else f"scores of --option-score {way}"
+    return "without --option-score" if way is None else f"with --option-score {way}"

@@ -248,8 +248,8 @@ def fit_best(pool: Pool, folds: int, seed: int) -> Fit:
     """
     if len(set(pool.papers)) < 2:
         raise DataError(
-            "best chooses a method by folds of the other papers, and here that is a single one; "
-            "give more papers or --folds, or name a --method"
+            "--method best compares the methods by cross-validation, and only one paper is left "
+            "for that; give more papers, a larger --folds, or another --method"
         )
     fitted = fitted_methods()
 

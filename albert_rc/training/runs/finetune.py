@@ -184,12 +184,17 @@ def open_stores(
     train = open_store(train_path)
     dev = open_store(dev_path) if exists(dev_path) else None
     if with_dev and dev is None:
-        raise DataError(f"--with-dev: there is no {dev_path}")
+        raise DataError(f"--with-dev: there is no {dev_path}; leave the option out")
     for store, path in ((train, train_path), (dev if with_dev else None, dev_path)):
         if store is not None and not (store.has_answers or taught):
-            raise DataError(f"{path}: its papers have no answers to learn from")
+            raise DataError(
+                f"{path}: its papers have no answers to learn from; preprocess papers with answers"
+            )
     if dev is not None and dev.kind != train.kind:
-        raise DataError(f"{dev_path}: holds {dev.kind}, but train {train.kind}")
+        raise DataError(
+            f"{dev_path}: holds {dev.kind} papers, but {train_path.name} {train.kind}; make both "
+            "of the same task"
+        )
     if dev is not None and dev.labels != train.labels:
         raise DataError(f"{dev_path}: has other labels than train; make both of the same task")
     if with_dev and dev is not None:

@@ -242,7 +242,9 @@ def _best(study: Any) -> Any:
 def _result(study: Any, out: Path) -> dict[str, Any]:
     best, rows = _best(study), {}
     if best is None:
-        raise UsageError(f"{out / JOURNAL}: no trial came to its end; raise --trials")
+        raise UsageError(
+            f"{out / JOURNAL}: every trial was given up; give --search a larger number"
+        )
     for trial in _done(study):
         # For a pruned trial, optuna keeps the last reported score as its value.
         given_up = trial.state.name == "PRUNED"

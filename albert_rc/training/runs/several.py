@@ -72,8 +72,8 @@ def over_folds(count: int, seed: int, train: Store, dev: Store | None) -> list[P
         raise UsageError("--folds is for questions with options or labels, which have scores")
     if len(set(train.meta["ids"])) < papers:
         raise UsageError(
-            "--folds with --with-dev: rows of a table are called by their numbers, so those of "
-            "train and dev could not be told apart in the scores; leave --with-dev out"
+            "--folds does not go with --with-dev for tables: their rows have only numbers as ids, "
+            "so a row of train and one of dev would have the same; leave --with-dev out"
         )
     order = torch.randperm(papers, generator=torch.Generator().manual_seed(seed)).tolist()
     parts = []
