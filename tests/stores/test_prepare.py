@@ -105,8 +105,8 @@ def digest(tensors, meta, problems):
     return found.hexdigest()[:16]
 
 
-# Made by the code that read everything into memory, in one process (commit 0ef0333); one sentence
-# of a problem has changed since, and no tensor.
+# Made by the code that read everything into memory, in one process (commit 0ef0333); sentences
+# of problems have changed since, and no tensor.
 BEFORE = {
     "cloze/train": "1e4819f19d2100d6",
     "cloze/dev": "1c63bdacd0b19bec",
