@@ -18,11 +18,13 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from command import command
+from rows import fill
 
 from albert_rc.io.json import parse_json, write_json
 
@@ -129,17 +131,17 @@ def prepare(name: str, task: Task, arguments: argparse.Namespace) -> tuple[Path,
     return raw, data
 
 
-def run(name: str, attention: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+def run(arguments: argparse.Namespace, task: str, attention: str, seed: int) -> dict[str, Any]:
     """Fine-tune, answer, and count."""
-    task = TASKS[name]
-    raw, data = prepare(name, task, arguments)
-    out, started = arguments.work / name / f"{attention} {seed}", time.perf_counter()
+    about = TASKS[task]
+    raw, data = prepare(task, about, arguments)
+    out, started = arguments.work / task / f"{attention} {seed}", time.perf_counter()
     how = [*ATTENTION[attention]]
     if attention != "dense":
-        rounds = arguments.rounds or task.rounds
-        how += ["--lsh-chunk", str(task.chunk), "--lsh-rounds", str(rounds)]
-    epochs = arguments.epochs or task.epochs
-    options = dict(zip(task.options[::2], task.options[1::2], strict=True))
+        rounds = arguments.rounds or about.rounds
+        how += ["--lsh-chunk", str(about.chunk), "--lsh-rounds", str(rounds)]
+    epochs = arguments.epochs or about.epochs
+    options = dict(zip(about.options[::2], about.options[1::2], strict=True))
     if arguments.learning_rate:
         options["--learning-rate"] = arguments.learning_rate
     chosen = [word for pair in options.items() for word in pair]
@@ -188,19 +190,13 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--rounds", type=int)
     arguments = parser.parse_args()
-    table = parse_json(arguments.out.read_bytes()) if arguments.out.is_file() else []
-    there = {(row["task"], row["attention"], row["seed"]) for row in table}
-    for seed in range(arguments.seeds):
-        for name in arguments.tasks:
-            for attention in arguments.attention:
-                if (name, attention, seed) in there:
-                    continue
-                row = {"task": name, "attention": attention, "seed": seed}
-                row |= run(name, attention, seed, arguments)
-                print(row, flush=True)
-                table.append(row)
-                write_json(arguments.out, table)
-    show(table)
+    keys = (
+        {"task": name, "attention": attention, "seed": seed}
+        for seed in range(arguments.seeds)
+        for name in arguments.tasks
+        for attention in arguments.attention
+    )
+    show(fill(arguments.out, keys, partial(run, arguments)))
 
 
 if __name__ == "__main__":

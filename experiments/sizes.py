@@ -15,16 +15,18 @@ from __future__ import annotations
 import argparse
 import shutil
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import torch
 from command import command
+from rows import Row, fill
 
 from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
-from albert_rc.io.json import parse_json, write_json
+from albert_rc.io.json import parse_json
 from albert_rc.runtime.devices import Processes, choose_precision
 from albert_rc.stores.store import load_store
 
@@ -54,24 +56,24 @@ def prepare(arguments: argparse.Namespace) -> Path:
 
 
 def milliseconds(folder: Path | str, data: Path) -> tuple[float, int]:
-    """Time to score a dev paper with two runs' median, and the number of parameters."""
+    """Milliseconds to score a dev paper, the median of three runs; and the parameters."""
     alone = Processes(torch.device("cpu"))
     precision = choose_precision(None, alone.device)
     loaded = load_model(folder, "cloze", precision=precision)
-    compute = loaded.model.encoder.compute
-    loaded.model.encoder.compute = type(compute)(precision=precision)
-    loaded.model.encoder.freeze()
+    parameters = sum(p.numel() for p in loaded.model.parameters())
+    encoder = loaded.model.encoder
+    encoder.compute = replace(encoder.compute, precision=precision)
+    encoder.freeze()
     store = load_store(data / "dev.pt")
     times = []
     for _ in range(3):
         started = time.perf_counter()
         score(loaded.model, loaded.tokenizer, store, alone)
         times.append(time.perf_counter() - started)
-    parameters = sum(p.numel() for p in load_model(folder, "cloze").model.parameters())
     return 1000 * sorted(times)[1] / len(store.meta["ids"]), parameters
 
 
-def measure(folder: Path | str, data: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+def measure(folder: Path | str, data: Path, arguments: argparse.Namespace) -> Row:
     """Accuracy on dev, time and size."""
     answers = arguments.work / "answers.json"
     command("predict", "--data", data / "dev.pt", "--model", folder, "--out", answers)
@@ -86,9 +88,11 @@ def measure(folder: Path | str, data: Path, arguments: argparse.Namespace) -> di
     }
 
 
-def run(name: str, taught: bool, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Make the student, train it, and measure it before and after."""
+def run(arguments: argparse.Namespace, name: str, taught: bool, seed: int | None) -> Row:
+    """Make the student, train it and measure it; or measure the teacher."""
     data = prepare(arguments)
+    if name == TEACHER:
+        return measure(arguments.model, data, arguments)
     out = arguments.work / f"{name} {'taught' if taught else 'alone'} {seed}"
     shape = [word for item in ROWS[name].items() for word in ("--set", "{}={}".format(*item))]
     teacher = ["--teacher", data / "scores.jsonl"] if taught else []
@@ -99,10 +103,10 @@ def run(name: str, taught: bool, seed: int, arguments: argparse.Namespace) -> di
     )  # fmt: skip
     row = measure(out, data, arguments)
     shutil.rmtree(out)
-    return row
+    return row | {"steps": arguments.steps, "learning_rate": arguments.learning_rate}
 
 
-def show(table: list[dict[str, Any]]) -> None:
+def show(table: list[Row]) -> None:
     """The table, means over seeds."""
     print("| | parameters | ms a paper | answers alone | and the teacher |\n|---|---|---|---|---|")
     for name in (TEACHER, *ROWS):
@@ -130,24 +134,14 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
-    table = parse_json(arguments.out.read_bytes()) if arguments.out.is_file() else []
-    if not table:
-        first = {"name": TEACHER, "taught": False, "seed": None}
-        table.append(first | measure(arguments.model, prepare(arguments), arguments))
-        write_json(arguments.out, table)
-    there = {(row["name"], row["taught"], row["seed"]) for row in table}
-    for seed in range(arguments.seeds):
-        for name in arguments.rows:
-            for taught in (False, True):
-                if (name, taught, seed) in there:
-                    continue
-                row: dict[str, Any] = {"name": name, "taught": taught, "seed": seed}
-                row |= {"steps": arguments.steps, "learning_rate": arguments.learning_rate}
-                row |= run(name, taught, seed, arguments)
-                print(row, flush=True)
-                table.append(row)
-                write_json(arguments.out, table)
-    show(table)
+    keys: list[Row] = [{"name": TEACHER, "taught": False, "seed": None}]
+    keys += [
+        {"name": name, "taught": taught, "seed": seed}
+        for seed in range(arguments.seeds)
+        for name in arguments.rows
+        for taught in (False, True)
+    ]
+    show(fill(arguments.out, keys, partial(run, arguments)))
 
 
 if __name__ == "__main__":

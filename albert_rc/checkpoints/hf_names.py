@@ -192,11 +192,15 @@ def hub_config(config: EncoderConfig, task: str) -> dict[str, Any]:
     return raw
 
 
+def saved_class(raw: Mapping[str, Any]) -> str | None:
+    """The transformers class that a config.json names first, if any."""
+    names = raw.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else None
+
+
 def saved_task(raw: Mapping[str, Any]) -> str | None:
     """The task of the class that a config.json names first; None if it answers nothing."""
-    names = raw.get("architectures")
-    name = names[0] if isinstance(names, list) and names else None
-    family = FAMILIES.get(raw.get("model_type", ""))
+    family, name = FAMILIES.get(str(raw.get("model_type"))), saved_class(raw)
     classes = family.architectures if family else {}
     return next((task for task, named in classes.items() if named == name), None)
 

@@ -309,10 +309,9 @@ def _same_classes(raw: Mapping[str, Any], task: str, labels: Sequence[str] | Non
     Placeholder names such as `LABEL_0`, which transformers assigns to unnamed labels, match any
     labels if there are equally many.
     """
-    if saved_task(raw) not in (task, None):
-        return False
-    if task != "label" or labels is None or saved_task(raw) is None:
-        return True
+    saved = saved_task(raw)
+    if saved != task or task != "label" or labels is None:
+        return saved in (task, None)
     known, _ = labels_in(raw)
     if not known and raw.get("problem_type") != "regression":
         known = ("LABEL_0", "LABEL_1")  # transformers writes no names for its default of two

@@ -14,7 +14,7 @@ from torch import Tensor
 from albert_rc.answering.score import score
 from albert_rc.answering.temperature import RECORDS, kept_record
 from albert_rc.checkpoints.hf_config import read_config
-from albert_rc.checkpoints.hf_names import FAMILIES, saved_task
+from albert_rc.checkpoints.hf_names import FAMILIES, saved_class, saved_task
 from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.load import Loaded, load_model, save_model
 from albert_rc.errors import CheckpointError, UsageError
@@ -244,10 +244,9 @@ def _task(folder: Path, raw: dict[str, Any]) -> tuple[str, str]:
     """The task of a folder's model, and the class that opens it."""
     task = saved_task(raw)
     if task is None:
-        named = (raw.get("architectures") or ["no class"])[0]
         raise UsageError(
-            f"{folder}/config.json: it names {named}, which answers nothing; "
-            "fine-tune it with `albert-rc train`, and export that run"
+            f"{folder}/config.json: it names {saved_class(raw) or 'no class'}, which answers "
+            "nothing; fine-tune it with `albert-rc train`, and export that run"
         )
     return task, FAMILIES[raw["model_type"]].architectures[task]
 

@@ -17,7 +17,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff")
 LARGEST = 120_000_000
 """Maximum number of pixels of a picture; phones take 12 to 50 million."""
 LONGEST_SIDE = 5000
-"""Maximum side in pixels; larger pictures are reduced, as recognition is no worse then."""
+"""Maximum side in pixels; larger pictures are scaled down, which does not hurt recognition."""
 DOTS = 250
 """Dots per inch at which the pages of a PDF file are drawn."""
 MOST_PAGES = 40

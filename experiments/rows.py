@@ -1,0 +1,33 @@
+"""Tables of runs that are filled row by row, and go on where they were stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from albert_rc.io.json import parse_json, write_json
+
+Row = dict[str, Any]
+
+
+def fill(out: Path, keys: Iterable[Row], run: Callable[..., Row]) -> list[Row]:
+    """Run what is not in a table yet; each row is written as soon as it is there.
+
+    Args:
+        out: the table, a JSON file.
+        keys: what tells each row from the others, in the order of the work.
+        run: called with a key's values by name; returns the rest of the row.
+
+    Returns:
+        The whole table.
+    """
+    table: list[Row] = parse_json(out.read_bytes()) if out.is_file() else []
+    for key in keys:
+        if any(key.items() <= row.items() for row in table):
+            continue
+        row = key | run(**key)
+        print(row, flush=True)
+        table.append(row)
+        write_json(out, table)
+    return table
