@@ -2,11 +2,18 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 
-def command(*arguments: object) -> str:
-    """Run albert-rc; what it printed as a result."""
-    full = [sys.executable, "-m", "albert_rc", *map(str, arguments)]
+def command(*arguments: object, through: Path | None = None) -> str:
+    """Run albert-rc; what it printed as a result.
+
+    Args:
+        arguments: of its command line.
+        through: a script that runs it with changes that no option makes.
+    """
+    program = ["-m", "albert_rc"] if through is None else [str(through)]
+    full = [sys.executable, *program, *map(str, arguments)]
     print("$", " ".join(full[2:]), flush=True)
     done = subprocess.run(full, stdout=subprocess.PIPE, text=True, check=True)
     print(done.stdout, end="", flush=True)

@@ -19,13 +19,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albert_rc.checkpoints.smaller import WORDS, factorised, identity_projection
+from albert_rc.checkpoints.smaller import LAYERS, WORDS, factorised, identity_projection
 from albert_rc.errors import UsageError
 from albert_rc.io.atomic import write_bytes
 from albert_rc.io.json import parse_json, to_json
 from albert_rc.model.config import EncoderConfig
 from albert_rc.model.heads import HeadedModel, ReadingModel
 from albert_rc.model.pretraining_head import PretrainingModel
+from albert_rc.model.sharing import PARTS
 from albert_rc.text.tokenizer import HuggingFaceTokenizer, Tokenizer, load_tokenizer
 
 Model = TypeVar("Model", bound=HeadedModel)
@@ -64,6 +65,25 @@ def with_embedding_size(
     """
     weights = factorised(model.state_dict(), size, count_V)
     return _filled(replace(model.config, embedding_size=size), weights, model)
+
+
+def with_common(model: Model, common: str) -> Model:
+    """An ALBERT whose layers share their attention, or their feed-forward networks.
+
+    What they come to share is the mean of theirs (Lan et al. 2020, section 4.5, trains such models
+    from random weights; here it is a start, to be trained).
+
+    Args:
+        model: an ALBERT with one group for each layer.
+        common: "attention" or "ffn".
+    """
+    weights = model.state_dict()
+    for part in PARTS[common]:
+        for kind in ("weight", "bias"):
+            names = [f"{LAYERS}{at}.{part}.{kind}" for at in range(model.config.num_layers)]
+            mean = torch.stack([weights[name] for name in names]).mean(0)
+            weights |= dict.fromkeys(names, mean)
+    return _filled(replace(model.config, common=common), weights, model)
 
 
 def fit_embeddings(

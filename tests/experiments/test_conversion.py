@@ -10,6 +10,7 @@ from conversion import (
     cut_tokenizer,
     fit_embeddings,
     most_used,
+    with_common,
     with_embedding_size,
     with_vocabulary,
 )
@@ -80,6 +81,20 @@ def test_the_albert_of_a_bert_computes_the_same_here_and_in_transformers(bert, w
     assert loaded.model.config.num_groups == 4
     for name, weight in albert.state_dict().items():
         assert torch.equal(loaded.model.state_dict()[name], weight), name
+
+
+@pytest.mark.parametrize(("common", "kept"), [("attention", "up"), ("ffn", "query")])
+def test_layers_share_the_mean_of_what_they_had(bert, wordpiece, tmp_path, common, kept):
+    made = with_common(as_albert(bert), common)
+    shared = {"attention": "query", "ffn": "up"}[common]
+    of = [layer.get_submodule(shared).weight for layer in bert.encoder.layers]
+    for layer, before in zip(made.encoder.layers, bert.encoder.layers, strict=True):
+        assert torch.allclose(layer.get_submodule(shared).weight, torch.stack(of).mean(0))
+        assert torch.equal(layer.get_submodule(kept).weight, before.get_submodule(kept).weight)
+    save_model(made, wordpiece, tmp_path)
+    again = load_model(tmp_path, "pretraining", with_pairs=False).model
+    assert again.config.common == common
+    assert torch.equal(states(again, wordpiece, TEXTS[0]), states(made, wordpiece, TEXTS[0]))
 
 
 def test_only_berts_become_alberts(bert):

@@ -1,0 +1,210 @@
+"""GLUE and SQuAD tasks on which experiments fine-tune a model in several ways, all else equal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import mean, stdev
+
+from command import command
+from rows import Row, fill
+
+from albert_rc.io.json import parse_json, write_json
+
+ROWS = 3000  # of a dev table: enough for half a point
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the rows of one name are fine-tuned."""
+
+    train: tuple[object, ...] = ()
+    """Options of `train`."""
+    through: Path | None = None
+    """A script that runs albert-rc in its own way; see `command`."""
+    hashed: bool = False
+    """With LSH attention, whose chunks and rounds are the task's."""
+    start: Callable[[str, Path], Path] | None = None
+    """Makes the model to fine-tune of the given one, in a folder of the given one."""
+
+
+PLAIN = {"plain": Way()}
+"""Part of every table, so that tables of one model may share their file."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Where a task's papers come from, and how it is fine-tuned."""
+
+    raw: Callable[[Path, Path], None]
+    """Writes train and dev of some sources into a folder."""
+    length: int = 128
+    chunk: int = 8
+    rounds: int = 2
+    """Small, so that hashing hides something: with chunks of 64 it would be dense attention."""
+    epochs: int = 3
+    options: Mapping[str, object] = field(
+        default_factory=lambda: {"--batch-size": 32, "--learning-rate": 5e-4}
+    )
+    tuned: bool = False
+    """Needs the dev store in training."""
+
+
+def _lines(source: Path, target: Path, rows: slice = slice(None), more: Path | None = None) -> None:
+    """Copy a table's header and some of its rows, and the rows past `ROWS` of another."""
+    header, *found = source.read_text("utf-8-sig").splitlines()
+    kept = found[rows]
+    if more is not None:
+        kept += more.read_text("utf-8-sig").splitlines()[1:][ROWS:]
+    target.write_text("\n".join([header, *kept, ""]), "utf-8")
+
+
+def _mrpc(sources: Path, raw: Path) -> None:
+    for split, name in (("train", "train"), ("dev", "test")):
+        _lines(sources / "glue/mrpc" / f"msr_paraphrase_{name}.txt", raw / f"{split}.tsv")
+
+
+def _table(name: str) -> Callable[[Path, Path], None]:
+    """Dev is the first `ROWS` of the dev table; what is left of it is learned from."""
+
+    def write(sources: Path, raw: Path) -> None:
+        train, dev = (sources / "glue" / name / f"{split}.tsv" for split in ("train", "dev"))
+        _lines(train, raw / "train.tsv", more=dev)
+        _lines(dev, raw / "dev.tsv", slice(ROWS))
+
+    return write
+
+
+def _squad(sources: Path, raw: Path) -> None:
+    articles = json.loads((sources / "squad/xquad.en.json").read_bytes())["data"]
+    cut = 3 * len(articles) // 4
+    for split, part in (("train", articles[:cut]), ("dev", articles[cut:])):
+        write_json(raw / f"{split}.json", {"version": "1.1", "data": part})
+
+
+def _squad_2(sources: Path, raw: Path) -> None:
+    """Every second question is also asked of a paragraph of another article, in vain."""
+    _squad(sources, raw)
+    for split in ("train", "dev"):
+        content = parse_json((raw / f"{split}.json").read_bytes())
+        paragraphs = [p for article in content["data"] for p in article["paragraphs"]]
+        owners = [i for i, article in enumerate(content["data"]) for _ in article["paragraphs"]]
+        asked = [list(paragraph["qas"]) for paragraph in paragraphs]
+        for number, questions in enumerate(asked):
+            shift = next(
+                k for k in range(1, len(paragraphs))
+                if owners[(number + k) % len(paragraphs)] != owners[number]
+            )  # fmt: skip
+            other = paragraphs[(number + shift) % len(paragraphs)]
+            other["qas"] += [
+                {**question, "id": f"{question['id']}-x", "answers": [], "is_impossible": True}
+                for question in questions[::2]
+            ]
+        write_json(raw / f"{split}.json", content | {"version": "v2.0"})
+
+
+ON_WINDOWS = {"--batch-size": 16, "--learning-rate": 5e-4}
+TASKS = {
+    "mrpc": Task(_mrpc),
+    "nli": Task(_table("nli")),
+    "sst-2": Task(_table("sst2")),
+    "squad 1.1": Task(_squad, 384, 16, 4, options=ON_WINDOWS),
+    "squad 2.0": Task(_squad_2, 384, 16, 4, options=ON_WINDOWS, tuned=True),
+}
+
+
+def prepare(name: str, arguments: argparse.Namespace) -> tuple[Path, Path]:
+    """The task's raw papers and its stores, made once."""
+    task = TASKS[name]
+    raw, data = arguments.work / name / "raw", arguments.work / name / "data"
+    if not (data / "dev.pt").is_file():
+        raw.mkdir(parents=True, exist_ok=True)
+        task.raw(arguments.sources, raw)
+        command(
+            "preprocess", raw, "--model", arguments.model, "--out", data,
+            "--max-length", task.length,
+        )  # fmt: skip
+        (data / "train").mkdir(exist_ok=True)
+        shutil.copyfile(data / "train.pt", data / "train" / "train.pt")
+        if task.tuned:
+            shutil.copyfile(data / "dev.pt", data / "train" / "dev.pt")
+    return raw, data
+
+
+def fine_tune(
+    arguments: argparse.Namespace, ways: Mapping[str, Way], task: str, way: str, seed: int
+) -> Row:
+    """Fine-tune, answer, and count."""
+    about, chosen = TASKS[task], ways[way]
+    raw, data = prepare(task, arguments)
+    out, started = arguments.work / task / f"{way} {seed}", time.perf_counter()
+    options = dict(about.options)
+    if arguments.learning_rate:
+        options["--learning-rate"] = arguments.learning_rate
+    how = [word for pair in options.items() for word in pair]
+    if chosen.hashed:
+        rounds = arguments.rounds or about.rounds
+        how += ["--lsh-chunk", about.chunk, "--lsh-rounds", rounds]
+    epochs = arguments.epochs or about.epochs
+    model = chosen.start(arguments.model, arguments.work) if chosen.start else arguments.model
+    command(
+        "train", "--data", data / "train", "--model", model, "--out", out, "--seed", seed,
+        "--epochs", epochs, "--set", "warmup=0.1", *how, *chosen.train, through=chosen.through,
+    )  # fmt: skip
+    seconds = time.perf_counter() - started
+    answers = out / "answers.json"
+    command("predict", "--data", data / "dev.pt", "--model", out, "--out", answers)
+    metrics = parse_json(
+        command("evaluate", answers, next(raw.glob("dev.*")), "--json").encode()
+    )["metrics"]  # fmt: skip
+    shutil.rmtree(out)
+    return {
+        "metrics": {name: found["value"] for name, found in metrics.items()},
+        "train_seconds": round(seconds),
+        "epochs": epochs,
+        "learning_rate": options["--learning-rate"],
+    }
+
+
+def show(table: list[Row], ways: Mapping[str, Way]) -> None:
+    """Each task's metrics in each way: the mean over seeds, and their spread."""
+    for task in dict.fromkeys(row["task"] for row in table):
+        for way in ways:
+            rows = [row for row in table if (row["task"], row["way"]) == (task, way)]
+            said = [f"{task}, {way}, {len(rows)} seed(s)"]
+            for metric in rows[0]["metrics"] if rows else ():
+                found = [row["metrics"][metric] for row in rows]
+                spread = f" (sd {stdev(found):.4f})" if len(found) > 1 else ""
+                said.append(f"{metric} {mean(found):.4f}{spread}")
+            print("; ".join(said))
+
+
+def run(description: str, ways: Mapping[str, Way]) -> None:
+    """The command line of a table: run what is not there yet, and print it."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sources", type=Path)
+    parser.add_argument("model")
+    parser.add_argument("work", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--ways", nargs="+", choices=ways, default=list(ways))
+    parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--rounds", type=int)
+    arguments = parser.parse_args()
+    keys = (
+        {"task": task, "way": way, "seed": seed}
+        for seed in range(arguments.seeds)
+        for task in arguments.tasks
+        for way in arguments.ways
+    )
+    show(fill(arguments.out, keys, partial(fine_tune, arguments, ways)), ways)

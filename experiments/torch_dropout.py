@@ -1,0 +1,21 @@
+"""albert-rc with dropout masks of torch's own generator, to compare the accuracy of ours with.
+
+python experiments/torch_dropout.py train ...
+"""
+
+import torch
+from torch import Tensor
+
+from albert_rc.__main__ import main
+from albert_rc.model.dropout import Dropout
+
+
+def _mask(self: Dropout, shape: tuple[int, ...]) -> Tensor:
+    return torch.empty(shape, dtype=torch.uint8).bernoulli_(1 - self.rate)
+
+
+Dropout.mask = _mask  # type: ignore[method-assign]
+Dropout.scale = property(lambda self: 1 / (1 - self.rate))  # type: ignore[assignment,method-assign]
+
+if __name__ == "__main__":
+    main()
