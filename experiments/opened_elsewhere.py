@@ -4,7 +4,7 @@
 
 PAPERS is a split of cloze papers or of questions, MODEL an ALBERT's folder or the name of one that
 ships. transformers splits and reads the texts by itself (`AutoTokenizer`, `AlbertForMaskedLM`,
-`AlbertForMultipleChoice`, fp32). Papers that do not fit one window are left out and counted.
+`AlbertForMultipleChoice`, fp32); only the wording of a question with its option is ours. Papers that do not fit one window are left out and counted.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from albert_rc import answer, load_model
 from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import Passage, letter
+from albert_rc.stores.encode import question_with_option
 
 LONGEST = 512
 
@@ -43,7 +44,7 @@ def choice(
     """The options' logits of each question."""
     found = []
     for question in paper.questions:
-        options = [f"{question.text} {option}" for option in question.options]
+        options = [question_with_option(question.text, option) for option in question.options]
         given = tokenizer([paper.text] * len(options), options, return_tensors="pt", padding=True)
         if given["input_ids"].shape[1] > LONGEST:
             return []

@@ -15,8 +15,12 @@ from statistics import mean, stdev
 from command import command
 from rows import Row, fill
 
+from albert_rc.checkpoints.inspect import layer_distances
+from albert_rc.checkpoints.load import load_model
 from albert_rc.io.json import parse_json, write_json
+from albert_rc.papers.formats import read_split
 
+SAMPLE = Path(__file__).parents[1] / "data/sample/cloze"
 ROWS = 3000  # of a dev table: enough for half a point
 
 
@@ -163,13 +167,26 @@ def fine_tune(
     metrics = parse_json(
         command("evaluate", answers, next(raw.glob("dev.*")), "--json").encode()
     )["metrics"]  # fmt: skip
+    layers = [] if chosen.hashed else layers_of(out)
     shutil.rmtree(out)
     return {
         "metrics": {name: found["value"] for name, found in metrics.items()},
+        "layers": layers,
         "train_seconds": round(seconds),
         "epochs": epochs,
         "learning_rate": options["--learning-rate"],
     }
+
+
+def layers_of(folder: Path | str) -> list[tuple[float, float]]:
+    """L2 distance and degrees between the input and output of each layer, on the sample's papers.
+
+    See Lan et al. 2020, section 3.1, Figure 1.
+    """
+    loaded = load_model(folder, "choice")  # the encoder is what counts
+    texts = [paper.filled() for paper in read_split(SAMPLE / "dev").passages]
+    found = layer_distances(loaded.model.encoder, loaded.tokenizer, texts)
+    return [(round(layer.distance, 3), round(layer.degrees, 2)) for layer in found]
 
 
 def show(table: list[Row], ways: Mapping[str, Way]) -> None:

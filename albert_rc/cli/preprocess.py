@@ -76,7 +76,6 @@ def preprocess(
 ) -> None:
     """Turn raw papers into tensors: OUT/train.pt, OUT/dev.pt, OUT/test.pt."""
     from albert_rc.checkpoints.hub import resolve_source
-    from albert_rc.io.files import existing_folder
     from albert_rc.papers.files import REJECTS
     from albert_rc.papers.formats import find_splits, require_good
     from albert_rc.runtime.engines import Engine
@@ -100,7 +99,7 @@ def preprocess(
         places,
         tokenizer,
         max_length,
-        scratch=existing_folder(out),
+        scratch=out,
         format_name=format_,
         workers=workers,
         strict=strict,

@@ -37,7 +37,7 @@ class Journal:
     """The encoded chunks, in order; `kept` opens one.
 
     Args:
-        path: the file.
+        path: the file; its folder is created with it.
         made_with: everything that the encoding depends on besides the papers.
     """
 
@@ -49,6 +49,8 @@ class Journal:
         self._waiting: list[bytes] = [_HEAD.pack(self._name, 0, 0)]
         self._held = 0
         self._file: BinaryIO | None = None
+        self._created: list[Path] = []
+        """Folders that the file brought, the innermost first."""
         self._given_up = self._replaying = False
         if path.is_file():
             self._open()
@@ -115,6 +117,9 @@ class Journal:
 
     def _flush(self) -> None:
         if self._file is None:
+            folders = (self.path.parent, *self.path.absolute().parent.parents)
+            self._created = [folder for folder in folders if not folder.is_dir()]
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("xb", buffering=0)
             with suppress(OSError):
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,11 +133,14 @@ class Journal:
         self.remove()
 
     def remove(self) -> None:
-        """Close the file and take it away."""
+        """Close the file and take it away, with folders that it brought and that are empty."""
         if self._file is not None:
             with suppress(OSError):
                 self.path.unlink()
             self.close()
+            with suppress(OSError):  # the stores are there
+                for folder in self._created:
+                    folder.rmdir()
 
     def close(self) -> bool:
         """Close the file and leave it; returns whether there is one."""

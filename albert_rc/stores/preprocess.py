@@ -19,6 +19,7 @@ from typing import BinaryIO, cast
 from albert_rc import __version__
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import nameless_file
+from albert_rc.io.files import existing_folder
 from albert_rc.io.pt import STORE_FORMAT, save_tensors
 from albert_rc.io.shards import PAPERS, shard_name
 from albert_rc.papers.formats import READERS, collection_format, open_sources
@@ -190,8 +191,9 @@ def prepare_collection(
         places: path of each split, from `find_splits`.
         tokenizer: the tokenizer of the model that will read the stores.
         max_length: window in tokens, special tokens included.
-        scratch: a folder for temporary files as large as the stores. It is left empty, but for the
-            journal of a large job that was stopped.
+        scratch: where the stores will be: a folder, or one to be created. It, or what it will be
+            in, has the temporary files, as large as the stores. All that stays is the journal of a
+            large job that was stopped.
         format_name: a key of `READERS`; detected by default, one for all splits.
         workers: number of encoding processes; by default the number of cores, 1 for this process
             only. A few papers are encoded in this process anyway.
@@ -218,7 +220,7 @@ def prepare_collection(
 
         def open_file() -> BinaryIO:
             # Anonymous (or deleted when closed): nothing remains even if the process is killed.
-            return cast(BinaryIO, stack.enter_context(nameless_file(scratch)))
+            return cast(BinaryIO, stack.enter_context(nameless_file(existing_folder(scratch))))
 
         splits = [
             PreparedSplit(path, name, format_name, encoder, open_file)

@@ -165,6 +165,25 @@ def test_refused_papers_leave_nothing(messy, tokenizer, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_it_stands_where_the_stores_will_be(messy, tokenizer, tmp_path, monkeypatch):
+    out = tmp_path / "new" / "out"
+    (said,) = stopped(find_splits(messy / "cloze"), tokenizer, out, monkeypatch, 3)
+    assert str(out / JOURNAL) in said
+    assert [path.name for path in out.iterdir()] == [JOURNAL]
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_bad_papers_leave_no_folder(messy, tokenizer, tmp_path):
+    out = tmp_path / "new" / "out"
+    with (
+        pytest.raises(DataError),
+        prepare_collection(find_splits(messy / "cloze"), tokenizer, 64, scratch=out, workers=1),
+    ):
+        assert (out / JOURNAL).is_file()
+        raise DataError("a paper is bad")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_full_disk_costs_the_journal_only(messy, tokenizer, tmp_path, monkeypatch):
     places = find_splits(messy / "cloze")
     whole = stored(places, tokenizer, tmp_path)
