@@ -4,7 +4,8 @@
 
 PAPERS is a split of cloze papers or of questions, MODEL an ALBERT's folder or the name of one that
 ships. transformers splits and reads the texts by itself (`AutoTokenizer`, `AlbertForMaskedLM`,
-`AlbertForMultipleChoice`, fp32); only the wording of a question with its option is ours. Papers that do not fit one window are left out and counted.
+`AlbertForMultipleChoice`, fp32); only the wording of a question with its option is ours. Papers
+that do not fit one window are left out and counted.
 """
 
 import argparse

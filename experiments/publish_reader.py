@@ -36,6 +36,8 @@ MODELS: dict[str, dict[str, Any]] = {
         "train": "text/ele/train", "papers": "ELE", "asked": "blanks",
         "what": "cloze papers, passages with blanks and options for each",
         "architecture": "AlbertForMaskedLM", "pipeline": "fill-mask", "tag": "cloze",
+        "reads": "every blank is a `[MASK]`, and an option has the mean of its pieces' logits "
+        "there",
         "larger": "for that, 90.5% of the blanks of ELE are reported",
         "made": (
             FIRST,
@@ -63,6 +65,8 @@ MODELS: dict[str, dict[str, Any]] = {
         "what": "questions about a text, with options for each",
         "architecture": "AlbertForMultipleChoice", "pipeline": "multiple-choice",
         "tag": "multiple-choice",
+        "reads": "a pair is the text, and the question with an option in place of its `_` or "
+        "after it",
         "control": "Trained alike without the dialogues, on questions and options alone, it gets "
         "39.6% (`experiments/no_passage.py`).",
         "larger": "the best systems answer 92.6% of DREAM's test questions, people 95.5%",
@@ -180,6 +184,7 @@ def publish(sources: Path, work: Path) -> None:
             pieces=f"{config.vocab_size:,}",
             megabytes=f"{size / 1e6:.1f}",
             architecture=about["architecture"],
+            reads=about["reads"],
             figures=figures(found, about)
             + f"\n\nCalibration error on papers that the temperature was not fitted on: "
             f"{calibrated['after']['ece']:.3f} ({calibrated['before']['ece']:.3f} without). "
