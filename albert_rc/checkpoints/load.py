@@ -177,10 +177,14 @@ def load_weights(
         put_weight(model, name, value)
     if missing:
         raise CheckpointError(
-            f"{weights.path}: {len(missing)} weights are missing: {', '.join(missing)}"
+            f"{weights.path}: {len(missing)} weights are missing: {', '.join(missing)}; "
+            "download or copy the checkpoint again"
         )
     if wrong:
-        raise CheckpointError(f"{weights.path}: does not fit its config.json: {'; '.join(wrong)}")
+        raise CheckpointError(
+            f"{weights.path}: does not fit its config.json: {'; '.join(wrong)}; put the "
+            "config.json there that came with these weights"
+        )
     # Copies of tied weights and position ids contain no information.
     carried = re.compile(r"decoder\.(weight|bias)$|position_ids$")
     report.unused = sorted(key for key in unused if not carried.search(key))
@@ -252,7 +256,10 @@ def load_model(
             ours = (raw or {}).get("albert_rc", {})
             score = ours.get("option_score", "mean") if task == "cloze" else "mean"
         if score not in OPTION_SCORES:
-            raise CheckpointError(f"{source}/config.json: option_score {quoted(score)} is unknown")
+            raise CheckpointError(
+                f"{source}/config.json: option_score {quoted(score)} is unknown; choose from "
+                f"{', '.join(OPTION_SCORES)}"
+            )
         if task != "label":
             return ReadingModel(config, task, score, labels or (), raw is not None)
         known, of = (labels, format_name) if labels is not None else labels_in(raw or {})
@@ -332,7 +339,7 @@ def _checked_config(folder: Path, tokenizer: Tokenizer) -> tuple[EncoderConfig, 
     if tokenizer.size > config.vocab_size:
         raise CheckpointError(
             f"{folder}: the vocabulary has {tokenizer.size} pieces but the model "
-            f"has {config.vocab_size}; they do not belong together"
+            f"has {config.vocab_size}; put the vocabulary there that came with these weights"
         )
     return config, raw
 

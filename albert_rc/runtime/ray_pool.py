@@ -87,9 +87,14 @@ class RayPool(Generic[Task, Result]):
         try:
             yield from _Run(self, tasks).results()
         except RayTaskError as error:
-            raise AlbertRcError(f"in a worker of the cluster: {error.cause!r}") from None
+            raise AlbertRcError(
+                f"in a worker of the cluster: {error.cause!r}; see whether --engine local does it"
+            ) from None
         except RayError as error:
-            raise AlbertRcError(f"the Ray cluster fails: {first_line(error)}") from None
+            raise AlbertRcError(
+                f"the Ray cluster fails: {first_line(error)}; see `ray status`, and run the "
+                "command again"
+            ) from None
 
 
 class _Run(Generic[Task, Result]):
@@ -148,7 +153,8 @@ class _Run(Generic[Task, Result]):
         if not ready:
             wanted = ", ".join(f"{amount:g} {kind}" for kind, amount in pool._needs.items())
             raise AlbertRcError(
-                f"the cluster started no worker in {STARTS_IN} seconds; each takes {wanted}"
+                f"the cluster started no worker in {STARTS_IN} seconds; each takes {wanted}, and "
+                "`ray status` tells what is free"
             )
         for reference in ready:
             if reference in pool._starting:
@@ -185,7 +191,10 @@ class _Run(Generic[Task, Result]):
         if self.losses[number] > MOST_LOSSES:
             # The last line of a traceback gives the reason.
             why = str(error).strip().rpartition("\n")[2][:200]
-            raise AlbertRcError(f"workers of the cluster are lost again and again: {why}")
+            raise AlbertRcError(
+                f"workers of the cluster are lost again and again: {why}; where memory runs out, "
+                "give fewer --workers"
+            )
         self.pool._start()
 
 

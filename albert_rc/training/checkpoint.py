@@ -155,7 +155,10 @@ class Checkpoints:
         try:
             self.model.load_state_dict(content["model"])
         except RuntimeError:
-            raise UsageError("--resume: the run was begun with a model of another shape") from None
+            raise UsageError(
+                "--resume: the run was begun with a model of another shape; give the --model and "
+                "the options that it was begun with, or another --out"
+            ) from None
         self.optimizer.load_state_dict(content["optimizer"])
         self.scaler.load_state_dict(content["scaler"])
         if self.averaged is not None:
