@@ -52,10 +52,8 @@ class Row:
 ROWS = {
     "base": Row(),
     "masks": Row(asked="masks"),
-    "pll": Row(asked="pll"),
     "no hidden words": Row(hidden=0),
     "no hidden words, masks": Row(asked="masks", of="no hidden words"),
-    "no hidden words, pll": Row(asked="pll", of="no hidden words"),
     "label smoothing 0.1": Row(("--label-smoothing", 0.1)),
     "EMA 0.99": Row(("--ema", 0.99)),
     "salience": Row(("--option-score", "salience")),

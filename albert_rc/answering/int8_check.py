@@ -34,7 +34,7 @@ class Trial:
     precision: str
     """Precision that int8 is compared with."""
     way: str | None = None
-    """Method for rescoring options of several pieces."""
+    """Method for rescoring options of several words."""
     null_threshold: float | None = None
     """Threshold for no answer, for spans; None for the one tuned in training."""
     token_budget: int = TOKEN_BUDGET

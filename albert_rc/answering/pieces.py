@@ -1,10 +1,10 @@
-"""Rescoring of options of several word pieces, with one [MASK] per piece.
+"""Rescoring of options of several words, with one [MASK] per piece.
 
 By default a blank is one [MASK], and an option of several pieces gets the mean of their logits
-there. That costs nothing extra, but predicts all pieces at one position. Here the window is read
-again with a position for each piece: `masks` masks all of them at once, one forward pass for each
-option length of the blank; `pll` fills the option in and masks one piece after the other, the
-pseudo-log-likelihood of Salazar et al. (2020, section 2), one forward pass for each piece.
+there. That costs nothing extra, and for single words it is better, since models are trained so. But
+the words of a phrase are all predicted at one position. Here the windows with such blanks are read
+again with a position for each piece: once for each length that the options of a blank have, all
+blanks of a window together. docs/recipes.md says what that gains.
 """
 
 # S tokens that are read, Q questions, K options of one, V vocabulary
@@ -23,29 +23,54 @@ from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.runtime.devices import Processes, device_of
 from albert_rc.stores.batches import batches_by_length
+from albert_rc.stores.masking import begins_word
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 
-WAYS = ("masks", "pll")
+WAYS = ("masks",)
 EDGES = 2
 """Number of special tokens of a window: [CLS] and [SEP]."""
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """An option whose pieces are read in a window."""
+
+    question: int
+    option: int
+    pieces: list[int]
+    first: int
+    """Where in the window its first piece is read; the others follow."""
+
+
+@dataclass(frozen=True)
 class WiderWindow:
-    """A window with a widened blank, and the pieces to score there."""
+    """A window with widened blanks, and the options to score there."""
 
     tokens: list[int]
     places: list[int]
-    """Positions of the [MASK] tokens that are read."""
-    wanted: list[tuple[int, int, list[int]]]
-    """Question, option, and the option's piece at each of `places`."""
+    """Positions of the [MASK] tokens that are read, in order."""
+    wanted: list[Wanted]
+
+
+@dataclass(frozen=True, eq=False)  # hashed by identity
+class _Blank:
+    """A blank to be read again: its question, its position in the window, its options' pieces."""
+
+    question: int
+    place: int
+    options: list[list[int]]
+
+    @property
+    def lengths(self) -> list[int]:
+        """The options' numbers of pieces, each once."""
+        return sorted(set(map(len, self.options)))
 
 
 def readings(
     model: ReadingModel, tokenizer: Tokenizer, store: Store, way: str
 ) -> list[WiderWindow]:
-    """The windows to read again: those of blanks with an option of several pieces.
+    """The windows to read again: those of blanks with an option of several words.
 
     A blank is left out if one of its options fits no window: its options could not be compared
     with each other; see `too_long`.
@@ -54,7 +79,7 @@ def readings(
         UsageError: unknown method, or another kind of questions.
     """
     require_way(model, store, way)
-    return list(_readings(store, tokenizer, way, model.config.max_length))
+    return list(_readings(store, tokenizer, model.config.max_length))
 
 
 def too_long(store: Store, longest: int) -> list[str]:
@@ -86,7 +111,7 @@ def rescored(
     token_budget: int,
     progress: Callable[[int], None] | None = None,
 ) -> Tensor:
-    """Scores after rereading the questions that have an option of several pieces.
+    """Scores after rereading the questions that have an option of several words.
 
     An option's score is the mean log-probability of its pieces over the vocabulary; the other
     questions keep their scores.
@@ -110,9 +135,9 @@ def rescored(
         tasks = ([again[i] for i in items] for items in processes.share(batches))
         for some, sums in processes.each(_sums, model, tasks):
             wanted = [target for reading in some for target in reading.wanted]
-            for (question, option, pieces), total in zip(wanted, sums, strict=True):
-                total_QK[question, option] += total
-                pieces_QK[question, option] += len(pieces)
+            for target, total in zip(wanted, sums, strict=True):
+                total_QK[target.question, target.option] += total
+                pieces_QK[target.question, target.option] += len(target.pieces)
             if progress is not None:
                 progress(len(some))
     on_device = [total_QK.to(processes.device), pieces_QK.to(processes.device)]
@@ -146,9 +171,11 @@ def _sums(model: ReadingModel, windows: list[WiderWindow]) -> list[float]:
     log_SV = logits_SV.log_softmax(-1).cpu()
     row, sums = 0, []
     for window in windows:
-        for _, _, pieces in window.wanted:
-            places = torch.arange(row, row + len(pieces))
-            sums.append(float(log_SV[places, torch.tensor(pieces)].double().sum()))
+        row_of = {place: row + number for number, place in enumerate(window.places)}
+        for target in window.wanted:
+            first = row_of[target.first]
+            rows = torch.arange(first, first + len(target.pieces))
+            sums.append(float(log_SV[rows, torch.tensor(target.pieces)].double().sum()))
         row += len(window.places)
     return sums
 
@@ -170,50 +197,77 @@ def _tokens(readings: list[WiderWindow]) -> Tokens:
     )
 
 
-def _readings(store: Store, tokenizer: Tokenizer, way: str, longest: int) -> Iterator[WiderWindow]:
+def _readings(store: Store, tokenizer: Tokenizer, longest: int) -> Iterator[WiderWindow]:
     tensors = store.tensors
     token, edge = tensors["token"].tolist(), tensors["token_offset"].tolist()
     blank, blank_edge = tensors["blank_position"].tolist(), tensors["blank_offset"].tolist()
     piece, piece_edge = tensors["piece"].tolist(), tensors["piece_offset"].tolist()
     option_edge = tensors["option_offset"].tolist()
+    begins = _begins_spoken_word(tokenizer)
     for window in range(len(edge) - 1):
         text = token[edge[window] : edge[window + 1]]
+        again = []
         for question in range(blank_edge[window], blank_edge[window + 1]):
             options = [
                 piece[piece_edge[option] : piece_edge[option + 1]]
                 for option in range(option_edge[question], option_edge[question + 1])
             ]
-            if 1 < max(map(len, options)) <= longest - EDGES:
-                yield from _of_blank(
-                    text, blank[question], question, options, tokenizer.mask_id, way, longest
-                )
+            several = any(sum(begins[index] for index in option) > 1 for option in options)
+            if several and max(map(len, options)) <= longest - EDGES:
+                again.append(_Blank(question, blank[question], options))
+        yield from _of_window(text, again, tokenizer.mask_id, longest)
 
 
-def _of_blank(
-    text: list[int],
-    place: int,
-    question: int,
-    options: list[list[int]],
-    mask: int,
-    way: str,
-    longest: int,
+def _begins_spoken_word(tokenizer: Tokenizer) -> list[bool]:
+    """Whether each piece of the vocabulary begins a word that is not a sign."""
+    pieces = tokenizer.pieces(range(tokenizer.size))
+    begins: list[bool] = begins_word(tokenizer).tolist()
+    return [
+        first and any(char.isalnum() for char in piece)
+        for first, piece in zip(begins, pieces, strict=True)
+    ]
+
+
+def _of_window(
+    text: list[int], blanks: list[_Blank], mask: int, longest: int
 ) -> Iterator[WiderWindow]:
-    """The windows to read for a blank with options of several pieces."""
-    if way == "masks":
-        for length in sorted(set(map(len, options))):
-            tokens, first = _widened(text, place, [mask] * length, longest)
-            wanted = [
-                (question, number, option)
-                for number, option in enumerate(options)
-                if len(option) == length
-            ]
-            yield WiderWindow(tokens, list(range(first, first + length)), wanted)
-        return
-    for number, option in enumerate(options):
-        for hidden, target in enumerate(option):
-            filled = [*option[:hidden], mask, *option[hidden + 1 :]]
-            tokens, first = _widened(text, place, filled, longest)
-            yield WiderWindow(tokens, [first + hidden], [(question, number, [target])])
+    """The windows to read for a window's blanks, which are widened together where they fit.
+
+    The first has each blank as wide as the shortest of its options, the next as wide as the next
+    longer one, and so on; a blank with fewer lengths stays one [MASK] from then on.
+    """
+    for turn in range(max((len(blank.lengths) for blank in blanks), default=0)):
+        widths = {blank: blank.lengths[turn] for blank in blanks if turn < len(blank.lengths)}
+        if len(text) + sum(widths.values()) - len(widths) <= longest:
+            yield _wider(text, widths, mask)
+            continue
+        for blank, width in widths.items():
+            tokens, first = _widened(text, blank.place, [mask] * width, longest)
+            yield WiderWindow(tokens, list(range(first, first + width)), _at(blank, width, first))
+
+
+def _wider(text: list[int], widths: dict[_Blank, int], mask: int) -> WiderWindow:
+    """A window whose blanks have these widths."""
+    tokens: list[int] = []
+    places: list[int] = []
+    wanted: list[Wanted] = []
+    last = 0
+    for blank, width in sorted(widths.items(), key=lambda item: item[0].place):
+        tokens += text[last : blank.place]
+        places += range(len(tokens), len(tokens) + width)
+        wanted += _at(blank, width, len(tokens))
+        tokens += [mask] * width
+        last = blank.place + 1
+    return WiderWindow([*tokens, *text[last:]], places, wanted)
+
+
+def _at(blank: _Blank, width: int, first: int) -> list[Wanted]:
+    """The options of this width, read from this position on."""
+    return [
+        Wanted(blank.question, number, option, first)
+        for number, option in enumerate(blank.options)
+        if len(option) == width
+    ]
 
 
 def _widened(

@@ -96,9 +96,9 @@ class Request:
     option_score: Annotated[
         str | None,
         Setting(
-            "Cloze: read options of several pieces again, with a [MASK] for each piece: masks, or "
-            "pll (one piece hidden at a time, slower) (default: as trained).",
-            choices=("masks", "pll"),
+            "Cloze: masks reads blanks with options of several words again, with a [MASK] for each "
+            "piece; half a point better, and slower (default: as trained).",
+            choices=("masks",),
         ),
     ] = None
     gate: Annotated[

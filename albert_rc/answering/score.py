@@ -183,7 +183,7 @@ def score_lines(
             something was recalled.
         recalled: what other papers say about the blanks; `read` is then the answer of the model
             alone.
-        way: method for rescoring options of several pieces, if any.
+        way: method for rescoring options of several words, if any.
     """
     lines = []
     numbers: dict[int, int] = {}
@@ -238,7 +238,7 @@ def write_predictions(
         temperature: divisor of the logits before the softmax.
         abstain: list the answers whose probability is below this, next to answer.json.
         recalled: what other papers say about the blanks.
-        way: method for rescoring options of several pieces, if any.
+        way: method for rescoring options of several words, if any.
         weights: identifier of the weights, for the score file's first line.
         reading: inference settings for the same line; see `reading_of`.
 

@@ -198,7 +198,7 @@ class OptionTask(Task):
             self._read_again(self.request.option_score, readers)
 
     def _read_again(self, way: str, readers: Processes) -> None:
-        """Rescore options of several pieces, with a [MASK] for each piece."""
+        """Rescore options of several words, with a [MASK] for each piece."""
         model = self.loaded.model
         longest = model.config.max_length
         if left := too_long(self.store, longest):
@@ -207,7 +207,7 @@ class OptionTask(Task):
                 f"their blanks are answered as without --option-score:{listed(left)}"
             )
         again = readings(model, self.loaded.tokenizer, self.store, way)
-        name = "reading options of several pieces"
+        name = "reading options of several words"
         with self.show.bar(name, len(again), self.group.is_main) as advance:
             self.scored_QK = rescored(
                 model,

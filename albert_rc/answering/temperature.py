@@ -67,7 +67,7 @@ def kept_temperature(
 
     Args:
         folder: the model's folder.
-        way: method for rescoring options of several pieces; each has its own probabilities.
+        way: method for rescoring options of several words; each has its own probabilities.
         reading: the other inference settings; not compared where it is None.
 
     Returns:

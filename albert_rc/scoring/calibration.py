@@ -31,7 +31,7 @@ class Calibration:
     scores_temperature: float
     """Temperature that the scores were made with."""
     way: str | None
-    """Method for rescoring options of several pieces."""
+    """Method for rescoring options of several words."""
     reading: dict[str, Any] | None
     """Other inference settings, where the scores have them; see `answering.score.reading_of`."""
     folds: int

@@ -1,4 +1,4 @@
-"""Options of several pieces read with a [MASK] for each: against a loop that does it by hand."""
+"""Options of several words read with a [MASK] for each piece: against a loop by hand."""
 
 import json
 
@@ -6,7 +6,14 @@ import pytest
 import torch
 from conftest import SAMPLE, SHAPE
 
-from albert_rc.answering.pieces import WAYS, _widened, readings, rescored, too_long
+from albert_rc.answering.pieces import (
+    _Blank,
+    _of_window,
+    _widened,
+    readings,
+    rescored,
+    too_long,
+)
 from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import UsageError
@@ -33,8 +40,8 @@ def store(tokenizer):
     return make_store(PaperSet("dev", "cloze", "cloze", papers), tokenizer, 64)
 
 
-def by_hand(model, tokenizer, store, question, way):
-    """One window and one piece at a time, through the encoder's own padding-free call."""
+def by_hand(model, tokenizer, store, question):
+    """One window and one option at a time, through the encoder's own padding-free call."""
     tensors = store.tensors
     end = int(tensors["token_offset"][1])
     text, place = tensors["token"][:end].tolist(), int(tensors["blank_position"][question])
@@ -42,29 +49,23 @@ def by_hand(model, tokenizer, store, question, way):
     for option in range(4):
         first, last = tensors["piece_offset"][4 * question + option :][:2].tolist()
         pieces = tensors["piece"][first:last].tolist()
-        total = 0.0
-        for hidden, piece in enumerate(pieces):
-            filling = [tokenizer.mask_id] * len(pieces)
-            if way == "pll":
-                filling = [x if i != hidden else tokenizer.mask_id for i, x in enumerate(pieces)]
-            token_T = torch.tensor([*text[:place], *filling, *text[place + 1 :]])
-            hidden_TD = model.encoder(token_T, torch.arange(len(token_T)), (len(token_T),))
-            head = model.head
-            row = head.transform(hidden_TD[place + hidden].float())
-            total += float((model.words @ row + head.bias).log_softmax(-1)[piece])
-        found.append(total / len(pieces))
-    return torch.tensor(found).log_softmax(-1)
+        filling = [tokenizer.mask_id] * len(pieces)
+        token_T = torch.tensor([*text[:place], *filling, *text[place + 1 :]])
+        hidden_TD = model.encoder(token_T, torch.arange(len(token_T)), (len(token_T),))
+        row_PD = model.head.transform(hidden_TD[place : place + len(pieces)].float())
+        log_PV = (row_PD @ model.words.T + model.head.bias).log_softmax(-1)
+        found.append(log_PV[range(len(pieces)), pieces].mean())
+    return torch.stack(found).log_softmax(-1)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_each_piece_has_a_place_of_its_own(model, tokenizer, store, way):
+def test_each_piece_has_a_place_of_its_own(model, tokenizer, store):
     scored_QK = score(model, tokenizer, store, ALONE)
-    again = readings(model, tokenizer, store, way)
+    again = readings(model, tokenizer, store, "masks")
     found_QK = rescored(model, again, scored_QK, ALONE, token_budget=100)
     with torch.inference_mode():
-        expected_K = by_hand(model.eval(), tokenizer, store, 0, way)
+        expected_K = by_hand(model.eval(), tokenizer, store, 0)
     torch.testing.assert_close(found_QK[0], expected_K, atol=1e-5, rtol=0)
-    # The second blank has words of one piece each, or it would not tell the two apart.
+    # The second blank has words of one piece each.
     counts = store.tensors["piece_offset"].diff()[4:8].tolist()
     assert counts == [1] * 4
     assert torch.equal(found_QK[1], scored_QK[1])
@@ -77,7 +78,60 @@ def test_each_piece_has_a_place_of_its_own(model, tokenizer, store, way):
 def test_how_many_windows_are_read(model, store, tokenizer):
     lengths = store.tensors["piece_offset"].diff()[:4].tolist()
     assert len(readings(model, tokenizer, store, "masks")) == 3 * len(set(lengths))
-    assert len(readings(model, tokenizer, store, "pll")) == 3 * sum(lengths)
+
+
+def asked(*options, text="She _ it and _ home _ ."):
+    """A paper with a blank for each tuple of options."""
+    places = [i for i, sign in enumerate(text) if sign == "_"]
+    blanks = tuple((place, place + 1) for place in places)
+    questions = tuple(Question(some, 0) for some in options)
+    return PaperSet("x", "cloze", "cloze", [Passage("1.json", text, questions, "cloze", blanks)])
+
+
+ONE_WORD = ("unforgettableness", "dog", "sea", "sun")
+PHRASES = ("gave up", "went on again", "sold", "is")
+
+
+def test_words_of_several_pieces_are_left_to_the_plain_reading(model, tokenizer):
+    store = make_store(asked(ONE_WORD, PHRASES, ONE_WORD), tokenizer, 64)
+    assert int(store.tensors["piece_offset"].diff()[0]) > 1
+    again = readings(model, tokenizer, store, "masks")
+    assert {target.question for window in again for target in window.wanted} == {1}
+
+
+def test_blanks_of_a_window_are_read_together(model, tokenizer):
+    """Each in its place, with all its options, in as many windows as one of them has lengths."""
+    store = make_store(asked(PHRASES, ONE_WORD, PHRASES[:3]), tokenizer, 64)
+    again = readings(model, tokenizer, store, "masks")
+    tensors = store.tensors
+    text = tensors["token"].tolist()
+    lengths = {len(target.pieces) for window in again for target in window.wanted}
+    assert len(again) == len(lengths)
+    mask, found = tokenizer.mask_id, set()
+    for window in again:
+        assert {window.tokens[place] for place in window.places} == {mask}
+        for target in window.wanted:
+            found.add((target.question, target.option))
+            places = range(target.first, target.first + len(target.pieces))
+            assert set(places) <= set(window.places)
+            place = int(tensors["blank_position"][target.question])
+            for now, before in (
+                (window.tokens[: target.first], text[:place]),
+                (window.tokens[places.stop :], text[place + 1 :]),
+            ):
+                assert [x for x in now if x != mask] == [x for x in before if x != mask]
+    assert found == {*((0, option) for option in range(4)), *((2, option) for option in range(3))}
+
+
+def test_where_wider_blanks_do_not_fit_together_each_is_read_alone():
+    blanks = [_Blank(0, 3, [[7, 8, 9], [5, 6]]), _Blank(2, 6, [[7, 8, 9]])]
+    text = [2, 11, 12, 4, 13, 14, 4, 15, 3]
+    together = list(_of_window(text, blanks, 4, 64))
+    assert [window.places for window in together] == [[3, 4, 7, 8, 9], [3, 4, 5]]
+    assert together[0].tokens == [2, 11, 12, 4, 4, 13, 14, 4, 4, 4, 15, 3]
+    alone = list(_of_window(text, blanks, 4, 11))
+    assert [len(window.wanted) for window in alone] == [1, 1, 1]
+    assert all(len(window.tokens) <= 11 for window in alone)
 
 
 @pytest.mark.parametrize("place", [1, 4, 7])

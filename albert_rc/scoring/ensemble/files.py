@@ -215,7 +215,7 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
 
     Raises:
         DataError: another number of files, another order, another kind of answers, another
-            temperature, or another method for options of several pieces.
+            temperature, or another method for options of several words.
     """
     if len(files) != len(models):
         raise DataError(
