@@ -98,7 +98,7 @@ VARIANTS = [
         seconds=240,
     ),
 ]  # fmt: skip
-"""Rows by table. What Lan et al. found stands beside them in docs/experiments.md."""
+"""Rows by table. What Lan et al. found stands beside them in docs/experiments-small.md."""
 
 
 class Part:

@@ -28,7 +28,7 @@ class _DenseOnProcessor(torch.autograd.Function):
 
     For exam-length sequences the scores fit the cache, and on CPUs two plain products with a
     softmax between them are two times as fast as torch's fused kernel forward, three times with
-    the gradient (`docs/experiments.md`). Batches hold sequences of similar length next to each
+    the gradient (`docs/speed.md`). Batches hold sequences of similar length next to each
     other, so that short ones are computed together, which saves call overhead.
     """
 

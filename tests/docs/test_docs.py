@@ -81,7 +81,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_page_is_in_the_sites_menu():
-    menu = set(re.findall(r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    menu = set(re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert menu == {page.name for page in PAGES if page.parent.name == "docs"}
 
 

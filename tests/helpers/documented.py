@@ -139,9 +139,15 @@ def of_script(rest):
 
 
 def script_options(path):
-    """Options in a script's source."""
-    constants = (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant))
-    return {c.value for c in constants if isinstance(c.value, str) and c.value.startswith("--")}
+    """Options in a script's source, and in that of scripts next to it that it imports from."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    found = {text for text in texts if text.startswith("--")}
+    for node in nodes:
+        beside = path.with_name(f"{node.module}.py") if isinstance(node, ast.ImportFrom) else None
+        if beside is not None and beside.exists():
+            found |= script_options(beside)
+    return found
 
 
 def loose_options():

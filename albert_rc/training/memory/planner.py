@@ -97,7 +97,7 @@ class Levers:
 def _levels(task: StepShape, levers: Levers) -> list[str]:
     """Recomputation levels to try, fastest first.
 
-    On CPUs recomputing activations costs a few percent of a step (`docs/experiments.md`), so they
+    On CPUs recomputing activations costs a few percent of a step (`docs/speed.md`), so they
     are kept only where they are a small part of the peak.
     """
     if levers.recompute:
