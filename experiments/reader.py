@@ -8,8 +8,9 @@
     python experiments/reader.py questions SOURCES BERT WORK    # then `slice WORK` again
 
 SOURCES holds what `NEAR`, `FAR` and `APART` name; BERT is the folder of a BERT with a WordPiece
-vocabulary. `prepare` leaves in WORK: `start`, an ALBERT that computes what the BERT computes, with
-the most frequent pieces of its vocabulary; `near` and `mix`, texts to learn hidden words from;
+vocabulary, or an ALBERT that this script made, to go on from. `prepare` leaves in WORK: `start`, an
+ALBERT that computes what the BERT computes, with the most frequent pieces of its vocabulary (or
+that ALBERT as it is); `near` and `mix`, texts to learn hidden words from;
 `ele`, stores of the exam papers without those that overlap with dev or test. `slice` goes on with
 the runs in WORK/runs: hidden words, then with factorised embeddings hidden words of more text,
 papers made of running text (`made_papers.py`, preprocessed into WORK/made-store with ELE's dev.pt
@@ -41,6 +42,7 @@ from conversion import (
 )
 from phases import Phase, go_on
 
+from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.corpus.documents import find_sources, read_documents
 from albert_rc.corpus.examine import examine
@@ -136,6 +138,9 @@ def questions(sources: Path, bert: Path, work: Path) -> None:
 
 def _start(near: list[Path], far: list[Path], bert: Path, folder: Path) -> None:
     loaded = load_model(bert, "pretraining", with_pairs=False)
+    if loaded.model.config.family == "albert":
+        save_model(loaded.model, loaded.tokenizer, folder)
+        return
     weighted = ((text, w) for places, w in ((near, WEIGHT), (far, 1)) for text in texts(places))
     counts = count_pieces(weighted, loaded.tokenizer)
     kept = most_used(counts, loaded.tokenizer, PIECES)
@@ -245,7 +250,9 @@ def slice_(work: Path, minutes: float) -> None:
         return
     small = runs / "small"
     if not (small / "model.safetensors").is_file():
-        smaller(work, runs / "hidden", small, SIZE, None)
+        config, _ = read_config(runs / "hidden")
+        wide = config.embedding_size > SIZE
+        smaller(work, runs / "hidden", small, SIZE if wide else None, None)
     if goes(small, MORE, MADE, PAPERS):
         print("done")
 
