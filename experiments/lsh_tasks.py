@@ -6,7 +6,7 @@
 SOURCES holds glue/mrpc, glue/sst2, glue/nli and squad/xquad.en.json. Every row fine-tunes MODEL
 with the same settings and seed; only the attention differs. The last weights are measured, so
 nothing is chosen by the questions that are measured (but for SQuAD 2.0's threshold, which is tuned
-on them for every row alike). Rows that stand in OUT.json are not run again; tricks.py and
+on them for every row alike). Rows that stand in OUT.json are not run again; dropout_tasks.py and
 sharing_tasks.py may share the file. Other settings want another WORK and OUT.json.
 """
 

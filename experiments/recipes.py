@@ -1,6 +1,6 @@
 """What each way to train more from the same weights is worth, over seeds.
 
-    python experiments/recipes.py PAPERS MODEL WORK OUT.json [--seeds 3] [--rows base "FGM 1" ...]
+    python experiments/recipes.py PAPERS MODEL WORK OUT.json [--seeds 3] [--rows base salience ...]
 
 PAPERS holds train and dev of a cloze collection. Every row fine-tunes MODEL with the same steps,
 learning rate and order; only what the row is about differs, or only how its model is asked. The
@@ -54,13 +54,9 @@ ROWS = {
     "masks": Row(asked="masks"),
     "no hidden words": Row(hidden=0),
     "no hidden words, masks": Row(asked="masks", of="no hidden words"),
-    "label smoothing 0.1": Row(("--label-smoothing", 0.1)),
-    "EMA 0.99": Row(("--ema", 0.99)),
     "salience": Row(("--option-score", "salience")),
     "dropout 0.1": Row(("--dropout", 0.1)),
     "masked-LM before": Row(continued=True),
-    "FGM 1": Row(("--fgm", 1)),
-    "dropout 0.1, R-Drop 1": Row(("--dropout", 0.1, "--r-drop", 1)),
     "no hidden words, masked-LM before": Row(continued=True, hidden=0),
     "no hidden words, 6 layers": Row(layers=6, hidden=0),
     "twice the steps": Row(longer=2),

@@ -20,9 +20,7 @@ _SHAPE = (
     "num_layers", "hidden_size", "num_groups", "embedding_size", "num_heads", "ffn_size",
     "residual", "dropout",
 )  # fmt: skip
-_OF_FINE_TUNING = (
-    "patience", "mask_rate", "mask_weight", "label_smoothing", "r_drop", "fgm", "ema",
-)  # fmt: skip
+_OF_FINE_TUNING = ("patience", "mask_rate", "mask_weight")
 
 
 @settings.takes(

@@ -15,9 +15,8 @@ from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.atomic import atomic_path
 from albert_rc.io.pt import check_archive
 from albert_rc.runtime.devices import Processes
-from albert_rc.training.averaging import Averaged
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.identity import FIXED, difference, flag_of
+from albert_rc.training.identity import FIXED, GONE, difference, flag_of
 from albert_rc.training.memory.planner import Levers
 
 _PARTS = {
@@ -82,8 +81,6 @@ class Checkpoints:
     """Settings that must match on resuming."""
     identity: Callable[[], dict[str, Any]]
     """Fingerprint of the data, which must match too; computed on demand."""
-    averaged: Averaged | None = None
-    """The average of the weights, if enabled."""
 
     def save(self, progress: Progress, tally: list[Tensor]) -> None:
         """Write everything needed to resume, on the main process.
@@ -108,7 +105,6 @@ class Checkpoints:
                 "model": self.model.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
                 "scaler": self.scaler.state_dict(),
-                "averaged": {} if self.averaged is None else self.averaged.state(),
                 "progress": asdict(progress),
                 "tally": [part.cpu() for part in tally],
                 "settings": asdict(self.settings),
@@ -161,8 +157,6 @@ class Checkpoints:
             ) from None
         self.optimizer.load_state_dict(content["optimizer"])
         self.scaler.load_state_dict(content["scaler"])
-        if self.averaged is not None:
-            self.averaged.restore(content["averaged"])
         random = content["random"]
         if len(random) == processes.world:
             mine = random[processes.rank]
@@ -254,6 +248,7 @@ def planned_before(folder: Path, processes: Processes) -> Levers | None:
 def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str, Any]) -> None:
     """Refuse to resume with other settings or data."""
     known = [name for name in FIXED if name in content["settings"]]
+    known += [name for name in GONE if content["settings"].get(name)]
     before: dict[str, Any] = {flag_of(name): content["settings"][name] for name in known}
     now: dict[str, Any] = {flag_of(name): getattr(settings, name) for name in FIXED}
     # The key "--teacher" exists only in runs with a teacher.

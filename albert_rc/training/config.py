@@ -118,31 +118,6 @@ class TrainConfig:
     mask_weight: Annotated[float, Setting("Weight of the loss of --mask-rate's words.", low=0)] = (
         1.0
     )
-    label_smoothing: Annotated[
-        float,
-        Setting("Share of the target spread over all options.", low=0, high=1, below=True),
-    ] = 0.0
-    r_drop: Annotated[
-        float,
-        Setting(
-            "R-Drop: weight of the disagreement of two passes with different dropout; twice the "
-            "work and memory.", low=0,
-        ),
-    ] = 0.0  # fmt: skip
-    fgm: Annotated[
-        float,
-        Setting(
-            "Adversarial training: how far word embeddings are moved for a second pass; twice the "
-            "work.", low=0,
-        ),
-    ] = 0.0  # fmt: skip
-    ema: Annotated[
-        float,
-        Setting(
-            "Measure and keep an average of the weights; its decay, such as 0.999 (0: none).",
-            low=0, high=1, below=True,
-        ),
-    ] = 0.0  # fmt: skip
     teacher_weight: Annotated[
         float,
         Setting(

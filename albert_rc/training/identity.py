@@ -9,9 +9,11 @@ from albert_rc.training.config import TrainConfig
 FIXED = (
     "epochs", "batch_size", "learning_rate", "warmup", "weight_decay", "clip", "max_steps",
     "precision", "mask_rate", "mask_weight", "optimizer", "optimizer_states", "seed",
-    "label_smoothing", "r_drop", "fgm", "ema", "teacher_weight",
+    "teacher_weight",
 )  # fmt: skip
 """Settings that affect the result."""
+GONE = ("label_smoothing", "r_drop", "fgm", "ema")
+"""Such settings of earlier versions; their runs cannot go on, those without them can."""
 
 
 def flag_of(name: str) -> str:
@@ -25,7 +27,7 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     for name in {**before, **now}:
         usual = fields.get(name[2:].replace("-", "_"))  # default, for runs of versions without it
         was, now_is = before.get(name, usual and usual.default), now.get(name)
-        if was == now_is:
+        if was == now_is or (not was and name[2:].replace("-", "_") in GONE):
             continue
         if isinstance(was, dict) and isinstance(now_is, dict):
             keys = [key for key in {**was, **now_is} if was.get(key) != now_is.get(key)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic
@@ -20,7 +19,6 @@ from albert_rc.errors import DivergedError, Interrupted
 from albert_rc.io.json import write_json
 from albert_rc.runtime.devices import Processes
 from albert_rc.runtime.seeds import mix
-from albert_rc.training.averaging import Averaged
 from albert_rc.training.checkpoint import Checkpoints, Progress
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.health.guard import LOOK, Guard, Symptom, not_numbers
@@ -96,7 +94,6 @@ class Trainer(Generic[Kind]):
             workers=workers,
             say=self._say,
         )
-        self.averaged = Averaged(self.model, settings.ema) if settings.ema else None
         self.checkpoints = Checkpoints(
             folder,
             self.model,
@@ -105,7 +102,6 @@ class Trainer(Generic[Kind]):
             self.scaler,
             settings,
             objective.identity,
-            self.averaged,
         )
         self.progress = Progress()
         self.guard = Guard(
@@ -244,8 +240,6 @@ class Trainer(Generic[Kind]):
         """One optimiser step on a global batch; its sums and counts over all processes."""
         step = self.progress.step
         sums, counts, norm = self.stepper.take(items, epoch, step, self._rate())
-        if self.averaged is not None:
-            self.averaged.add(step)
         self.guard.add(step + 1, torch.cat([sums, counts, norm]))
         return torch.cat([sums, counts])
 
@@ -346,8 +340,7 @@ class Trainer(Generic[Kind]):
 
     def _evaluate(self) -> bool:
         """Evaluate, and save the weights if they are the best; whether to stop early."""
-        with self._weights_to_keep():
-            evaluation = self.objective.evaluate(self.processes)
+        evaluation = self.objective.evaluate(self.processes)
         if evaluation is None:
             return False
         progress, step = self.progress, self.progress.step
@@ -383,14 +376,9 @@ class Trainer(Generic[Kind]):
         )
         return True
 
-    def _weights_to_keep(self) -> AbstractContextManager[None]:
-        """Context in which the model has the weights to evaluate and save: the average, if any."""
-        return nullcontext() if self.averaged is None else self.averaged.in_place()
-
     def _save_weights(self) -> None:
-        with self._weights_to_keep():
-            if self.processes.is_main:
-                self.objective.save(self.folder)
+        if self.processes.is_main:
+            self.objective.save(self.folder)
         self.processes.wait()
 
     def _save_state(self, tally: Tally) -> None:

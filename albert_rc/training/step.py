@@ -15,7 +15,6 @@ from albert_rc.runtime.heap import hand_back
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.feed import Feed, micro_batches
 from albert_rc.training.objective import Kind, Objective
-from albert_rc.training.objectives.adversarial import moved
 from albert_rc.training.optim import set_rate, step_if_finite
 from albert_rc.training.parallel import sum_gradients
 
@@ -97,10 +96,6 @@ class Stepper(Generic[Kind]):
             micro = self._micro_batches(items, epoch, step)
             counts = self._counts(micro)
             sums = self._passed(micro, counts)
-            if sums is not None and self.settings.fgm:
-                with moved(self.objective.model.words, self.settings.fgm, self.processes):
-                    if self._passed(micro, counts) is None:
-                        sums = None
             if sums is not None:
                 break
             self._halve(len(items))

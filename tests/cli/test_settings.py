@@ -28,7 +28,7 @@ def options_of(*names):
         ("colour=red", "--set colour=red: no such setting; name an option, or one of"),
         ("clip=-1", "--clip -1.0 must be at least 0"),
         ("clip=nan", "--clip nan must be at least 0"),
-        ("ema=1.5", "--ema 1.5 must be at least 0 and below 1"),
+        ("warmup=1.5", "--warmup 1.5 must be at least 0 and below 1"),
         ("with_dev=perhaps", "--set with_dev=perhaps: must be true or false"),
         ("teacher_weight=0", "--teacher-weight needs --teacher"),
     ],

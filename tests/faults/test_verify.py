@@ -85,11 +85,11 @@ def test_a_killed_run_ends_bit_for_bit(sample, stores, tmp_path, works):
         stores["cloze", split].save(data / f"{split}.pt")
     done = works(
         "bench", "resume", "--steps", 6, "--json", "--",
-        "--data", data, "--model", sample / "vocabulary", "--scratch", "tiny", "--ema", 0.9,
+        "--data", data, "--model", sample / "vocabulary", "--scratch", "tiny",
         "--dropout", 0.1, "--batch-size", 4, "--learning-rate", 1e-3,
     )  # fmt: skip
     found = json.loads(done.stdout)
     assert found["equal"]
     names = {part["part"] for part in found["parts"]}
-    assert {"weights", "moments", "averaged weights", "random states", "metrics"} <= names
+    assert {"weights", "moments", "random states", "metrics"} <= names
     assert done.stderr.count("killed at step") == 2

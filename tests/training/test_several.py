@@ -203,10 +203,15 @@ def test_what_runs_are_made_of_is_compared(tuning, data):
     assert difference(before, made_of(tuning, train, None)) == "with a dev store"
     assert difference(made_of(tuning, train, None), before) == "without a dev store, not with one"
     # Of a version without the option: the run was as it usually is.
-    del before["--ema"]
+    del before["--clip"]
     assert difference(before, made_of(tuning, train, dev)) is None
-    other = replace(tuning, settings=TrainConfig(ema=0.9))
-    assert difference(before, made_of(other, train, dev)) == "with --ema 0.0, not 0.9"
+    other = replace(tuning, settings=TrainConfig(clip=0.9))
+    assert difference(before, made_of(other, train, dev)) == "with --clip 1.0, not 0.9"
+    # Of a version with options that are gone since.
+    assert difference(before | {"--ema": 0.0}, made_of(tuning, train, dev)) is None
+    assert difference(before | {"--ema": 0.9}, made_of(tuning, train, dev)) == (
+        "with --ema 0.9, not without"
+    )
 
 
 def test_what_earlier_runs_left_is_not_resumed_in_new_ones(go):

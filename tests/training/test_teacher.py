@@ -13,7 +13,7 @@ from albert_rc.errors import DataError, UsageError
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import load_store
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.objectives.answer_loss import smoothed_loss, taught_loss
+from albert_rc.training.objectives.answer_loss import taught_loss
 from albert_rc.training.objectives.reading import Reading
 from albert_rc.training.objectives.teacher import Teacher
 
@@ -34,18 +34,16 @@ def test_a_teachers_probabilities_count_beside_the_answers():
     expected = expected + 0.3 * soft[1] + 0.7 * -log[1][1]
     expected = expected + soft[2]  # nobody knows the answer
     expected = expected + -log[3][2]  # the teacher was not asked
-    found = taught_loss(logits_QK, answer_Q, chance_QK, 0.3, 0.0)
+    found = taught_loss(logits_QK, answer_Q, chance_QK, 0.3)
     torch.testing.assert_close(found, expected)
     found.backward()
     assert logits_QK.grad.isfinite().all()
     # Of a teacher that is sure of the answers nothing is left but their cross-entropy.
     sure_QK = torch.nn.functional.one_hot(answer_Q.clamp(min=0), 3).float()
-    for share in (0.0, 0.2):
-        plain = smoothed_loss(logits_QK, answer_Q.clamp(min=0), share)
-        taught = taught_loss(logits_QK, answer_Q.clamp(min=0), sure_QK, 0.0, share)
-        torch.testing.assert_close(taught, plain)
-    all_taught = taught_loss(logits_QK, answer_Q.clamp(min=0), sure_QK, 1.0, 0.0)
-    torch.testing.assert_close(all_taught, smoothed_loss(logits_QK, answer_Q.clamp(min=0), 0.0))
+    known_Q = answer_Q.clamp(min=0)
+    plain = torch.nn.functional.cross_entropy(logits_QK, known_Q, reduction="sum")
+    for weight in (0.0, 0.4, 1.0):
+        torch.testing.assert_close(taught_loss(logits_QK, known_Q, sure_QK, weight), plain)
 
 
 @pytest.fixture(scope="module")

@@ -77,8 +77,7 @@ def respond(symptom: Symptom, settings: TrainConfig, attempt: int) -> tuple[str,
         attempt: number of restarts so far.
     """
     sentence = f"step {symptom.step}: {symptom.sentence}"
-    adversarial = f", lower --set fgm={settings.fgm:g}" if settings.fgm else ""
-    advice = f"lower --learning-rate {settings.learning_rate:g}{adversarial} or raise --warmup"
+    advice = f"lower --learning-rate {settings.learning_rate:g} or raise --warmup"
     if symptom.name in ("skipped", "recovered"):
         return "warn", sentence
     if symptom.weight == NOTE or (settings.on_collapse == "warn" and symptom.weight != ALWAYS):

@@ -44,12 +44,6 @@ class StepShape:
     ffn_chunk: int | None = None
     """See `Compute.ffn_chunk`."""
     attention: str = "dense"
-    passes: int = 1
-    """Number of forward passes whose activations are held at once."""
-    averaged: bool = False
-    """Whether an average of the weights is maintained."""
-    moved_words: bool = False
-    """Whether each step perturbs and restores the word embeddings (FGM)."""
 
 
 def task_of(
@@ -74,9 +68,6 @@ def task_of(
         masked_share=masked_share,
         ffn_chunk=settings.ffn_chunk,
         attention=attention,
-        passes=2 if settings.r_drop else 1,
-        averaged=settings.ema > 0,
-        moved_words=settings.fgm > 0,
     )
 
 
@@ -129,16 +120,12 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
     words = int(task.masked_share * tokens)
     head = working_bytes(config.vocab_size, task.device, words, product_dtype(task.precision))
     head += 3 * 4 * config.vocab_size * config.embedding_size
-    kept *= task.passes
-    head += 3 * 4 * config.vocab_size * config.embedding_size * task.moved_words
     prepared = matrices * size * (2 if on_cpu else task.precision != "fp32")
     parts = {
         "weights": 4 * parameters,
         "gradients": 4 * parameters,
         "optimiser": {"fp32": 8, "8bit": 2}[states] * parameters,
         "matrices": prepared,
-        # Swapping needs one more copy of the largest tensor, usually the word embeddings.
-        "average": (4 * parameters + 4 * config.vocab_size * config.embedding_size) * task.averaged,
         "activations": kept,
         "working": working + head,
     }

@@ -12,7 +12,6 @@ from torch import Tensor
 from albert_rc.answering.quality import quality
 from albert_rc.answering.score import score
 from albert_rc.batch import Batch
-from albert_rc.errors import UsageError
 from albert_rc.io.files import sha256
 from albert_rc.model.heads import ClozeHead, Output, ReadingModel
 from albert_rc.runtime.devices import Processes
@@ -23,7 +22,7 @@ from albert_rc.text.tokenizer import Tokenizer
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.health.vitals import Vitals
 from albert_rc.training.objective import DevScore, Objective, stores_identity
-from albert_rc.training.objectives.answer_loss import disagreement, smoothed_loss, taught_loss
+from albert_rc.training.objectives.answer_loss import taught_loss
 
 LETTERS = 8
 """Number of letters that answers are counted by; the last one includes all further letters."""
@@ -53,25 +52,6 @@ def answer_sums(batch: Batch, logits_QK: Tensor) -> Tensor:
     sums.index_add_(0, 2 + logits_QK.detach().argmax(-1).clamp(max=last), known_Q)
     sums.index_add_(0, 2 + LETTERS + batch.answer_Q.clamp(0, last), known_Q)
     return sums
-
-
-def _require_use(model: ReadingModel, store: Store, settings: TrainConfig) -> None:
-    """Refuse settings that would have no effect."""
-    asked = {"--label-smoothing": settings.label_smoothing, "--r-drop": settings.r_drop}
-    for flag, value in asked.items():
-        if value and store.kind == "label" and not store.labels:
-            raise UsageError(
-                f"{flag} {value} is for options and labels; this task asks for numbers"
-            )
-    config = model.config
-    dropout = max(config.dropout, config.attention_dropout)
-    if model.task != "cloze":
-        dropout = max(dropout, config.classifier_dropout)
-    if settings.r_drop and not dropout:
-        raise UsageError(
-            f"--r-drop {settings.r_drop} compares passes with different dropout, and this model "
-            "has none; add --dropout 0.1"
-        )
 
 
 class Reading(Objective[Batch]):
@@ -107,9 +87,7 @@ class Reading(Objective[Batch]):
         self.dev_store = dev_store
         self.score_name = " and ".join(train_store.metrics)
         self.mask_weight = settings.mask_weight
-        self.smoothing, self.r_drop = settings.label_smoothing, settings.r_drop
         self.chance_O, self.teacher_weight = chance_O, settings.teacher_weight
-        _require_use(model, train_store, settings)
         self.hider = None
         if settings.mask_rate and train_store.kind == "cloze":
             self.hider = WordHider(tokenizer, settings.mask_rate, settings.seed)
@@ -143,13 +121,6 @@ class Reading(Objective[Batch]):
     def losses(self, batch: Batch, counts: Tensor) -> tuple[Tensor, Tensor]:
         output = self.model(batch)
         loss = self._loss(batch, output, counts)
-        if self.r_drop:
-            # Half of Liang et al. 2021, equation 4, so that the learning rate has the same meaning
-            # as without R-Drop: the mean of both passes' losses, and their disagreement.
-            again = self.model(batch)
-            apart = disagreement(output.logits_QK, again.logits_QK, batch.answer_Q)
-            loss = (loss + self._loss(batch, again, counts)) / 2
-            loss = loss + self.r_drop / 2 * apart / counts[0]
         sums = [output.loss_sum.detach(), output.num_correct.float(), loss.new_zeros(())]
         if output.masked_loss_sum is not None:
             sums[2] = output.masked_loss_sum.detach()
@@ -160,11 +131,7 @@ class Reading(Objective[Batch]):
         answers = output.loss_sum
         if batch.chance_O is not None:
             chance_QK = batch.by_question(batch.chance_O)
-            answers = taught_loss(
-                output.logits_QK, batch.answer_Q, chance_QK, self.teacher_weight, self.smoothing
-            )
-        elif self.smoothing:
-            answers = smoothed_loss(output.logits_QK, batch.answer_Q, self.smoothing)
+            answers = taught_loss(output.logits_QK, batch.answer_Q, chance_QK, self.teacher_weight)
         loss = answers / counts[2]
         if output.masked_loss_sum is not None:
             loss = loss + self.mask_weight * output.masked_loss_sum / counts[1]

@@ -11,7 +11,6 @@ from torch import Tensor
 from albert_rc.answering.quality import span_quality
 from albert_rc.answering.spans import find_spans
 from albert_rc.batch import SpanBatch
-from albert_rc.errors import UsageError
 from albert_rc.model.span_head import SpanModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.batches import BatchOrder
@@ -52,10 +51,6 @@ class Spans(Objective[SpanBatch]):
         dev_store: Store | None,
         settings: TrainConfig,
     ) -> None:
-        asked = {"--label-smoothing": settings.label_smoothing, "--r-drop": settings.r_drop}
-        for flag, value in asked.items():
-            if value:
-                raise UsageError(f"{flag} {value} is for options and labels; SQuAD has neither")
         self.model: SpanModel = model
         self.tokenizer = tokenizer
         self.train_store, self.dev_store = train_store, dev_store

@@ -127,8 +127,7 @@ def of_states(run: Path, last: int) -> list[WeightSource]:
         try:
             check_archive(path)
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-            # With ema the average is evaluated and saved.
-            model = state["model"] | state.get("averaged", {})
+            model = state["model"]
         except Exception as error:  # torch raises many types for a foreign file
             raise CheckpointError(f"{path}: cannot be read ({first_line(error)})") from None
         named = {hub_key(name, config): tensor for name, tensor in model.items()}

@@ -164,7 +164,7 @@ def _differences(one: Path, other: Path, step: int) -> list[Difference]:
         for folder in (one, other)
     ]
     names = {
-        "model": "weights", "optimizer": "moments", "averaged": "averaged weights",
+        "model": "weights", "optimizer": "moments",
         "random": "random states", "progress": "progress",
     }  # fmt: skip
     return [
