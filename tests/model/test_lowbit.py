@@ -19,7 +19,9 @@ from albert_rc.errors import CheckpointError
 from albert_rc.model.config import Compute
 from albert_rc.model.int8 import Int8Matrix, has_int8
 from albert_rc.model.linear import PreparedLinear
+from albert_rc.papers.schema import PaperSet, Passage, Question
 from albert_rc.runtime.devices import Processes
+from albert_rc.stores.store import make_store
 
 CPU = torch.device("cpu")
 ALONE = Processes(CPU)
@@ -105,9 +107,19 @@ def test_a_verdict_is_of_what_was_measured(sample, stores, tokenizer, tmp_path):
         assert known == [place == number for place in range(len(kinds))]
 
 
-def test_the_gate_tries_what_predict_will_do(sample, stores, tokenizer):
-    """Options of several pieces are read again, if they will be in the answers."""
-    store = stores["cloze", "dev"]
+def test_the_gate_tries_what_predict_will_do(sample, tokenizer):
+    """Options of several words are read again, if they will be in the answers."""
+    phrases = ("gave up the old house", "went", "was in the", "his own dog")
+    starts = ("She", "A man", "The old king", "My dog", "Nobody")
+    papers = []
+    for number in range(30):
+        text = f"{starts[number % 5]} _ it , and then they went home ."
+        place = text.index("_")
+        # Each phrase is right another number of times, so that other answers are counted.
+        question = Question(phrases, (number >= 16) + (number >= 24) + (number >= 28))
+        blanks = ((place, place + 1),)
+        papers.append(Passage(f"{number}.json", text, (question,), "cloze", blanks))
+    store = make_store(PaperSet("dev", "cloze", "cloze", papers), tokenizer, 64)
     costs = []
     for way in (None, "masks"):
         loaded = load_model(sample / "vocabulary", "cloze", scratch="tiny")
