@@ -25,7 +25,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from albert_rc.bench.machine import describe  # noqa: E402
-from albert_rc.io.files import write_json  # noqa: E402
+from albert_rc.io.json import write_json  # noqa: E402
 from albert_rc.model.attention import dense_attention  # noqa: E402
 from albert_rc.model.dropout import NOTHING, Dropout  # noqa: E402
 from albert_rc.model.layout import Layout  # noqa: E402

@@ -18,7 +18,8 @@ from typing import Any
 
 from command import command
 
-from albert_rc.checkpoints.load import load_model, read_config, save_model
+from albert_rc.checkpoints.hf_config import read_config
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.io.json import parse_json, write_json
 
 TASKS: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
