@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from command import command
-from rows import Row, fill
+from rows import Row, fill, table_parser
 
 from albert_rc.checkpoints.load import load_model
 from albert_rc.corpus.mask_config import MaskConfig
@@ -62,17 +62,10 @@ def run(arguments: argparse.Namespace, pair: str, seed: int) -> Row:
 
 def main() -> None:
     """Run what is not there yet."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("model")
-    parser.add_argument("work", type=Path)
-    parser.add_argument("out", type=Path)
+    parser = table_parser(__doc__, "corpus")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--learning-rate", type=float, default=2e-4)
     parser.add_argument("--pairs", nargs="+", default=["sop", "nsp", "none"])
-    parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
     keys = (
         {"pair": pair, "seed": seed} for seed in range(arguments.seeds) for pair in arguments.pairs

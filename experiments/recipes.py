@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from command import command
+from command import command, make_stores
 
 from albert_rc.io.json import parse_json, write_json
 from albert_rc.papers.formats import read_split
@@ -103,9 +103,7 @@ def run(name: str, seed: int, arguments: argparse.Namespace, gold: PaperSet) -> 
     learned = name if row.asked is None else row.of
     trained, out = ROWS[learned], work / f"{learned} {seed}"
     if not (data / "dev.pt").is_file():
-        command("preprocess", arguments.papers, "--model", arguments.model, "--out", data)
-        (data / "train").mkdir(exist_ok=True)
-        shutil.copyfile(data / "train.pt", data / "train" / "train.pt")
+        make_stores(arguments.papers, arguments.model, data)
     started = time.perf_counter()
     if row.asked is None or not out.is_dir():
         model = start(trained, seed, arguments)

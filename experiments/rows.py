@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,25 @@ from typing import Any
 from albert_rc.io.json import parse_json, write_json
 
 Row = dict[str, Any]
+
+
+def table_parser(description: str | None, read: str, seeds: int = 1) -> argparse.ArgumentParser:
+    """The arguments that tables of one model have in common.
+
+    Args:
+        description: the script's docstring.
+        read: name of the first argument, a path to what is read.
+        seeds: default number of seeds.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(read, type=Path)
+    parser.add_argument("model")
+    parser.add_argument("work", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", type=int, default=seeds)
+    return parser
 
 
 def fill(out: Path, keys: Iterable[Row], run: Callable[..., Row]) -> list[Row]:

@@ -21,8 +21,8 @@ from pathlib import Path
 from statistics import mean
 
 import torch
-from command import command
-from rows import Row, fill
+from command import command, make_stores
+from rows import Row, fill, table_parser
 
 from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
@@ -45,9 +45,7 @@ def prepare(arguments: argparse.Namespace) -> Path:
     """The stores, a folder of the training store alone, and the teacher's scores; made once."""
     data: Path = arguments.work / "data"
     if not (data / "scores.jsonl").is_file():
-        command("preprocess", arguments.papers, "--model", arguments.model, "--out", data)
-        (data / "train").mkdir(exist_ok=True)
-        shutil.copyfile(data / "train.pt", data / "train" / "train.pt")
+        make_stores(arguments.papers, arguments.model, data)
         command(
             "predict", "--data", data / "train.pt", "--model", arguments.model, "--temperature", 1,
             "--out", data / "answers.json", "--scores", data / "scores.jsonl",
@@ -123,14 +121,9 @@ def show(table: list[Row]) -> None:
 
 def main() -> None:
     """Run what is not there yet, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("papers", type=Path)
-    parser.add_argument("model")
-    parser.add_argument("work", type=Path)
-    parser.add_argument("out", type=Path)
+    parser = table_parser(__doc__, "papers")
     parser.add_argument("--steps", type=int, default=140)
     parser.add_argument("--learning-rate", type=float, default=3e-4)
-    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)

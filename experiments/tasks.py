@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 
-from command import command
-from rows import Row, fill
+from command import command, make_stores
+from rows import Row, fill, table_parser
 
 from albert_rc.checkpoints.inspect import layer_distances
 from albert_rc.checkpoints.load import load_model
@@ -130,12 +130,7 @@ def prepare(name: str, arguments: argparse.Namespace) -> tuple[Path, Path]:
     if not (data / "dev.pt").is_file():
         raw.mkdir(parents=True, exist_ok=True)
         task.raw(arguments.sources, raw)
-        command(
-            "preprocess", raw, "--model", arguments.model, "--out", data,
-            "--max-length", task.length,
-        )  # fmt: skip
-        (data / "train").mkdir(exist_ok=True)
-        shutil.copyfile(data / "train.pt", data / "train" / "train.pt")
+        make_stores(raw, arguments.model, data, "--max-length", task.length)
         if task.tuned:
             shutil.copyfile(data / "dev.pt", data / "train" / "dev.pt")
     return raw, data
@@ -204,14 +199,7 @@ def show(table: list[Row], ways: Mapping[str, Way]) -> None:
 
 def run(description: str, ways: Mapping[str, Way]) -> None:
     """The command line of a table: run what is not there yet, and print it."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("sources", type=Path)
-    parser.add_argument("model")
-    parser.add_argument("work", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = table_parser(description, "sources", seeds=3)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--ways", nargs="+", choices=ways, default=list(ways))
     parser.add_argument("--learning-rate", type=float)

@@ -40,7 +40,7 @@ class Wanted:
     option: int
     pieces: list[int]
     first: int
-    """Where in the window its first piece is read; the others follow."""
+    """Index in the window's `places` of its first piece; the others follow."""
 
 
 @dataclass(frozen=True)
@@ -171,9 +171,8 @@ def _sums(model: ReadingModel, windows: list[WiderWindow]) -> list[float]:
     log_SV = logits_SV.log_softmax(-1).cpu()
     row, sums = 0, []
     for window in windows:
-        row_of = {place: row + number for number, place in enumerate(window.places)}
         for target in window.wanted:
-            first = row_of[target.first]
+            first = row + target.first
             rows = torch.arange(first, first + len(target.pieces))
             sums.append(float(log_SV[rows, torch.tensor(target.pieces)].double().sum()))
         row += len(window.places)
@@ -243,7 +242,7 @@ def _of_window(
             continue
         for blank, width in widths.items():
             tokens, first = _widened(text, blank.place, [mask] * width, longest)
-            yield WiderWindow(tokens, list(range(first, first + width)), _at(blank, width, first))
+            yield WiderWindow(tokens, list(range(first, first + width)), _at(blank, width, 0))
 
 
 def _wider(text: list[int], widths: dict[_Blank, int], mask: int) -> WiderWindow:
@@ -254,15 +253,15 @@ def _wider(text: list[int], widths: dict[_Blank, int], mask: int) -> WiderWindow
     last = 0
     for blank, width in sorted(widths.items(), key=lambda item: item[0].place):
         tokens += text[last : blank.place]
+        wanted += _at(blank, width, len(places))
         places += range(len(tokens), len(tokens) + width)
-        wanted += _at(blank, width, len(tokens))
         tokens += [mask] * width
         last = blank.place + 1
     return WiderWindow([*tokens, *text[last:]], places, wanted)
 
 
 def _at(blank: _Blank, width: int, first: int) -> list[Wanted]:
-    """The options of this width, read from this position on."""
+    """The options of this width, read from this index of the window's places on."""
     return [
         Wanted(blank.question, number, option, first)
         for number, option in enumerate(blank.options)

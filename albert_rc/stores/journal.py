@@ -50,7 +50,7 @@ class Journal:
         self._held = 0
         self._file: BinaryIO | None = None
         self._created: list[Path] = []
-        """Folders that the file brought, the innermost first."""
+        """Folders that were created for the file, innermost first."""
         self._given_up = self._replaying = False
         if path.is_file():
             self._open()
@@ -117,7 +117,7 @@ class Journal:
 
     def _flush(self) -> None:
         if self._file is None:
-            folders = (self.path.parent, *self.path.absolute().parent.parents)
+            folders = self.path.absolute().parents
             self._created = [folder for folder in folders if not folder.is_dir()]
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("xb", buffering=0)
@@ -133,7 +133,7 @@ class Journal:
         self.remove()
 
     def remove(self) -> None:
-        """Close the file and take it away, with folders that it brought and that are empty."""
+        """Close and delete the file, and the folders created for it if they are empty."""
         if self._file is not None:
             with suppress(OSError):
                 self.path.unlink()

@@ -191,9 +191,9 @@ def prepare_collection(
         places: path of each split, from `find_splits`.
         tokenizer: the tokenizer of the model that will read the stores.
         max_length: window in tokens, special tokens included.
-        scratch: where the stores will be: a folder, or one to be created. It, or what it will be
-            in, has the temporary files, as large as the stores. All that stays is the journal of a
-            large job that was stopped.
+        scratch: the folder that the stores will be in; it may not exist yet. Temporary files, as
+            large as the stores, are made there or in its nearest existing ancestor. Only the
+            journal of a large job that was stopped remains.
         format_name: a key of `READERS`; detected by default, one for all splits.
         workers: number of encoding processes; by default the number of cores, 1 for this process
             only. A few papers are encoded in this process anyway.

@@ -13,7 +13,7 @@ FIXED = (
 )  # fmt: skip
 """Settings that affect the result."""
 GONE = ("label_smoothing", "r_drop", "fgm", "ema")
-"""Such settings of earlier versions; their runs cannot go on, those without them can."""
+"""Settings of earlier versions that affected the result; runs that used one cannot be resumed."""
 
 
 def flag_of(name: str) -> str:
@@ -25,9 +25,10 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """The first difference between two results of `made_of`, phrased to follow "begun"; or None."""
     fields = TrainConfig.__dataclass_fields__
     for name in {**before, **now}:
-        usual = fields.get(name[2:].replace("-", "_"))  # default, for runs of versions without it
+        field = name[2:].replace("-", "_")
+        usual = fields.get(field)  # default, for runs of versions without it
         was, now_is = before.get(name, usual and usual.default), now.get(name)
-        if was == now_is or (not was and name[2:].replace("-", "_") in GONE):
+        if was == now_is or (not was and field in GONE):
             continue
         if isinstance(was, dict) and isinstance(now_is, dict):
             keys = [key for key in {**was, **now_is} if was.get(key) != now_is.get(key)]

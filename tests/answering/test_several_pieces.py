@@ -112,12 +112,12 @@ def test_blanks_of_a_window_are_read_together(model, tokenizer):
         assert {window.tokens[place] for place in window.places} == {mask}
         for target in window.wanted:
             found.add((target.question, target.option))
-            places = range(target.first, target.first + len(target.pieces))
-            assert set(places) <= set(window.places)
+            places = window.places[target.first : target.first + len(target.pieces)]
+            assert places == list(range(places[0], places[0] + len(target.pieces)))
             place = int(tensors["blank_position"][target.question])
             for now, before in (
-                (window.tokens[: target.first], text[:place]),
-                (window.tokens[places.stop :], text[place + 1 :]),
+                (window.tokens[: places[0]], text[:place]),
+                (window.tokens[places[-1] + 1 :], text[place + 1 :]),
             ):
                 assert [x for x in now if x != mask] == [x for x in before if x != mask]
     assert found == {*((0, option) for option in range(4)), *((2, option) for option in range(3))}

@@ -28,7 +28,7 @@ def read_scan(path: Path) -> PrintedText:
 
     Raises:
         UsageError: text recognition is not installed.
-        DataError: there is no picture, one cannot be read, or no text was found.
+        DataError: no picture was given, one cannot be read, or no text was found.
     """
     engine = open_engine(path)
     pages: list[tuple[list[Word], float]] = []

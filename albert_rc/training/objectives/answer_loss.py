@@ -1,4 +1,4 @@
-"""The loss of answers with a teacher's probabilities beside them."""
+"""Cross-entropy of the answers, combined with a teacher's probabilities."""
 
 # Q questions, K options of a question
 
