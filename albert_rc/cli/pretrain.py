@@ -102,7 +102,7 @@ def pretrain(
     options.require_teacher(teacher, given)
     levers = running.levers_of(given)
     shape = {"sharing": sharing, **{name: given.pop(name) for name in _SHAPE}}
-    shape["attention_dropout"] = shape["dropout"]
+    dropout = shape.pop("dropout")
     hidden = {"rate": given.pop("mask_rate"), "max_ngram": given.pop("max_ngram")}
     masking = MaskConfig(**settings.chosen(hidden))
     more = settings.chosen(given)
@@ -123,6 +123,7 @@ def pretrain(
             scratch=scratch,
             shape=settings.chosen(shape),
             with_pairs=pair != "none",
+            dropout=dropout,
             seed=how_to_train.seed,
         )
         taught_by = None if teacher is None else open_teacher(teacher, loaded.tokenizer)

@@ -215,6 +215,13 @@ def test_the_commands_lead_from_text_to_answers(cli, sample, tmp_path):
     assert "6 steps" in run(*common, "--resume").stdout
     settings = json.loads((tmp_path / "p" / "pretrain.json").read_text())
     assert (settings["shape"]["common"], settings["optimizer"]) == ("ffn", "lamb")
+    run(
+        "pretrain", "--data", "corpus", "--model", "p", "--out", "q", "--dropout", 0.2,
+        "--max-steps", 1, "--device", "cpu",
+    )  # fmt: skip
+    config = json.loads((tmp_path / "q" / "config.json").read_text())
+    shares = (config["hidden_dropout_prob"], config["attention_probs_dropout_prob"])
+    assert shares == (0.2, 0.2)
     run("preprocess", sample / "cloze", "--model", "p", "--out", "data")
     run("train", "--model", "p", "--data", "data", "--out", "run", "--max-steps", 2)
     run("predict", "--model", "run", "--data", "data/test.pt", "--out", "answer.json")
