@@ -188,7 +188,8 @@ def exponent(points: dict[int, float]) -> float | None:
     pairs = pairs[-max(2, -(-len(pairs) // 2)) :]
     if len(pairs) < 2:
         return None
-    return float(np.polyfit(*np.log(np.array(pairs, float)).T, 1)[0])
+    length_N, value_N = np.log(np.array(pairs, float)).T
+    return float(np.polyfit(length_N, value_N, 1)[0])
 
 
 def first_below(one: dict[int, float], other: dict[int, float]) -> int | None:

@@ -128,7 +128,8 @@ def pretrain(
 ) -> dict[str, Any]:
     """Pretrain a variant into `out`; what it came to on held-out sequences."""
     shape = {**BASE, **variant.shape}
-    source, scratch = arguments.vocabulary, "tiny"
+    source: Path = arguments.vocabulary
+    scratch: str | None = "tiny"
     if variant.start == SHIPPED:
         source, scratch, shape = Path(SHIPPED), None, {}
     elif variant.start is not None:
@@ -193,8 +194,8 @@ def tune(arguments: argparse.Namespace, seed: int, start: Path, group: Processes
         precision="bf16",
         seed=seed,
     )
-    stores = [load_store(arguments.stores / name) for name in ("train.pt", "dev.pt")]
-    objective = Reading(loaded.model, loaded.tokenizer, *stores, settings)
+    train, dev = (load_store(arguments.stores / name) for name in ("train.pt", "dev.pt"))
+    objective = Reading(loaded.model, loaded.tokenizer, train, dev, settings)
     with tempfile.TemporaryDirectory() as folder:
         result = Trainer(objective, settings, Path(folder), group).run()
     assert result.best_score is not None

@@ -140,7 +140,8 @@ def caught_attention(length: int) -> list[tuple[Tensor, Tensor]]:
 
 def attention_weights(q_NLH: Tensor, k_NLH: Tensor) -> Tensor:
     """Dense attention, [N, L, L]."""
-    return (q_NLH @ k_NLH.mT * q_NLH.shape[-1] ** -0.5).softmax(-1)
+    logit_NLL: Tensor = q_NLH @ k_NLH.mT * q_NLH.shape[-1] ** -0.5
+    return logit_NLL.softmax(-1)
 
 
 def hashing() -> tuple[Any, dict[str, Any]]:

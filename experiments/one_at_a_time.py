@@ -63,7 +63,7 @@ def stray_pieces(papers: PaperSet, tokenizer: Tokenizer) -> Store:
         ids = original([(text, False) for text, _ in parts], vocabulary)
         return [[*segment, lone] for segment in ids]
 
-    encode.encode_segments = with_stray
+    encode.encode_segments = with_stray  # type: ignore[assignment]
     try:
         return make_store(papers, tokenizer, 512)
     finally:
@@ -73,7 +73,11 @@ def stray_pieces(papers: PaperSet, tokenizer: Tokenizer) -> Store:
 def cut_context(papers: PaperSet, tokenizer: Tokenizer) -> Store:
     """Passages cut into pieces of 256 tokens that know nothing of each other."""
     original = encode.windows
-    encode.windows = lambda length, budget: list(range(0, max(1, length), budget))
+
+    def apart(length: int, budget: int, overlap: float = 0.0) -> list[int]:
+        return list(range(0, max(1, length), budget))
+
+    encode.windows = apart
     try:
         return shards.make_store(papers, tokenizer, 256)
     finally:

@@ -95,11 +95,11 @@ def spoiled(page_HW3: Array, level: Level, seed: int) -> Array:
         along_HW = x_HW * np.cos(angle) + y_HW * np.sin(angle)
         soft_HW = 1 / (1 + np.exp(-(along_HW - rng.uniform(-0.5, 0.5)) * rng.uniform(3, 25)))
         light_HW = 1 - level.shade * rng.uniform(0.4, 1) * soft_HW - 0.1 * (x_HW**2 + y_HW**2)
-        page_HW3 *= light_HW[..., None].astype(np.float32)
+        page_HW3 *= np.asarray(light_HW, np.float32)[..., None]
     if level.blur:
         page_HW3 = cv2.GaussianBlur(page_HW3, (0, 0), level.blur * rng.uniform(0.6, 1.2))
     if level.noise:
-        page_HW3 += rng.normal(0, level.noise, page_HW3.shape).astype(np.float32)
+        page_HW3 += np.asarray(rng.normal(0, level.noise, page_HW3.shape), np.float32)
     return page_HW3.clip(0, 255).astype(np.uint8)
 
 
@@ -107,7 +107,7 @@ def photograph(one: PaperSet, number: int, level: Level, folder: Path) -> Path:
     """Print a paper and leave its pages as pictures; one file, or a folder."""
     font = FONTS[number % len(FONTS)]
     fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-    document = pypdfium2.PdfDocument(pdf_bytes(make_sheet(one), font and fonts / font))
+    document = pypdfium2.PdfDocument(pdf_bytes(make_sheet(one), fonts / font if font else None))
     folder.mkdir(parents=True)
     for index, page in enumerate(document):
         drawn = np.asarray(page.render(scale=level.dots / 72).to_pil().convert("RGB"))

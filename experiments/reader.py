@@ -24,7 +24,7 @@ import argparse
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -291,8 +291,10 @@ def main() -> None:
     """Do a stage."""
     parser = argparse.ArgumentParser(description=__doc__)
     stages = parser.add_subparsers(dest="stage", required=True)
-    does = {"prepare": prepare, "prove": prove, "slice": slice_, "smaller": smaller,
-            "teacher": teacher, "questions": questions}  # fmt: skip
+    does: dict[str, Callable[..., None]] = {
+        "prepare": prepare, "prove": prove, "slice": slice_, "smaller": smaller,
+        "teacher": teacher, "questions": questions,
+    }  # fmt: skip
     places = {
         "prepare": ("sources", "bert", "work"), "prove": ("sources", "work"), "slice": ("work",),
         "smaller": ("work", "source", "target"), "teacher": ("work", "larger"),

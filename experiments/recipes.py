@@ -70,9 +70,9 @@ def start(row: Row, seed: int, arguments: argparse.Namespace) -> Path:
     if row.layers is not None:
         return deeper(arguments.model, row.layers, arguments.work / f"{row.layers} layers")
     if not row.continued:
-        model: Path = arguments.model
-        return model
-    corpus, out = arguments.work / "corpus", arguments.work / f"continued {seed}"
+        return Path(arguments.model)
+    work: Path = arguments.work
+    corpus, out = work / "corpus", work / f"continued {seed}"
     if (out / "model.safetensors").is_file():  # another row's
         return out
     if not corpus.is_dir():

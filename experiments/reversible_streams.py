@@ -52,7 +52,7 @@ def gradients(encoder: Encoder, way: Callable[..., Tensor]) -> Tensor:
     """All gradients of one loss, in a row."""
     torch.manual_seed(1)
     encoder.zero_grad()
-    encoder_module.reversible = way
+    encoder_module.reversible = way  # type: ignore[attr-defined]
     out_TD = encoder(*given(LENGTH))
     (out_TD.float() * torch.randn(out_TD.shape)).sum().backward()
     return torch.cat([p.grad.flatten() for p in encoder.parameters() if p.grad is not None])
@@ -71,7 +71,8 @@ def error(stream: torch.dtype, attention: str, precision: str, std: float, layer
     try:
         found, expected = gradients(encoder, own), gradients(encoder, by_autograd)
     finally:
-        reversible.STREAM, encoder_module.reversible = torch.float64, own
+        reversible.STREAM = torch.float64
+        encoder_module.reversible = own  # type: ignore[attr-defined]
     return float((found - expected).norm() / expected.norm())
 
 

@@ -6,7 +6,7 @@ python experiments/torch_dropout.py train ...
 import torch
 from torch import Tensor
 
-from albert_rc.__main__ import main
+from albert_rc.cli.app import main
 from albert_rc.model.dropout import Dropout
 
 
