@@ -37,6 +37,9 @@ def open_papers(
         UsageError: unknown format or model, or a table that fits several tasks.
     """
     if is_store(data):
+        for name, given in (("--format", format_name is not None), ("--strict", strict)):
+            if given:
+                say(f"note: {name} is for papers; {data} is a store, made with its own")
         return open_store(data)
     return read_papers(data, format_name or _format_for(data, model), say, strict)
 
@@ -116,6 +119,8 @@ def ready_store(
         if max_length is not None and not 1 <= max_length <= longest:
             raise UsageError(f"--max-length {max_length}: the model takes 1 to {longest} tokens")
         return make_store(papers, loaded.tokenizer, longest if max_length is None else max_length)
+    if max_length is not None:
+        say(f"note: --max-length is for papers; {data} is a store, made with its own")
     check_store(papers, data, loaded.tokenizer, longest)
     return papers
 

@@ -306,7 +306,8 @@ def load_model(
                     put_weight(model, name, values[name])
                 report.notes.append(describe(config, wanted))
     saved = raw.get("albert_rc", {})
-    model.encoder.compute = attending(saved, attention, lsh or {}, tokenizer, seed, folder)
+    biased = model.config.relative_buckets > 0
+    model.encoder.compute = attending(saved, attention, lsh or {}, tokenizer, seed, folder, biased)
     return Loaded(model, tokenizer, report)
 
 

@@ -66,16 +66,18 @@ def attending(
     tokenizer: Tokenizer,
     seed: int,
     folder: Path,
+    biased: bool = False,
 ) -> Compute:
     """The attention settings: as requested, else the checkpoint's.
 
     Args:
         saved: our settings in config.json.
         attention: the requested key of `ATTENTION`, if any.
-        lsh: requested settings of `LshConfig`.
+        lsh: requested settings of `LshConfig`; landmarks may be True, for the special tokens.
         tokenizer: its special tokens are landmarks.
         seed: random seed of the hashes.
         folder: the checkpoint's folder, for messages.
+        biased: the model's attention has biases by distance, which hashing cannot use.
 
     Raises:
         UsageError: the request is invalid.
@@ -94,15 +96,23 @@ def attending(
                 "densely"
             )
         return Compute()
+    if biased:
+        raise UsageError(
+            "--attention lsh: MPNet's attention has biases by distance, which hashing does not "
+            "use; leave the option out, or take an ALBERT, a BERT or a RoBERTa"
+        )
     special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
     given = {"landmarks": special, "seed": seed}
+    asked = dict(lsh)
+    if asked.get("landmarks") is True:
+        asked["landmarks"] = special
     try:
         LshConfig(**_lsh_settings(given | saved.get("lsh", {})))
     except (TypeError, UsageError) as error:
         raise CheckpointError(
             f"{folder}/config.json: unknown settings of attention ({error})"
         ) from None
-    settings = LshConfig(**_lsh_settings(given | saved.get("lsh", {}) | dict(lsh)))
+    settings = LshConfig(**_lsh_settings(given | saved.get("lsh", {}) | asked))
     if settings.shared and not {"hash", "landmarks"}.isdisjoint(lsh):
         raise UsageError(
             "--lsh-hash and --lsh-landmarks are for our form of hashing; Reformer's (--lsh-form "
@@ -183,6 +193,11 @@ def scratch_config(
     layers = given.get("num_layers", config.num_layers)
     if "sharing" in given:
         given |= sharing_shape(given.pop("sharing"), layers, given.get("num_groups"))
+    hidden = given.get("hidden_size", config.hidden_size)
     if "hidden_size" in given and "ffn_size" not in given:
-        given["ffn_size"] = 4 * given["hidden_size"]  # as in every ALBERT and BERT
+        given["ffn_size"] = 4 * hidden  # as in every ALBERT and BERT
+    if config.family == "bert":
+        given = {"num_groups": layers, "embedding_size": hidden} | given
+        if (given["num_groups"], given["embedding_size"]) != (layers, hidden):
+            given["family"] = "albert"  # BERT's files have no names for these
     return replace(config, pad_id=tokenizer.pad_id, **given)

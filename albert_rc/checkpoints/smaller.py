@@ -38,8 +38,9 @@ def smaller_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> EncoderCon
         UsageError: a setting is larger, or differs where it must not.
     """
     if "sharing" in shape:
-        require_shape(config, shape)
-        return config
+        groups = {"num_groups": config.num_groups} if "num_groups" in shape else {}
+        require_shape(config, {"sharing": shape["sharing"], **groups})
+        shape = {name: value for name, value in shape.items() if name != "sharing"}
     require_shape(config, {name: value for name, value in shape.items() if name not in SMALLER})
     wanted = {name: shape[name] for name in SMALLER if name in shape}
     for name, value in wanted.items():

@@ -15,7 +15,11 @@ from albert_rc.cli.console import example, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.fields import LAST_SEED
 
-_GOES_WITH = {"data": ("train", "predict"), "dropout": ("train", "pretrain")}
+_LEARNS = ("train", "pretrain")
+_GOES_WITH = {
+    "data": ("train", "predict"), "dropout": _LEARNS, "memory": _LEARNS, "recompute": _LEARNS,
+    "optimizer_states": _LEARNS,
+}  # fmt: skip
 
 
 @settings.takes(
@@ -110,7 +114,9 @@ def bench(
     for name, goes_with in _GOES_WITH.items():
         if name in chosen and work not in goes_with:
             named = " and ".join(f"bench {each}" for each in goes_with)
-            raise UsageError(f"--{name} goes with {named}")
+            raise UsageError(f"--{name.replace('_', '-')} goes with {named}")
+    if "length" in chosen and "data" in chosen:
+        raise UsageError("--length is for random tokens; leave it out with --data")
     if "size" in chosen and "model" in chosen:
         raise UsageError("--size and --model: choose one of them")
     _measure(work, chosen, against, busy or 0, rounds, out, json)
@@ -174,6 +180,8 @@ def _resume(
     from albert_rc.io.json import write_json
     from albert_rc.training.runs.verify import kill_and_resume
 
+    if out is not None:
+        check_outputs({"--out": out}, [])
     with tempfile.TemporaryDirectory() as temporary:
         found = kill_and_resume(arguments, folder or Path(temporary), say=say, **how)
     same = all(part.equal for part in found)

@@ -63,7 +63,9 @@ def layers(
     from albert_rc.checkpoints.inspect import distances_of
     from albert_rc.corpus.documents import read_documents
     from albert_rc.io.json import write_json
-    from albert_rc.report.plots import figure_paths, lines, save
+    from albert_rc.report.plots import figure_paths, lines, require_matplotlib, save
+
+    require_matplotlib()
 
     figures = out.with_suffix(".json")
     outputs = {f"--out's {path.suffix}": path for path in (*figure_paths(out), figures)}

@@ -110,7 +110,8 @@ LshForm = Annotated[
 LshLandmarks = Annotated[
     bool | None,
     typer.Option(
-        help="Hashed attention, our form: whether [CLS], [SEP] and [MASK] see all (default: true).",
+        help="Hashed attention, our form: whether [CLS], [SEP] and [MASK] see all (default: the "
+        "checkpoint's, else true).",
         hidden=True,
     ),
 ]
@@ -122,8 +123,8 @@ def lsh_of(form: str | None, landmarks: bool | None, given: dict[str, Any]) -> d
     found = {name: value for name, value in fields.items() if value is not None}
     if form is not None:
         found["shared"] = form == "faithful"
-    if landmarks is False:
-        found["landmarks"] = ()
+    if landmarks is not None:
+        found["landmarks"] = landmarks or ()
     return found
 
 

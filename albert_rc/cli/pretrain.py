@@ -93,14 +93,14 @@ def pretrain(
     from albert_rc.checkpoints.load import load_model
     from albert_rc.corpus.shards import Corpus, check_corpus
     from albert_rc.runtime.devices import be_deterministic, choose_precision, processes
-    from albert_rc.training.checkpoint import planned_before
+    from albert_rc.training.checkpoint import planned_before, require_state
     from albert_rc.training.loop import Trainer
     from albert_rc.training.memory.planner import fit
     from albert_rc.training.objectives.pretraining import RECIPES, Pretraining, open_teacher
     from albert_rc.training.runs.earlier import require_kept
 
     options.require_teacher(teacher, given)
-    levers = running.levers_of(given)
+    levers, seconds = running.levers_of(given), options.seconds_of(minutes)
     shape = {"sharing": sharing, **{name: given.pop(name) for name in _SHAPE}}
     dropout = shape.pop("dropout")
     hidden = {"rate": given.pop("mask_rate"), "max_ngram": given.pop("max_ngram")}
@@ -113,6 +113,7 @@ def pretrain(
         be_deterministic()
     with processes(device) as group, running.alone_in(out, group):
         require_kept(model, [out], group, resume=resume, scratch=scratch is not None)
+        require_state(out, group, resume)
         more["precision"] = choose_precision(more.get("precision"), group.device, learning=True)
         how_to_train = TrainConfig(**recipes | more)
         corpus = Corpus(data / "train")
@@ -141,7 +142,6 @@ def pretrain(
             before=planned_before(out, group) if resume else None,
         )
         if group.is_main:
-            settings.write_run(context, out)
             running.announce(
                 loaded,
                 how_to_train,
@@ -161,10 +161,10 @@ def pretrain(
             "teacher": teacher,
         }
         shapes = {"masking": asdict(masking), "shape": asdict(loaded.model.config)}
-        about = {"pretrain.json": used | shapes | asdict(how_to_train)}
+        about: dict[str, Any] = {"pretrain.json": used | shapes | asdict(how_to_train)}
+        about |= settings.run_file(context)
         at_once = running.batch_workers(workers, group)
         trainer = Trainer(objective, how_to_train, out, group, at_once, about)
-        seconds = options.seconds_of(minutes)
         with TrainBar(group.is_main) as shown:
             result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)
         if group.is_main:

@@ -111,10 +111,8 @@ def chosen(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def write_run(context: typer.Context, out: Path) -> None:
-    """Write the options of a run into its folder, so that `--config` repeats it."""
-    from albert_rc.io.atomic import write_bytes
-
+def run_file(context: typer.Context) -> dict[str, bytes]:
+    """The file for a run's folder that holds its options, so that `--config` repeats it."""
     lines = []
     for name, value in context.params.items():
         source = context.get_parameter_source(name)
@@ -122,7 +120,7 @@ def write_run(context: typer.Context, out: Path) -> None:
             plain = value if isinstance(value, (bool, int, float)) else str(value)
             lines.append(f"{name.strip('_')} = {json.dumps(plain)}\n")
     said = f"# albert-rc {context.info_name} --config {RUN} --out ... repeats this run\n"
-    write_bytes(out / RUN, "".join((said, *lines)).encode())
+    return {RUN: "".join((said, *lines)).encode()}
 
 
 class _WithSettings:
@@ -133,7 +131,7 @@ class _WithSettings:
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert a file's options before, and settings among, the other options."""
-        rest, now = list(args), []
+        rest, now, files = list(args), [], []
         below = getattr(self, "commands", {})
         valued = {
             flag for each in self.params if not getattr(each, "is_flag", True) for flag in each.opts
@@ -149,15 +147,28 @@ class _WithSettings:
                     raise UsageError(f"{flag} needs a value")
                 value = value if sign else rest.pop(0)
                 if flag == "--config":
-                    now = [*self._of_file(Path(value)), *now]
-                else:
-                    now += self._of_setting(value, ctx)
+                    files += self._of_file(Path(value))
+                    continue
+                written = self._of_setting(value, ctx)
+                if off := self._turned_off(value):
+                    files = [each for each in files if each != off]
+                    now = [each for each in now if each != off]
+                now += written
                 continue
             now.append(word)
             if flag in valued and not sign:
                 now += rest[:1]
                 rest = rest[1:]
-        return super().parse_args(ctx, now)  # type: ignore[misc, no-any-return]
+        return super().parse_args(ctx, [*files, *now])  # type: ignore[misc, no-any-return]
+
+    def _turned_off(self, given: str) -> str | None:
+        """The flag that a setting turns off, if it has no `--no-` form that would."""
+        name, _, value = given.partition("=")
+        flag = "--" + name.replace("_", "-")
+        for option in self.params:
+            if flag in option.opts and option.is_flag and not option.secondary_opts:
+                return flag if value == "false" else None
+        return None
 
     def _of_setting(self, given: str, ctx: Any) -> list[str]:
         if given == "help":
@@ -169,6 +180,8 @@ class _WithSettings:
         name, sign, value = given.partition("=")
         if not sign:
             raise UsageError(f"--set {shortened(given)}: give NAME=VALUE")
+        if name in ("config", "set"):
+            raise UsageError(f"--set {shortened(given)}: give --{name} itself")
         return self._written(name, value, f"--set {shortened(given)}")
 
     def _of_file(self, path: Path) -> list[str]:

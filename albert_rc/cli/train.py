@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from albert_rc.training.runs.finetune import FineTuning
     from albert_rc.training.runs.several import Part
     from albert_rc.training.tally import TrainResult
+
+LOW, HIGH = 5e-6, 5e-4
+"""Learning rates between which `--search` chooses."""
 
 
 @settings.takes(
@@ -111,11 +115,13 @@ def train(
     workers: options.Workers = None,
     deterministic: options.Deterministic = False,
     low: Annotated[
-        float, typer.Option(help="--search: the smallest learning rate.", hidden=True)
-    ] = 5e-6,
+        float | None,
+        typer.Option(help=f"--search: the smallest learning rate (default: {LOW:g}).", hidden=True),
+    ] = None,
     high: Annotated[
-        float, typer.Option(help="--search: the largest learning rate.", hidden=True)
-    ] = 5e-4,
+        float | None,
+        typer.Option(help=f"--search: the largest learning rate (default: {HIGH:g}).", hidden=True),
+    ] = None,
     batch_sizes: Annotated[
         str | None,
         typer.Option(
@@ -137,7 +143,9 @@ def train(
     albert_rc train ...`.
     """
     from albert_rc.errors import UsageError
+    from albert_rc.io.json import write_files
     from albert_rc.runtime.devices import be_deterministic, choose_precision, processes
+    from albert_rc.training.checkpoint import require_state
     from albert_rc.training.objectives.teacher import Teacher
     from albert_rc.training.runs.earlier import require_kept
     from albert_rc.training.runs.finetune import FineTuning, made_of, open_stores, unlike
@@ -146,14 +154,19 @@ def train(
 
     if sum(count is not None for count in (seeds, folds, search)) > 1:
         raise UsageError("--seeds, --folds and --search: choose one of them")
-    sizes = _sizes(batch_sizes)
+    of_search = {"low": low, "high": high, "batch-sizes": batch_sizes, "json": json or None}
+    chosen = given["learning_rate"] is not None or with_dev or minutes is not None
+    _require_search(search is not None, of_search, chosen)
+    sizes, seconds = _sizes(batch_sizes), options.seconds_of(minutes)
     if deterministic:
         be_deterministic()
     with processes(device) as group, running.alone_in(out, group):
         train_store, dev_store = open_stores(data, with_dev, taught=teacher is not None)
+        _require_cloze(train_store.kind, option_score, given)
         if group.is_main and (said := unlike(train_store, dev_store)):
             say(f"warning: {data}: {said}")
         lsh, levers = options.lsh_of(lsh_form, lsh_landmarks, given), running.levers_of(given)
+        taught_by = None if teacher is None else Teacher(teacher).found()
         dropout = given.pop("dropout", None)
         shape = settings.chosen({name: given.pop(name, None) for name in ("residual", *SMALLER)})
         options.require_teacher(teacher, given)
@@ -176,13 +189,15 @@ def train(
             data=data,
             group=group,
             workers=running.batch_workers(workers, group),
-            teacher=None if teacher is None else Teacher(teacher),
+            teacher=taught_by,
         )
         if search is not None:
             stores = (train_store, dev_store)
-            _search(tuning, stores, search, (low, high, sizes), out, json)
+            where = (LOW if low is None else low, HIGH if high is None else high, sizes)
+            _search(tuning, stores, search, where, out, json)
+            write_files(out, settings.run_file(context))
             return
-        seed, seconds = tuning.settings.seed, options.seconds_of(minutes)
+        seed, files = tuning.settings.seed, settings.run_file(context)
         parts = [Part("", seed, train_store, dev_store)]
         if seeds is not None:
             parts = over_seeds(seeds, seed, train_store, dev_store)
@@ -190,13 +205,45 @@ def train(
             parts = over_folds(folds, seed, train_store, dev_store)
         folders = [out / part.name for part in parts]
         require_kept(model, folders, group, resume=resume, scratch=scratch is not None)
-        if group.is_main:
-            settings.write_run(context, out)
         if seeds is None and folds is None:
-            _run(tuning, parts[0], out, resume, seconds)
+            require_state(out, group, resume)
+            _run(tuning, parts[0], out, resume, seconds, files)
             return
         record = {"--seeds": seeds, "--folds": folds} | made_of(tuning, train_store, dev_store)
-        _run_several(tuning, parts, out, record, resume, seconds)
+        _run_several(tuning, parts, out, record, resume, seconds, files)
+
+
+def _require_search(searching: bool, of_search: dict[str, Any], chosen: bool) -> None:
+    """Refuse a search's options without a search, and with one those that it cannot heed.
+
+    Args:
+        searching: whether a search was asked for.
+        of_search: its options by name; None for those not given.
+        chosen: whether a learning rate, dev papers to learn from, or a time limit were given.
+    """
+    from albert_rc.errors import UsageError
+
+    found = next((name for name, value in of_search.items() if value is not None), None)
+    if not searching and found is not None:
+        raise UsageError(f"--{found} goes with --search")
+    if searching and chosen:
+        raise UsageError(
+            "--search chooses the learning rate (between --low and --high) by dev.pt, so it takes "
+            "no --learning-rate and no --with-dev; nor --minutes: stop it with Ctrl-C, and the "
+            "same command goes on"
+        )
+
+
+def _require_cloze(kind: str, option_score: str | None, given: dict[str, Any]) -> None:
+    """Refuse settings of the cloze head for other papers."""
+    from albert_rc.errors import UsageError
+
+    rate, weight = given.get("mask_rate"), given.get("mask_weight")
+    for name, value in (
+        ("option-score", option_score), ("mask-rate", rate or None), ("mask-weight", weight)
+    ):  # fmt: skip
+        if kind != "cloze" and value is not None:
+            raise UsageError(f"--{name} is for cloze papers; these are for the task {kind}")
 
 
 def _sizes(listed: str | None) -> tuple[int, ...]:
@@ -250,9 +297,14 @@ def _search(
 
 
 def _run(
-    tuning: FineTuning, part: Part, out: Path, resume: bool, seconds: float | None
+    tuning: FineTuning,
+    part: Part,
+    out: Path,
+    resume: bool,
+    seconds: float | None,
+    files: Mapping[str, bytes] | None = None,
 ) -> TrainResult:
-    """Run the training once, with messages before and after."""
+    """Run the training once, with messages before and after; a new run gets the files."""
     prepared = tuning.prepare(part.train, part.dev, part.seed, out if resume else None)
     if tuning.group.is_main:
         running.announce(
@@ -263,7 +315,7 @@ def _run(
             part.train.summary(),
             part.dev.summary() if part.dev else None,
         )
-    trainer = prepared.trainer(out)
+    trainer = prepared.trainer(out, files)
     with TrainBar(tuning.group.is_main) as shown:
         result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)
     if tuning.group.is_main:
@@ -285,6 +337,7 @@ def _run_several(
     record: dict[str, Any],
     resume: bool,
     seconds: float | None,
+    files: Mapping[str, bytes],
 ) -> None:
     """Run several trainings in turn, and print their summary."""
     from albert_rc.training.runs.several import RUNS, SCORES, run_all, spread_line
@@ -296,7 +349,7 @@ def _run_several(
         with running.alone_in(folder, tuning.group):
             return _run(tuning, part, folder, resuming, left)
 
-    found = run_all(parts, out, record, tuning.group, resume, run, say)
+    found = run_all(parts, out, record, tuning.group, resume, run, say, files)
     if found is None or not tuning.group.is_main:
         return
     unit = " and ".join(parts[0].train.metrics)

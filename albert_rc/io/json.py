@@ -7,7 +7,7 @@ fields "answers" would silently be read with the later one. `*_unique_*` refuse 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,13 @@ def json_lines(values: Iterable[Any]) -> bytes:
 def write_json(target: Path, value: Any) -> None:
     """Write `value` as indented JSON, atomically."""
     write_bytes(target, to_json(value))
+
+
+def write_files(folder: Path, contents: Mapping[str, Any]) -> None:
+    """Write files by name, each atomically: bytes as they are, anything else as JSON."""
+    for name, content in contents.items():
+        found = content if isinstance(content, bytes) else to_json(content)
+        write_bytes(folder / name, found)
 
 
 def parse_json(content: bytes) -> Any:

@@ -204,23 +204,35 @@ class LshConfig:
     """Reformer's form: queries serve as keys, and attend to their own bucket only."""
     chunk: Annotated[
         int,
-        Setting("Hashed attention: tokens of a chunk.", low=1, high=2**20, flag="--lsh-chunk"),
+        Setting(
+            "Hashed attention: tokens of a chunk (default: the checkpoint's, else 64).",
+            low=1,
+            high=2**20,
+            flag="--lsh-chunk",
+        ),
     ] = 64
     rounds: Annotated[
         int,
-        Setting("Hashed attention: rounds of hashing.", low=1, high=1000, flag="--lsh-rounds"),
+        Setting(
+            "Hashed attention: rounds of hashing (default: the checkpoint's, else 4).",
+            low=1,
+            high=1000,
+            flag="--lsh-rounds",
+        ),
     ] = 4
     probes: Annotated[
         int,
         Setting(
-            "Hashed attention: buckets that a query looks into in each round, the nearest first.",
+            "Hashed attention: buckets that a query looks into in each round, the nearest first "
+            "(default: the checkpoint's, else 1).",
             low=1, high=1000, flag="--lsh-probes",
         ),
     ] = 1  # fmt: skip
     hash: Annotated[
         str,
         Setting(
-            "Hashed attention, our form: projections or rotations.",
+            "Hashed attention, our form: projections or rotations (default: the checkpoint's, "
+            "else projections).",
             choices=("rotations", "projections"), flag="--lsh-hash",
         ),
     ] = "projections"  # fmt: skip

@@ -19,6 +19,18 @@ LEGEND_MARK, LEGEND_LETTER = 0.65, 0.075
 """Width in inches of a legend entry's line, and of each of its letters, so that none is cut off."""
 
 
+def require_matplotlib() -> None:
+    """Refuse a figure before the work that it shows.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise UsageError("figures need matplotlib: pip install 'albert-rc[plots]'") from None
+
+
 def lines(
     panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]],
     x_label: str | Sequence[str],
@@ -37,12 +49,11 @@ def lines(
     Raises:
         UsageError: matplotlib is not installed.
     """
-    try:
-        # The object interface: pyplot would pick a backend and keep every figure in memory.
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import LogLocator
-    except ImportError:
-        raise UsageError("figures need matplotlib: pip install 'albert-rc[plots]'") from None
+    require_matplotlib()
+    # The object interface: pyplot would pick a backend and keep every figure in memory.
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
+
     figure = Figure(figsize=(PANEL[0] * len(panels), PANEL[1]), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     names = list(dict.fromkeys(name for found in panels.values() for name in found))

@@ -66,6 +66,20 @@ def _random_states(device: torch.device) -> dict[str, Tensor]:
     return states
 
 
+def require_state(folder: Path, processes: Processes, resume: bool) -> None:
+    """Refuse to resume, before the work, a run that saved no state.
+
+    Raises:
+        UsageError: says so.
+    """
+    if resume and not processes.from_main(bool(states(folder)) if processes.is_main else None):
+        raise _no_state(folder)
+
+
+def _no_state(folder: Path) -> UsageError:
+    return UsageError(f"--resume: there is no state in {folder}; start without --resume")
+
+
 @dataclass(frozen=True)
 class Checkpoints:
     """Writes and reads the states of a run."""
@@ -141,9 +155,7 @@ class Checkpoints:
             _newest_whole(self.folder, say, good) if processes.is_main else None
         )
         if path is None:
-            raise UsageError(
-                f"--resume: there is no state in {self.folder}; start without --resume"
-            )
+            raise _no_state(self.folder)
         if isinstance(path, str):
             raise CheckpointError(path)
         content = torch.load(path, map_location="cpu", weights_only=True)

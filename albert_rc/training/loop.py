@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from albert_rc.errors import DivergedError, Interrupted
-from albert_rc.io.json import write_json
+from albert_rc.io.json import write_files
 from albert_rc.runtime.devices import Processes
 from albert_rc.runtime.seeds import mix
 from albert_rc.training.checkpoint import Checkpoints, Progress
@@ -44,7 +44,7 @@ class Trainer(Generic[Kind]):
         folder: output folder for weights, states and records.
         processes: the ranks that share the work.
         workers: processes that make batches ahead of time; with 0, the loop makes them.
-        about: contents to write into the folder at the start, by file name.
+        about: contents to write into the folder at the start, by file name; see `write_files`.
     """
 
     def __init__(
@@ -199,8 +199,7 @@ class Trainer(Generic[Kind]):
         aside = None
         if self.processes.is_main and not resume:
             aside = set_aside(self.folder)
-            for name, content in self.about.items():
-                write_json(self.folder / name, content)
+            write_files(self.folder, self.about)
         if not resume:
             self.way_back.keep_start()
         self._set_order()

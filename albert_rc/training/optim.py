@@ -36,7 +36,7 @@ def make_optimizer(
         model: the model to optimise.
         learning_rate: initial learning rate.
         weight_decay: weight decay of matrices.
-        states: a key of `planner.STATES`. In 8 bits the moments are quantised by blocks of 256
+        states: a key of `config.STATES`. In 8 bits the moments are quantised by blocks of 256
             (Dettmers et al. 2022).
         name: a key of `OPTIMIZERS`.
 

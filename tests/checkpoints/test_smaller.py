@@ -99,6 +99,39 @@ def test_a_bert_becomes_an_albert_only_where_it_must(tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("shape", "family"),
+    [
+        ({"num_layers": 2}, "bert"),
+        ({"num_layers": 2, "hidden_size": 64}, "bert"),
+        ({"num_layers": 2, "num_groups": 1}, "albert"),
+        ({"num_layers": 2, "embedding_size": 16}, "albert"),
+        ({"num_layers": 2, "sharing": "all"}, "albert"),
+        ({"num_layers": 2, "sharing": "attention"}, "bert"),
+    ],
+)
+def test_random_berts_of_any_shape_can_be_opened_again(sample, tmp_path, shape, family):
+    shape = {"hidden_size": 32, "num_heads": 2, "ffn_size": 64} | shape
+    made = load_model(sample / "vocabulary", "cloze", scratch="bert-base", shape=shape)
+    assert made.model.config.family == family
+    save_model(made.model, made.tokenizer, tmp_path)
+    again = load_model(tmp_path, "cloze").model
+    ids = torch.tensor([made.tokenizer.cls_id, 40, 50, 60, made.tokenizer.sep_id])
+    with torch.no_grad():
+        expected, found = (
+            one.encoder.eval()(ids, torch.arange(5), (5,)) for one in (made.model, again)
+        )
+    assert torch.equal(expected, found)
+
+
+def test_a_checkpoint_that_shares_all_may_lose_layers_and_say_so(tokenizer, tmp_path):
+    saved(tokenizer, tmp_path, num_groups=1)
+    shape = {"sharing": "all", "num_layers": 2}
+    assert load_model(tmp_path, "pretraining", shape=shape).model.config.num_layers == 2
+    with pytest.raises(UsageError, match="--sharing none: the checkpoint shares in another way"):
+        load_model(tmp_path, "pretraining", shape=shape | {"sharing": "none"})
+
+
+@pytest.mark.parametrize(
     ("shape", "said"),
     [
         ({"num_layers": 8}, "--num-layers 8: the checkpoint has 4"),
@@ -117,6 +150,8 @@ def test_other_families_only_lose_layers(tokenizer, tmp_path):
     assert load_model(tmp_path, "cloze", shape={"num_layers": 2}).model.config.num_layers == 2
     with pytest.raises(UsageError, match="layers of the family mpnet cannot share weights"):
         load_model(tmp_path, "cloze", shape={"num_groups": 2})
+    with pytest.raises(UsageError, match="--attention lsh: MPNet's attention has biases"):
+        load_model(tmp_path, "cloze", attention="lsh")
 
 
 def test_a_student_learns_from_the_model_that_it_was_made_of(sample, tokenizer, tmp_path):

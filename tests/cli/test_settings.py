@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from albert_rc.cli.app import app
 from albert_rc.cli.options import lsh_of
 from albert_rc.cli.renamed import RENAMED
-from albert_rc.errors import UsageError
+from albert_rc.errors import DataError, UsageError
 
 
 def options_of(*names):
@@ -31,14 +31,56 @@ def options_of(*names):
         ("warmup=1.5", "--warmup 1.5 must be at least 0 and below 1"),
         ("with_dev=perhaps", "--set with_dev=perhaps: must be true or false"),
         ("teacher_weight=0", "--teacher-weight needs --teacher"),
+        ("config=run.toml", "--set config=run.toml: give --config itself"),
+        ("low=1e-5", "--low goes with --search"),
+        ("json=true", "--json goes with --search"),
+        ("teacher=none.jsonl", "--teacher none.jsonl: there is no such file"),
     ],
 )
 def test_what_cannot_be_is_refused(stores, tmp_path, given, said):
     stores["cloze", "train"].save(tmp_path / "train.pt")
     done = CliRunner().invoke(app, ["train", "--data", str(tmp_path), "--set", given])
-    assert isinstance(done.exception, UsageError)
+    assert isinstance(done.exception, UsageError | DataError)
     assert str(done.exception).startswith(said)
     assert len(str(done.exception)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ["--set", "mask_rate=0.2"],
+            "--mask-rate is for cloze papers; these are for the task choi",
+        ),
+        (["--set", "option_score=salience"], "--option-score is for cloze papers"),
+        (["--search", "2", "--learning-rate", "1e-3"], "--search chooses the learning rate"),
+        (["--search", "2", "--minutes", "5"], "--search chooses the learning rate"),
+        (["--minutes", "-1"], "--minutes -1.0 must be a number above 0"),
+        (["--resume"], "--resume: there is no state in"),
+    ],
+)
+def test_what_would_be_ignored_is_refused_before_any_work(stores, tmp_path, options, said):
+    """A good run of before keeps the options that repeat it."""
+    stores["race", "train"].save(tmp_path / "train.pt")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.toml").write_text("epochs = 3\n")
+    words = ["train", "--data", str(tmp_path), "--out", str(tmp_path / "run"), *options]
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception).startswith(said)
+    assert (tmp_path / "run" / "run.toml").read_text() == "epochs = 3\n"
+
+
+def test_the_command_line_overrides_files_and_later_files_earlier_ones(tmp_path):
+    """Flags as well, which have no other form."""
+    for name, content in (("a", "strict = true\nmax_length = 0"), ("b", "max_length = 300")):
+        (tmp_path / name).write_text(content)
+    files = ["--config", str(tmp_path / "a"), "--config", str(tmp_path / "b")]
+    command = typer.main.get_command(app).commands["predict"]
+    context = command.make_context("predict", [*files, "--set", "strict=false"])
+    assert context.params["max_length"] == 300
+    assert not context.params["strict"]
+    assert command.make_context("predict", files).params["strict"] is True
 
 
 @pytest.mark.parametrize("given", ["keep=two", "keep=" + "9" * 5000, "keep=0", "recompute=all"])
@@ -63,6 +105,7 @@ def test_hashing_settings_by_their_own_names():
     assert lsh_of("faithful", False, given) == {"shared": True, "chunk": 8, "landmarks": ()}
     assert given == {"ffn_chunk": 9}
     assert lsh_of(None, None, {"lsh_chunk": None, **rest}) == {}
+    assert lsh_of(None, True, {"lsh_chunk": None, **rest}) == {"landmarks": True}
 
 
 @pytest.fixture

@@ -44,11 +44,14 @@ def test_a_checkpoint_says_how_it_attends(sample, tmp_path, batch):
     assert (other.rounds, other.chunk) == (1, 16)
 
 
-def test_special_tokens_are_landmarks_unless_told_otherwise(sample, tokenizer):
+def test_special_tokens_are_landmarks_unless_told_otherwise(sample, tokenizer, tmp_path):
     special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
     assert made(sample, attention="lsh").model.encoder.compute.lsh.landmarks == special
     without = made(sample, attention="lsh", lsh={"landmarks": ()})
     assert without.model.encoder.compute.lsh.landmarks == ()
+    save_model(without.model, without.tokenizer, tmp_path)
+    for asked, found in (({}, ()), ({"landmarks": True}, special)):
+        assert load_model(tmp_path, "cloze", lsh=asked).model.encoder.compute.lsh.landmarks == found
 
 
 def test_large_chunks_are_dense_attention(sample, batch):

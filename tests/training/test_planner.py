@@ -1,5 +1,7 @@
 """Plans: what fits is taken, the fastest first, and what cannot fit is refused."""
 
+from dataclasses import replace
+
 import pytest
 from small import task
 
@@ -32,6 +34,12 @@ def test_xxlarge_fits_6_gib_with_the_same_mathematics_and_4_without(device):
     four = make_plan(task(device=device), 4 * GIB)
     assert four.states == "8bit"
     assert four.total <= 4 * GIB
+
+
+def test_only_adamw_has_moments_in_8_bits():
+    lamb = replace(task(), moments=("fp32",))
+    with pytest.raises(OutOfMemoryError, match="even the leanest plan"):
+        make_plan(lamb, 4 * GIB)
 
 
 def test_plenty_of_memory_changes_nothing():

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from albert_rc.answering.score import score_lines
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError, Interrupted, UsageError
 from albert_rc.io.json import json_lines
 from albert_rc.papers.formats import read_split
@@ -143,6 +144,14 @@ def test_folds_answer_every_paper_once_and_go_on(data, sample, tmp_path, works, 
     assert other.returncode == 2
     assert "were begun with --learning-rate 0.001, not 0.05; give the" in other.stderr
     assert (out / "scores.jsonl").read_bytes() == before
+
+
+def test_papers_whose_answers_nobody_knows_have_no_score(stores, sample, tmp_path):
+    made = load_model(sample / "vocabulary", "cloze", scratch="tiny")
+    save_model(made.model, made.tokenizer, tmp_path)
+    alone = Processes(torch.device("cpu"))
+    assert several._answer(stores["cloze", "test"], tmp_path, alone) is None
+    assert several._answer(stores["cloze", "dev"], tmp_path, alone) > 0
 
 
 def test_other_folds_do_not_go_on_with_these(go):

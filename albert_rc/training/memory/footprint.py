@@ -12,7 +12,7 @@ from albert_rc.model.linear import ROWS
 from albert_rc.model.word_loss import product_dtype, working_bytes
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import Store
-from albert_rc.training.config import TrainConfig
+from albert_rc.training.config import STATES, TrainConfig
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
@@ -44,6 +44,8 @@ class StepShape:
     ffn_chunk: int | None = None
     """See `Compute.ffn_chunk`."""
     attention: str = "dense"
+    moments: tuple[str, ...] = tuple(STATES)
+    """Formats of the optimiser's moments to choose from: keys of `STATES`."""
 
 
 def task_of(
@@ -68,6 +70,7 @@ def task_of(
         masked_share=masked_share,
         ffn_chunk=settings.ffn_chunk,
         attention=attention,
+        moments=tuple(STATES) if settings.optimizer == "adamw" else ("fp32",),
     )
 
 
@@ -78,7 +81,7 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
         task: the model, the data, the device.
         tokens: tokens of the largest micro-batch, in one pass.
         recompute: a key of `RECOMPUTE`.
-        states: a key of `planner.STATES`.
+        states: a key of `config.STATES`.
     """
     config, wide = task.config, task.config.ffn_size
     hidden, size = config.hidden_size, BYTES[task.precision]

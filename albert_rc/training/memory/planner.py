@@ -117,7 +117,7 @@ def _levels(task: StepShape, levers: Levers) -> list[str]:
 def candidates(task: StepShape, levers: Levers) -> Iterator[MemoryPlan]:
     """Ways to compute a step, fastest first, within the user's choices."""
     lengths = sorted(task.lengths, reverse=True)
-    for states in [levers.states] if levers.states else STATES:
+    for states in [levers.states] if levers.states else task.moments:
         for recompute in _levels(task, levers):
             for count in [levers.accumulation] if levers.accumulation else _cuts(task.items):
                 piece = -(-task.items // count)

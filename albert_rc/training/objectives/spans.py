@@ -33,9 +33,6 @@ class Spans(Objective[SpanBatch]):
         train_store: the training questions.
         dev_store: selects the best weights; without one the last are kept.
         settings: the recipe.
-
-    Raises:
-        UsageError: the recipe has settings that apply only to options and labels.
     """
 
     unit = "windows"

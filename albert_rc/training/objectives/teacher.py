@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from albert_rc.answering.score import score
+from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.messages import quoted
@@ -29,6 +30,22 @@ class Teacher:
     source: str
     """A score file of the training papers from `predict --scores` or `ensemble --scores`, or a
     model with the student's vocabulary, which then answers them."""
+
+    _last: dict[str, tuple[Store, Tensor]] = field(default_factory=dict, compare=False)
+    """The last store's probabilities by precision: runs with other seeds have the same store."""
+
+    def found(self) -> Teacher:
+        """Itself; refuses a source that is not there, before the work.
+
+        Raises:
+            DataError: a score file is missing.
+            UsageError: there is no such model.
+        """
+        if self.is_file and not Path(self.source).is_file():
+            raise DataError(f"--teacher {self.source}: there is no such file")
+        if not self.is_file:
+            resolve_source(self.source)
+        return self
 
     @property
     def is_file(self) -> bool:
@@ -54,9 +71,14 @@ class Teacher:
             raise UsageError(
                 f"--teacher {self.source}: only questions with options or labels can be taught"
             )
-        if self.is_file:
-            return _from_file(Path(self.source), store)
-        return _from_model(self.source, store, group, precision)
+        kept, chance_O = self._last.get(precision, (None, None))
+        if kept is not store or chance_O is None:
+            if self.is_file:
+                chance_O = _from_file(Path(self.source), store)
+            else:
+                chance_O = _from_model(self.source, store, group, precision)
+            self._last[precision] = store, chance_O
+        return chance_O
 
 
 def _from_model(source: str, store: Store, group: Processes, precision: str) -> Tensor:

@@ -20,7 +20,7 @@ MARK = ".set-aside"
 _RECORDS = ("train.json", "pretrain.json", "metrics.jsonl", "log.txt")
 """Files that a run writes before its first step: where one exists, the weights are a run's."""
 _OF_A_RUN = (
-    *("config.json", *_RECORDS),
+    *("config.json", "run.toml", *_RECORDS),
     *("calibration*.json", "int8.json", "curves.png", "curves.svg", "events.out.tfevents.*"),
 )
 """Files of a run besides weights, states and vocabulary."""

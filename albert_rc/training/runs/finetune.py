@@ -41,9 +41,9 @@ class PreparedRun:
     asked: Mapping[str, Any]
     """The model and the data as the user named them."""
 
-    def trainer(self, out: Path) -> Trainer[Any]:
-        """The trainer that runs it in a folder, and writes train.json there."""
-        about = {"train.json": self.record()}
+    def trainer(self, out: Path, more: Mapping[str, Any] | None = None) -> Trainer[Any]:
+        """The trainer that runs it in a folder, and writes train.json there, and more files."""
+        about = {"train.json": self.record(), **(more or {})}
         return Trainer(self.objective, self.settings, out, self.group, self.workers, about)
 
     def record(self) -> dict[str, Any]:

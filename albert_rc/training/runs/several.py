@@ -6,7 +6,7 @@ Their fingerprint is saved next to them, and must match on --resume.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -20,7 +20,7 @@ from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import DataError, Interrupted, UsageError
 from albert_rc.io.atomic import write_bytes
 from albert_rc.io.files import natural_key
-from albert_rc.io.json import json_lines, parse_json, read_json, write_json
+from albert_rc.io.json import json_lines, parse_json, read_json, write_files, write_json
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import Store
 from albert_rc.stores.subset import chosen_papers
@@ -99,6 +99,7 @@ def run_all(
     resume: bool,
     run: Callable[[Part, Path, bool], TrainResult],
     say: Callable[[str], None],
+    files: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """Run one after the other; on resuming, completed runs are skipped.
 
@@ -110,6 +111,7 @@ def run_all(
         resume: continue where this was stopped.
         run: runs one in its folder, resuming it or not.
         say: called with a message before each run.
+        files: written into `out` when the runs begin; see `write_files`.
 
     Returns:
         The content of `RUNS`; None if a run was paused.
@@ -123,6 +125,8 @@ def run_all(
     done = group.from_main(begin(parts, out, record, say) if group.is_main else None)
     if isinstance(done, str):
         raise UsageError(done)
+    if group.is_main and not resume:
+        write_files(out, files or {})
     for part in parts:
         if any(row["name"] == part.name for row in done):
             continue
@@ -247,14 +251,14 @@ def spread_line(name: str, found: dict[str, Any], unit: str) -> str:
     return f"{said} ({found['least']:.2%} to {found['most']:.2%})"
 
 
-def _answer(store: Store, folder: Path, group: Processes) -> float:
-    """Answer the held-out papers with a run's best weights; returns their score."""
+def _answer(store: Store, folder: Path, group: Processes) -> float | None:
+    """Answer the held-out papers with a run's best weights; their score, if answers are known."""
     loaded = load_model(folder, store.kind, labels=store.labels)
     loaded.model.to(group.device)
     scored_QK = score(loaded.model, loaded.tokenizer, store, group)
     if group.is_main:
         write_bytes(folder / HELD_OUT, json_lines(score_lines(store, scored_QK)))
-    return round(quality(store, scored_QK).score, 5)
+    return round(quality(store, scored_QK).score, 5) if store.has_answers else None
 
 
 def _write_scores(parts: Sequence[Part], out: Path) -> None:
