@@ -143,10 +143,11 @@ def trainer(sample, tokenizer, stores):
     from albert_rc.training.loop import Trainer
     from albert_rc.training.objectives.reading import Reading
 
-    def make(folder, shape=None, name="cloze", dev=True, **settings):
+    def make(folder, shape=None, name="cloze", dev=True, train=None, **settings):
+        train = stores[name, "train"] if train is None else train
         loaded = load_model(
             sample / "vocabulary",
-            stores[name, "train"].kind,
+            train.kind,
             scratch="tiny",
             shape=SHAPE | (shape or {}),
             option_score=settings.pop("option_score", None),
@@ -156,7 +157,7 @@ def trainer(sample, tokenizer, stores):
         device = settings.pop("device", torch.device("cpu"))
         config = TrainConfig(**(defaults | settings))
         held_out = stores[name, "dev"] if dev else None
-        objective = Reading(loaded.model, tokenizer, stores[name, "train"], held_out, config)
+        objective = Reading(loaded.model, tokenizer, train, held_out, config)
         return Trainer(objective, config, folder, Processes(device))
 
     return make

@@ -120,15 +120,18 @@ def _answered(
     budget = trial.token_budget
     if isinstance(model, SpanModel):
         found = find_spans(model, tokenizer, store, processes, token_budget=budget)
-        tuned = model.null_threshold is not None
-        good = span_quality(store, found, tuned).f1 if store.has_answers else None
         threshold = _threshold(model, trial)
+        tuned, good = model.null_threshold is not None, None
+        if store.has_answers:
+            good = span_quality(store, found, tuned, threshold).f1
         return [question.answer(threshold) for question in found], good
     scored_QK = score(model, tokenizer, store, processes, token_budget=budget)
     if trial.way is not None:
         again = readings(model, tokenizer, store, trial.way)
         scored_QK = rescored(model, again, scored_QK, processes, token_budget=budget)
     good = quality(store, scored_QK).score if store.has_answers else None
+    if store.is_numeric:  # as long as it is the same to a tenth
+        return [f"{number:.1f}" for number in scored_QK[:, 0].tolist()], good
     return scored_QK.argmax(-1).tolist(), good
 
 

@@ -66,13 +66,16 @@ class SpanQuality:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-def span_quality(store: Store, found: list[Found], tuned: bool) -> SpanQuality:
+def span_quality(
+    store: Store, found: list[Found], tuned: bool, threshold: float | None = None
+) -> SpanQuality:
     """Exact matches and F1 as the official scripts count them.
 
     Args:
         store: the questions.
         found: result of `find_spans` for it.
-        tuned: search for the best threshold, since some questions have no answer (SQuAD 2.0).
+        tuned: some questions have no answer (SQuAD 2.0), so there is a threshold for none.
+        threshold: that threshold; None to search for the best.
     """
     right = {
         question.key: texts
@@ -85,7 +88,8 @@ def span_quality(store: Store, found: list[Found], tuned: bool) -> SpanQuality:
         exact, f1 = of_1["exact_match"], of_1["f1"]
         return SpanQuality(exact=exact / 100, f1=f1 / 100, questions=len(right))
     odds = {question.key: question.null_odds for question in found}
-    threshold = scores.squad2_totals(answers, right, odds)["best_f1_thresh"]
+    if threshold is None:
+        threshold = scores.squad2_totals(answers, right, odds)["best_f1_thresh"]
     of_2 = scores.squad2_totals(answers, right, odds, threshold)
     return SpanQuality(
         exact=of_2["exact"] / 100,

@@ -41,9 +41,10 @@ class Dropout:
     @property
     def _drawn(self) -> tuple[type[np.unsignedinteger[Any]], int]:
         """The integer type drawn for each unit, and the number below which the unit is dropped."""
-        if abs(round(256 * self.rate) / 256 - self.rate) <= NEAR * self.rate:
-            return np.uint8, round(256 * self.rate)
-        return np.uint16, round(65536 * self.rate)
+        below = round(256 * self.rate)
+        if below < 256 and abs(below / 256 - self.rate) <= NEAR * min(self.rate, 1 - self.rate):
+            return np.uint8, below
+        return np.uint16, min(65535, round(65536 * self.rate))
 
     @property
     def scale(self) -> float:

@@ -191,7 +191,7 @@ class _Round:
     def kept(self, dropout: float, seed: int, row: int) -> Tensor:
         """Dropout mask of the weights, the same at each call."""
         generator = torch.Generator(self.logit_XCMW.device)
-        generator.manual_seed(mix(seed, self.number, row))
+        generator.manual_seed(mix(seed, self.number, self.plan.valid_XL.shape[1], row))
         drawn_XCMW = torch.rand(
             self.logit_XCMW.shape, generator=generator, device=self.logit_XCMW.device
         )

@@ -130,6 +130,8 @@ def processes(device: str | None = None) -> Iterator[Processes]:
         raise UsageError(f"--device {kind}: no GPU was found; leave the option out")
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
+        if kind == "cuda":  # some of torch's functions want an index
+            kind = f"cuda:{torch.cuda.current_device()}"
         yield Processes(torch.device(kind))
         return
     local = int(os.environ.get("LOCAL_RANK", "0"))

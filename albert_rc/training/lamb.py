@@ -17,7 +17,8 @@ class Lamb(torch.optim.Optimizer):
     take Adam's update unscaled, as in ALBERT's own implementation.
 
     Args:
-        groups: parameters, or groups of them with their own `weight_decay`.
+        groups: parameters, or groups of them with their own `weight_decay`, and with `adapt` to
+            say whether their update is scaled (by default if they have decay).
         lr: learning rate.
         betas: decay rates of the two moments.
         eps: added to the root of the second moment.
@@ -82,6 +83,7 @@ class Lamb(torch.optim.Optimizer):
             torch._foreach_div_(update, [1 - beta1**t for t in steps])
         if group["weight_decay"]:
             torch._foreach_add_(update, parameters, alpha=group["weight_decay"])
+        if group.get("adapt", bool(group["weight_decay"])):
             lengths = torch._foreach_norm(parameters)
             paces = torch._foreach_norm(update)
             # The ratio is undefined for a zero parameter or a zero update.

@@ -59,7 +59,6 @@ class Trainer(Generic[Kind]):
         self.objective = objective
         self.encoder = objective.encoder
         self.model = objective.model.to(processes.device)
-        objective.begin()
         self.encoder.compute = replace(
             self.encoder.compute,
             precision=settings.precision,
@@ -67,6 +66,7 @@ class Trainer(Generic[Kind]):
             in_place=True,
             ffn_chunk=settings.ffn_chunk,
         )
+        objective.begin()
         self.settings = settings
         self.folder = folder
         self.about = about or {}
@@ -156,12 +156,13 @@ class Trainer(Generic[Kind]):
                         stopped_early = self._evaluate()
                         tally = Tally()
                     stopping = self.processes.any(stop.asked)
-                    if seconds is not None and not stopped_early:
+                    left = self.progress.step < self.total_steps
+                    if seconds is not None and left and not stopped_early:
                         paused = self.processes.any(time.perf_counter() - started >= seconds)
                     if saving or stopping or stopped_early or paused:
                         self._save_state(tally)
                     # After the last step there is nothing to stop: the run ends normally.
-                    if stopping and not stopped_early and self.progress.step < self.total_steps:
+                    if stopping and not stopped_early and left:
                         raise self._interrupted()
                     if stopped_early or paused:
                         break

@@ -49,8 +49,8 @@ def make_optimizer(
     decayed = [p for p in model.parameters() if p.ndim > 1]
     kept = [p for p in model.parameters() if p.ndim <= 1]
     groups = [
-        {"params": decayed, "weight_decay": weight_decay},
-        {"params": kept, "weight_decay": 0.0},
+        {"params": decayed, "weight_decay": weight_decay, "adapt": True},  # see `Lamb`
+        {"params": kept, "weight_decay": 0.0, "adapt": False},
     ]
     settings: dict[str, Any] = {"lr": learning_rate, "betas": (0.9, 0.999), "eps": 1e-6}
     if states == "fp32":

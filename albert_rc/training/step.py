@@ -95,7 +95,7 @@ class Stepper(Generic[Kind]):
         while True:
             micro = self._micro_batches(items, epoch, step)
             counts = self._counts(micro)
-            sums = self._passed(micro, counts)
+            sums = self._passed(micro, counts.clamp(min=1))
             if sums is not None:
                 break
             self._halve(len(items))
@@ -153,7 +153,7 @@ class Stepper(Generic[Kind]):
 
         Args:
             micro: this process's share of a global batch, in micro-batches.
-            counts: the objective's counts for the global batch.
+            counts: the objective's counts for the global batch, at least 1 each.
 
         Returns:
             The objective's sums over this process's share.
@@ -187,13 +187,13 @@ class Stepper(Generic[Kind]):
         return next(self._feed)
 
     def _counts(self, micro: list[Kind]) -> Tensor:
-        """Divisors of the losses for the global batch, at least 1 each."""
+        """The objective's counts for the global batch."""
         found = torch.zeros(self.objective.num_counts, dtype=torch.float32)
         for batch in micro:
             found += torch.tensor(self.objective.counts(batch), dtype=torch.float32)
         counts = found.to(self.processes.device)
         self.processes.sum(counts)
-        return counts.clamp(min=1)
+        return counts
 
     def update(self, rate: float) -> Tensor:
         """Sum gradients over the processes, clip, and update the weights; the gradient's norm."""

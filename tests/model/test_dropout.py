@@ -124,6 +124,13 @@ def test_two_passes_in_one_place_drop_differently():
     assert torch.equal(encoder(*given), encoder(*given))
 
 
+def test_a_rate_next_to_one_leaves_something_to_scale():
+    for rate in (0.998, 0.999, 0.99999):
+        dropout = Dropout(rate, (0,))
+        assert 0 < 1 / dropout.scale < 0.003
+        assert dropout.mask((1000,)).float().mean() < 0.02
+
+
 def test_without_a_place_torchs_seed_decides():
     encoder = Encoder(CONFIG)
     given = torch.arange(1, 21), torch.arange(20), (20,)

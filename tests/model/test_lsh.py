@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 
 from albert_rc.errors import UsageError
+from albert_rc.model import lsh
 from albert_rc.model.attention import ATTENTION, Terms
 from albert_rc.model.config import LshConfig
 from albert_rc.model.dropout import NOTHING, Dropout
@@ -248,6 +249,25 @@ def test_dropout_keeps_the_mean():
     many = [lsh_attention(q, kv, (24,), OURS, dropout=Dropout(0.2)) for _ in range(400)]
     assert not torch.equal(many[0], many[1])
     torch.testing.assert_close(torch.stack(many).mean(0), plain, atol=0.12, rtol=0)
+
+
+def test_sequences_of_other_lengths_drop_other_weights():
+    """With the same inputs, what the first chunks read differs by what was dropped."""
+    settings = replace(OURS, chunk=8)
+    masks = []
+    original = lsh.mix
+
+    def seen(*parts):
+        masks.append(parts)
+        return original(*parts)
+
+    q, kv = drawn(64 + 80)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lsh, "mix", seen)
+        lsh_attention(q, kv, (64, 80), settings, dropout=Dropout(0.5))
+    drawn_at = [parts for parts in masks if len(parts) == 4]
+    assert len(drawn_at) > 1
+    assert len(set(drawn_at)) == len(drawn_at)
 
 
 def test_settings_that_make_no_sense():

@@ -1,6 +1,7 @@
 """The guard: each symptom provoked, healthy runs left alone, and the way back."""
 
 import math
+from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -69,6 +70,33 @@ def test_a_healthy_run_is_left_alone(trainer, tmp_path, name, rate, seed):
     settings = {"learning_rate": rate, "seed": seed, "max_steps": 70, "eval_steps": 70}
     trainer(tmp_path, name=name, dev=False, on_collapse="stop", **settings).run()
     assert symptoms(tmp_path) == []
+
+
+def test_batches_without_answers_alarm_nobody_and_count_for_nothing(trainer, stores, tmp_path):
+    """Every second paper's answers are unknown, and each is a batch of its own."""
+    store = stores["cloze", "train"]
+    answer_Q = store.tensors["answer"].clone()
+    answer_Q[store.passage_of_question % 2 == 0] = -1
+    half = replace(store, tensors=store.tensors | {"answer": answer_Q})
+    settings = {"batch_size": 1, "max_steps": 130, "on_collapse": "stop", "dev": False}
+    run = trainer(tmp_path, train=half, **settings)
+    run.run()
+    assert symptoms(tmp_path) == []
+    lost, known = 0.0, 0
+    with torch.no_grad():
+        for item in range(half.num_items):
+            batch = run.objective.batch([item], 0)
+            run.model.eval()
+            output = run.model(batch)
+            lost, known = lost + float(output.loss_sum), known + int((batch.answer_Q >= 0).sum())
+    sums, counts, norm = run.stepper.take(list(range(half.num_items)), 0, 200, 0.0)
+    assert run.objective.report(sums.tolist(), counts.tolist())["loss"] == pytest.approx(
+        lost / known, rel=1e-4
+    )
+    empty = next(i for i in range(half.num_items) if not run.objective.counts(
+        run.objective.batch([i], 0))[0])  # fmt: skip
+    sums, counts, norm = run.stepper.take([empty], 0, 201, 0.0)
+    assert (float(counts[0]), float(norm)) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("clip", [1.0, 0.0])

@@ -43,6 +43,21 @@ def test_every_step_is_the_definitions(start, decay, corrected):
         np.testing.assert_allclose(parameter.detach().numpy(), expected, atol=1e-6)
 
 
+def test_matrices_move_by_a_share_of_their_length_without_decay_too():
+    """Algorithm 2 with lambda = 0; only vectors take Adam's step as it is."""
+    torch.manual_seed(0)
+    model = nn.Linear(16, 16)
+    before = model.weight.detach().clone(), model.bias.detach().clone()
+    model(torch.randn(4, 16)).square().sum().backward()
+    make_optimizer(model, 0.01, 0.0, name="lamb").step()
+    moved = [
+        float((now.detach() - was).norm() / was.norm())
+        for now, was in zip((model.weight, model.bias), before, strict=True)
+    ]
+    assert moved[0] == pytest.approx(0.01, rel=1e-3)
+    assert moved[1] > 0.02
+
+
 def test_its_state_is_saved_and_goes_on_bit_for_bit():
     torch.manual_seed(0)
     gradients = torch.randn(6, 4, 3)

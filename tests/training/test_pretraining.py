@@ -91,6 +91,22 @@ def test_a_student_learns_what_its_teacher_thinks_of_hidden_words(
     assert "--teacher" in objective.identity()
 
 
+def test_a_teacher_reads_in_the_precision_of_the_run(sample, corpora, tmp_path):
+    opened = [
+        load_model(
+            sample / "vocabulary", "pretraining", scratch="tiny", shape=SHAPE, with_pairs=False
+        )
+        for _ in range(2)
+    ]
+    config = TrainConfig(precision="bf16", max_steps=1, batch_size=4)
+    objective = Pretraining(
+        opened[0].model, opened[0].tokenizer, *corpora, config, MaskConfig(), "none",
+        opened[1].model,
+    )  # fmt: skip
+    Trainer(objective, config, tmp_path, Processes(torch.device("cpu")))
+    assert opened[1].model.encoder.compute.precision == "bf16"
+
+
 @pytest.mark.parametrize("family", ["albert", "bert"])
 def test_losses_are_hugging_faces(family, sample, corpora, tmp_path):
     transformers = pytest.importorskip("transformers")

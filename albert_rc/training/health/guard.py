@@ -155,7 +155,7 @@ class Guard:
         self._rows.append(row)
         self._questions += row.questions
         while len(self._rows) > HISTORY and (
-            not row.questions or self._questions - self._rows[0].questions >= QUESTIONS
+            not self._questions or self._questions - self._rows[0].questions >= QUESTIONS
         ):
             self._questions -= self._rows.popleft().questions
 
@@ -216,7 +216,8 @@ class Guard:
                 )
 
     def _spikes(self, step: int) -> Iterator[Symptom]:
-        rows = list(self._rows)[-HISTORY:]
+        # A batch without an answer has no gradient, and says nothing.
+        rows = [row for row in self._rows if row.norm][-HISTORY:]
         if len(rows) < RECENT + BEFORE:
             return
         began = rows[-RECENT].step

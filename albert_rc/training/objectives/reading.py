@@ -147,7 +147,7 @@ class Reading(Objective[Batch]):
     def vitals(self, sums: Sequence[float], counts: Sequence[float]) -> Vitals:
         lost, right, _, chance, guessed, *letters = sums
         loss = self.report(sums, counts)["loss"]
-        if not chance:  # regression, or no answers
+        if self.train_store.is_numeric:
             return Vitals(loss)
         return Vitals(
             loss=loss,

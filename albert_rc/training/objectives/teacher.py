@@ -106,6 +106,11 @@ def _from_file(path: Path, store: Store) -> Tensor:
     for place, name in file.labels.items():
         if place >= len(store.labels) or store.labels[place] != name:
             raise DataError(f"{path}: its labels are not those of the training papers")
+    if len(set(store.meta["ids"])) < len(store.meta["ids"]):
+        raise DataError(
+            f"{path}: rows of tables have only numbers as ids, so with --with-dev a row of train "
+            "and one of dev have the same; leave --with-dev out, or give a model as --teacher"
+        )
     rows = {key: row for row, key in enumerate(file.keys)}
     counts = store.num_options.tolist()
     found: list[Tensor] = []
