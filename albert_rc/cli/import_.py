@@ -84,7 +84,7 @@ def import_(
     whole = [paper for paper in papers if paper.whole]
     troubles = [trouble for found in imports for trouble in found.all_troubles()]
     stopped = bool(troubles) and on_error == "stop"
-    written = [] if stopped else write_papers(whole, out_, split)
+    written, replaced = ([], []) if stopped else write_papers(whole, out_, split)
     earlier = [] if stopped else earlier_papers(imports, out_, split, written)
     if json:
         print_json(_as_json(imports, written, earlier))
@@ -105,6 +105,11 @@ def import_(
     if not whole:
         raise DataError(
             "no passage with options found; docs/import.md shows the layouts that are understood"
+        )
+    for path in replaced:
+        say(
+            f"warning: {path.with_suffix('')} was there with other content, which is now in "
+            f"{path}; if that was another exam, give each exam its own --out"
         )
     if earlier:
         say(

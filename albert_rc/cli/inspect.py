@@ -67,8 +67,9 @@ def layers(
 
     require_matplotlib()
 
-    figures = out.with_suffix(".json")
-    outputs = {f"--out's {path.suffix}": path for path in (*figure_paths(out), figures)}
+    drawn = figure_paths(out)
+    figures = drawn[0].with_suffix(".json")
+    outputs = {f"--out's {path.suffix}": path for path in (*drawn, figures)}
     check_outputs(outputs, [text])
     sources = open_text([text]).sources
     texts = [document for source in sources for document in read_documents(source)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 
 from albert_rc.errors import UsageError
 from albert_rc.io.atomic import require_writable
+from albert_rc.papers.opening import is_pattern
 from albert_rc.text.tokenizer import VOCABULARY_FILES
 
 OF_A_MODEL = ("config.json", *VOCABULARY_FILES)
@@ -18,14 +20,16 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | No
 
     Args:
         outputs: option -> the file that it names.
-        inputs: input files and folders of papers.
+        inputs: input files, folders of papers, and patterns of their files.
 
     Raises:
         UsageError: a result would replace an input, another result or a part of a model; or be
             written among papers, where the next command would read it as one.
         OSError: it cannot be written.
     """
-    read = [path.resolve() for path in inputs if path is not None]
+    named = [path for path in inputs if path is not None]
+    read = [path.resolve() for path in named]
+    patterns = [path for path in named if is_pattern(path)]
     taken: dict[Path, str] = {}
     for flag, path in outputs.items():
         if path is None:
@@ -42,6 +46,12 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | No
             among = place.parent == folder or (place.exists() and folder in place.parents)
             if folder.is_dir() and among:
                 raise UsageError(f"{flag} {path} lies among the papers to read; name another place")
+        for pattern in patterns:
+            if place.parent == pattern.parent.resolve() and fnmatch(place.name, pattern.name):
+                raise UsageError(
+                    f"{flag} {path} would be one of the papers {pattern} to read; name another "
+                    "place"
+                )
         require_no_model(flag, path)
         require_writable(path)
 

@@ -39,11 +39,18 @@ TrainingPapers = Annotated[
 
 
 def say_unread(raw: Path) -> None:
-    """Report files next to the splits of a collection that look like another split."""
-    from albert_rc.papers.formats import collections_in
+    """Report what is next to the splits of a collection and not read."""
+    from albert_rc.papers.formats import collections_in, unread_beside
 
     for place in collections_in(raw):
         say(f"note: {place} has splits of its own and was not read; run the command on it, too")
+    unread = unread_beside(raw)
+    for place, why in unread[:3]:
+        say(
+            f"warning: {place} was not read, because {why}; run the command on it alone, or move it"
+        )
+    if len(unread) > 3:
+        say(f"warning: nor were {len(unread) - 3:,} more files or folders in {raw}")
 
 
 def training_passages(train: Path | None, gold: Path, papers: PaperSet) -> Sequence[Passage] | None:

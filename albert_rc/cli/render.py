@@ -46,6 +46,8 @@ def render(
     suffix = out.suffix.lower()
     if suffix not in (".docx", ".pdf"):
         raise UsageError(f"--out {out}: name a file that ends in .docx or .pdf")
+    if font is not None and suffix != ".pdf":
+        raise UsageError("--font is for .pdf; Word takes the fonts that it has")
     check_outputs({"--out": out}, [papers])
     read = read_good(papers, format_)
     sheet = make_sheet(read, title, first, key)

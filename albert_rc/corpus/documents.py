@@ -15,6 +15,7 @@ from albert_rc.io.decode import UTF_8
 from albert_rc.io.files import file_sha256, natural_key
 from albert_rc.papers.files import REJECTS
 from albert_rc.papers.formats import READERS, find_splits, open_sources, read_split
+from albert_rc.papers.opening import suffix_of
 from albert_rc.papers.schema import PaperSet
 
 PAPERS = (".json", ".jsonl")
@@ -52,7 +53,7 @@ def _papers(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
     inside = (path for path in place.rglob("*") if path.is_file() and path.name != REJECTS)
-    return sorted(p for p in inside if p.suffix.lower() in PAPERS or _begins_as(p)[0])
+    return sorted(p for p in inside if suffix_of(p) in PAPERS or _begins_as(p)[0])
 
 
 def _begins_as(path: Path) -> tuple[bool, str]:
@@ -90,7 +91,7 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
         in_txt = {path for path, (paper, _) in begins.items() if paper}
         texts = [path for path in begins if path not in in_txt]
         found += [Source(path, True, path.stat().st_size, begins[path][1]) for path in texts]
-        papers = [path for path in files if path.suffix.lower() in PAPERS] + sorted(in_txt)
+        papers = [path for path in files if suffix_of(path) in PAPERS] + sorted(in_txt)
         for path in find_splits(place).values() if papers else []:
             if in_txt:
                 _require_alike(path, in_txt, texts)

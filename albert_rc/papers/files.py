@@ -6,6 +6,8 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,6 +32,8 @@ from albert_rc.papers.tables import first_row, header_of
 
 REJECTS = "rejects.jsonl"
 """Where commands list what they left out; it is never read as papers."""
+LOOKED_AT = 20
+"""Lines of a .jsonl, and files next to splits, that are looked at for their format."""
 _LEAST_BYTES = 256  # what a paper counts at least, so that empty files make no endless chunk
 
 
@@ -53,6 +57,8 @@ class Sources:
             self._inside = [name for name in self._inside if not name.lower().endswith(PRINTED)]
         self.num_printed = listed - len(self._inside)
         """Files of a folder that are passed over, as Word and PDF."""
+        self.num_others = 0
+        """Files of a folder that are passed over, as they do not end as the format's do."""
         self._digest = hashlib.sha256()
 
     def __len__(self) -> int:
@@ -61,13 +67,13 @@ class Sources:
     def keep(self, suffixes: tuple[str, ...]) -> None:
         """Forget the files of a folder that end otherwise."""
         if self._is_folder:
-            self._inside = [
-                inside for inside in self._inside if content_name(inside).endswith(suffixes)
-            ]
+            kept = [name for name in self._inside if content_name(name).lower().endswith(suffixes)]
+            self.num_others = len(self._inside) - len(kept)
+            self._inside = kept
 
     def all_end_with(self, suffix: str | tuple[str, ...]) -> bool:
         """Whether every file has this suffix, or one of these."""
-        return all(content_name(inside).endswith(suffix) for inside in self._inside)
+        return all(content_name(inside).lower().endswith(suffix) for inside in self._inside)
 
     @property
     def names(self) -> str:
@@ -98,7 +104,7 @@ class Sources:
             if self._is_folder and not file.is_file():
                 continue
             try:
-                content = _first_line(file) if suffix_of(file) == ".jsonl" else read_all(file)
+                content = _sample_line(file) if suffix_of(file) == ".jsonl" else read_all(file)
                 value = parse_json(content)
             except OSError:
                 continue
@@ -219,7 +225,7 @@ def _listed(folder: Path) -> list[str]:
 
 def _is_paper(name: str) -> bool:
     """Whether a file of a folder is listed, by its name."""
-    known = content_name(name).endswith((".json", ".jsonl", ".txt", ".tsv"))
+    known = content_name(name).lower().endswith((".json", ".jsonl", ".txt", ".tsv"))
     return (known or name.lower().endswith(PRINTED)) and name != REJECTS
 
 
@@ -231,17 +237,48 @@ def _inside(folder: Path) -> Iterator[str]:
         yield from (inside for inside in files if not re.search(r"(?:^|/)\.", inside))
         return
     # Symbolic links that lead nowhere are listed too: they are papers that cannot be read.
-    for parent, folders, names in os.walk(folder, onerror=_unlisted):
+    known = [folder.resolve()]
+    for parent, folders, names in os.walk(folder, onerror=_unlisted, followlinks=True):
         # A hidden folder holds half-written or foreign things.
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and not _leads_back(Path(parent, name), known)
+        ]
         inside = Path(parent).relative_to(folder).as_posix()
         prefix = "" if inside == "." else f"{inside}/"
         yield from (prefix + name for name in names if not name.startswith("."))
 
 
+def _leads_back(folder: Path, known: list[Path]) -> bool:
+    """Whether a folder is a link to what is listed anyway, or to a folder around it.
+
+    If it is not, it is known from now on.
+    """
+    if not folder.is_symlink():
+        return False
+    target = folder.resolve()
+    if any(target.is_relative_to(place) or place.is_relative_to(target) for place in known):
+        return True
+    known.append(target)
+    return False
+
+
 def _unlisted(error: OSError) -> NoReturn:
     """A folder that may not be read: its papers would be missing without a word."""
     raise DataError(f"{error.filename}: cannot be listed ({error.strerror}); check the folder")
+
+
+def _sample_line(file: Path) -> bytes:
+    """The first of a few lines that is JSON, else the first line."""
+    first = b""
+    with opened(file) as lines:
+        for line in islice((line.strip() for line in lines), LOOKED_AT):
+            first = first or line
+            with suppress(ValueError):
+                if line and parse_json(line) is not None:
+                    return line
+    return first
 
 
 def _first_line(file: Path) -> bytes:

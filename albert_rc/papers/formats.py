@@ -13,7 +13,7 @@ from typing import Any
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import to_json
 from albert_rc.io.messages import kind_of, listed
-from albert_rc.papers.files import REJECTS, Sources, require_papers
+from albert_rc.papers.files import LOOKED_AT, REJECTS, Sources, require_papers
 from albert_rc.papers.glue import GLUE, parse_glue, recognised_tasks
 from albert_rc.papers.ids import PaperRecord, Register
 from albert_rc.papers.opening import is_pattern, stem_of, suffix_of, uncompressed
@@ -120,7 +120,27 @@ def find_splits(raw: Path) -> dict[str, Path]:
 
 
 def _splits_in(raw: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    return {split: fitting[0] for split, fitting in _candidates(raw)[0].items()}
+
+
+def unread_beside(raw: Path) -> list[tuple[Path, str]]:
+    """What stands next to the splits of a collection and is not read, each with the reason."""
+    fitting, loose = _candidates(raw)
+    # GLUE's script makes MRPC's train.tsv and dev.tsv of the published tables.
+    found = [
+        (child, f"{children[0].name} is its {split}")
+        for split, children in fitting.items()
+        for child in children[1:]
+        if not child.name.startswith("msr_paraphrase")
+    ]
+    papers = [file for file in loose[:LOOKED_AT] if fitting and possible_formats(file)]
+    return found + [(file, f"it stands next to {', '.join(fitting)}") for file in papers]
+
+
+def _candidates(raw: Path) -> tuple[dict[str, list[Path]], list[Path]]:
+    """What may be each split, the first choice first; and papers that belong to no split."""
+    found: dict[str, list[Path]] = {}
+    loose: list[Path] = []
     if raw.is_dir():
         known = {name for names in SPLITS.values() for name in names}
         inside = sorted(raw.iterdir())
@@ -130,12 +150,14 @@ def _splits_in(raw: Path) -> dict[str, Path]:
         children = [child for child in inside if child.is_dir()]
         children += files if all(stem_of(f) in known for f in files) else []
         children += tables if not files else []
+        named: dict[str, list[Path]] = {}
+        for child in children:
+            named.setdefault(child.name if child.is_dir() else stem_of(child), []).append(child)
         for split, names in SPLITS.items():
-            for child in children:
-                name = child.name if child.is_dir() else stem_of(child)
-                if name in names:
-                    found.setdefault(split, child)
-    return found
+            if fitting := [child for name in names for child in named.get(name, ())]:
+                found[split] = fitting
+        loose = [file for file in files if file not in children]
+    return found, loose
 
 
 def collections_in(raw: Path) -> list[Path]:

@@ -72,6 +72,10 @@ class Register:
             register.problems.append(Problem(shown, said))
         elif sources.num_printed:
             register.problems.append(Problem(shown, passed_over, "warning"))
+        if len(sources) and sources.num_others:
+            ends = ", ".join(suffixes)
+            said = f"{sources.num_others} file(s) passed over, which do not end in {ends}"
+            register.problems.append(Problem(shown, said, "warning"))
         return register
 
     def add(self, chunk: Chunk, record: PaperRecord) -> bool:

@@ -39,8 +39,8 @@ def content_name(name: str) -> str:
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix of `content_name`."""
-    return PurePosixPath(content_name(path.name)).suffix
+    """The suffix of `content_name`, in small letters."""
+    return PurePosixPath(content_name(path.name)).suffix.lower()
 
 
 def stem_of(path: Path) -> str:

@@ -103,7 +103,8 @@ def lines(
 
 def figure_paths(out: Path) -> list[Path]:
     """The files that `save` writes."""
-    return [out.with_suffix(suffix) for suffix in (".png", ".svg")]
+    stem = out.with_suffix("") if out.suffix in (".png", ".svg") else out
+    return [stem.with_name(stem.name + suffix) for suffix in (".png", ".svg")]
 
 
 def save(figure: Any, out: Path) -> list[Path]:

@@ -182,7 +182,7 @@ def _serve(connection: Connection, prepare: Callable[[], Work[Task, Result]]) ->
         try:
             work = work or prepare()
             result = work(task)
-        except (AlbertRcError, MemoryError) as known:
+        except (AlbertRcError, MemoryError, OSError) as known:
             error = known
         except Exception:
             # Not every exception can be pickled, but its text can.

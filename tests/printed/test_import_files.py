@@ -1,5 +1,7 @@
 """The files that papers come in: text in its encodings, Word, PDF, and what cannot be read."""
 
+import json
+
 import pytest
 from exam import (
     ARTICLE,
@@ -18,6 +20,7 @@ from exam import (
 )  # fmt: skip
 
 from albert_rc.errors import DataError, UsageError
+from albert_rc.papers.formats import read_split
 from albert_rc.printed.read.extract import read_printed
 from albert_rc.printed.run import import_papers
 
@@ -263,6 +266,21 @@ def test_a_locked_pdf(tmp_path):
     canvas.Canvas(str(path), encrypt="secret").save()
     with pytest.raises(DataError, match="locked with a password"):
         import_papers([path])
+
+
+def test_another_exam_of_the_same_name_replaces_nothing_for_good(tmp_path, cli):
+    for day, word in (("mon", "hard"), ("tue", "dry")):
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "exam.txt").write_text(
+            f"{TEXT}\n{QUESTIONS}".replace("hard", word) + "\nAnswers\n39-40 BA\n"
+        )
+        done = cli("import", tmp_path / day / "exam.txt", "--out", tmp_path / "papers")
+        assert done.returncode == 0, done.stderr
+    (now,) = (tmp_path / "papers" / "race").glob("*.txt")
+    before = now.with_name(now.name + ".replaced")
+    assert "was there with other content, which is now in" in " ".join(done.stderr.split())
+    assert json.loads(before.read_bytes()) != json.loads(now.read_bytes())
+    assert [passage.id for passage in read_split(now.parent).passages] == [now.name]
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -37,6 +37,13 @@ def test_a_last_question_is_named_and_the_others_are_whole(tmp_path):
         assert any("41 begins a line" in note for note in imports[0].notes) == (not lost)
 
 
+@pytest.mark.parametrize("key", ["Answers: A B C", "Key: A, B, C", "39-41 A/C A B C"])
+def test_a_key_of_a_b_c_is_no_instruction(tmp_path, key):
+    papers, _, imports = bring(tmp_path, f"{TEXT}\n{QUESTIONS}\n{key}\n")
+    assert any("looks like a key" in line for line in said(imports))
+    assert all("A" not in paper["answers"] for paper in papers)
+
+
 @pytest.mark.parametrize("heading", ["38. Reading comprehension", "38. Cloze (10 points)"])
 def test_numbers_of_sections_are_no_questions(tmp_path, heading):
     papers, refused, _ = bring(tmp_path, f"{heading}\n\n{TEXT}\n{QUESTIONS}{ANSWERS}")

@@ -1,5 +1,6 @@
 """Papers that are printed come back as they were when they are imported."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -120,6 +121,20 @@ def test_what_cannot_be_printed_is_refused(tmp_path, cli, arguments, code, said)
     done = cli("render", SAMPLE / place, *rest, cwd=tmp_path)
     assert (done.returncode, said in " ".join(done.stderr.split())) == (code, True), done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_characters_that_no_document_can_hold_are_spaces(tmp_path, cli):
+    paper = {"article": "It\f_ \u0007late.", "options": [["is\ufffe", "are"]], "answers": ["A"]}
+    (tmp_path / "a.json").write_text(json.dumps(paper))
+    for name in ("exam.docx", "exam.pdf"):
+        done = cli(
+            "render", tmp_path / "a.json", "--title", "One\x07", "--key", "--out", tmp_path / name
+        )
+        assert done.returncode == 0, done.stderr
+        again = cli("import", tmp_path / name, "--out", tmp_path / name[:4] / name[-4:])
+        assert again.returncode == 0, again.stdout
+    refused = cli("render", tmp_path / "a.json", "--font", "x", "--out", tmp_path / "b.docx")
+    assert "--font is for .pdf" in refused.stderr
 
 
 def test_letters_that_the_font_lacks_are_named():

@@ -58,14 +58,31 @@ def check_readable(paper: Paper) -> None:
         paper.troubles.append(Trouble((), paper.place, reason, "fix the paper there"))
 
 
-def write_papers(papers: Sequence[Paper], out: Path, split: str | None) -> list[Path]:
-    """Write papers below a folder, all of them or none: `OUT/cloze/SPLIT/`, `OUT/race/SPLIT/`."""
+REPLACED = ".replaced"
+"""End of the names of files that a new import has replaced; no command reads them as papers."""
+
+
+def write_papers(
+    papers: Sequence[Paper], out: Path, split: str | None
+) -> tuple[list[Path], list[Path]]:
+    """Write papers below a folder, all of them or none: `OUT/cloze/SPLIT/`, `OUT/race/SPLIT/`.
+
+    Another paper of the same name, or one that was corrected by hand, is kept under another name.
+
+    Returns:
+        The papers' files, and those of what they replaced.
+    """
     targets = {}
     for paper in papers:
         folder = out / FOLDERS[paper.kind] / (split or "")
         targets[folder / paper.name] = to_json(paper.content())
-    write_together({path: partial(_put, content) for path, content in targets.items()})
-    return list(targets)
+    replaced = {}
+    for path, content in targets.items():
+        if path.is_file() and (before := path.read_bytes()) != content:
+            replaced[path.with_name(path.name + REPLACED)] = before
+    contents = replaced | targets
+    write_together({path: partial(_put, content) for path, content in contents.items()})
+    return list(targets), list(replaced)
 
 
 def earlier_papers(

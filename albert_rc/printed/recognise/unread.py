@@ -40,7 +40,10 @@ def unread_key(line: Line, in_key: bool = False) -> KeyProblem | None:
     shadow = line.shadow.strip()
     explained = _EXPLAINED.match(shadow)  # `21. A [解析] ...`
     numbers = [int(explained[1])] if explained else _numbers(shadow, in_key)
-    if numbers is None or (not explained and role_of(shadow) == "instruction"):
+    if numbers is None:
+        return None
+    bare = explained or _is_bare(shadow)
+    if not bare and role_of(shadow) == "instruction":
         return None
     return problem_at(line, numbers)
 
@@ -98,6 +101,12 @@ def _numbers(shadow: str, in_key: bool) -> list[int] | None:
         if len(numbers) >= 3 and all(b == a + 1 for a, b in pairwise(numbers)):
             return numbers
     return _written_out(rest if headed else shadow, HEADED if headed or in_key else FEW)
+
+
+def _is_bare(shadow: str) -> bool:
+    """Whether a heading or a range of numbers is followed by letters, and by nothing else."""
+    begins = _HEADED.match(shadow) or _RANGE.match(shadow)
+    return begins is not None and re.fullmatch(_ROW, begins["rest"]) is not None
 
 
 def _is_row(rest: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from albert_rc.papers.schema import PaperSet, Passage, letter
 
 NARROW, WIDE = 13, 30
 """Maximum length of an option that fits a quarter of a line, and half of one, in characters."""
+_UNPRINTABLE = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+"""All but the characters of XML 1.0, section 2.2."""
 CLOZE = "Read the passage and choose the best answer for each blank."
 CHOICE = "Read the passage and choose the best answer to each question."
 
@@ -70,14 +73,17 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
     """
     if papers.kind not in ("cloze", "choice"):
         raise UsageError(f"{papers.format} papers have no options to print")
+    title = _printable(title)
     parts, answers, number = [], [], first
     for place, passage in enumerate(papers.passages, 1):
         questions = passage.questions
         choices = [
-            Choice(number + i, q.text, _lettered(q.options)) for i, q in enumerate(questions)
+            Choice(number + i, _printable(q.text), _lettered([_printable(o) for o in q.options]))
+            for i, q in enumerate(questions)
         ]
         cloze = passage.kind == "cloze"
-        paragraphs = (_numbered(passage, number) if cloze else passage.text).split("\n")
+        text = _numbered(passage, number) if cloze else passage.text
+        paragraphs = _printable(text).split("\n")
         heading = f"{'Cloze' if cloze else 'Passage'} {place}"
         parts.append(Section(heading, CLOZE if cloze else CHOICE, paragraphs, choices))
         answers += [(number + i, passage.id, q.answer) for i, q in enumerate(questions)]
@@ -89,6 +95,11 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
         raise UsageError(f"--key: {missing} has questions without a right answer")
     given = [(n, letter(answer)) for n, _, answer in answers if answer is not None]
     return Sheet(title, parts, _key_lines(given))
+
+
+def _printable(text: str) -> str:
+    """The text with spaces for what XML, and so a Word document, cannot hold."""
+    return _UNPRINTABLE.sub(" ", text)
 
 
 def _lettered(options: Sequence[str]) -> tuple[str, ...]:

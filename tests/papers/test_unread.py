@@ -1,0 +1,87 @@
+"""What lies in a folder of papers is read, or it is said that it was not."""
+
+import gzip
+import json
+import shutil
+
+import pytest
+
+from albert_rc.cli.outputs import check_outputs
+from albert_rc.corpus.documents import Source
+from albert_rc.errors import UsageError
+from albert_rc.papers.formats import find_splits, read_split, unread_beside
+
+CLOZE = {"article": "It _ late .", "options": [["is", "are"]], "answers": ["A"]}
+RACE = {"id": "r", "article": "It is late.", "questions": ["When?"], "options": [["Now", "Never"]],
+        "answers": ["A"]}  # fmt: skip
+
+
+def put(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_suffixes_in_capitals_and_linked_folders_are_read(tmp_path):
+    put(tmp_path / "train" / "a.json", CLOZE)
+    put(tmp_path / "train" / "B.JSON", CLOZE)
+    put(tmp_path / "elsewhere" / "c.json", CLOZE)
+    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path)
+    (tmp_path / "train" / "more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "train" / "again").symlink_to(tmp_path / "train")
+    found = read_split(tmp_path / "train")
+    assert sorted(passage.id for passage in found.passages) == ["B.JSON", "a.json", "c.json"]
+    assert not found.problems
+
+
+def test_files_that_do_not_end_as_the_format_does_are_counted(tmp_path):
+    put(tmp_path / "a.json", CLOZE)
+    put(tmp_path / "exam.txt", "36. A. is B. are")
+    (problem,) = read_split(tmp_path).problems
+    assert problem.severity == "warning"
+    assert problem.message == "1 file(s) passed over, which do not end in .json, .jsonl"
+
+
+def test_a_torn_first_line_does_not_decide_the_format(tmp_path):
+    lines = [json.dumps(RACE)[:40], *(json.dumps(RACE | {"id": str(n)}) for n in range(3))]
+    put(tmp_path / "train.jsonl", "\n".join(lines) + "\n")
+    found = read_split(tmp_path / "train.jsonl")
+    assert (found.format, len(found.passages)) == ("race", 3)
+
+
+def test_the_first_name_of_a_split_counts_and_the_others_are_told(tmp_path):
+    for name in ("train", "dev", "valid"):
+        put(tmp_path / name / "a.json", CLOZE)
+    loose = put(tmp_path / "exam-1.json", CLOZE)
+    put(tmp_path / "answers.json", {"a.json": ["A"]})
+    assert find_splits(tmp_path)["dev"].name == "dev"
+    told = dict(unread_beside(tmp_path))
+    assert told == {
+        tmp_path / "valid": "dev is its dev", loose: "it stands next to train, dev",
+    }  # fmt: skip
+
+
+def test_mrpcs_own_split_is_preferred_to_the_published_tables(tmp_path):
+    """Whose training table holds the dev rows."""
+    for name in ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt", "train.tsv", "dev.tsv"):
+        put(tmp_path / name, "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\ta\tb\n")
+    names = {split: place.name for split, place in find_splits(tmp_path).items()}
+    assert names == {"train": "train.tsv", "dev": "dev.tsv", "test": "msr_paraphrase_test.txt"}
+    assert unread_beside(tmp_path) == []
+
+
+def test_compressed_papers_are_part_of_a_source(tmp_path):
+    put(tmp_path / "a.json", CLOZE)
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(json.dumps(CLOZE).encode()))
+    names = [path.name for path in Source(tmp_path, False, 1).files()]
+    assert names == ["a.json", "b.jsonl.gz"]
+
+
+def test_a_result_does_not_replace_a_paper_of_a_pattern(tmp_path):
+    for name in ("p1.json", "p2.json"):
+        put(tmp_path / name, CLOZE)
+    for name in ("p2.json", "p99.json"):
+        with pytest.raises(UsageError, match="would be one of the papers"):
+            check_outputs({"--out": tmp_path / name}, [tmp_path / "p*.json"])
+    check_outputs({"--out": tmp_path / "answer.json"}, [tmp_path / "p*.json"])
+    shutil.rmtree(tmp_path)
