@@ -92,6 +92,7 @@ def pretrain_data(
     from albert_rc.corpus.cut import Count, Cut, ShardMaker, plan_shards
     from albert_rc.corpus.shards import require_same_plan
     from albert_rc.io.sizes import parse_size
+    from albert_rc.papers.files import require_papers
     from albert_rc.runtime.engines import Engine
     from albert_rc.runtime.pool import worker_count
     from albert_rc.text.tokenizer import load_tokenizer
@@ -109,6 +110,8 @@ def pretrain_data(
     )
     shard_bytes = parse_size("--shard-size", shard_size)
     first, step = _part(part)
+    for place in exclude or []:
+        require_papers(place)
     examined = open_text(text, on_error)
     sources = examined.sources
     folder = resolve_source(model)
