@@ -106,6 +106,17 @@ def import_(
         raise DataError(
             "no passage with options found; docs/import.md shows the layouts that are understood"
         )
+    _warn([found for found in imports if found.source != str(key)], replaced, earlier)
+    if troubles:
+        left = len(papers) - len(whole)
+        say(f"{left} passage(s) left out, {len(troubles)} problem(s), listed above")
+
+
+def _warn(imports: list[Import], replaced: list[Path], earlier: list[Path]) -> None:
+    """Say what may have been lost, or will be read too."""
+    for found in imports:
+        if not found.papers:
+            say(f"warning: {found.source}: no passage with options in it")
     for path in replaced:
         say(
             f"warning: {path.with_suffix('')} was there with other content, which is now in "
@@ -116,9 +127,6 @@ def import_(
             f"warning: {', '.join(map(str, earlier))}: left over from an earlier import of the "
             "same file. `predict` would answer them too; delete them if they are outdated"
         )
-    if troubles:
-        left = len(papers) - len(whole)
-        say(f"{left} passage(s) left out, {len(troubles)} problem(s), listed above")
 
 
 def _write_texts(imports: list[Import], folder: Path) -> None:

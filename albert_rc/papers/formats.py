@@ -244,6 +244,8 @@ def open_sources(path: Path, format_name: str | None = None) -> tuple[Sources, s
     sources = Sources(path)
     if format_name is not None and format_name not in READERS:
         raise UsageError(f"--format {format_name}: choose from {', '.join(READERS)}")
+    if path.suffix == ".pt":
+        raise DataError(f"{path}: a store of `preprocess`; name the papers themselves instead")
     for _, sample in sources.samples(1) if suffix_of(path) == ".jsonl" else ():
         if isinstance(sample, dict) and {"paper", "probabilities"} <= sample.keys():
             raise DataError(

@@ -8,7 +8,7 @@ import pytest
 
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.corpus.documents import Source
-from albert_rc.errors import UsageError
+from albert_rc.errors import DataError, UsageError
 from albert_rc.papers.formats import find_splits, read_split, unread_beside
 
 CLOZE = {"article": "It _ late .", "options": [["is", "are"]], "answers": ["A"]}
@@ -85,3 +85,9 @@ def test_a_result_does_not_replace_a_paper_of_a_pattern(tmp_path):
             check_outputs({"--out": tmp_path / name}, [tmp_path / "p*.json"])
     check_outputs({"--out": tmp_path / "answer.json"}, [tmp_path / "p*.json"])
     shutil.rmtree(tmp_path)
+
+
+def test_a_store_is_no_file_of_papers(tmp_path):
+    put(tmp_path / "dev.pt", "PK")
+    with pytest.raises(DataError, match=r"dev\.pt: a store of `preprocess`; name the papers"):
+        read_split(tmp_path / "dev.pt")
