@@ -5,6 +5,7 @@
     python experiments/reader.py slice WORK --minutes 60    # again and again, until it says "done"
     python experiments/reader.py smaller WORK FROM TO --embedding-size 128 --groups 3
     python experiments/reader.py teacher WORK LARGER        # an MPNet with the small vocabulary
+    python experiments/reader.py teach WORK --minutes 60    # again and again, until it says "done"
     python experiments/reader.py questions SOURCES BERT WORK    # then `slice WORK` again
 
 SOURCES holds what `NEAR`, `FAR` and `APART` name; BERT is the folder of a BERT with a WordPiece
@@ -15,7 +16,9 @@ that ALBERT as it is); `near` and `mix`, texts to learn hidden words from;
 the runs in WORK/runs: hidden words, then with factorised embeddings hidden words of more text,
 papers made of running text (`made_papers.py`, preprocessed into WORK/made-store with ELE's dev.pt
 next to it), and the exam papers' blanks; after `questions` instead sentences that follow from
-others, and questions with options.
+others, and questions with options. `teach` lets the larger model learn hidden words and the exam
+papers, and WORK/start learn from it: first what it thinks of hidden words, then of the papers'
+options.
 """
 
 from __future__ import annotations
@@ -87,6 +90,31 @@ PAPERS = Phase(
     "papers", "train", "ele",
     {"--epochs": 2, "--learning-rate": 1e-4, "--batch-size": 16, "--warmup": 0.1,
      "--eval-steps": 140, "--save-steps": 140},
+)  # fmt: skip
+TEACHER = (
+    Phase(
+        "teacher", "pretrain", "near",
+        {"--pair": "none", "--max-ngram": 1, "--mask-rate": 0.3, "--optimizer": "adamw",
+         "--learning-rate": 2e-4, "--warmup": 0.08, "--batch-size": 32, "--max-steps": 330,
+         "--eval-steps": 40, "--save-steps": 20, "--dropout": 0.0},
+    ),
+    Phase(
+        "teacher-papers", "train", "ele",
+        {"--epochs": 1, "--learning-rate": 5e-5, "--batch-size": 16, "--warmup": 0.1,
+         "--eval-steps": 140, "--save-steps": 35},
+    ),
+)  # fmt: skip
+"""A base model reads 50,000 tokens a minute on two cores: enough to see each text once or twice."""
+TAUGHT_WORDS = Phase(
+    "taught-words", "pretrain", "near",
+    {"--pair": "none", "--max-ngram": 1, "--mask-rate": 0.3, "--optimizer": "adamw",
+     "--learning-rate": 4e-4, "--warmup": 0.05, "--batch-size": 32, "--max-steps": 800,
+     "--eval-steps": 100, "--save-steps": 50, "--teacher-weight": 0.7},
+)  # fmt: skip
+TAUGHT_PAPERS = Phase(
+    "taught-papers", "train", "ele",
+    {"--epochs": 3, "--learning-rate": 1.5e-4, "--batch-size": 16, "--warmup": 0.1,
+     "--eval-steps": 140, "--save-steps": 140, "--teacher-weight": 0.7},
 )  # fmt: skip
 INFERENCE = Phase(
     "inference", "train", "inference",
@@ -235,13 +263,19 @@ def prove(sources: Path, work: Path) -> None:
         raise DataError(f"{len(found)} overlap with dev or test papers; the first: {found[0]}")
 
 
-def slice_(work: Path, minutes: float) -> None:
-    """Go on where the last slice ended."""
-    runs, ends = work / "runs", time.monotonic() + 60 * minutes
+def _until(work: Path, minutes: float) -> Callable[..., bool]:
+    """`go_on` from a start with some phases, while this time lasts."""
+    ends = time.monotonic() + 60 * minutes
 
     def goes(start: Path, *phases: Phase) -> bool:
-        return go_on(phases, start, work, runs, (ends - time.monotonic()) / 60)
+        return go_on(phases, start, work, work / "runs", (ends - time.monotonic()) / 60)
 
+    return goes
+
+
+def slice_(work: Path, minutes: float) -> None:
+    """Go on where the last slice ended."""
+    runs, goes = work / "runs", _until(work, minutes)
     if (work / "start-choice").is_dir() and not (runs / "choice.done").is_file():
         if goes(work / "start-choice", INFERENCE, CHOICE):
             print("done")
@@ -254,6 +288,25 @@ def slice_(work: Path, minutes: float) -> None:
         wide = config.embedding_size > SIZE
         smaller(work, runs / "hidden", small, SIZE if wide else None, None)
     if goes(small, MORE, MADE, PAPERS):
+        print("done")
+
+
+def teach(work: Path, minutes: float) -> None:
+    """Train the teacher, then the student by it; go on where the last slice ended."""
+    runs, goes = work / "runs", _until(work, minutes)
+
+    def by(teacher: Path, phase: Phase) -> Phase:
+        return replace(phase, options=phase.options | {"--teacher": teacher})
+
+    if not goes(work / "teacher", *TEACHER):
+        return
+    scores = work / "teacher.jsonl"
+    if not scores.is_file():
+        command(
+            "predict", "--data", work / "ele" / "train.pt", "--model", runs / "teacher-papers",
+            "--temperature", 1, "--out", work / "teacher.json", "--scores", scores,
+        )  # fmt: skip
+    if goes(work / "start", by(runs / "teacher", TAUGHT_WORDS), by(scores, TAUGHT_PAPERS)):
         print("done")
 
 
@@ -293,18 +346,19 @@ def main() -> None:
     stages = parser.add_subparsers(dest="stage", required=True)
     does: dict[str, Callable[..., None]] = {
         "prepare": prepare, "prove": prove, "slice": slice_, "smaller": smaller,
-        "teacher": teacher, "questions": questions,
+        "teacher": teacher, "teach": teach, "questions": questions,
     }  # fmt: skip
     places = {
         "prepare": ("sources", "bert", "work"), "prove": ("sources", "work"), "slice": ("work",),
         "smaller": ("work", "source", "target"), "teacher": ("work", "larger"),
-        "questions": ("sources", "bert", "work"),
+        "teach": ("work",), "questions": ("sources", "bert", "work"),
     }  # fmt: skip
     arguments = {stage: stages.add_parser(stage) for stage in does}
     for stage, names in places.items():
         for name in names:
             arguments[stage].add_argument(name, type=Path)
-    arguments["slice"].add_argument("--minutes", type=float, default=60.0)
+    for stage in ("slice", "teach"):
+        arguments[stage].add_argument("--minutes", type=float, default=60.0)
     arguments["smaller"].add_argument("--embedding-size", type=int)
     arguments["smaller"].add_argument("--groups", type=int)
     given = vars(parser.parse_args())
