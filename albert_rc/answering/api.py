@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import marshal
+import threading
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -26,6 +28,9 @@ from albert_rc.papers.raw import Items
 from albert_rc.papers.schema import PaperSet, letter
 from albert_rc.runtime.devices import Processes, choose_precision
 from albert_rc.stores.store import make_store
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Answering changes a model's state and restores it, which two threads cannot do at once."""
 
 Papers = str | bytes | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -81,7 +86,11 @@ def answer(
         token_budget: tokens of a batch.
 
     Returns:
-        Papers of a list in its order, those of a path in the natural order of their names.
+        Papers of a list in its order, those of a path in the natural order of their names. Threads
+        take turns.
+
+    Warns:
+        UserWarning: the model was not trained to answer, so its answers are guesses.
 
     Raises:
         DataError: papers have errors, all of which are listed; or the model answers another kind
@@ -91,7 +100,8 @@ def answer(
     """
     given = _read(papers)
     if model is None:
-        model = _usual(given.kind)
+        with _ONE_AT_A_TIME:
+            model = _usual(given.kind)
     if not isinstance(model, Loaded):
         raise UsageError(f"the model is {model!r}; give the result of load_model(source, task)")
     reading, tokenizer = model.model, model.tokenizer
@@ -102,6 +112,11 @@ def answer(
             f"the papers are {given.kind}, but the model answers {reading.task}; "
             f'load_model(source, "{given.kind}") loads one for them'
         )
+    if model.report.new:
+        warnings.warn(
+            "the model's head is untrained and guesses; fine-tune it with `albert-rc train` first",
+            stacklevel=2,
+        )
     if precision == "int8":
         raise UsageError('precision "int8" is for `albert-rc predict`, which tests it first')
     if temperature is not None and not LOWEST <= temperature <= HIGHEST:
@@ -110,18 +125,18 @@ def answer(
         raise UsageError(f"token_budget {token_budget} must be above 0")
     store = make_store(given, tokenizer, reading.config.max_length)
     device = reading.words.device
-    before = reading.encoder.compute
     chosen = choose_precision(precision, device)
-    reading.encoder.compute = replace(before, precision=chosen)
-    try:
-        if temperature is None:
-            how = reading_of(reading, reading.config.max_length)
-            temperature, _ = kept_temperature(tokenizer.folder, reading=how)
-        scored_QK = score(
-            reading, tokenizer, store, Processes(torch.device(device)), token_budget=token_budget
-        )
-    finally:
-        reading.encoder.compute = before
+    with _ONE_AT_A_TIME:
+        before = reading.encoder.compute
+        reading.encoder.compute = replace(before, precision=chosen)
+        try:
+            if temperature is None:
+                how = reading_of(reading, reading.config.max_length)
+                temperature, _ = kept_temperature(tokenizer.folder, reading=how)
+            alone = Processes(torch.device(device))
+            scored_QK = score(reading, tokenizer, store, alone, token_budget=token_budget)
+        finally:
+            reading.encoder.compute = before
     lines = iter(score_lines(store, scored_QK, temperature))
     return [
         AnsweredPaper(

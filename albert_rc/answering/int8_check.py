@@ -170,12 +170,19 @@ def identity(
         "read_again": trial.way,
         "null_threshold": _threshold(model, trial),
         "compared_with": trial.precision,
-        "device": next(model.parameters()).device.type,
+        "device": _kernels_of(next(model.parameters()).device),
         # Other versions may compute differently, and torch's kernels depend on the processor.
         "made_with": f"albert-rc {__version__}, torch {torch.__version__}",
     }
     as_read: dict[str, Any] = parse_json(to_json(found))
     return as_read
+
+
+def _kernels_of(device: torch.device) -> str:
+    """The device, and what its kernels are chosen by."""
+    if device.type == "cuda":
+        return f"cuda, {torch.cuda.get_device_name(device)}"
+    return f"{device.type}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def remembered_cost(folder: Path, of: dict[str, Any]) -> Cost | None:

@@ -84,13 +84,16 @@ class Parts:
         content = {"settings": settings, "made_by": made_by, "shards": shards}
         manifest = parse_json(to_json(content))
         path = self.folder / MANIFEST
-        if path.is_file() and read_json(path) != manifest:
+        new = not path.is_file()
+        if not new and read_json(path) != manifest:
             raise UsageError(
                 f"{self.folder}: has answers of other papers, weights or settings; remove it, or "
                 "give another --out"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(path, manifest)
+        if new:  # nothing says what made the parts that may be there
+            return self.all
         return [part for part in self.all if not all(file.is_file() for file in _files(part))]
 
     def name_of(self, part: Request) -> str:
@@ -110,7 +113,11 @@ class Parts:
                 for target, files in zip(targets, sources, strict=True)
             }
         )
-        shutil.rmtree(self.folder)
+        # In one step, so that no part ever stands there without its manifest.
+        done = self.folder.with_name(f".{self.folder.name}.done")
+        shutil.rmtree(done, ignore_errors=True)
+        self.folder.rename(done)
+        shutil.rmtree(done)
 
 
 def _files(request: Request) -> list[Path]:

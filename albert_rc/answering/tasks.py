@@ -120,6 +120,8 @@ class OptionTask(Task):
 
     model: ReadingModel
     recalled: Recalled | None = None
+    recall_hash: str | None = None
+    """Of the papers that `--recall` names."""
     divisor: float = 1.0
     """Temperature: the divisor of the logits before the softmax."""
     calibrated = False
@@ -147,6 +149,7 @@ class OptionTask(Task):
         if not known.has_answers:
             raise DataError(f"--recall {path}: its papers have no answers to recall")
         found = Memory(known).recall(self.store)
+        self.recall_hash = known.meta["source_hash"]
         blanks = len(self.store.num_options)
         alike = known.meta["source_hash"] == self.store.meta["source_hash"]
         if alike or found.known > blanks / 2:
@@ -183,7 +186,8 @@ class OptionTask(Task):
             )
 
     def made_by(self) -> dict[str, Any]:
-        return super().made_by() | {"temperature": self.divisor, "reading": self.reading}
+        own = {"temperature": self.divisor, "reading": self.reading, "recall": self.recall_hash}
+        return super().made_by() | own
 
     def score(self, readers: Processes, progress: Progress) -> None:
         self.scored_QK = score(

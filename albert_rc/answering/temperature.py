@@ -132,9 +132,11 @@ def kept_record(path: Path) -> dict[str, Any] | None:
 
 
 def weights_id(folder: Path) -> str | None:
-    """Identifier of the weights for a score file's first line; None unless in a single file."""
-    path = folder / "model.safetensors"
-    return remembered_sha256(path)[:16] if path.is_file() else None
+    """Identifier of the weights for a score file's first line; None if there are none."""
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / name).is_file():
+            return remembered_sha256(folder / name)[:16]
+    return None
 
 
 def require_made_by(file: ScoreFile, folder: Path) -> None:

@@ -125,6 +125,9 @@ def compare(
     return table
 
 
+_FIGURES = ("tokens_per_second", "flops_per_second", "matrix_share", "peak_bytes")
+
+
 def _against_first(measured: list[list[dict[str, Any]]], speed: str) -> list[dict[str, Any]]:
     """The median round of each job, and the ratios of the first to the others."""
     table = []
@@ -133,6 +136,9 @@ def _against_first(measured: list[list[dict[str, Any]]], speed: str) -> list[dic
         middle = dict(sorted(results, key=lambda r: r[speed])[len(results) // 2])
         middle["rounds"] = speeds
         middle[speed] = statistics.median(speeds)
+        for name in _FIGURES:  # of an even number of rounds, the middle one is the faster of two
+            if all(r.get(name) is not None for r in results):
+                middle[name] = statistics.median(r[name] for r in results)
         table.append(middle)
     for row, results in zip(table[1:], measured[1:], strict=True):
         row["ratio"] = _ratio(measured[0], results, speed)

@@ -77,7 +77,8 @@ def _download(source: str) -> Path:
     """The cache folder of a model from the hub, downloaded if needed."""
     from huggingface_hub import snapshot_download
 
-    patterns = ["config.json", "*.safetensors", *VOCABULARY_FILES]
+    index = "model.safetensors.index.json"
+    patterns = ["config.json", "*.safetensors", index, *VOCABULARY_FILES]
     try:
         folder = Path(snapshot_download(source, allow_patterns=patterns))
     except OSError as first:
@@ -86,7 +87,7 @@ def _download(source: str) -> Path:
             folder = Path(snapshot_download(source, allow_patterns=patterns, local_files_only=True))
         except OSError:
             raise first from first.__cause__
-    if not any(folder.glob("*.safetensors")):
+    if not any((folder / name).is_file() for name in ("model.safetensors", index)):
         snapshot_download(source, allow_patterns=["pytorch_model.bin"])
     return folder
 

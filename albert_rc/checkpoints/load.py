@@ -185,10 +185,27 @@ def load_weights(
             f"{weights.path}: does not fit its config.json: {'; '.join(wrong)}; put the "
             "config.json there that came with these weights"
         )
+    _require_tied(model, weights, unused)
     # Copies of tied weights and position ids contain no information.
     carried = re.compile(r"decoder\.(weight|bias)$|position_ids$")
     report.unused = sorted(key for key in unused if not carried.search(key))
     return report
+
+
+def _require_tied(model: torch.nn.Module, weights: Weights, unused: Mapping[str, str]) -> None:
+    """Refuse a masked-LM head whose output matrix is another one than the word embeddings."""
+    if not isinstance(model, PretrainingModel | ReadingModel):
+        return
+    if isinstance(model, ReadingModel) and model.task != "cloze":
+        return
+    for key, there in unused.items():
+        if key.endswith("decoder.weight"):
+            value = read_weight(weights, there, model.words.dtype)
+            if value.shape != model.words.shape or not torch.equal(value, model.words):
+                raise CheckpointError(
+                    f"{weights.path}: {key} is not the word embeddings; a head with an output "
+                    "matrix of its own (tie_word_embeddings false) is not supported"
+                )
 
 
 @dataclass

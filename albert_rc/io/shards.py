@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from albert_rc.errors import DataError
@@ -9,6 +10,7 @@ from albert_rc.errors import DataError
 PAPERS = 1_000_000
 """Maximum number of papers of a shard, and of a store in one file."""
 _PATTERN = "shard-*-of-*"
+_NAME = r"shard-\d+-of-\d+\.pt"
 
 
 def shard_name(index: int, count: int, suffix: str = ".pt") -> str:
@@ -34,6 +36,8 @@ def all_shards(folder: Path, remake: str) -> list[Path]:
     paths = sorted(folder.glob(f"{_PATTERN}.pt"))
     if not paths:
         raise DataError(f"{folder}: no shards there; {remake}")
+    if odd := next((p.name for p in paths if not re.fullmatch(_NAME, p.name)), None):
+        raise DataError(f"{folder}: {odd} is not a shard; take it out, or {remake}")
     totals = sorted({shard_count(path) for path in paths})
     if len(totals) > 1:
         raise DataError(

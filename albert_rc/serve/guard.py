@@ -96,7 +96,7 @@ class RequestGuard:
         if method in READING:
             return
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != hosts[0].lower():
+        if origin is not None and _place(origin) != hosts[0].lower():
             raise Refusal(403, "a page of another site may not use this server")
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Refusal(403, "a page of another site may not use this server")
@@ -104,6 +104,14 @@ class RequestGuard:
         # Longer numbers are not lengths, and slow to convert.
         if len(length) > 15 or int(length) > self.limits.body_bytes:
             raise too_large(self.limits)
+
+
+def _place(origin: str) -> str | None:
+    """The host and port of an origin; None if it is not an address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _name(host: str) -> str:

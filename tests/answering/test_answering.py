@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import ROOT, SAMPLE
@@ -31,6 +32,24 @@ def tiny():
 def test_a_name_that_is_not_there():
     with pytest.raises(ImportError, match="nothing"):
         from albert_rc import nothing  # noqa: F401
+
+
+def test_threads_with_one_model_get_the_answers_of_one_after_the_other():
+    """Training mode, precision and frozen weights are the model's, and so are shared."""
+    model = load_model("albert-rc-tiny", "cloze", dropout=0.1)
+    long = {"article": "He _ home . " * 60, "options": [["went", "goes", "go", "gone"]] * 60}
+    papers = [PAPER, long, PAPER, long]
+    alone = [answer(paper, model) for paper in papers]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(lambda paper: answer(paper, model), papers))
+    assert together == alone
+    assert model.model.training
+
+
+def test_a_head_that_was_never_trained_is_told():
+    paper = {"article": "It is late.", "questions": ["When?"], "options": [["Now", "Never"]]}
+    with pytest.warns(UserWarning, match="the model's head is untrained and guesses"):
+        answer(paper, load_model("albert-rc-tiny", "choice"))
 
 
 @pytest.mark.parametrize("name", ["cloze", "race"])

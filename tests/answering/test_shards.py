@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import SAMPLE
 
+from albert_rc.errors import DataError
 from albert_rc.stores.shards import open_store, split_path
 
 MODEL = "albert-rc-tiny"
@@ -66,6 +67,10 @@ def test_a_job_that_was_ended_goes_on_where_whole_parts_are(data, tmp_path, work
     assert "2 parts of 3 are done" in works(*command).stderr
     assert parts[1].read_bytes() == before[parts[1]][0]
     assert parts[0].stat().st_mtime_ns == before[parts[0]][1]
+    (out / "manifest.json").unlink()  # now nothing says whose answers these are
+    parts[1].write_text('{"another": ["model"]}\n')
+    assert "are done" not in works(*command).stderr
+    assert parts[1].read_bytes() == before[parts[1]][0]
     said = cli(*command, "--precision", "fp32", "--max-length", "400", "--temperature", "2")
     assert said.returncode == 2
     assert "has answers of other papers, weights or settings" in said.stderr
@@ -95,6 +100,11 @@ def test_a_command_that_is_killed_goes_on(data, tmp_path, works):
 def test_a_missing_shard_is_named(data, tmp_path, cli, works):
     out = tmp_path / "data"
     works("preprocess", SAMPLE / "cloze", "--model", MODEL, "--out", out, "--shard-papers", "3")
+    copy = out / "dev.shards" / "shard-00002-of-00003 (copy).pt"
+    copy.touch()
+    with pytest.raises(DataError, match=r"\(copy\)\.pt is not a shard; take it out"):
+        open_store(out / "dev.shards")
+    copy.unlink()
     (out / "dev.shards" / "shard-00002-of-00003.pt").unlink()
     said = cli(
         "predict", "--data", out / "dev.shards", "--model", MODEL, "--out", tmp_path / "a.json"

@@ -13,6 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
+from albert_rc.bench.compare import _against_first
 from albert_rc.bench.job import Job
 from albert_rc.bench.jobs import batches, check, workload
 from albert_rc.bench.machine import describe, instruction_sets, matrix_rate, memory_in_use
@@ -392,3 +393,16 @@ def test_memory_in_use_follows_what_is_held():
 
 def test_a_made_up_vocabulary_is_as_large_as_asked_for():
     assert made_up_vocabulary(300).size == 300
+
+
+def test_all_figures_of_a_row_are_medians_of_its_rounds():
+    """Of two rounds the middle is neither of them."""
+    rounds = [
+        {"passages_per_second": speed, "tokens_per_second": 100 * speed, "flops_per_second": speed,
+         "matrix_share": speed / 20, "peak_bytes": peak}
+        for speed, peak in ((10.0, 400), (2.0, 200))
+    ]  # fmt: skip
+    (row,) = _against_first([rounds], "passages_per_second")
+    assert row["rounds"] == [10.0, 2.0]
+    figures = ("passages_per_second", "tokens_per_second", "matrix_share", "peak_bytes")
+    assert [row[name] for name in figures] == pytest.approx([6.0, 600.0, 0.3, 300])

@@ -375,3 +375,20 @@ def test_more_places_than_memory_are_refused():
     for places in (10**12, 2**24):
         with pytest.raises(UsageError, match=r"--max-length|are free"):
             load_model(VOCABULARY, "cloze", scratch="xxlarge", max_length=places * 8)
+
+
+def test_an_output_matrix_of_its_own_is_not_passed_over(made, folder):
+    """A copy of the embeddings may lie there; another matrix would change every answer."""
+    from safetensors.torch import load_file
+
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    words = weights["albert.embeddings.word_embeddings.weight"]
+    for matrix, fits in ((words.clone(), True), (words + 0.01, False)):
+        save_file(weights | {"predictions.decoder.weight": matrix}, path)
+        if fits:
+            load_model(folder, "cloze")
+            continue
+        with pytest.raises(CheckpointError, match="is not the word embeddings"):
+            load_model(folder, "cloze")
+        load_model(folder, "choice")  # which has no such output

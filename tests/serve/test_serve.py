@@ -251,6 +251,8 @@ def test_others_are_let_in_only_where_that_was_asked_for():
     for guard in (here, anywhere):
         with pytest.raises(Refusal):
             guard._check("POST", Headers({"host": "localhost", "origin": "http://evil.example"}))
+        with pytest.raises(Refusal, match="another site"):
+            guard._check("POST", Headers({"host": "localhost", "origin": "http://["}))
 
 
 def test_other_routes_and_methods(served):
