@@ -78,6 +78,18 @@ def test_a_job_that_was_ended_goes_on_where_whole_parts_are(data, tmp_path, work
     assert shown["made_by"]["papers"]["max_length"] == 512
 
 
+def test_a_part_without_all_its_files_is_answered_again(data, tmp_path, works, cli):
+    store, out = split_path(data["cloze", 3], "dev"), tmp_path / "a.parts"
+    command = ("predict", "--data", store, "--model", MODEL, "--temperature", 1)
+    works(*command, "--out", out)
+    other = cli(*command, "--out", out, "--option-score", "masks")
+    assert (other.returncode, "papers, weights or settings" in other.stderr) == (2, True)
+    works(*command, "--out", tmp_path / "a.json", "--scores", tmp_path / "a.jsonl")
+    answers = json.loads((tmp_path / "a.json").read_bytes())
+    lines = (tmp_path / "a.jsonl").read_text().splitlines()
+    assert len(lines) == sum(map(len, answers.values()))
+
+
 @pytest.mark.slow
 def test_a_command_that_is_killed_goes_on(data, tmp_path, works):
     store = split_path(data["cloze", 3], "train")

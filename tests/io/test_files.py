@@ -59,6 +59,25 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["answer.json"]
 
 
+def test_the_content_is_on_the_disk_before_the_name_and_the_name_after(tmp_path, monkeypatch):
+    """Otherwise a power cut could leave a name without its content."""
+    done, sync, rename = [], os.fsync, Path.replace
+
+    def synced(handle):
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        sync(handle)
+
+    def renamed(path, target):
+        done.append("rename")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    with atomic_path(tmp_path / "a.json") as temporary:
+        temporary.write_text("{}")
+    assert done == ["file", "rename", "folder"]
+
+
 def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
     (tmp_path / "far").mkdir()
     link, real = tmp_path / "answer.json", tmp_path / "far" / "real.json"

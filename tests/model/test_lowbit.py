@@ -42,6 +42,16 @@ def test_products_are_those_of_the_quantised_numbers():
     assert integer_TI.abs().max() <= 127
 
 
+def test_nothing_wraps_around_in_bf16():
+    """A scale that was rounded down would make 128 of the largest number, and so -128."""
+    torch.manual_seed(0)
+    x_TI = torch.randn(400, 96).bfloat16()
+    step_TI, _ = Int8Matrix(torch.randn(48, 96).bfloat16(), torch.zeros(48)).quantise(x_TI)
+    integer_TI = step_TI.float() - 128
+    assert integer_TI.abs().max() <= 127
+    assert (integer_TI.sign() * x_TI.float().sign() >= 0).all()
+
+
 def test_quantisation_is_per_token_and_per_channel():
     """A loud token or channel must not drown the quiet ones."""
     torch.manual_seed(0)

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from albert_rc.errors import UsageError
-from albert_rc.model import lsh
+from albert_rc.model import hashing, lsh
 from albert_rc.model.attention import ATTENTION, Terms
 from albert_rc.model.config import LshConfig
 from albert_rc.model.dropout import NOTHING, Dropout
@@ -92,6 +92,22 @@ def test_gradients_are_those_of_that_softmax(form):
     expected = torch.autograd.grad(reference(q, kv, form), (q, kv), upstream)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-9, rtol=0)
+
+
+def test_reformers_chunks_attend_to_themselves_and_the_one_before(monkeypatch):
+    """With all tokens in one bucket, told without the plan (Kitaev et al. 2020, section 2)."""
+    monkeypatch.setattr(hashing, "_drawn", lambda *at: torch.ones(at[-2] * at[-1]))
+    settings = LshConfig(shared=True, chunk=4, rounds=1, buckets=2)
+    q, kv = drawn(16)
+    q = q.abs() + 0.1
+    found = lsh_attention(q, kv, (16,), settings)
+    chunk_L = torch.arange(16) // 4
+    apart_LL = (chunk_L[:, None] - chunk_L) % 4
+    seen_LL = (apart_LL <= 1) & ~torch.eye(16, dtype=torch.bool)
+    key = functional.normalize(q, dim=-1)
+    logit_NLL = torch.einsum("inh,jnh->nij", q, key).masked_fill(~seen_LL, float("-inf"))
+    expected = torch.einsum("nij,jnh->inh", logit_NLL.softmax(-1), kv[:, 1])
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])

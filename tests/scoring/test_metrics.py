@@ -128,6 +128,22 @@ def test_other_texts_do_not_overlap():
     assert index.best(cloze("d", [3], shuffled)) is None
 
 
+@pytest.mark.parametrize(("words", "overlaps"), [(33, False), (35, True)])
+def test_thirty_in_a_hundred_is_the_border(words, overlaps):
+    """104 words have 100 5-grams; 33 of them in common are 29, and 35 are 31."""
+    index = OverlapIndex([cloze("t", [0], " ".join(f"a{n}" for n in range(104)))])
+    parts = [f"a{n}" for n in range(words)] + [f"b{n}" for n in range(104 - words)]
+    assert (index.best(cloze("d", [0], " ".join(parts))) is not None) is overlaps
+
+
+def test_a_short_paper_inside_a_long_text_is_found():
+    short = " ".join(f"a{n}" for n in range(14))
+    index = OverlapIndex([cloze("t", [0], short)])
+    around = " ".join(f"b{n}" for n in range(100))
+    assert index.touches(f"{around} {short} {around}")
+    assert not index.touches(f"{around} {around}")
+
+
 def test_twins_inside_a_split_are_found_but_not_oneself():
     passages = [cloze("a", [2]), cloze("b", [9]), cloze("c", [1], " ".join(reversed(TEXT.split())))]
     found = OverlapIndex(passages).all(passages, within=True)

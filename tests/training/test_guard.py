@@ -275,16 +275,23 @@ def test_restart_goes_to_the_start_with_half_the_rate_and_another_order(trainer,
         )
 
     run._go_back = watched
+    take, taken = run.stepper.take, []
+
+    def watched_step(items, epoch, step, rate):
+        taken.append((run.progress.attempt, step, rate))
+        return take(items, epoch, step, rate)
+
+    run.stepper.take = watched_step
     lines = []
     result = run.run(on_event=lines.append)
+    assert {attempt for attempt, *_ in taken} == {0, 1}
+    for attempt, at, rate in taken:
+        assert rate == pytest.approx(linear_rate(at, 40, 1e-3, 0.0) / 2**attempt)
     assert seen == [(0, 11, True)]
     assert (result.restarts, result.steps) == (1, 40)
     again = run.objective.order.epoch(0)
     assert again != first
     assert sorted(chain(*again)) == sorted(chain(*first))
-    rates = {line.get("attempt", 0): line["learning_rate"] for line in metrics(tmp_path, "train")}
-    assert rates[1] == pytest.approx(linear_rate(40, 40, 1e-3, 0.0) / 2)
-    assert run._rate() == rates[1]
     assert [line["action"] for line in metrics(tmp_path, "guard")] == ["warn", "restart"]
     assert "back to the start: learning rate 0.0005, another data order" in lines
     assert "back to the start" in (tmp_path / "log.txt").read_text()

@@ -58,6 +58,11 @@ def test_matrices_move_by_a_share_of_their_length_without_decay_too():
     assert moved[1] > 0.02
 
 
+def test_alberts_own_lamb_does_not_correct_the_moments():
+    made = [make_optimizer(nn.Linear(2, 2), 0.1, 0.0, name=n) for n in ("lamb", "lamb-albert")]
+    assert [optimizer.defaults["bias_correction"] for optimizer in made] == [True, False]
+
+
 def test_its_state_is_saved_and_goes_on_bit_for_bit():
     torch.manual_seed(0)
     gradients = torch.randn(6, 4, 3)

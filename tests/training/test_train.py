@@ -19,6 +19,7 @@ from albert_rc.runtime.devices import choose_precision, has_bf16
 from albert_rc.stores.store import make_store
 from albert_rc.training.checkpoint import states
 from albert_rc.training.config import TrainConfig
+from albert_rc.training.objective import DevScore
 from albert_rc.training.optim import linear_rate, make_optimizer
 
 DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1}
@@ -146,6 +147,44 @@ def test_early_stopping(trainer, tmp_path):
     result = trainer(tmp_path, learning_rate=1e-9, max_steps=50, eval_steps=1, patience=3).run()
     assert result.stopped_early
     assert result.steps == 4
+
+
+def test_a_gain_gives_patience_back(trainer, tmp_path):
+    run = trainer(tmp_path, max_steps=50, eval_steps=1, patience=2)
+    scores = iter([0.1, 0.0, 0.2, 0.0, 0.3, *[0.0] * 50])
+    run.objective.evaluate = lambda processes: DevScore(score=next(scores), values={}, line="")
+    result = run.run()
+    assert (result.steps, result.best_step, result.stopped_early) == (7, 5, True)
+
+
+def test_a_heads_dropout_goes_on_where_it_was(trainer, tmp_path):
+    """It draws from torch's generator, whose state is a part of the run's."""
+    settings = {
+        "name": "race", "shape": {"classifier_dropout": 0.3}, "save_steps": 1, "max_steps": 6,
+        "dev": False,
+    }  # fmt: skip
+    one = trainer(tmp_path / "whole", **settings)
+    one.run()
+    run_until_power_cut(trainer(tmp_path / "broken", **settings), 3)
+    torch.rand(5)
+    three = trainer(tmp_path / "broken", **settings)
+    three.run(resume=True)
+    for a, b in zip(one.model.parameters(), three.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_every_micro_batch_drops_other_units(trainer, tmp_path):
+    run = trainer(tmp_path, accumulation=3, max_steps=2, shape=DROPOUT)
+    losses, places = run.objective.losses, []
+
+    def watched(batch, counts):
+        places.append(run.encoder.place)
+        return losses(batch, counts)
+
+    run.objective.losses = watched
+    run.run()
+    assert len(places) == len(set(places))
+    assert {number for *_, number in places} == {0, 1, 2}
 
 
 def test_a_run_that_stopped_early_is_over(trainer, tmp_path):
