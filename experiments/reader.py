@@ -69,16 +69,19 @@ TIMES = 3
 """How often NEAR stands in `mix`."""
 SIZE = 128
 """E of the models that ship: with E 384 they would have 16 million parameters in place of 12."""
+WORDS: dict[str, object] = {
+    "--pair": "none", "--max-ngram": 1, "--optimizer": "adamw", "--batch-size": 32,
+}  # fmt: skip
+"""What every phase of hidden words has in common; and below, of exam papers."""
+BLANKS: dict[str, object] = {"--batch-size": 16, "--warmup": 0.1, "--eval-steps": 140}
 HIDDEN = Phase(
     "hidden", "pretrain", "near",
-    {"--pair": "none", "--max-ngram": 1, "--mask-rate": 0.2, "--optimizer": "adamw",
-     "--learning-rate": 5e-4, "--warmup": 0.05, "--batch-size": 32, "--max-steps": 1600,
+    {**WORDS, "--mask-rate": 0.2, "--learning-rate": 5e-4, "--warmup": 0.05, "--max-steps": 1600,
      "--eval-steps": 200, "--save-steps": 100},
 )  # fmt: skip
 MORE = Phase(
     "more", "pretrain", "mix",
-    {"--pair": "none", "--max-ngram": 1, "--mask-rate": 0.2, "--optimizer": "adamw",
-     "--learning-rate": 4e-4, "--warmup": 0.03, "--batch-size": 32, "--max-steps": 2400,
+    {**WORDS, "--mask-rate": 0.2, "--learning-rate": 4e-4, "--warmup": 0.03, "--max-steps": 2400,
      "--eval-steps": 400, "--save-steps": 100},
 )  # fmt: skip
 MADE = Phase(
@@ -88,33 +91,29 @@ MADE = Phase(
 )  # fmt: skip
 PAPERS = Phase(
     "papers", "train", "ele",
-    {"--epochs": 2, "--learning-rate": 1e-4, "--batch-size": 16, "--warmup": 0.1,
-     "--eval-steps": 140, "--save-steps": 140},
+    {**BLANKS, "--epochs": 2, "--learning-rate": 1e-4, "--save-steps": 140},
 )  # fmt: skip
 TEACHER = (
     Phase(
         "teacher", "pretrain", "near",
-        {"--pair": "none", "--max-ngram": 1, "--mask-rate": 0.3, "--optimizer": "adamw",
-         "--learning-rate": 2e-4, "--warmup": 0.08, "--batch-size": 32, "--max-steps": 330,
+        {**WORDS, "--mask-rate": 0.3, "--learning-rate": 2e-4, "--warmup": 0.08, "--max-steps": 330,
          "--eval-steps": 40, "--save-steps": 20, "--dropout": 0.0},
     ),
     Phase(
         "teacher-papers", "train", "ele",
-        {"--epochs": 1, "--learning-rate": 5e-5, "--batch-size": 16, "--warmup": 0.1,
-         "--eval-steps": 140, "--save-steps": 35},
+        {**BLANKS, "--epochs": 1, "--learning-rate": 5e-5, "--save-steps": 35},
     ),
 )  # fmt: skip
 """A base model reads 50,000 tokens a minute on two cores: enough to see each text once or twice."""
 TAUGHT_WORDS = Phase(
     "taught-words", "pretrain", "near",
-    {"--pair": "none", "--max-ngram": 1, "--mask-rate": 0.3, "--optimizer": "adamw",
-     "--learning-rate": 4e-4, "--warmup": 0.05, "--batch-size": 32, "--max-steps": 800,
+    {**WORDS, "--mask-rate": 0.3, "--learning-rate": 4e-4, "--warmup": 0.05, "--max-steps": 800,
      "--eval-steps": 100, "--save-steps": 50, "--teacher-weight": 0.7},
 )  # fmt: skip
 TAUGHT_PAPERS = Phase(
     "taught-papers", "train", "ele",
-    {"--epochs": 3, "--learning-rate": 1.5e-4, "--batch-size": 16, "--warmup": 0.1,
-     "--eval-steps": 140, "--save-steps": 140, "--teacher-weight": 0.7},
+    {**BLANKS, "--epochs": 3, "--learning-rate": 1.5e-4, "--save-steps": 140,
+     "--teacher-weight": 0.7},
 )  # fmt: skip
 INFERENCE = Phase(
     "inference", "train", "inference",
