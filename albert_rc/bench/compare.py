@@ -132,11 +132,9 @@ def _against_first(measured: list[list[dict[str, Any]]], speed: str) -> list[dic
     """The median round of each job, and the ratios of the first to the others."""
     table = []
     for results in measured:
-        speeds = [r[speed] for r in results]
         middle = dict(sorted(results, key=lambda r: r[speed])[len(results) // 2])
-        middle["rounds"] = speeds
-        middle[speed] = statistics.median(speeds)
-        for name in _FIGURES:  # of an even number of rounds, the middle one is the faster of two
+        middle["rounds"] = [r[speed] for r in results]
+        for name in (speed, *_FIGURES):  # of an even number of rounds, the middle one is the faster of two
             if all(r.get(name) is not None for r in results):
                 middle[name] = statistics.median(r[name] for r in results)
         table.append(middle)
