@@ -134,7 +134,8 @@ def _against_first(measured: list[list[dict[str, Any]]], speed: str) -> list[dic
     for results in measured:
         middle = dict(sorted(results, key=lambda r: r[speed])[len(results) // 2])
         middle["rounds"] = [r[speed] for r in results]
-        for name in (speed, *_FIGURES):  # of an even number of rounds, the middle one is the faster of two
+        # Of an even number of rounds, the middle one is the faster of two.
+        for name in (speed, *_FIGURES):
             if all(r.get(name) is not None for r in results):
                 middle[name] = statistics.median(r[name] for r in results)
         table.append(middle)
