@@ -107,7 +107,7 @@ TEACHER = (
 """A base model reads 50,000 tokens a minute on two cores: enough to see each text once or twice."""
 TAUGHT_WORDS = Phase(
     "taught-words", "pretrain", "near",
-    {**WORDS, "--mask-rate": 0.3, "--learning-rate": 4e-4, "--warmup": 0.05, "--max-steps": 800,
+    {**WORDS, "--mask-rate": 0.3, "--learning-rate": 4e-4, "--warmup": 0.05, "--max-steps": 600,
      "--eval-steps": 100, "--save-steps": 50, "--teacher-weight": 0.7},
 )  # fmt: skip
 TAUGHT_PAPERS = Phase(
