@@ -38,6 +38,8 @@ class Reader:
     ffn_chunk: int | None
     weights: str | None
     """Identifier of the weights."""
+    gpus: bool = True
+    """Whether to use a GPU, if the worker has one."""
 
     def __call__(self) -> Callable[[Job], Any]:
         """Open the model, once in each worker.
@@ -52,7 +54,7 @@ class Reader:
                 f"{folder}: a machine of the cluster has other weights in this folder than the one "
                 "where you started the command; copy the folder to every machine"
             )
-        model = loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
+        model = loaded.model.to("cuda" if self.gpus and torch.cuda.is_available() else "cpu")
         encoder = model.encoder
         encoder.compute = replace(
             encoder.compute, precision=self.how["precision"], ffn_chunk=self.ffn_chunk

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from albert_rc import __version__
-from albert_rc.answering.pieces import readings, rescored
+from albert_rc.answering.pieces import read_again
 from albert_rc.answering.quality import quality, span_quality
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import score
@@ -127,8 +127,9 @@ def _answered(
         return [question.answer(threshold) for question in found], good
     scored_QK = score(model, tokenizer, store, processes, token_budget=budget)
     if trial.way is not None:
-        again = readings(model, tokenizer, store, trial.way)
-        scored_QK = rescored(model, again, scored_QK, processes, token_budget=budget)
+        scored_QK = read_again(
+            model, tokenizer, store, scored_QK, processes, trial.way, token_budget=budget
+        )
     good = quality(store, scored_QK).score if store.has_answers else None
     if store.is_numeric:  # as long as it is the same to a tenth
         return [f"{number:.1f}" for number in scored_QK[:, 0].tolist()], good

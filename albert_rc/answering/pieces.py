@@ -150,6 +150,28 @@ def rescored(
     return result
 
 
+def read_again(
+    model: ReadingModel,
+    tokenizer: Tokenizer,
+    store: Store,
+    scored_QK: Tensor,
+    processes: Processes,
+    way: str,
+    *,
+    token_budget: int,
+    progress: Callable[[int], None] | None = None,
+) -> Tensor:
+    """`rescored`, of the windows of `readings`.
+
+    Raises:
+        UsageError: unknown method, or another kind of questions.
+    """
+    again = readings(model, tokenizer, store, way)
+    return rescored(
+        model, again, scored_QK, processes, token_budget=token_budget, progress=progress
+    )
+
+
 def require_way(model: ReadingModel, store: Store, way: str) -> None:
     """Refuse a store that this method cannot rescore.
 

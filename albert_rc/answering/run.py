@@ -115,6 +115,7 @@ def _readers(
         how=how,
         ffn_chunk=request.ffn_chunk,
         weights=weights_id(task.loaded.tokenizer.folder),
+        gpus=engine.gpus,
     )
     with engine.model_pool(reader) as pool:
         yield Cluster(device=task.group.device, pool=pool)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def ensemble(
+    context: typer.Context,
     scores: Annotated[
         list[Path], typer.Argument(help="Score files of the same papers, one per model.")
     ],
@@ -101,6 +102,8 @@ def ensemble(
     ):
         if wrong:
             raise UsageError(said)
+    if gold is None:
+        settings.need(context, "--gold", "format_", "folds", "seed", "json")
     check_outputs(
         {**answer_files(out_file, scores_out, abstain), "--fit": fit_out},
         [*scores, *(dev_scores or ()), gold, use],

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
+    context: typer.Context,
     answers: Annotated[Path, typer.Argument(help="answer.json, or a score file.")],
     gold: Annotated[Path, typer.Argument(help="The papers with right answers: folder or file.")],
     against: Annotated[
@@ -67,9 +68,7 @@ def evaluate(
 
         fit(answers, gold, model, out_file, figure, (folds, seed, bins), format_, json)
         return
-    for flag, given in (("--model", model), ("--figure", figure), ("--out", out_file)):
-        if given is not None:
-            raise UsageError(f"{flag} goes with --calibrate")
+    settings.need(context, "--calibrate", "model", "figure", "out_file", "folds", "bins", "seed")
     _evaluate(answers, gold, against, train, format_, json)
 
 

@@ -47,7 +47,7 @@ def predict(
     if not parts.is_one and not parts.joins:
         outputs = {}  # a folder, in which a manifest says what made it
     check_outputs(outputs, (request.data, request.recall, request.gate))
-    where = Engine(name=engine, address=address)
+    where = Engine(name=engine, address=address, gpus=device != "cpu")
     with processes(device) as group:
         for line in run(request, group, Show(say, bar), where):
             typer.echo(line)

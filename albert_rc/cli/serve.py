@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -23,6 +23,13 @@ def serve(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any that is free.")
     ] = 8000,
+    option_score: Annotated[
+        Literal["masks"] | None,
+        typer.Option(
+            help="With masks, blanks with options of several words are read again, with a [MASK] "
+            "for each piece; more accurate, in about twice the time (default: as trained)."
+        ),
+    ] = None,
     max_megabytes: Annotated[
         float, typer.Option(help="Largest request, in megabytes.", hidden=True)
     ] = 30,
@@ -66,7 +73,7 @@ def serve(
             )
         with processes(device) as group:
             limits = Limits(body_bytes=int(max_megabytes * MEGABYTE))
-            engine = Engine(model, group, limits, say)
+            engine = Engine(model, group, limits, say, option_score)
             keep_freed_memory()  # only from here on, so that loading returns its memory
             address = address_of(listener, host)
 

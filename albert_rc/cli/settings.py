@@ -123,6 +123,24 @@ def run_file(context: typer.Context) -> dict[str, bytes]:
     return {RUN: "".join((said, *lines)).encode()}
 
 
+def need(context: typer.Context, needed: str, *names: str) -> None:
+    """Refuse parameters that would be ignored, for another option that they need is missing.
+
+    Args:
+        context: of the command; `ctx.params` names its parameters.
+        needed: the option that is missing, such as "--gold".
+        names: parameters without an effect.
+
+    Raises:
+        UsageError: one of them was given.
+    """
+    flags = {each.name: each.opts[0] for each in context.command.params}
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"{flags[name]} needs {needed}")
+
+
 class _WithSettings:
     """A command that supports `--config` and `--set`."""
 

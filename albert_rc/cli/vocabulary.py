@@ -48,9 +48,12 @@ def vocabulary(
     Pieces are chosen by a unigram language model. Text is lower-cased and stripped of accents
     first, as ALBERT's.
     """
-    from albert_rc.text.make_vocabulary import make_vocabulary
+    from albert_rc.io.atomic import require_writable
+    from albert_rc.text.make_vocabulary import check_settings, make_vocabulary
 
+    check_settings(size, coverage)
     require_no_model("--out", out / "spiece.model")
+    require_writable(out / "spiece.model")
     examined = open_text(text, on_error)
     sentences = _sentences(examined.sources)
     made = make_vocabulary(

@@ -77,7 +77,10 @@ def recognised_tasks(row: Any) -> tuple[str, ...]:
         row: column names to texts, or a list of texts where the file has no header.
     """
     if isinstance(row, list):
-        return {2: ("sst-2",), 4: ("cola",)}.get(len(row), ())
+        # A printed paper may have tabs in its first line, but hardly a label between them.
+        name = {2: "sst-2", 4: "cola"}.get(len(row))
+        known = row[1].strip() in (*YES_NO, *UNKNOWN) if name else False
+        return (name,) if name and known else ()
     return _tasks_with(row) if isinstance(row, Mapping) else ()
 
 

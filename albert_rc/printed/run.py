@@ -11,9 +11,9 @@ from albert_rc.printed.bounds import bounded
 from albert_rc.printed.build.assemble import assemble
 from albert_rc.printed.build.doubts import report_doubts
 from albert_rc.printed.build.papers import Import, Paper, Trouble
-from albert_rc.printed.build.write import check_readable, name_papers
+from albert_rc.printed.build.write import check_readable, name_papers, require_own_names
 from albert_rc.printed.lines import shadow_of
-from albert_rc.printed.read.extract import read_printed
+from albert_rc.printed.read.extract import read_printed, require_printed
 from albert_rc.printed.read.glosses import set_glosses_aside
 from albert_rc.printed.read.signs import repair_signs
 from albert_rc.printed.recognise import key
@@ -42,6 +42,7 @@ def import_papers(
         UsageError: a kind of file that is not read; two papers of one name.
         DataError: a file that cannot be read, or not within the bounds of a paper.
     """
+    _check_first(paths, key_path)
     imports = []
     for path in paths:
         with bounded(path):
@@ -87,6 +88,13 @@ def import_papers(
             if paper.whole:
                 check_readable(paper)
     return imports
+
+
+def _check_first(paths: Sequence[Path], key_path: Path | None) -> None:
+    """Check what can be told without reading, as pictures take long to recognise."""
+    for path in paths if key_path is None else (*paths, key_path):
+        require_printed(path)
+    require_own_names(paths)
 
 
 def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:

@@ -27,6 +27,8 @@ class Engine:
     name: Annotated[str, Setting("", choices=("local", "ray"), flag="--engine")] = "local"
     address: str | None = None
     """Address of the Ray cluster; if None, RAY_ADDRESS or else a new cluster on this machine."""
+    gpus: bool = True
+    """Whether a cluster's workers run models on GPUs, if there are any."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -70,11 +72,10 @@ class Engine:
         Raises:
             UsageError: Ray is not installed, or the cluster cannot be reached.
         """
-        return RayPool(self.address, prepare, workers, _model_needs)
+        return RayPool(self.address, prepare, workers, self._model_needs)
 
-
-def _model_needs(nodes: list[Needs]) -> Needs:
-    if any(node.get("GPU", 0) >= 1 for node in nodes):
-        return {"CPU": 1.0, "GPU": 1.0}
-    least = min((node["CPU"] for node in nodes if node.get("CPU", 0) >= 1), default=1.0)
-    return {"CPU": min(float(MODEL_CORES), least)}
+    def _model_needs(self, nodes: list[Needs]) -> Needs:
+        if self.gpus and any(node.get("GPU", 0) >= 1 for node in nodes):
+            return {"CPU": 1.0, "GPU": 1.0}
+        least = min((node["CPU"] for node in nodes if node.get("CPU", 0) >= 1), default=1.0)
+        return {"CPU": min(float(MODEL_CORES), least)}

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from albert_rc.answering.pieces import read_again
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import answers_of, reading_of, score, score_lines
 from albert_rc.answering.temperature import kept_temperature
@@ -56,6 +57,8 @@ class Engine:
         processes: the device.
         limits: what a request may cost.
         say: told what there is to say of the weights.
+        option_score: "masks" to read blanks with options of several words again, with a [MASK] for
+            each piece.
 
     Raises:
         UsageError: no such model.
@@ -63,12 +66,18 @@ class Engine:
     """
 
     def __init__(
-        self, model: str, processes: Processes, limits: Limits, say: Callable[[str], None]
+        self,
+        model: str,
+        processes: Processes,
+        limits: Limits,
+        say: Callable[[str], None],
+        option_score: str | None = None,
     ) -> None:
         # A path is the owner's business: clients are told the folder's name.
         self.name = Path(model).resolve().name if Path(model).is_dir() else model
         self.limits = limits
         self._model, self._processes, self._say = model, processes, say
+        self._ways = {"cloze": option_score}
         self._loaded: dict[str, Loaded[ReadingModel]] = {}
         self._temperatures: dict[str, tuple[float, bool]] = {}
         self._pool = ThreadPoolExecutor(1, "answers")
@@ -161,7 +170,7 @@ class Engine:
             )
             loaded.model.encoder.freeze()
             reading = reading_of(loaded.model, loaded.model.config.max_length)
-            kept = kept_temperature(loaded.tokenizer.folder, reading=reading)
+            kept = kept_temperature(loaded.tokenizer.folder, self._ways.get(task), reading)
             self._temperatures[task] = kept
             self._loaded[task] = loaded
         return self._loaded[task]
@@ -205,8 +214,11 @@ class Engine:
         """What `predict` would write: answer.json, and the lines of the scores."""
         store = make_store(papers, loaded.tokenizer, loaded.model.config.max_length)
 
-        def in_time(questions: int) -> None:
+        def answered(questions: int) -> None:
             place.answered(questions)
+            in_time(questions)
+
+        def in_time(_: int) -> None:
             if stopped():
                 raise InterruptedError
             if time.monotonic() > end:
@@ -215,14 +227,14 @@ class Engine:
                     "fewer papers at a time, or take `albert-rc predict`"
                 )
 
-        scored_QK = score(
-            loaded.model,
-            loaded.tokenizer,
-            store,
-            self._processes,
-            token_budget=TOKEN_BUDGET if self._processes.device.type == "cuda" else CPU_TOKENS,
-            progress=in_time,
-        )
+        model, tokenizer, group = loaded.model, loaded.tokenizer, self._processes
+        budget = TOKEN_BUDGET if group.device.type == "cuda" else CPU_TOKENS
+        scored_QK = score(model, tokenizer, store, group, token_budget=budget, progress=answered)
+        if way := self._ways.get(papers.kind):
+            scored_QK = read_again(
+                model, tokenizer, store, scored_QK, group, way,
+                token_budget=budget, progress=in_time,
+            )  # fmt: skip
         temperature, _ = self._temperatures[papers.kind]
         return answers_of(store, scored_QK), score_lines(store, scored_QK, temperature)
 

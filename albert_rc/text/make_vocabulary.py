@@ -51,11 +51,7 @@ def make_vocabulary(
     """
     import sentencepiece
 
-    least, most = COVERAGE
-    if not least <= coverage <= most:
-        raise UsageError(f"--coverage {coverage}: give a share from {least} to {most:g}")
-    if size < len(SPECIALS) + len(SIGNS) + 2:
-        raise UsageError(f"--size {size}: too few pieces; 8000 suit a hundred megabytes of text")
+    check_settings(size, coverage)
     raised: list[BaseException] = []
     cleaned = (clean_text(text, lower, keep_accents) for text in _noted(texts, raised))
     # Written to memory: a file name would be stored in the model.
@@ -91,6 +87,19 @@ def make_vocabulary(
         folder / "tokenizer_config.json", {"do_lower_case": lower, "keep_accents": keep_accents}
     )
     return load_tokenizer(folder)
+
+
+def check_settings(size: int, coverage: float) -> None:
+    """Check the settings of `make_vocabulary` that do not depend on the text.
+
+    Raises:
+        UsageError: one is out of range.
+    """
+    least, most = COVERAGE
+    if not least <= coverage <= most:
+        raise UsageError(f"--coverage {coverage}: give a share from {least} to {most:g}")
+    if size < len(SPECIALS) + len(SIGNS) + 2:
+        raise UsageError(f"--size {size}: too few pieces; 8000 suit a hundred megabytes of text")
 
 
 def _noted(texts: Iterable[str], raised: list[BaseException]) -> Iterator[str]:

@@ -52,8 +52,10 @@ def test_a_head_that_was_never_trained_is_told():
         answer(paper, load_model("albert-rc-tiny", "choice"))
 
 
-@pytest.mark.parametrize("name", ["cloze", "race"])
+@pytest.mark.parametrize("name", ["cloze", "masks", "race"])
 def test_the_answers_are_those_of_predict(tiny, tmp_path, name):
+    way = "masks" if name == "masks" else None
+    name = "race" if name == "race" else "cloze"
     data = SAMPLE / name / "test"
     model, place = tiny, "albert-rc-tiny"
     if name == "race":
@@ -62,8 +64,8 @@ def test_the_answers_are_those_of_predict(tiny, tmp_path, name):
         save_model(model.model, model.tokenizer, place)
         model = load_model(place, "choice")
     out, scores = tmp_path / "answer.json", tmp_path / "scores.jsonl"
-    predict(data=data, model=str(place), out=out, scores=scores)
-    papers = answer(data, model)
+    predict(data=data, model=str(place), out=out, scores=scores, option_score=way)
+    papers = answer(data, model, option_score=way)
     found = {paper.id: paper.letters for paper in papers}
     if name == "race":
         found = {f"{id_}#{n}": x for id_, all_ in found.items() for n, x in enumerate(all_, 1)}
@@ -149,6 +151,7 @@ def test_bad_papers_are_named(tiny, papers, said):
         {"temperature": 0.0},
         {"temperature": math.inf},
         {"token_budget": 0},
+        {"option_score": "mask"},
     ],
 )
 def test_what_cannot_work_is_refused(tiny, how):

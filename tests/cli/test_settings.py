@@ -168,6 +168,14 @@ def test_settings_end_where_a_command_below_begins():
     assert str(done.exception) == "--part 3/2: give I/N, from 1/N to N/N"
 
 
+@pytest.mark.parametrize("flag", ["--bins", "--folds", "--seed"])
+def test_what_calibration_alone_uses_is_refused_without_it(flag):
+    """With their defaults, too: whoever gives them expects them to matter."""
+    value = {"--bins": "15", "--folds": "5", "--seed": "0"}[flag]
+    done = CliRunner().invoke(app, ["evaluate", "answer.json", "papers", flag, value])
+    assert str(done.exception) == f"{flag} needs --calibrate"
+
+
 @pytest.mark.parametrize(
     ("old", "arguments", "said"),
     [

@@ -334,6 +334,10 @@ def test_printed_papers_are_pointed_to_import(tmp_path):
     (error,) = read_split(printed).errors
     assert "not JSON at line 1" in error.message
     assert "`albert-rc import` makes JSON of it" in error.message
+    for first in ("Section A\tCloze\n", "1.\tA. good\tB. bad\tC. new\n"):  # not SST-2, not CoLA
+        (tmp_path / "tabs.txt").write_text(first + "It _ late.")
+        (error,) = read_split(tmp_path / "tabs.txt").problems
+        assert "`albert-rc import` makes JSON of it" in error.message
     folder = tmp_path / "papers"
     folder.mkdir()
     for name in ("exam.docx", "exam.PDF"):

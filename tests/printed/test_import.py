@@ -9,7 +9,7 @@ from conftest import SAMPLE
 from exam import LISTS, QUESTIONS, STORY, TEXT
 from printed import draw, expected, print_papers
 
-from albert_rc.errors import UsageError
+from albert_rc.errors import DataError, UsageError
 from albert_rc.papers.formats import read_split
 from albert_rc.printed.run import import_papers
 
@@ -70,6 +70,24 @@ def test_two_files_of_one_name(tmp_path):
         (tmp_path / folder / "exam.txt").write_text(STORY + LISTS)
     with pytest.raises(UsageError, match="same names"):
         import_papers([tmp_path / "a" / "exam.txt", tmp_path / "b" / "exam.txt"])
+
+
+@pytest.mark.parametrize(
+    ("files", "key", "said"),
+    [
+        (["page.png", "none.txt"], None, r"none\.txt: no such file"),
+        (["page.png"], "key.doc", r"key\.doc: an old Word document"),
+        (["page.png"], "key.txt", r"key\.txt: no such file"),
+        (["page.png", "b/page.txt"], None, "same names"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_before_pictures_are(tmp_path, files, key, said):
+    """The picture is no picture, which whoever recognised it would say first."""
+    (tmp_path / "page.png").write_bytes(b"not a picture")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "page.txt").write_text(STORY + LISTS)
+    with pytest.raises((UsageError, DataError), match=said):
+        import_papers([tmp_path / file for file in files], key and tmp_path / key)
 
 
 def round_trip(folder, pool, draws):

@@ -56,6 +56,12 @@ def where(engine, cluster):
     return ["--address", cluster.address] if engine == "ray" else []
 
 
+def test_a_worker_takes_a_gpu_only_if_it_may():
+    nodes = [{"CPU": 2.0}, {"CPU": 16.0, "GPU": 1.0}]
+    assert Engine(name="ray")._model_needs(nodes) == {"CPU": 1.0, "GPU": 1.0}
+    assert Engine(name="ray", gpus=False)._model_needs(nodes) == {"CPU": 2.0}
+
+
 @pytest.mark.slow
 def test_a_cluster_does_tasks_in_order_and_says_errors_as_they_are(cluster):
     engine = Engine(name="ray")

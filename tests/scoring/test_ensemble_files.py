@@ -288,6 +288,8 @@ def test_gold_of_other_papers_is_refused(score_files, sample):
         (["--abstain", "0.5", "--gold", "g"], "need --out"),
         ([], "give --out FILE"),
         (["--abstain", "7", "--out", "a"], "must be in 0 to 1"),
+        (["--out", "a", "--json"], "--json needs --gold"),
+        (["--out", "a", "--set", "folds=5"], "--folds needs --gold"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options, said):

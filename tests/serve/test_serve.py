@@ -117,7 +117,8 @@ def test_the_paper_comes_back_in_the_projects_form(served):
     assert [message["level"] for message in warned["messages"]] == ["warning"]
 
 
-def test_probabilities_are_calibrated_as_those_of_predict(tmp_path):
+@pytest.mark.parametrize("way", [None, "masks"])
+def test_probabilities_are_calibrated_as_those_of_predict(tmp_path, way):
     import torch
 
     from albert_rc.checkpoints.hub import SHIPPED
@@ -128,17 +129,23 @@ def test_probabilities_are_calibrated_as_those_of_predict(tmp_path):
 
     folder = tmp_path / "mine"
     shutil.copytree(SHIPPED / "albert-rc-tiny", folder)
-    record = {"temperature": 2, "weights_sha256": file_sha256(folder / "model.safetensors")}
-    (folder / "calibration.json").write_text(json.dumps(record))
-    content = json.dumps(CLOZE).encode()
-    engine = Engine(str(folder), Processes(torch.device("cpu")), Limits(), lambda _: None)
+    weights = file_sha256(folder / "model.safetensors")
+    for name, temperature in (("calibration", 2), ("calibration-masks", 3)):
+        record = {"temperature": temperature, "weights_sha256": weights}
+        (folder / f"{name}.json").write_text(json.dumps(record))
+    options = [["glad", "in spite of"], ["ran", "run"]]
+    content = json.dumps({**CLOZE, "options": options}).encode()
+    engine = Engine(str(folder), Processes(torch.device("cpu")), Limits(), lambda _: None, way)
     found = json.loads(engine.submit(make_upload(content, "a.json"), None).result())
     engine.close()
     assert (found["model"], found["calibrated"]) == ("mine", True)
     (tmp_path / "a.json").write_bytes(content)
     out, scores = tmp_path / "out.json", tmp_path / "scores.jsonl"
-    predict(data=tmp_path / "a.json", model=str(folder), out=out, scores=scores, device="cpu")
-    expected = [json.loads(line)["probabilities"] for line in scores.read_bytes().splitlines()]
+    predict(data=tmp_path / "a.json", model=str(folder), out=out, scores=scores, device="cpu",
+            option_score=way)  # fmt: skip
+    lines = [json.loads(line) for line in scores.read_bytes().splitlines()]
+    assert lines[0]["temperature"] == (2 if way is None else 3)
+    expected = [line["probabilities"] for line in lines]
     assert [question["probabilities"] for question in found["papers"][0]["questions"]] == expected
 
 

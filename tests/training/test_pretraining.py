@@ -304,6 +304,8 @@ def test_what_no_vocabulary_can_be_made_of_is_said(cli, tmp_path):
     (tmp_path / "odd.txt").write_bytes(b"Well.\nIt\x81s bad.\n")
     (tmp_path / "open.json").write_text(json.dumps({"article": "A _", "options": [["b", "c"]]}))
     for name, options, code, said in (
+        ("none", ["--coverage", 0.5], 2, "--coverage 0.5: give a share from 0.98 to 1"),
+        ("none", ["--size", 2], 2, "--size 2: too few pieces"),
         ("tiny.txt", ["--coverage", 0.5], 2, "--coverage 0.5: give a share from 0.98 to 1"),
         ("tiny.txt", [], 2, "--size 30000: the text gives 21 pieces at most"),
         ("tiny.txt", ["--size", 16], 2, "--size 16: the text's characters alone take 21 pieces"),
@@ -313,7 +315,7 @@ def test_what_no_vocabulary_can_be_made_of_is_said(cli, tmp_path):
     ):
         done = cli("pretrain", "vocabulary", tmp_path / name, "--out", tmp_path / "v", *options)
         assert (done.returncode, said in done.stderr) == (code, True), done.stderr
-    assert not (tmp_path / "v").exists()
+    assert not list((tmp_path / "v").iterdir())
     done = cli(
         "pretrain", "vocabulary", tmp_path / "tiny.txt", "--size", 21, "--out", tmp_path / "v"
     )

@@ -23,21 +23,26 @@ def safe_stem(path: Path) -> str:
     return stem[:80] or "paper"
 
 
-def name_papers(imports: Sequence[Import]) -> None:
-    """Name each paper after its file and its place in it.
+def require_own_names(paths: Sequence[Path]) -> None:
+    """Refuse printed papers whose papers would be written under the same names.
 
     Raises:
-        UsageError: two files would give the same names.
+        UsageError: names two of them.
     """
-    taken: dict[str, str] = {}
-    for found in imports:
-        stem = safe_stem(Path(found.source))
-        other = taken.setdefault(stem.lower(), found.source)
-        if other != found.source:
+    taken: dict[str, Path] = {}
+    for path in paths:
+        other = taken.setdefault(safe_stem(path).lower(), path)
+        if other != path:
             raise UsageError(
-                f"{found.source} and {other}: their papers would have the same names; "
+                f"{path} and {other}: their papers would have the same names; "
                 "rename one, or import them into two folders"
             )
+
+
+def name_papers(imports: Sequence[Import]) -> None:
+    """Name each paper after its file and its place in it."""
+    for found in imports:
+        stem = safe_stem(Path(found.source))
         for number, paper in enumerate(found.papers, 1):
             paper.name = f"{stem}-{number}{_PARSE[paper.kind][1]}"
 

@@ -17,6 +17,26 @@ TEXT = (".txt", ".text", ".md")
 SUFFIXES = (*TEXT, ".docx", ".pdf", *PICTURES)
 
 
+def require_printed(path: Path) -> None:
+    """Refuse what cannot be a printed paper, without reading it.
+
+    Raises:
+        UsageError: a kind of file that is not read.
+        DataError: nothing there.
+    """
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        return
+    if suffix == ".doc":
+        raise UsageError(f"{path}: an old Word document; save it as .docx")
+    if suffix in (".heic", ".heif"):
+        raise UsageError(f"{path}: an iPhone's own kind of picture; save it as JPEG")
+    if suffix not in SUFFIXES:
+        raise UsageError(f"{path}: papers end in {', '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; give the printed paper")
+
+
 def read_printed(path: Path) -> PrintedText:
     """A paper's lines, and what must be said of how it was read.
 
@@ -27,18 +47,9 @@ def read_printed(path: Path) -> PrintedText:
         UsageError: a kind of file that is not read, or whose library is not installed.
         DataError: nothing there, or it cannot be read.
     """
+    require_printed(path)
     suffix = path.suffix.lower()
-    if path.is_dir():
-        return _scan(path)
-    if suffix == ".doc":
-        raise UsageError(f"{path}: an old Word document; save it as .docx")
-    if suffix in (".heic", ".heif"):
-        raise UsageError(f"{path}: an iPhone's own kind of picture; save it as JPEG")
-    if suffix not in SUFFIXES:
-        raise UsageError(f"{path}: papers end in {', '.join(SUFFIXES)}")
-    if not path.is_file():
-        raise DataError(f"{path}: no such file; give the printed paper")
-    if suffix in PICTURES:
+    if path.is_dir() or suffix in PICTURES:
         return _scan(path)
     if suffix == ".docx":
         return PrintedText(*read_docx(path))
