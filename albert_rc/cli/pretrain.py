@@ -140,6 +140,7 @@ def pretrain(
             levers,
             masked_share=masking.rate,
             before=planned_before(out, group) if resume else None,
+            teacher=None if taught_by is None else taught_by.config,
         )
         if group.is_main:
             running.announce(

@@ -143,9 +143,8 @@ def export(
         if papers is not None:
             some = replace(papers, passages=papers.passages[:COMPARED])
             stores.append(make_store(some, ours.tokenizer, longest))
-        if chosen == stored:
-            _take_temperatures(folder, temporary)
-        else:
+        _take_temperatures(folder, temporary)
+        if chosen != stored:
             notes.append(_cost_of_rounding(loaded, ours, stores, chosen))
         del loaded
         alike, in_onnx = _compare(temporary, ours, stores, onnx, say)
@@ -348,7 +347,7 @@ def _cost_of_rounding(
 
 
 def _take_temperatures(source: Path, folder: Path) -> None:
-    """Copy a run's temperatures, since the weights are the same."""
+    """Copy a run's temperatures: the weights are the same but for rounding, as in `reading_of`."""
     for path in sorted(source.glob(RECORDS)):
         try:
             record = kept_record(path)

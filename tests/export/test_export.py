@@ -235,6 +235,8 @@ def test_a_runs_records_are_in_its_card(trainer, stores, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_rounding_says_what_it_costs(vocabularies, tmp_path):
     source = made(vocabularies, "albert", "cloze", tmp_path / "source")
+    weights = file_sha256(source / "model.safetensors")
+    write_json(source / "calibration.json", {"temperature": 1.7, "weights_sha256": weights})
     full = export(source, tmp_path / "full")
     half = export(source, tmp_path / "half", precision="bf16")
     assert (full.precision, half.precision) == ("fp32", "bf16")
@@ -242,6 +244,7 @@ def test_rounding_says_what_it_costs(vocabularies, tmp_path):
     assert re.search(r"rounded to bf16, which changed [\d,]+ of [\d,]+ answers",
                      (tmp_path / "half" / "README.md").read_text())  # fmt: skip
     assert read_json(tmp_path / "half" / "config.json")["dtype"] == "bfloat16"
+    assert kept_temperature(tmp_path / "half") == (1.7, True)
 
 
 def refused(source, tmp_path, error, match, **how):

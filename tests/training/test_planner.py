@@ -8,6 +8,7 @@ from small import task
 from albert_rc.errors import OutOfMemoryError, UsageError
 from albert_rc.io.sizes import parse_size
 from albert_rc.model.config import RECOMPUTE
+from albert_rc.model.cost import encoder_parameters
 from albert_rc.training.memory.footprint import predict_parts
 from albert_rc.training.memory.planner import GIB, Levers, make_plan
 
@@ -86,3 +87,13 @@ def test_every_lever_saves():
     assert len(set(by_level)) == 3
     by_states = [sum(predict_parts(task(), 1024, "layers", s).values()) for s in ("fp32", "8bit")]
     assert by_states == sorted(by_states, reverse=True)
+
+
+def test_a_teacher_that_reads_every_micro_batch_is_counted():
+    alone = replace(task("base", device="cpu"), masked_share=0.15)
+    taught = replace(alone, teacher=task("xxlarge").config)
+    parts = predict_parts(taught, 1024, "layers", "fp32")
+    assert parts["teacher"] > 4 * encoder_parameters(taught.teacher)
+    assert parts.items() > predict_parts(alone, 1024, "layers", "fp32").items()
+    plans = [make_plan(each, 80 * GIB, Levers(recompute="layers")) for each in (alone, taught)]
+    assert plans[1].total - plans[0].total == plans[1].parts["teacher"]
