@@ -119,6 +119,8 @@ class OptionTask(Task):
     """Blanks and questions with options, classification, and regression."""
 
     model: ReadingModel
+    memory: Memory | None = None
+    """The papers that `--recall` names, indexed once for all parts."""
     recalled: Recalled | None = None
     recall_hash: str | None = None
     """Of the papers that `--recall` names."""
@@ -141,6 +143,21 @@ class OptionTask(Task):
 
     def _recall(self, path: Path) -> Recalled:
         """What training papers say about the store's blanks."""
+        if self.memory is None:
+            self.memory, self.recall_hash = self._remembered(path)
+        found = self.memory.recall(self.store)
+        blanks = len(self.store.num_options)
+        alike = self.recall_hash == self.store.meta["source_hash"]
+        if self.is_first and (alike or found.known > blanks / 2):
+            self.say(
+                f"warning: {found.known:,} of {blanks:,} blanks were found in {path}; if it holds "
+                "the papers that are being answered, this copies their own key: give other papers "
+                "with --recall"
+            )
+        return found
+
+    def _remembered(self, path: Path) -> tuple[Memory, str]:
+        """Training papers to look blanks up in, and the hash of their source."""
         if is_store(path):
             known = open_store(path)
         else:
@@ -148,17 +165,7 @@ class OptionTask(Task):
             known = make_store(papers, self.loaded.tokenizer, self.loaded.model.config.max_length)
         if not known.has_answers:
             raise DataError(f"--recall {path}: its papers have no answers to recall")
-        found = Memory(known).recall(self.store)
-        self.recall_hash = known.meta["source_hash"]
-        blanks = len(self.store.num_options)
-        alike = known.meta["source_hash"] == self.store.meta["source_hash"]
-        if alike or found.known > blanks / 2:
-            self.say(
-                f"warning: {found.known:,} of {blanks:,} blanks were found in {path}; if it holds "
-                "the papers that are being answered, this copies their own key: give other papers "
-                "with --recall"
-            )
-        return found
+        return Memory(known), known.meta["source_hash"]
 
     def settle(self) -> None:
         request, folder = self.request, self.loaded.tokenizer.folder

@@ -118,7 +118,7 @@ def run_file(context: typer.Context) -> dict[str, bytes]:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE" and name not in _NOT_REPEATED:
             plain = value if isinstance(value, (bool, int, float)) else str(value)
-            lines.append(f"{name.strip('_')} = {json.dumps(plain)}\n")
+            lines.append(f"{name.strip('_')} = {json.dumps(plain, ensure_ascii=False)}\n")
     said = f"# albert-rc {context.info_name} --config {RUN} --out ... repeats this run\n"
     return {RUN: "".join((said, *lines)).encode()}
 

@@ -116,7 +116,9 @@ def prepared(cli, tmp_path):
 
 
 def test_a_file_gives_what_the_command_line_does_not(cli, prepared):
+    (prepared / "data").rename(prepared / "papers \U00020bb7")
     (prepared / "run.toml").write_text(
+        'data = "papers \U00020bb7"\n'
         f'model = "{SAMPLE / "vocabulary"}"\nscratch = "tiny"\nmax_steps = 3\nbatch-size = 4\n'
         "clip = 0.25\nkeep = 1\nwith_dev = false\n[lsh]\nchunk = 8\n"
     )
@@ -131,8 +133,9 @@ def test_a_file_gives_what_the_command_line_does_not(cli, prepared):
 
     repeats = prepared / "run" / "run.toml"
     assert tomllib.loads(repeats.read_text()) == {
-        "model": str(SAMPLE / "vocabulary"), "scratch": "tiny", "max_steps": 2, "batch_size": 4,
-        "clip": 0.25, "keep": 2, "weight_decay": 0.5, "attention": "lsh", "lsh_chunk": 8,
+        "data": "papers \U00020bb7", "model": str(SAMPLE / "vocabulary"), "scratch": "tiny",
+        "max_steps": 2, "batch_size": 4, "clip": 0.25, "keep": 2, "weight_decay": 0.5,
+        "attention": "lsh", "lsh_chunk": 8,
         "device": "cpu", "with_dev": False,
     }  # fmt: skip
     done = cli("train", "--config", repeats, "--out", "again", cwd=prepared)
