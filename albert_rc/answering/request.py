@@ -30,8 +30,8 @@ class Request:
     model: Annotated[
         str | None,
         Setting(
-            "A run's folder, a hub id, or a model of the package (default: the run in models, or "
-            "albert-rc-small if there is none)."
+            "A run's folder, a hub id, or a model of the package (default: the run in models; if "
+            "there is none for such papers, albert-rc-small or albert-rc-small-choice)."
         ),
     ] = None
     scores: Annotated[

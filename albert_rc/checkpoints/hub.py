@@ -22,13 +22,6 @@ def shipped_models() -> dict[str, Path]:
     return {folder.name: folder for folder in folders if (folder / "config.json").is_file()}
 
 
-def suited(source: str | Path, kind: str) -> str | Path:
-    """`source`, but if it is a package model for another kind of papers, the one for this kind."""
-    if str(source) in READY.values() and not Path(source).is_dir():
-        return READY.get(kind, source)
-    return source
-
-
 def usual_model(kind: str = "cloze") -> str:
     """The default model: the run in `models` if it answers these papers, else the package's."""
     config = Path("models/config.json")

@@ -12,8 +12,12 @@ from albert_rc.cli.console import example, say
 
 def serve(
     model: Annotated[
-        str, typer.Option(help="A run's folder, a hub id, or a model of the package.")
-    ] = "albert-rc-small",
+        str | None,
+        typer.Option(
+            help="A run's folder, a hub id, or a model of the package (default: albert-rc-small "
+            "for blanks, albert-rc-small-choice for questions)."
+        ),
+    ] = None,
     host: Annotated[
         str,
         typer.Option(

@@ -149,13 +149,13 @@ def _needed(module: str, path: Path) -> Any:
         raise UsageError(f'{path}: needs {package}; pip install "albert-rc[data]"') from None
 
 
-def remote_path(place: str) -> Path:
+def remote_path(place: str | Path) -> Path:
     """A local path, or one in an object store if `place` is an address like `s3://bucket/papers`.
 
     Raises:
         UsageError: unknown kind of address, missing package, or a store that cannot be reached.
     """
-    if "://" not in place:
+    if isinstance(place, Path) or "://" not in place:
         return Path(place)
     try:
         from upath import UPath

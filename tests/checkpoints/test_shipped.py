@@ -8,7 +8,7 @@ from albert_rc import answer
 from albert_rc.checkpoints import hub
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.hf_names import FAMILIES
-from albert_rc.checkpoints.hub import READY, resolve_source, shipped_models, suited, usual_model
+from albert_rc.checkpoints.hub import READY, resolve_source, shipped_models, usual_model
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.checkpoints.weights import open_weights
 from albert_rc.errors import UsageError
@@ -62,17 +62,24 @@ def test_half_the_size_and_rounded_once(shelf):
 
 
 def test_the_models_for_each_kind_of_papers_are_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for kind, name in READY.items():
         folder = shipped_models()[name]
-        assert suited(READY["cloze"], kind) == name
+        assert usual_model(kind) == name
         assert sum(path.stat().st_size for path in folder.iterdir()) < 32e6
         assert {"README.md", "LICENSE", "calibration.json"} <= {p.name for p in folder.iterdir()}
-    assert suited("some-model", "choice") == "some-model"
-    monkeypatch.chdir(tmp_path)
     assert usual_model("cloze") == READY["cloze"]
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "config.json").write_text("{}")
     assert usual_model("cloze") == "models"
+
+
+def test_a_model_that_is_named_is_the_one_that_is_loaded():
+    """Also for papers that another of the package is for: its head is untrained then."""
+    for kind, other in (("cloze", "choice"), ("choice", "cloze")):
+        loaded = load_model(READY[other], kind)
+        assert loaded.tokenizer.folder == shipped_models()[READY[other]]
+        assert loaded.report.new
 
 
 @pytest.mark.parametrize("kind", READY)
