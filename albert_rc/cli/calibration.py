@@ -36,15 +36,19 @@ def calibrate(
         json: print the figures as JSON.
     """
     from albert_rc.answering import temperature
+    from albert_rc.answering.pieces import WAYS
     from albert_rc.io.json import write_json
     from albert_rc.papers.formats import read_good
-    from albert_rc.report.plots import figure_paths
+    from albert_rc.report.plots import figure_paths, require_matplotlib
     from albert_rc.scoring import calibration
     from albert_rc.scoring.score_file import read_scores
 
     drawn = [] if figure is None else figure_paths(figure)
     written = {"--out": out_file} | {f"--figure's {path.suffix}": path for path in drawn}
-    check_outputs(written, [scores, gold])
+    records = [] if model is None else [temperature.record_path(model, w) for w in (None, *WAYS)]
+    check_outputs(written, [scores, gold, *records])
+    if figure is not None:
+        require_matplotlib()
     if model is not None:
         temperature.require_own(model)
     papers = read_good(gold, format_)

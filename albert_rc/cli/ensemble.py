@@ -122,6 +122,7 @@ def ensemble(
         papers = read_good(gold, format_)
         dev = put_together([read_scores(path) for path in dev_scores]) if dev_scores else files
         kept.check_models(files, kept.models_of(dev))
+        kept.require_like(files[0], dev[0], papers.labels)
         _refuse_recalled(dev)
         dev = [in_order_of(file, papers) for file in dev]
         names = [str(file.path) for file in dev]
