@@ -66,10 +66,12 @@ def export(
     given = None
     if papers is not None:
         given = read_good(papers, format_)
-    with source_of(runs, last, folder, say) as source:
+    with source_of(runs, last, folder, say) as (source, mean):
         done = write(
             source,
             folder,
+            mean_of=mean.made_of if mean else None,
+            run=mean.run if mean else None,
             onnx=onnx,
             precision=precision,
             licence=licence,

@@ -97,6 +97,8 @@ def export(
     licence: str | None = None,
     title: str | None = None,
     papers: PaperSet | None = None,
+    mean_of: str | None = None,
+    run: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Exported:
     """Write a model as a folder that transformers opens without our code, with its card.
@@ -111,6 +113,8 @@ def export(
         licence: the hub's identifier of the weights' licence; not stated by default.
         title: title of the card; the folder's name by default.
         papers: verify on the first of these too, and evaluate on all with known answers.
+        mean_of: the checkpoints that the weights are the mean of, in words, if they are one.
+        run: folder whose records are the card's; `source` by default.
         say: called with progress messages.
 
     Raises:
@@ -152,7 +156,11 @@ def export(
         checks = [f"`tokenizer.json` against albert-rc: {split}.", f"transformers: {alike}."]
         if in_onnx is not None:
             checks.append(f"ONNX (onnxruntime): {in_onnx}.")
-        records = read_records(folder)
+        records = read_records(run or folder)
+        if mean_of is not None:
+            # Its weights are others than those that were measured.
+            records = replace(records, figures=[], temperature=None, own_card=None)
+            notes.append(f"Its weights are the mean of {mean_of}.")
         card = Card(
             title=title or out.resolve().name,
             folder=out.resolve().name,
