@@ -44,12 +44,27 @@ def write_files(folder: Path, contents: Mapping[str, Any]) -> None:
         write_bytes(folder / name, found)
 
 
+_NOT_TEXT = {
+    b"%PDF": "a PDF, not JSON",
+    b"PK\3\4": "a Word document or another zip archive, not JSON; unpack an archive first",
+    b"\xd0\xcf\x11\xe0": "an old Word document, not JSON; save it as .docx",
+    b"\x1f\x8b": "compressed by gzip; let its name end in .gz",
+    b"\x28\xb5\x2f\xfd": "compressed by Zstandard; let its name end in .zst",
+    b"\xfd7zXZ": "compressed by xz; unpack it first",
+    b"BZh": "compressed by bzip2; unpack it first",
+}
+"""What files begin with that are not text, and what to say of them."""
+
+
 def parse_json(content: bytes) -> Any:
     """Parse JSON in UTF-8, with or without a byte order mark.
 
     Raises:
         ValueError: not UTF-8 or not JSON; the message names the position and a solution.
     """
+    for opening, said in _NOT_TEXT.items():
+        if content.startswith(opening):
+            raise ValueError(said)
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError("the text is UTF-16, not UTF-8; save the file as UTF-8")
     try:

@@ -407,7 +407,15 @@ def read_split(
 
 
 def read_good(path: Path, format_name: str | None = None, strict: bool = False) -> PaperSet:
-    """Read a split, all of whose papers must be good; see `read_split` and `require_good`."""
+    """Read a split, all of whose papers must be good; see `read_split` and `require_good`.
+
+    Raises:
+        UsageError: the folder holds several splits.
+    """
+    inside = _splits_in(path) if path.is_dir() else {}
+    if len(inside) > 1:
+        named = ", ".join(str(place) for place in inside.values())
+        raise UsageError(f"{path}: holds {len(inside)} splits; name one of them: {named}")
     papers = read_split(path, format_name=format_name, strict=strict)
     require_good([papers])
     return papers

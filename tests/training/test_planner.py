@@ -15,16 +15,27 @@ from albert_rc.training.memory.planner import GIB, Levers, make_plan
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("8GiB", 8 * GIB), ("8 gib", 8 * GIB), ("7.5GB", 7.5e9), ("500m", 5e8), ("12345", 12345)],
+    [
+        ("8GiB", 8 * GIB),
+        ("8 gib", 8 * GIB),
+        ("7.5GB", 7.5e9),
+        ("500m", 5e8),
+        ("12345678", 12345678),
+    ],
 )
 def test_sizes_are_read(text, size):
     assert parse_size("--memory", text) == size
 
 
-@pytest.mark.parametrize("text", ["", "eight", "8 TiB", "-1GiB", "0", "8GiB!"])
+@pytest.mark.parametrize("text", ["", "eight", "8 TiB", "-1GiB", "0", "8GiB!", "6"])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(UsageError, match="--memory"):
         parse_size("--memory", text)
+
+
+def test_a_number_that_lacks_its_unit_is_not_taken_for_bytes():
+    with pytest.raises(UsageError, match="--memory 6: that is in bytes; write 6GiB or 6MB"):
+        parse_size("--memory", "6")
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
