@@ -27,8 +27,8 @@ Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        help="TOML file with options and settings, such as learning_rate = 1e-5; the command line "
-        "overrides it.",
+        help="TOML file with options and settings of this command, a line NAME = VALUE for each; "
+        "the command line overrides it.",
     ),
 ]
 Set = Annotated[
@@ -36,8 +36,8 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="A setting that is not listed here, such as clip=0.5; may be given several times. "
-        "`--set help` lists them.",
+        help="A setting that is not listed here; may be given several times. `--set help` lists "
+        "them.",
     ),
 ]
 
