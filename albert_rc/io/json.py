@@ -37,7 +37,7 @@ def write_json(target: Path, value: Any) -> None:
     write_bytes(target, to_json(value))
 
 
-def write_files(folder: Path, contents: Mapping[str, Any]) -> None:
+def write_each(folder: Path, contents: Mapping[str, Any]) -> None:
     """Write files by name, each atomically: bytes as they are, anything else as JSON."""
     for name, content in contents.items():
         found = content if isinstance(content, bytes) else to_json(content)

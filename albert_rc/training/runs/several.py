@@ -20,7 +20,7 @@ from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import DataError, Interrupted, UsageError
 from albert_rc.io.atomic import write_bytes
 from albert_rc.io.files import natural_key
-from albert_rc.io.json import json_lines, parse_json, read_json, write_files, write_json
+from albert_rc.io.json import json_lines, parse_json, read_json, write_each, write_json
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import Store
 from albert_rc.stores.subset import chosen_papers
@@ -111,7 +111,7 @@ def run_all(
         resume: continue where this was stopped.
         run: runs one in its folder, resuming it or not.
         say: called with a message before each run.
-        files: written into `out` when the runs begin; see `write_files`.
+        files: written into `out` when the runs begin; see `write_each`.
 
     Returns:
         The content of `RUNS`; None if a run was paused.
@@ -126,7 +126,7 @@ def run_all(
     if isinstance(done, str):
         raise UsageError(done)
     if group.is_main and not resume:
-        write_files(out, files or {})
+        write_each(out, files or {})
     for part in parts:
         if any(row["name"] == part.name for row in done):
             continue
