@@ -91,14 +91,13 @@ def too_long(store: Store, longest: int) -> list[str]:
     """
     tensors = store.tensors
     length_O = tensors["piece_offset"].diff()
-    found, number, last = [], 0, -1
-    edges = tensors["option_offset"].tolist()
+    found = []
+    edges, number_Q = tensors["option_offset"].tolist(), store.number_in_passage
     for question, passage in enumerate(store.passage_of_question.tolist()):
-        number, last = (number + 1 if passage == last else 1), passage
         pieces = int(length_O[edges[question] : edges[question + 1]].max())
         if pieces + EDGES > longest:
             paper = store.meta["ids"][passage]
-            found.append(f"{paper}, blank {number}: an option of {pieces:,} pieces")
+            found.append(f"{paper}, blank {number_Q[question]}: an option of {pieces:,} pieces")
     return found
 
 

@@ -186,7 +186,7 @@ def score_lines(
         way: method for rescoring options of several words, if any.
     """
     lines = []
-    numbers: dict[int, int] = {}
+    numbers = store.number_in_passage.tolist()
     options = store.num_options.tolist()
     # Argmax of the undivided scores: dividing could turn a near tie into a tie.
     read = scored_QK.numpy().argmax(-1)
@@ -194,8 +194,7 @@ def score_lines(
     best = read if recalled is None else shown_QK.numpy().argmax(-1)
     keys = store.meta["question_keys"] if store.kind == "choice" else None
     for question, passage in enumerate(store.passage_of_question.tolist()):
-        numbers[passage] = numbers.get(passage, 0) + 1
-        line = {"paper": store.meta["ids"][passage], "number": numbers[passage]}
+        line = {"paper": store.meta["ids"][passage], "number": numbers[question]}
         if keys is not None:
             line["id"] = keys[question]
         chances = shown_QK[question, : options[question]].exp().tolist()

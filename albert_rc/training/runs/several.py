@@ -278,11 +278,9 @@ def _write_scores(parts: Sequence[Part], out: Path) -> None:
 
 def _answered(part: Part, store: Store, out: Path) -> list[dict[str, Any]]:
     """A run's scores of its held-out papers, checked to be complete and of no others."""
-    path, count = out / part.name / HELD_OUT, Counter[int]()
-    asked = Counter[tuple[str, int]]()
-    for paper in store.passage_of_question.tolist():
-        count[paper] += 1
-        asked[store.meta["ids"][paper], count[paper]] += 1
+    path = out / part.name / HELD_OUT
+    papers = [store.meta["ids"][passage] for passage in store.passage_of_question.tolist()]
+    asked = Counter(zip(papers, store.number_in_passage.tolist(), strict=True))
     try:
         lines = [parse_json(line) for line in path.read_bytes().splitlines()]
         found = Counter((line["paper"], line["number"]) for line in lines)
