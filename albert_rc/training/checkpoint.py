@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.fields import flag_of
 from albert_rc.io.atomic import atomic_path
 from albert_rc.io.messages import first_line
 from albert_rc.io.pt import check_archive
 from albert_rc.runtime.devices import Processes
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.identity import FIXED, GONE, difference, flag_of
+from albert_rc.training.identity import FIXED, GONE, difference
 from albert_rc.training.memory.planner import Levers
 
 _PARTS = {
