@@ -15,7 +15,7 @@ from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.batch import Batch
 from albert_rc.errors import CheckpointError
 from albert_rc.io.atomic import write_files
-from albert_rc.io.json import json_lines, parse_json, six_digits, to_json
+from albert_rc.io.json import as_json, json_lines, six_digits, to_json
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import letter
@@ -113,8 +113,7 @@ def reading_of(model: ReadingModel, max_length: int) -> dict[str, Any]:
     }
     if compute.attention == "lsh":
         found["lsh"] = asdict(compute.lsh)
-    as_read: dict[str, Any] = parse_json(to_json(found))
-    return as_read
+    return as_json(found)
 
 
 def answers_of(store: Store, scored_QK: Tensor) -> Answers:

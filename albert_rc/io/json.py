@@ -67,6 +67,12 @@ def parse_json(content: bytes) -> Any:
         ) from None
 
 
+def as_json(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A value as it is read back from JSON: tuples are lists."""
+    found: dict[str, Any] = parse_json(to_json(value))
+    return found
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from albert_rc.errors import UsageError
 from albert_rc.io.atomic import write_files
 from albert_rc.io.files import natural_key
-from albert_rc.io.json import parse_json, to_json
+from albert_rc.io.json import as_json, to_json
 from albert_rc.papers.parse import Problems, parse_cloze, parse_race
 from albert_rc.printed.build.papers import FOLDERS, Import, Paper, Trouble, spans
 
@@ -50,7 +50,7 @@ def check_readable(paper: Paper) -> None:
     """Read a paper as `doctor` and `preprocess` will; what they object to is its trouble."""
     parse, _ = _PARSE[paper.kind]
     report = Problems(paper.name)
-    passage = parse(parse_json(to_json(paper.content())), paper.name, None, report)
+    passage = parse(as_json(paper.content()), paper.name, None, report)
     for problem in report.problems:
         if problem.severity == "error":
             reason = f"{spans(paper.numbers)}: {problem.message}"

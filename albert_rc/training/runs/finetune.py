@@ -10,7 +10,7 @@ from typing import Any
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.fields import flag_of
-from albert_rc.io.json import parse_json, to_json
+from albert_rc.io.json import as_json
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.shards import exists, open_store, split_path
 from albert_rc.stores.store import Store, check_store
@@ -219,5 +219,4 @@ def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, An
         **{flag_of(name): getattr(settings, name) for name in FIXED},
         "--optimizer-states": tuning.levers.states or settings.optimizer_states,
     }
-    as_read: dict[str, Any] = parse_json(to_json(found))
-    return as_read
+    return as_json(found)
