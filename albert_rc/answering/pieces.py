@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from albert_rc.answering.score import ITEMS_BUDGET
 from albert_rc.batch import Tokens
 from albert_rc.errors import UsageError
 from albert_rc.model.encoder import evaluating
@@ -129,7 +130,7 @@ def rescored(
     total_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
     pieces_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
     lengths = torch.tensor([len(reading.tokens) for reading in again], dtype=torch.int64)
-    batches = list(batches_by_length(lengths, token_budget, 64)) if again else []
+    batches = list(batches_by_length(lengths, token_budget, ITEMS_BUDGET)) if again else []
     with evaluating(model, model.encoder):
         tasks = ([again[i] for i in items] for items in processes.share(batches))
         for some, sums in processes.each(_sums, model, tasks):

@@ -79,12 +79,21 @@ def score(
     scored_QK, times_Q = (tensor.cpu() for tensor in on_device)
     if not bool((times_Q == 1).all()):
         raise RuntimeError(f"{int((times_Q != 1).sum())} questions were not scored exactly once")
-    if bool(scored_QK.isnan().any()):
+    require_numbers(scored_QK)
+    return scored_QK.masked_fill_(absent_QK, float("-inf"))
+
+
+def require_numbers(scores: Tensor) -> None:
+    """Refuse a model's scores that contain NaN.
+
+    Raises:
+        CheckpointError: names the likely causes.
+    """
+    if bool(scores.isnan().any()):
         raise CheckpointError(
             "the model's scores are NaN: its weights are damaged (copy them again, or train "
             "again), or too large for fp16 (give --precision fp32)"
         )
-    return scored_QK.masked_fill_(absent_QK, float("-inf"))
 
 
 def _logits(model: ReadingModel, batch: Batch) -> Tensor:

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from albert_rc.answering.request import TOKEN_BUDGET
-from albert_rc.answering.score import ITEMS_BUDGET
+from albert_rc.answering.score import ITEMS_BUDGET, require_numbers
 from albert_rc.batch import SpanBatch
-from albert_rc.errors import CheckpointError
 from albert_rc.io.atomic import write_files
 from albert_rc.io.json import json_lines, to_json
 from albert_rc.model.encoder import evaluating
@@ -100,11 +99,7 @@ def _read(
     """The best spans of a batch's windows."""
     batch, central_B2 = task
     logits_BL2 = model(batch.to(device_of(model))).logits_BL2.float().cpu()
-    if bool(logits_BL2.isnan().any()):
-        raise CheckpointError(
-            "the model's scores are NaN: its weights are damaged (copy them again, or train "
-            "again), or too large for fp16 (give --precision fp32)"
-        )
+    require_numbers(logits_BL2)
     return _best(logits_BL2, central_B2)
 
 
