@@ -28,8 +28,6 @@ from albert_rc.answering.temperature import (
 from albert_rc.checkpoints.load import Loaded
 from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.io.messages import listed
-from albert_rc.model.heads import ReadingModel
-from albert_rc.model.span_head import SpanModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.shards import is_store, open_store
 from albert_rc.stores.store import Store, check_store, make_store
@@ -118,7 +116,6 @@ class Task(ABC):
 class OptionTask(Task):
     """Blanks and questions with options, classification, and regression."""
 
-    model: ReadingModel
     memory: Memory | None = None
     """The papers that `--recall` names, indexed once for all parts."""
     recalled: Recalled | None = None
@@ -255,7 +252,6 @@ class OptionTask(Task):
 class SpanTask(Task):
     """Questions whose answers are spans of a passage."""
 
-    model: SpanModel
     found: list[Found]
 
     @property

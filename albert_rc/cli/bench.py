@@ -13,7 +13,7 @@ from albert_rc.cli import settings
 from albert_rc.cli.bench_report import measurement, show
 from albert_rc.cli.console import example, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
-from albert_rc.fields import LAST_SEED
+from albert_rc.fields import LAST_SEED, flag_of
 
 _LEARNS = ("train", "pretrain")
 _GOES_WITH = {
@@ -103,7 +103,7 @@ def bench(
     chosen = settings.chosen(given)
     if work == "resume":
         if unknown := chosen.keys() - {"steps"}:
-            flag = "--" + min(unknown).replace("_", "-")
+            flag = flag_of(min(unknown))
             raise UsageError(f"bench resume takes no {flag}; options of train go after --")
         steps = chosen.get("steps", 12)
         _resume(context.args, folder, out, json, command=command, steps=steps, kills=kills,
@@ -114,7 +114,7 @@ def bench(
     for name, goes_with in _GOES_WITH.items():
         if name in chosen and work not in goes_with:
             named = " and ".join(f"bench {each}" for each in goes_with)
-            raise UsageError(f"--{name.replace('_', '-')} goes with {named}")
+            raise UsageError(f"{flag_of(name)} goes with {named}")
     if "length" in chosen and "data" in chosen:
         raise UsageError("--length is for random tokens; leave it out with --data")
     if "size" in chosen and "model" in chosen:
@@ -213,7 +213,7 @@ def _command(job: Job, against: str | None, busy: int, rounds: int) -> str:
         parts.append("--data STORE")
     for name in ("length", "dropout", "memory", "recompute", "optimizer_states"):
         if getattr(job, name) is not None:
-            parts.append(f"--{name.replace('_', '-')} {getattr(job, name)}")
+            parts.append(f"{flag_of(name)} {getattr(job, name)}")
     if against:
         parts.append(f"--against {against}")
     if busy:

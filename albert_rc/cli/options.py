@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from albert_rc.cli.settings import Fields
+from albert_rc.cli.settings import Fields, chosen
 from albert_rc.fields import LAST_SEED, settings_of
 from albert_rc.model.config import LshConfig
 
@@ -119,8 +119,7 @@ LshLandmarks = Annotated[
 
 def lsh_of(form: str | None, landmarks: bool | None, given: dict[str, Any]) -> dict[str, Any]:
     """Settings of `LshConfig` from the options, which are removed from `given`."""
-    fields = {name: given.pop(LSH.prefix + name, None) for name in settings_of(LshConfig)}
-    found = {name: value for name, value in fields.items() if value is not None}
+    found = chosen({name: given.pop(LSH.prefix + name, None) for name in settings_of(LshConfig)})
     if form is not None:
         found["shared"] = form == "faithful"
     if landmarks is not None:

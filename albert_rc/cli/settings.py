@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.fields import About, settings_of
+from albert_rc.fields import About, flag_of, settings_of
 from albert_rc.io.messages import shortened
 
 RUN = "run.toml"
@@ -182,7 +182,7 @@ class _WithSettings:
     def _turned_off(self, given: str) -> str | None:
         """The flag that a setting turns off, if it has no `--no-` form that would."""
         name, _, value = given.partition("=")
-        flag = "--" + name.replace("_", "-")
+        flag = flag_of(name)
         for option in self.params:
             if flag in option.opts and option.is_flag and not option.secondary_opts:
                 return flag if value == "false" else None
@@ -215,7 +215,7 @@ class _WithSettings:
 
     def _written(self, name: str, value: str, where: str) -> list[str]:
         """A setting as an option."""
-        flag = "--" + name.replace("_", "-").replace(".", "-")
+        flag = flag_of(name).replace(".", "-")
         for option in self.params:
             if flag in option.opts and option.param_type_name == "option":
                 if not option.is_flag:

@@ -143,7 +143,7 @@ def train(
     albert_rc train ...`.
     """
     from albert_rc.errors import UsageError
-    from albert_rc.io.json import write_files
+    from albert_rc.io.json import write_each
     from albert_rc.runtime.devices import be_deterministic, choose_precision, processes
     from albert_rc.training.checkpoint import require_state
     from albert_rc.training.objectives.teacher import Teacher
@@ -195,7 +195,7 @@ def train(
             stores = (train_store, dev_store)
             where = (LOW if low is None else low, HIGH if high is None else high, sizes)
             _search(tuning, stores, search, where, out, json)
-            write_files(out, settings.run_file(context))
+            write_each(out, settings.run_file(context))
             return
         seed, files = tuning.settings.seed, settings.run_file(context)
         parts = [Part("", seed, train_store, dev_store)]

@@ -37,7 +37,7 @@ def write_json(target: Path, value: Any) -> None:
     write_bytes(target, to_json(value))
 
 
-def write_files(folder: Path, contents: Mapping[str, Any]) -> None:
+def write_each(folder: Path, contents: Mapping[str, Any]) -> None:
     """Write files by name, each atomically: bytes as they are, anything else as JSON."""
     for name, content in contents.items():
         found = content if isinstance(content, bytes) else to_json(content)
@@ -80,6 +80,12 @@ def parse_json(content: bytes) -> Any:
         raise ValueError(
             f"not JSON at line {error.lineno}, column {error.colno} ({error.msg}); fix it there"
         ) from None
+
+
+def as_json(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A value as it is read back from JSON: tuples are lists."""
+    found: dict[str, Any] = parse_json(to_json(value))
+    return found
 
 
 def read_json(path: Path) -> Any:

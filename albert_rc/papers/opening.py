@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from albert_rc.errors import UsageError
-from albert_rc.io.json import to_json
+from albert_rc.io.json import json_lines
 from albert_rc.io.messages import first_line
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class _Blocks(io.RawIOBase):
 def _rows(file: Any) -> Iterator[bytes]:
     """The rows of a Parquet file as lines of JSON."""
     for batch in file.iter_batches(_ROWS):
-        yield b"".join(to_json(_given(row), indent=False) for row in batch.to_pylist())
+        yield json_lines(map(_given, batch.to_pylist()))
 
 
 def _frames(file: IO[bytes], decompressor: Any) -> Iterator[bytes]:
