@@ -101,8 +101,8 @@ def bench(
     tokens masked, on sequences of random tokens, which take as long as real text. `bench resume`
     trains with the options after `--`, once uninterrupted and once killed and resumed, and compares
     the results bit for bit; the exit code is 0 if weights, moments, random states and metrics are
-    identical, else 1. A GPU may add numbers in a different order in each run; `--set
-    deterministic=true` among the options prevents that.
+    identical, else 1. A GPU may add numbers in a different order in each run; the option
+    `--set deterministic=true` prevents that.
     """
     from albert_rc.errors import UsageError
 

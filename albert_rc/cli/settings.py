@@ -27,8 +27,8 @@ Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        help="TOML file with options and settings, such as learning_rate = 1e-5; the command line "
-        "overrides it.",
+        help="TOML file with options and settings, such as learning_rate = 1e-5; options on the "
+        "command line take precedence.",
     ),
 ]
 Set = Annotated[
@@ -36,8 +36,8 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="A setting that is not listed here, such as clip=0.5; may be given several times. "
-        "`--set help` lists them.",
+        help="Further setting, such as clip=0.5; may be given several times. `--set help` lists "
+        "them all.",
     ),
 ]
 
@@ -124,7 +124,7 @@ def run_file(context: typer.Context) -> dict[str, bytes]:
 
 
 def need(context: typer.Context, needed: str, *names: str) -> None:
-    """Refuse parameters that would be ignored, for another option that they need is missing.
+    """Refuse parameters that would be ignored because an option that they need is missing.
 
     Args:
         context: of the command; `ctx.params` names its parameters.
@@ -199,7 +199,7 @@ class _WithSettings:
         if not sign:
             raise UsageError(f"--set {shortened(given)}: give NAME=VALUE")
         if name in ("config", "set"):
-            raise UsageError(f"--set {shortened(given)}: give --{name} itself")
+            raise UsageError(f"--set {shortened(given)}: use the option --{name} instead")
         return self._written(name, value, f"--set {shortened(given)}")
 
     def _of_file(self, path: Path) -> list[str]:

@@ -125,7 +125,7 @@ def test_a_missing_shard_is_named(data, tmp_path, cli, works):
     assert "2 of 3 shards (shard-00002-of-00003.pt is the first that is missing" in said.stderr
     again = cli("preprocess", SAMPLE / "cloze", "--model", MODEL, "--out", out)
     assert again.returncode == 2
-    assert "train.shards is of an earlier run; remove it" in again.stderr
+    assert "train.shards is from an earlier run; remove it" in again.stderr
 
 
 def test_a_run_learns_from_shards_as_from_one_store(data, tmp_path, works):

@@ -25,12 +25,12 @@ def place(tmp_path, monkeypatch):
     [
         ("scores.jsonl", "--out scores.jsonl is one of the files to read"),
         ("papers/../scores.jsonl", "is one of the files to read"),
-        ("papers/a.json", "lies among the papers to read"),
-        ("papers/new.json", "lies among the papers to read"),
-        ("papers/high/b.json", "lies among the papers to read"),
+        ("papers/a.json", "is in the folder of the papers to read"),
+        ("papers/new.json", "is in the folder of the papers to read"),
+        ("papers/high/b.json", "is in the folder of the papers to read"),
         ("papers", "--out papers is a folder; name a file in it"),
-        ("run/config.json", "is a part of a model"),
-        ("run/model.safetensors", "is a part of a model"),
+        ("run/config.json", "is a file of a model"),
+        ("run/model.safetensors", "is a file of a model"),
         ("kept.json", "--out and --scores are both kept.json"),
     ],
 )

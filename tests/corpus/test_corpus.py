@@ -307,7 +307,7 @@ def test_the_command_makes_a_corpus_in_parts(text, cli, tmp_path, sample):
     with pytest.raises(DataError, match="shards"):
         Corpus(tmp_path / "c" / "train")
     assert "documents" in run("--part", "2/2", "--workers", 2).stdout
-    assert run().stderr.count("was there") == len(list((tmp_path / "c" / "train").iterdir()))
+    assert run().stderr.count("already there") == len(list((tmp_path / "c" / "train").iterdir()))
     Corpus(tmp_path / "c" / "train")
     Corpus(tmp_path / "c" / "dev")
     for wrong in ("0/2", "3/2", "half"):
@@ -340,7 +340,7 @@ def test_nobody_can_make_no_corpus(text, made_by, tmp_path, workers):
     ("name", "content", "more", "said"),
     [
         ("empty.txt", "", [], "empty.txt: there is no text in it"),
-        ("tiny.txt", "Hello.", [], "tiny.txt: no document has the 16 tokens"),
+        ("tiny.txt", "Hello.", [], "tiny.txt: no document has at least 16 tokens"),
         ("open.json", '{"article": "A _", "options": [["b", "c"]]}', [], "no paper has an answer"),
         ("good.txt", STORY, ["--dev", 1], "--dev holds out all the text (1 sequence)"),
     ],
@@ -409,4 +409,4 @@ def test_a_stopped_command_says_that_it_goes_on(text, tmp_path, sample, number):
     os.kill(program.pid, number)
     _, stderr = program.communicate(timeout=60)
     assert program.returncode == 130, stderr
-    assert stderr.endswith("stopped; shards that are done are kept, and the same command goes on\n")
+    assert stderr.endswith("stopped; finished shards are kept, and the same command continues\n")

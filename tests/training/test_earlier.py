@@ -108,5 +108,5 @@ def test_a_vocabulary_does_not_replace_that_of_a_model(place, sample, cli):
     done = cli(
         "pretrain", "vocabulary", sample / "cloze" / "train", "--size", 300, "--out", "models"
     )
-    assert (done.returncode, "is a part of a model" in done.stderr) == (2, True)
+    assert (done.returncode, "is a file of a model" in done.stderr) == (2, True)
     assert Path("models/spiece.model").read_bytes() == before
