@@ -22,7 +22,7 @@ def flag_of(name: str) -> str:
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """The first difference between two results of `made_of`, phrased to follow "begun"; or None."""
+    """The first difference between two fingerprints, phrased to follow "started"; or None."""
     fields = TrainConfig.__dataclass_fields__
     for name in {**before, **now}:
         field = name[2:].replace("-", "_")

@@ -34,7 +34,7 @@ def options_of(*names):
         ("config=run.toml", "--set config=run.toml: use the option --config instead"),
         ("low=1e-5", "--low needs --search"),
         ("json=true", "--json needs --search"),
-        ("teacher=none.jsonl", "--teacher none.jsonl: there is no such file"),
+        ("teacher=none.jsonl", "--teacher none.jsonl: no such file"),
     ],
 )
 def test_what_cannot_be_is_refused(stores, tmp_path, given, said):
@@ -56,7 +56,7 @@ def test_what_cannot_be_is_refused(stores, tmp_path, given, said):
         (["--search", "2", "--learning-rate", "1e-3"], "--search chooses the learning rate"),
         (["--search", "2", "--minutes", "5"], "--search chooses the learning rate"),
         (["--minutes", "-1"], "--minutes -1.0 must be a number above 0"),
-        (["--resume"], "--resume: there is no state in"),
+        (["--resume"], "--resume: no saved state in"),
     ],
 )
 def test_what_would_be_ignored_is_refused_before_any_work(stores, tmp_path, options, said):

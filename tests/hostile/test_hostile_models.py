@@ -84,10 +84,10 @@ def test_an_evil_state_is_not_resumed(trainer, tmp_path):
     torch.save({"model": Evil(mark), "settings": {}}, state_path(tmp_path / "run", 2))
     said = []
     trainer(tmp_path / "run", max_steps=1).run(resume=True, on_event=said.append)
-    assert "resume-00000002.pt is passed over: foreign" in said[0]
+    assert "resume-00000002.pt is skipped: not a state" in said[0]
     state_path(tmp_path / "run", 1).unlink()
     torch.save({"model": Evil(mark), "settings": {}}, state_path(tmp_path / "run", 2))
-    with pytest.raises(CheckpointError, match="all its states are torn, damaged or foreign"):
+    with pytest.raises(CheckpointError, match="are truncated, damaged or invalid"):
         trainer(tmp_path / "run", max_steps=1).run(resume=True)
     assert not mark.exists()
 

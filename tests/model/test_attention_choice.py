@@ -92,7 +92,7 @@ def test_training_resumes_bit_for_bit(trainer, tmp_path, shared):
     for one, other in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(one, other)
     with pytest.raises(
-        UsageError, match=r"begun with --attention lsh .* not dense; give the options"
+        UsageError, match=r"started with --attention lsh .* not dense; use its original"
     ):
         trainer(tmp_path / "broken", shape, max_steps=6).run(resume=True)
 

@@ -191,7 +191,7 @@ def test_a_slice_ends_in_time_and_goes_on_bit_for_bit(pretrainer, tmp_path):
 
 def test_other_questions_are_not_resumed(pretrainer, tmp_path):
     pretrainer(tmp_path, max_steps=4, save_steps=2).run()
-    with pytest.raises(UsageError, match="begun with --pair sop, not nsp"):
+    with pytest.raises(UsageError, match="started with --pair sop, not nsp"):
         pretrainer(tmp_path, "nsp", max_steps=4, save_steps=2).run(resume=True)
 
 
@@ -280,7 +280,7 @@ def test_teachers_of_hidden_words_must_fit(cli, sample, corpora, tmp_path):
     options += ["--scratch", "tiny", "--pair", "none", "--max-steps", 1, "--out", tmp_path / "run"]
     for teacher, said in (
         ("albert-rc-tiny", "must have the same"),
-        (tmp_path / "choice", "not trained to predict hidden words"),
+        (tmp_path / "choice", "not trained to predict masked words"),
     ):
         done = cli("pretrain", *options, "--teacher", teacher)
         assert done.returncode == 2
