@@ -73,7 +73,7 @@ def test_a_job_that_was_ended_goes_on_where_whole_parts_are(data, tmp_path, work
     assert parts[1].read_bytes() == before[parts[1]][0]
     said = cli(*command, "--precision", "fp32", "--max-length", "400", "--temperature", "2")
     assert said.returncode == 2
-    assert "has answers of other papers, weights or settings" in said.stderr
+    assert "has answers from other papers, weights or settings" in said.stderr
     shown = json.loads((out / "manifest.json").read_text())
     assert shown["made_by"]["papers"]["max_length"] == 512
 
@@ -114,7 +114,7 @@ def test_a_missing_shard_is_named(data, tmp_path, cli, works):
     works("preprocess", SAMPLE / "cloze", "--model", MODEL, "--out", out, "--shard-papers", "3")
     copy = out / "dev.shards" / "shard-00002-of-00003 (copy).pt"
     copy.touch()
-    with pytest.raises(DataError, match=r"\(copy\)\.pt is not a shard; take it out"):
+    with pytest.raises(DataError, match=r"\(copy\)\.pt is not a shard; remove it"):
         open_store(out / "dev.shards")
     copy.unlink()
     (out / "dev.shards" / "shard-00002-of-00003.pt").unlink()

@@ -152,7 +152,7 @@ def test_a_test_table_alone_is_of_the_models_task(sample, cli, tmp_path):
     assert set(json.loads((tmp_path / "a.json").read_bytes()).values()) <= {"0", "1"}
     done = cli(*command, write(tmp_path / "dev.tsv", *HEADERS["qqp"]))
     assert done.returncode == 0
-    assert "dev.tsv is qqp, but the model learned wnli" in " ".join(done.stderr.split())
+    assert "dev.tsv is qqp, but the model was trained on wnli" in " ".join(done.stderr.split())
     done = cli(*command, table, "--null-threshold", 3)
     assert done.returncode == 2
     assert "--null-threshold is for SQuAD" in done.stderr

@@ -136,7 +136,7 @@ def test_a_folder_is_for_one_run(tmp_path):
     other = context.Process(target=_hold, args=(tmp_path, ready))
     other.start()
     assert ready.wait(30)
-    said = rf"another run is at work there \(process {other.pid} on"
+    said = rf"is in use by another run \(process {other.pid} on"
     with pytest.raises(UsageError, match=said), only_run(tmp_path):
         pass
     other.kill()
