@@ -115,11 +115,14 @@ def answer(
         )
     if model.report.new:
         warnings.warn(
-            "the model's head is untrained and guesses; fine-tune it with `albert-rc train` first",
+            "the model's head is untrained, so its answers are guesses; fine-tune it with "
+            "`albert-rc train` first",
             stacklevel=2,
         )
     if precision == "int8":
-        raise UsageError('precision "int8" is for `albert-rc predict`, which tests it first')
+        raise UsageError(
+            'precision "int8" needs `albert-rc predict`, which tests the quantised model first'
+        )
     if temperature is not None and not LOWEST <= temperature <= HIGHEST:
         raise UsageError(f"temperature {temperature} must be between {LOWEST:g} and {HIGHEST:g}")
     if token_budget < 1:
@@ -175,7 +178,7 @@ def _opened(model: Loaded[ReadingModel] | str | Path | None, kind: str) -> Loade
 def _usual(kind: str) -> Loaded[ReadingModel]:
     """The package's model for a kind of papers, loaded once."""
     if kind not in READY:
-        raise UsageError(f"the papers are {kind}; give the model that is to answer them")
+        raise UsageError(f"the papers are {kind}, for which the package has no model; give one")
     return load_model(READY[kind], kind)
 
 
@@ -213,7 +216,7 @@ def _checked(values: Sequence[Any]) -> PaperSet:
     """Papers given as JSON values, checked as `read_split` checks those in files."""
     values = [dict(value) if isinstance(value, Mapping) else value for value in values]
     if not values:
-        raise DataError("there is no paper in the list")
+        raise DataError("the list of papers is empty")
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise DataError(f"papers[{number}] is {kind_of(value)}; it must be a dict")
@@ -222,7 +225,8 @@ def _checked(values: Sequence[Any]) -> PaperSet:
         content = marshal.dumps(parse_json(to_json(values)))  # tuples become lists
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(
-            f"JSON cannot hold the papers ({error}); use only text, numbers, lists and dicts"
+            f"the papers cannot be converted to JSON ({error}); use only text, numbers, lists and "
+            "dicts"
         ) from None
     raws, register, passages = [Items("papers", content)], Register(), []
     for record, passage in check_chunk(raws, name):

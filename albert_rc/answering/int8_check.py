@@ -75,7 +75,7 @@ class Cost:
         """
         if self.points > tolerance:
             raise CheckpointError(
-                f"{self.line()}, which is beyond --tolerance {tolerance}; "
+                f"{self.line()}, which exceeds --tolerance {tolerance}; "
                 "nothing was predicted. Use --precision bf16"
             )
 

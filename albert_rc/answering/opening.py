@@ -40,7 +40,7 @@ def open_papers(
     if is_store(data):
         for name, given in (("--format", format_name is not None), ("--strict", strict)):
             if given:
-                say(f"note: {name} is for papers; {data} is a store, made with its own")
+                say(f"note: {name} has no effect, because {data} is a store and not raw papers")
         return open_store(data)
     return read_papers(data, format_name or _format_for(data, model), say, strict)
 
@@ -96,7 +96,10 @@ def open_model(
         tell(line)
     if loaded.report.new:
         other = f", or take {READY[papers.kind]}" if papers.kind in READY else ""
-        tell(f"warning: an untrained head guesses; fine-tune it with `albert-rc train`{other}")
+        tell(
+            "warning: the head is untrained, so the answers are guesses; fine-tune it with "
+            f"`albert-rc train`{other}"
+        )
     elif (
         papers.kind == "cloze"
         and saved_task(read_config(resolve_source(model))[1]) == "pretraining"
@@ -127,10 +130,10 @@ def ready_store(
         _require_labels(data, papers, loaded, say)
     if isinstance(papers, PaperSet):
         if max_length is not None and not 1 <= max_length <= longest:
-            raise UsageError(f"--max-length {max_length}: the model takes 1 to {longest} tokens")
+            raise UsageError(f"--max-length {max_length}: the model supports 1 to {longest} tokens")
         return make_store(papers, loaded.tokenizer, longest if max_length is None else max_length)
     if max_length is not None:
-        say(f"note: --max-length is for papers; {data} is a store, made with its own")
+        say(f"note: --max-length has no effect, because {data} is a store and not raw papers")
     check_store(papers, data, loaded.tokenizer, longest)
     return papers
 
@@ -148,6 +151,6 @@ def _require_labels(data: Path, papers: Store | PaperSet, loaded: Loaded[Any], s
         given = papers.meta.get("source_format", known)
     if known not in (None, given):
         say(
-            f"warning: {data} is {given}, but the model learned {known}, where the same labels "
-            "may mean something else"
+            f"warning: {data} is {given}, but the model was trained on {known}, where the same "
+            "labels may have another meaning"
         )

@@ -22,106 +22,118 @@ class Request:
     """Settings of `predict`; those that depend on the papers are checked later."""
 
     data: Annotated[
-        Path, Setting("A .pt store, or raw papers: a folder or a file (default: data/test.pt).")
+        Path,
+        Setting(
+            "Papers to answer: a .pt store, or raw papers as a folder or file (default: "
+            "data/test.pt)."
+        ),
     ]
     out: Annotated[
-        Path, Setting("File that the answers are written to (default: predictions/answer.json).")
+        Path, Setting("File to write the answers to (default: predictions/answer.json).")
     ]
     model: Annotated[
         str | None,
         Setting(
-            "A run's folder, a hub id, or a model of the package (default: the run in models; if "
-            "there is none for such papers, albert-rc-small or albert-rc-small-choice)."
+            "Model: a run's folder, a hub id, or a model of the package (default: the run in "
+            "models; if there is none for such papers, albert-rc-small or "
+            "albert-rc-small-choice)."
         ),
     ] = None
     scores: Annotated[
-        Path | None, Setting("Also write each question's probabilities here (JSON lines).")
+        Path | None,
+        Setting("Also write the probabilities of each question to this file (JSON lines)."),
     ] = None
     abstain: Annotated[
         float | None,
         Setting(
-            "Also write a list of the answers that are less probable than this, such as 0.6, for "
-            "a teacher to check; its file is next to --out.", low=0, above=True, high=1,
+            "Also list the answers with a lower probability than this, such as 0.6, for review; "
+            "the list is written next to --out.", low=0, above=True, high=1,
         ),
     ] = None  # fmt: skip
     recall: Annotated[
         Path | None,
         Setting(
-            "Cloze: training papers with answers (a .pt store, or raw). Where they contain the "
-            "words around a blank exactly, the word between them is evidence."
+            "Cloze: training papers with answers (a .pt store, or raw papers). If they contain "
+            "exactly the words around a blank, the word found there counts as evidence."
         ),
     ] = None
     format_: Annotated[
         str | None,
         Setting(
             "Format of the papers: cloze, race, dream, squad, or a task of GLUE (cola, sst-2, "
-            "mrpc, sts-b, qqp, mnli, qnli, rte, wnli) (default: recognised).", flag="--format",
+            "mrpc, sts-b, qqp, mnli, qnli, rte, wnli) (default: detected).", flag="--format",
         ),
     ] = None  # fmt: skip
     strict: Annotated[
         bool,
         Setting(
-            "Refuse papers that need a guess, such as blanks glued to a word, in place of reading "
-            "them with a warning."
+            "Refuse papers that can only be read by guessing, for example with blanks attached to "
+            "a word, instead of warning about them."
         ),
     ] = False
     max_length: Annotated[
         int | None,
         Setting(
-            "Window in tokens for raw papers (default: the longest of the model).",
+            "Window in tokens for raw papers (default: the model's maximum).",
             low=1, high=LONGEST,
         ),
     ] = None  # fmt: skip
     precision: Annotated[
         str | None,
         Setting(
-            "Precision of products: fp32, bf16, fp16 or int8 (default: bf16 if the hardware has "
-            "it).", choices=("fp32", "bf16", "fp16", "int8"),
+            "Precision of matrix products: fp32, bf16, fp16 or int8 (default: bf16 if the "
+            "hardware supports it).", choices=("fp32", "bf16", "fp16", "int8"),
         ),
     ] = None  # fmt: skip
     attention: Annotated[
         str | None,
         Setting(
-            "dense or lsh (hashing); the checkpoint's own by default.", choices=("dense", "lsh")
+            "Attention: dense, or lsh (hashing) (default: as in the checkpoint).",
+            choices=("dense", "lsh"),
         ),
     ] = None
     temperature: Annotated[
         float | None,
         Setting(
-            "Divide the logits by this before they become probabilities; no answer of the model "
-            "changes (default: what `evaluate --calibrate` saved with the model, else 1).",
+            "Temperature: divisor of the logits before the softmax; it does not change the "
+            "model's answers (default: the value saved by `evaluate --calibrate`, else 1).",
             low=LOWEST, high=HIGHEST,
         ),
     ] = None  # fmt: skip
     option_score: Annotated[
         str | None,
         Setting(
-            "Cloze: with masks, blanks with options of several words are read again, with a [MASK] "
-            "for each piece; more accurate, in about twice the time (default: as trained).",
+            "Cloze: with masks, blanks with options of several words are scored again with a "
+            "[MASK] for each piece, which is more accurate and takes about twice the time "
+            "(default: as trained).",
             choices=("masks",),
         ),
     ] = None
     gate: Annotated[
         Path | None,
-        Setting("With int8: dev store that it is tested on (default: dev.pt next to DATA)."),
+        Setting(
+            "With int8: dev store for testing the quantised model (default: dev.pt next to DATA)."
+        ),
     ] = None
     tolerance: Annotated[
         float,
-        Setting("With int8: percentage points of accuracy that may be lost on --gate.", low=0),
+        Setting("With int8: maximum loss of accuracy on --gate, in percentage points.", low=0),
     ] = 0.5
-    token_budget: Annotated[int, Setting("Tokens per batch.", low=1, high=MOST)] = TOKEN_BUDGET
+    token_budget: Annotated[
+        int, Setting("Maximum number of tokens per batch.", low=1, high=MOST)
+    ] = TOKEN_BUDGET
     null_threshold: Annotated[
         float | None,
         Setting(
-            "SQuAD 2.0: give no answer if that scores better than the best answer by more than "
+            "SQuAD 2.0: give no answer if its score exceeds that of the best answer by more than "
             "this (default: as tuned in training)."
         ),
     ] = None
     ffn_chunk: Annotated[
         int | None,
         Setting(
-            "Tokens per feed-forward product; fewer need less memory, with the same result "
-            "(default: all).", low=1, high=LONGEST,
+            "Tokens per feed-forward chunk; smaller chunks need less memory, with the same result "
+            "(default: all tokens at once).", low=1, high=LONGEST,
         ),
     ] = None  # fmt: skip
     lsh: Mapping[str, Any] = field(default_factory=dict)

@@ -95,7 +95,7 @@ def run(request: Request, group: Processes, show: Show, engine: Engine | None = 
         answers = f"{store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
         return [f"{request.out}: {answers}", *more]
     parts.finish()
-    joined = "joined" if parts.joins else f"written; {MANIFEST} says how they were made"
+    joined = "joined" if parts.joins else f"written; {MANIFEST} records how they were made"
     return [f"{request.out}: answers of {counted(len(parts.all), 'part')} {joined}"]
 
 
@@ -108,7 +108,7 @@ def _readers(
         yield task.group
         return
     if task.group.world > 1:
-        raise UsageError("--engine ray starts processes of its own; run it without torchrun")
+        raise UsageError("--engine ray starts its own processes; run it without torchrun")
     reader = Reader(
         source=request.model or usual_model(kind),
         task=kind,
@@ -126,8 +126,8 @@ def _pass_int8_check(request: Request, loaded: Loaded[Any], group: Processes, sa
     dev = request.gate or split_path(request.data.parent, "dev")
     if not exists(dev):
         raise UsageError(
-            f"--precision int8 is tested on dev papers first, and there is no {dev}; "
-            "name a store with --gate, or use --precision bf16"
+            f"--precision int8 is tested on dev papers first, but {dev} does not exist; "
+            "give a store with --gate, or use --precision bf16"
         )
     folder = loaded.tokenizer.folder
     trial = int8_check.Trial(

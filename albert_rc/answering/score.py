@@ -171,7 +171,7 @@ def describe(recalled: Recalled, scored_QK: Tensor, temperature: float = 1.0) ->
     return (
         f"recalled from training papers: {recalled.known:,} of {total:,} blanks "
         f"({recalled.known / max(1, total):.1%}); {changed:,} answers differ "
-        "from what the model read"
+        "from the model's own"
     )
 
 

@@ -65,13 +65,13 @@ class Task(ABC):
         check_store(store, part.data, self.loaded.tokenizer, self.loaded.model.config.max_length)
         if store.kind != self.store.kind or store.labels != self.store.labels:
             raise DataError(
-                f"{part.data}: not of the same task as the shards before it; make all of them "
-                "again with `albert-rc preprocess`"
+                f"{part.data}: its task differs from that of the shards before it; make all of "
+                "them again with `albert-rc preprocess`"
             )
         if store.meta["source_hash"] != self.store.meta["source_hash"]:
             raise DataError(
-                f"{part.data}: not made of the same papers as the shards before it; make all of "
-                "them again with `albert-rc preprocess`"
+                f"{part.data}: made from other papers than the shards before it; make all of them "
+                "again with `albert-rc preprocess`"
             )
         self.request, self.store, self.is_first = part, store, False
         self.prepare()
@@ -147,9 +147,8 @@ class OptionTask(Task):
         alike = self.recall_hash == self.store.meta["source_hash"]
         if self.is_first and (alike or found.known > blanks / 2):
             self.say(
-                f"warning: {found.known:,} of {blanks:,} blanks were found in {path}; if it holds "
-                "the papers that are being answered, this copies their own key: give other papers "
-                "with --recall"
+                f"warning: {found.known:,} of {blanks:,} blanks were found in {path}; if these are "
+                "the papers to answer, this only copies their key: give other papers with --recall"
             )
         return found
 
@@ -182,7 +181,9 @@ class OptionTask(Task):
         self.divisor, self.calibrated = kept_temperature(folder, way, self.reading)
         record = record_path(folder, way)
         if self.calibrated:
-            self.say(f"temperature {self.divisor:.4f}, kept in {record} (--temperature 1: none)")
+            self.say(
+                f"temperature {self.divisor:.4f}, from {record} (--temperature 1 turns it off)"
+            )
         elif why := why_unused(folder, way, self.reading):
             self.say(
                 f"warning: {record} is {why}, so it is not used; make it again with "
@@ -211,11 +212,11 @@ class OptionTask(Task):
         longest = model.config.max_length
         if left := too_long(self.store, longest):
             self.say(
-                f"warning: the model's window of {longest:,} tokens has no room for some options; "
+                f"warning: the model's window of {longest:,} tokens is too short for some options; "
                 f"their blanks are answered as without --option-score:{listed(left)}"
             )
         again = readings(model, self.loaded.tokenizer, self.store, way)
-        name = "reading options of several words"
+        name = "scoring options of several words"
         with self.show.bar(name, len(again), self.group.is_main) as advance:
             self.scored_QK = rescored(
                 model,

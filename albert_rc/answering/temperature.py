@@ -36,8 +36,8 @@ def require_own(folder: Path) -> None:
         raise UsageError(
             f"--model {folder}: no such folder"
             if shipped is None
-            else f"--model {folder}: a model of the package is not written to; copy it with "
-            f"`albert-rc export {folder} --out models/{folder}`, and name that folder"
+            else f"--model {folder}: models of the package cannot be changed; copy it with "
+            f"`albert-rc export {folder} --out models/{folder}`, and give that folder"
         )
     with _opened(folder / "model.safetensors"):
         pass
@@ -148,8 +148,8 @@ def require_made_by(file: ScoreFile, folder: Path) -> None:
     own = weights_id(folder)
     if None not in (file.weights, own) and file.weights != own:
         raise UsageError(
-            f"--model {folder}: other weights made {file.path}; name the run that did, or make "
-            "the scores again"
+            f"--model {folder}: {file.path} was made with other weights; give the run that made "
+            "it, or make the scores again"
         )
 
 
@@ -167,6 +167,6 @@ def _opened(weights: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise CheckpointError(
-            f"{weights}: cannot be read ({error.strerror}); name the folder of the model that made "
+            f"{weights}: cannot be read ({error.strerror}); give the folder of the model that made "
             "the scores"
         ) from None

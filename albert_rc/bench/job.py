@@ -22,64 +22,71 @@ class Job:
     size: Annotated[
         str,
         Setting(
-            "tiny, base (the default), large, xlarge, xxlarge, bert-base, ...; random weights."
+            "Size of the model, with random weights: tiny, base (the default), large, xlarge, "
+            "xxlarge, bert-base, ..."
         ),
     ] = "base"
     model: Annotated[
         str | None,
         Setting(
-            "Instead of --size: folder or hub id whose config.json gives the shape, its "
-            "vocabulary's size and dropout; random weights."
+            "Instead of --size: folder or hub id whose config.json gives the shape, vocabulary "
+            "size and dropout. The weights are random."
         ),
     ] = None
     precision: Annotated[
         str,
         Setting(
-            "Ours: fp32, bf16, fp16 or int8 (default: as for train and predict).",
+            "Precision of albert-rc: fp32, bf16, fp16 or int8 (default: as in train and predict).",
             choices=("fp32", "bf16", "fp16", "int8"),
         ),
     ] = "fp32"
     batch_size: Annotated[
         int,
         Setting(
-            "Passages of a step (default: 2), or sequences of bench pretrain (default: 32).",
+            "Passages per step (default: 2), or sequences for bench pretrain (default: 32).",
             low=1, high=LARGEST_BATCH,
         ),
     ] = 2  # fmt: skip
     steps: Annotated[
         int,
         Setting(
-            "Batches that are timed; memory is shown after 10, 25, 50 and 100% of them (default: "
-            "8). With resume: steps of each run (default: 12).", low=1, high=MOST,
+            "Number of batches to time (default: 8); memory is shown after 10, 25, 50 and 100% of "
+            "them. With resume: steps of each run (default: 12).", low=1, high=MOST,
         ),
     ] = 8  # fmt: skip
-    data: Annotated[str | None, Setting("A cloze store; random tokens without one.")] = None
+    data: Annotated[str | None, Setting("A store of cloze papers (default: random tokens).")] = None
     dropout: Annotated[
         float | None,
         Setting(
-            "In training: of the layers and attention (default: the shape's own).",
+            "Training: dropout of layers and attention weights (default: the model's own).",
             low=0, high=1, below=True,
         ),
     ] = None  # fmt: skip
     length: Annotated[
         int | None,
         Setting(
-            "Tokens of every passage or sequence of random tokens. By default passages vary around "
-            "384 as exam papers do, and sequences of pretrain have 256, one in ten fewer.",
+            "Length of all passages or sequences of random tokens. By default, lengths of passages "
+            "vary around 384 tokens as in exam papers; pretraining sequences have 256 tokens, one "
+            "in ten fewer.",
             low=8, high=512,
         ),
     ] = None  # fmt: skip
-    device: Annotated[str | None, Setting("cpu or cuda.")] = None
+    device: Annotated[str | None, Setting("Device to compute on: cpu or cuda.")] = None
     recompute: Annotated[
         str | None,
-        Setting("Ours, in training: nothing, activations or layers (default: as train chooses)."),
+        Setting(
+            "Training, albert-rc: what the backward pass recomputes: nothing, activations or "
+            "layers (default: as train chooses)."
+        ),
     ] = None
-    optimizer_states: Annotated[str | None, Setting("Ours, in training: fp32 or 8bit.")] = None
+    optimizer_states: Annotated[
+        str | None, Setting("Training, albert-rc: the optimiser's moments: fp32 or 8bit.")
+    ] = None
     memory: Annotated[
-        str | None, Setting("Ours, in training: memory to plan for, such as 8GiB.")
+        str | None, Setting("Training, albert-rc: memory to plan for, such as 8GiB.")
     ] = None
     keep_freed: bool = True
-    """Whether ours, on a CPU, uses `heap.keep_freed_memory`, as the commands do."""
+    """Whether albert-rc, on a CPU, uses `heap.keep_freed_memory`, as the commands do."""
     busy: int = 0
     """Processes that keep one core busy each during the measurement."""
     seed: int = 0

@@ -82,7 +82,7 @@ def encoder_config(raw: Any, path: Path) -> EncoderConfig:
     family = raw.get("model_type") if isinstance(raw, dict) else None
     if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(
-            f"{path}: model_type {quoted(family)} is not supported; {', '.join(FAMILIES)} are"
+            f"{path}: model_type {quoted(family)} is not supported (only {', '.join(FAMILIES)})"
         )
     if raw.get("position_embedding_type", "absolute") != "absolute":
         raise CheckpointError(f"{path}: only absolute position embeddings are supported")
@@ -121,7 +121,7 @@ def encoder_config(raw: Any, path: Path) -> EncoderConfig:
     except KeyError as error:
         raise CheckpointError(f"{path}: the field {error} is missing") from None
     except (TypeError, UsageError) as error:
-        raise CheckpointError(f"{path}: a size is wrong ({error})") from None
+        raise CheckpointError(f"{path}: invalid size ({error})") from None
     return config
 
 
@@ -154,7 +154,7 @@ def _check_fields(path: Path, raw: dict[str, Any]) -> None:
     for name, (is_good, must_be) in _OURS.items():
         if name in ours and not is_good(ours[name]):
             raise CheckpointError(
-                f"{path}: {name} {quoted(ours[name])} of albert_rc is wrong; it must be {must_be}"
+                f"{path}: {name} in albert_rc is {quoted(ours[name])}; it must be {must_be}"
             )
 
 

@@ -61,7 +61,7 @@ def resolve_source(source: str | Path) -> Path:
     looked = f"--model {source}: no such folder"
     if shipped:
         looked += f", nor a model of the package ({' or '.join(shipped)})"
-    advice = "check the name, or put the model's files into a folder and name that"
+    advice = "check the name, or put the model's files into a folder and give that"
     if meant := _meant(str(source)):
         raise UsageError(f"{looked}; did you mean {meant}?")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)):
@@ -135,13 +135,13 @@ def _why(error: Exception) -> str:
     said = first_line(cause) or type(cause).__name__
     if HF_HUB_OFFLINE:
         return (
-            "the hub was not asked because HF_HUB_OFFLINE is set, and the cache holds no earlier "
-            "download of it"
+            "the hub was not contacted because HF_HUB_OFFLINE is set, and there is no earlier "
+            "download in the cache"
         )
     if isinstance(cause, GatedRepoError):
         return (
-            "the hub gives it only to those who have accepted its terms there; do so, and log in "
-            "with `hf auth login`"
+            "its terms must be accepted on the hub before downloading; do so, and log in with "
+            "`hf auth login`"
         )
     if isinstance(cause, HfHubHTTPError):
         # Without a login the hub does not distinguish missing repositories from private ones.
@@ -150,6 +150,6 @@ def _why(error: Exception) -> str:
         return f"the hub did not give it ({said})"
     if isinstance(error, LocalEntryNotFoundError):
         return (
-            f"the hub could not be reached ({said}), and the cache holds no earlier download of it"
+            f"the hub could not be reached ({said}), and there is no earlier download in the cache"
         )
     return f"the hub did not give it ({said})"

@@ -146,7 +146,7 @@ def layer_distances(
         for hook in hooks:
             hook.remove()
     if not seen:
-        raise DataError("no text to look at; name a file with some")
+        raise DataError("no text was found; give a file with text")
     return [
         LayerDistance(layer=number, distance=far / seen, degrees=turned / seen)
         for number, (far, turned) in enumerate(totals, 1)

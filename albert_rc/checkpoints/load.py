@@ -73,7 +73,7 @@ class LoadReport:
             return [f"random weights, vocabulary of {self.source}", *self.notes]
         said = [f"weights of {self.source}"]
         if self.new:
-            said.append(f"new and untrained, to be learned: {', '.join(self.new)}")
+            said.append(f"new and untrained: {', '.join(self.new)}")
         if self.unused:
             said.append(f"not used for this task: {', '.join(self.unused)}")
         return said + self.notes
@@ -101,7 +101,7 @@ def _repeated(table_PE: Tensor, rows: int, first: int) -> Tensor:
 def _more_places(before: int, now: int, config: EncoderConfig) -> str:
     learned = before - config.position_offset
     return (
-        f"{now - before:,} more positions begin as repetitions of the {learned:,} that were learned"
+        f"{now - before:,} more positions are initialised as copies of the {learned:,} learned ones"
     )
 
 
@@ -142,7 +142,7 @@ def load_weights(
     if vocabulary is not None and weights.vocabulary not in (None, vocabulary):
         raise CheckpointError(
             f"{folder}: its vocabulary is not the one that the weights were trained with, or is "
-            "damaged; put the right one there"
+            "damaged; replace it with the right one"
         )
     report = LoadReport(str(folder))
     missing: list[str] = []
@@ -172,7 +172,7 @@ def load_weights(
             report.notes.append(_more_places(len(value), len(target), model.config))
             value = _repeated(value, len(target), first)
         if name in tied and not torch.equal(value, model.get_parameter(name)):
-            wrong.append(f"{key} differs from the first layer's, which it should share")
+            wrong.append(f"{key} differs from the first layer's, although it should be shared")
             continue
         put_weight(model, name, value)
     if missing:
@@ -182,8 +182,8 @@ def load_weights(
         )
     if wrong:
         raise CheckpointError(
-            f"{weights.path}: does not fit its config.json: {'; '.join(wrong)}; put the "
-            "config.json there that came with these weights"
+            f"{weights.path}: does not fit its config.json: {'; '.join(wrong)}; use the "
+            "config.json that belongs to these weights"
         )
     _require_tied(model, weights, unused)
     # Copies of tied weights and position ids contain no information.
@@ -203,8 +203,8 @@ def _require_tied(model: torch.nn.Module, weights: Weights, unused: Mapping[str,
             value = read_weight(weights, there, model.words.dtype)
             if value.shape != model.words.shape or not torch.equal(value, model.words):
                 raise CheckpointError(
-                    f"{weights.path}: {key} is not the word embeddings; a head with an output "
-                    "matrix of its own (tie_word_embeddings false) is not supported"
+                    f"{weights.path}: {key} differs from the word embeddings; a head with a "
+                    "separate output matrix (tie_word_embeddings false) is not supported"
                 )
 
 
@@ -356,7 +356,7 @@ def _checked_config(folder: Path, tokenizer: Tokenizer) -> tuple[EncoderConfig, 
     if tokenizer.size > config.vocab_size:
         raise CheckpointError(
             f"{folder}: the vocabulary has {tokenizer.size} pieces but the model "
-            f"has {config.vocab_size}; put the vocabulary there that came with these weights"
+            f"has {config.vocab_size}; use the vocabulary that belongs to these weights"
         )
     return config, raw
 

@@ -31,7 +31,7 @@ def with_places(config: EncoderConfig, max_length: int | None) -> EncoderConfig:
     if max_length is None or max_length <= config.max_length:
         return config
     if max_length > LONGEST:
-        raise UsageError(f"--max-length {max_length}: no model takes that many tokens")
+        raise UsageError(f"--max-length {max_length}: no model supports that many tokens")
     return replace(config, max_positions=max_length + config.position_offset)
 
 
@@ -93,14 +93,14 @@ def attending(
     if name == "dense":
         if lsh:
             raise UsageError(
-                "--lsh-form, --lsh-chunk and the like are for --attention lsh; the model attends "
-                "densely"
+                "--lsh-form, --lsh-chunk and the like need --attention lsh, but this model uses "
+                "dense attention"
             )
         return Compute()
     if biased:
         raise UsageError(
-            "--attention lsh: MPNet's attention has biases by distance, which hashing does not "
-            "use; leave the option out, or take an ALBERT, a BERT or a RoBERTa"
+            "--attention lsh: MPNet's attention has biases by distance, which hashed attention "
+            "does not support; leave the option out, or use an ALBERT, BERT or RoBERTa"
         )
     special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
     given = {"landmarks": special, "seed": seed}
@@ -116,8 +116,8 @@ def attending(
     settings = LshConfig(**_lsh_settings(given | saved.get("lsh", {}) | asked))
     if settings.shared and not {"hash", "landmarks"}.isdisjoint(lsh):
         raise UsageError(
-            "--lsh-hash and --lsh-landmarks are for our form of hashing; Reformer's (--lsh-form "
-            "faithful) has one hash and no landmarks"
+            "--lsh-hash and --lsh-landmarks need --lsh-form ours; Reformer's form (faithful) has "
+            "only one hash and no landmarks"
         )
     return Compute(attention=name, lsh=settings)
 
@@ -151,9 +151,9 @@ def require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
         asked = sharing_shape(sharing, config.num_layers, groups)
         if any(value != getattr(config, name) for name, value in asked.items()):
             raise UsageError(
-                f"--sharing {sharing}: the checkpoint shares in another way ({config.num_groups} "
-                f"groups for {config.num_layers} layers, in common: {config.common}); leave the "
-                "option out, or start from random weights with --scratch SIZE"
+                f"--sharing {sharing}: the checkpoint shares other parameters ({config.num_groups} "
+                f"groups for {config.num_layers} layers, shared by all groups: {config.common}); "
+                "leave the option out, or start from random weights with --scratch SIZE"
             )
     flags = {"num_groups": "--num-groups", "common": "--sharing"}
     for name, value in wanted.items():

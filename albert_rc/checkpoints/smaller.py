@@ -62,8 +62,8 @@ def smaller_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> EncoderCon
     factorised = groups != layers or "embedding_size" in wanted
     if factorised and config.family not in ("albert", "bert"):
         raise UsageError(
-            f"{_flags(wanted)}: layers of the family {config.family} cannot share weights, nor "
-            "can its embeddings be factorised; --num-layers alone makes it smaller"
+            f"{_flags(wanted)}: in the family {config.family}, layers cannot share weights and "
+            "embeddings cannot be factorised; use only --num-layers to make the model smaller"
         )
     return replace(config, **wanted, family="albert" if factorised else config.family)
 
@@ -128,7 +128,7 @@ def factorised(old: State, size: int, count_V: Tensor | None = None, seed: int =
     """
     before = old[WORDS].shape[1]
     if not 0 < size < before:
-        raise UsageError(f"embeddings of {before} numbers cannot be cut to {size}")
+        raise UsageError(f"embeddings of size {before} cannot be reduced to {size}")
     weight_V = torch.ones(len(old[WORDS])) if count_V is None else count_V.float() + 0.1
     word_VE = old[WORDS]
     # The norm that follows subtracts each vector's mean, so that needs no direction.
@@ -170,11 +170,11 @@ def describe(config: EncoderConfig, smaller: EncoderConfig) -> str:
     if smaller.num_layers != config.num_layers:
         parts.append(f"{smaller.num_layers} of {config.num_layers} layers")
     if smaller.num_groups != config.num_groups:
-        parts.append(f"{smaller.num_groups} groups of layers in place of {config.num_groups}")
+        parts.append(f"{smaller.num_groups} groups of layers instead of {config.num_groups}")
     if smaller.embedding_size != config.embedding_size:
         parts.append(
-            f"embeddings of {smaller.embedding_size} numbers in place of {config.embedding_size}"
+            f"embeddings of size {smaller.embedding_size} instead of {config.embedding_size}"
         )
     if smaller.family != config.family:
-        parts.append("an ALBERT in place of a BERT")
-    return f"made smaller, to be trained: {', '.join(parts)}"
+        parts.append("an ALBERT instead of a BERT")
+    return f"made smaller, and still to be trained: {', '.join(parts)}"

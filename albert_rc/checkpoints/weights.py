@@ -209,13 +209,13 @@ def open_weights(folder: Path, family: Family) -> Weights:
         except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
             _raise_if_memory(error)
             raise CheckpointError(
-                f"{path}: incomplete, or not a file of weights ({first_line(error)}); copy or "
+                f"{path}: incomplete, or not a weight file ({first_line(error)}); copy or "
                 "download it again"
             ) from None
         except Exception as error:  # the unpickler's refusal of classes has its own type
             _raise_if_memory(error)
             raise CheckpointError(
-                f"{path}: holds more than tensors and is not opened "
+                f"{path}: contains more than tensors, so it is not opened "
                 f"({type(error).__name__}); convert it to safetensors"
             ) from None
         names = _todays_names(found.keys, family)
@@ -223,7 +223,10 @@ def open_weights(folder: Path, family: Family) -> Weights:
             found, keys=names, shapes={name: found.shapes[key] for name, key in names.items()}
         )
     if (folder / "model.safetensors.index.json").is_file():
-        raise CheckpointError(f"{folder}: weights in several files; join them into one safetensors")
+        raise CheckpointError(
+            f"{folder}: the weights are split into several files; merge them into one safetensors "
+            "file"
+        )
     raise CheckpointError(
         f"{folder}: no model.safetensors (nor pytorch_model.bin); "
         f"to start from random weights with this vocabulary give --scratch SIZE"

@@ -1,4 +1,4 @@
-"""`albert-rc bench`: speed of training and prediction, compared with a peer; test of resuming."""
+"""`albert-rc bench`: speed of training and prediction, and a test of resuming."""
 
 from __future__ import annotations
 
@@ -32,11 +32,14 @@ def bench(
     context: typer.Context,
     work: Annotated[
         Literal["train", "predict", "pretrain", "resume"],
-        typer.Argument(help="train, predict, pretrain or resume."),
+        typer.Argument(help="What to measure: train, predict or pretrain; or resume, to test it."),
     ] = "train",
     against: Annotated[
         Literal["transformers"] | None,
-        typer.Option(help="transformers: measure it too, plain and at its best, in turns."),
+        typer.Option(
+            help="Also measure Hugging Face transformers, as it comes and optimised, in "
+            "alternating rounds."
+        ),
     ] = None,
     busy: Annotated[
         int | None,
@@ -46,14 +49,16 @@ def bench(
             help="Measure each system again while N other processes keep cores busy.",
         ),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Turns that each system takes.")] = 2,
-    out: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
+    rounds: Annotated[
+        int, typer.Option(min=1, max=1000, help="Rounds; each system is measured once per round.")
+    ] = 2,
+    out: Annotated[Path | None, typer.Option(help="Also write the result to this file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     set_: settings.Set = None,
     kills: Annotated[
         int,
         typer.Option(
-            help="resume: times that the last run is killed and resumed.",
+            help="resume: number of times the last run is killed and resumed.",
             min=1,
             max=1000,
             hidden=True,
@@ -62,7 +67,7 @@ def bench(
     runs: Annotated[
         int,
         typer.Option(
-            help="resume: unbroken runs, to compare with each other too.",
+            help="resume: number of uninterrupted runs, which are also compared with each other.",
             min=1,
             max=100,
             hidden=True,
@@ -70,7 +75,7 @@ def bench(
     ] = 1,
     command: Annotated[
         Literal["train", "pretrain"],
-        typer.Option(help="resume: the command that is tried.", hidden=True),
+        typer.Option(help="resume: the command to test.", hidden=True),
     ] = "train",
     folder: Annotated[
         Path | None,
@@ -81,7 +86,7 @@ def bench(
     moments: Annotated[
         int,
         typer.Option(
-            help="resume: random seed for the moments of the kills.",
+            help="resume: random seed for the times at which the run is killed.",
             min=0,
             max=LAST_SEED,
             hidden=True,
@@ -89,14 +94,15 @@ def bench(
     ] = 0,
     **given: Any,
 ) -> None:
-    """Measure throughput, share of the machine's matrix rate, and memory; or try resuming.
+    """Measure throughput, share of the machine's matrix rate, and memory; or test resuming.
 
-    Every measurement has a process of its own. The matrix rate is that of a large product in the
-    same precision, measured in the same process. Pretraining is masked LM with 15% of the tokens
-    hidden, on sequences of random tokens, which take as long as text does. With `resume`: train
-    with the options after `--`, unbroken and killed, and compare bit for bit; exit code 0 if
-    weights, moments, random states and metrics are the same, else 1. GPUs may add in another order
-    each time; `--set deterministic=true` among the options tells them not to.
+    Each measurement runs in a separate process. The matrix rate is that of a large matrix product
+    in the same precision, measured in the same process. Pretraining is masked LM with 15% of the
+    tokens masked, on sequences of random tokens, which take as long as real text. `bench resume`
+    trains with the options after `--`, once uninterrupted and once killed and resumed, and compares
+    the results bit for bit; the exit code is 0 if weights, moments, random states and metrics are
+    identical, else 1. A GPU may add numbers in a different order in each run; the option
+    `--set deterministic=true` prevents that.
     """
     from albert_rc.errors import UsageError
 
@@ -104,21 +110,24 @@ def bench(
     if work == "resume":
         if unknown := chosen.keys() - {"steps"}:
             flag = flag_of(min(unknown))
-            raise UsageError(f"bench resume takes no {flag}; options of train go after --")
+            raise UsageError(f"bench resume has no option {flag}; put options for train after --")
         steps = chosen.get("steps", 12)
         _resume(context.args, folder, out, json, command=command, steps=steps, kills=kills,
                 seed=moments, runs=runs, busy=busy or 0)  # fmt: skip
         return
     if context.args:
-        raise UsageError(f"bench {work}: unexpected {context.args[0]}; only resume takes a --")
+        raise UsageError(
+            f"bench {work}: unexpected argument {context.args[0]}; only bench resume takes "
+            "options after --"
+        )
     for name, goes_with in _GOES_WITH.items():
         if name in chosen and work not in goes_with:
             named = " and ".join(f"bench {each}" for each in goes_with)
-            raise UsageError(f"{flag_of(name)} goes with {named}")
+            raise UsageError(f"{flag_of(name)} is only for {named}")
     if "length" in chosen and "data" in chosen:
-        raise UsageError("--length is for random tokens; leave it out with --data")
+        raise UsageError("--length is for random tokens and cannot be used with --data")
     if "size" in chosen and "model" in chosen:
-        raise UsageError("--size and --model: choose one of them")
+        raise UsageError("--size and --model cannot be used together")
     _measure(work, chosen, against, busy or 0, rounds, out, json)
 
 
@@ -150,8 +159,8 @@ def _measure(
     if against:
         if config.residual != "post" or config.common != "nothing":
             raise UsageError(
-                f"--against {against}: it cannot compute the shape of {model}, which has "
-                "reversible layers, or layers that share only a part; leave the option out"
+                f"--against {against} cannot run a model of the shape of {model}, which has "
+                "reversible layers or layers that share only some parts; leave the option out"
             )
         for peer in PEERS:
             best = "bf16" if "best" in peer else "fp32"
@@ -195,9 +204,9 @@ def _resume(
             [part.run, part.part, f"{part.values:,}", f"{part.unequal:,}", f"{part.largest:.3g}"]
             for part in found
         ]
-        header = ["run", "", "numbers", "unequal", "furthest apart"]
-        table("compared with the first run", header, rows)
-        typer.echo("bit for bit the same" if same else "not the same")
+        header = ["run", "part", "values", "different", "largest difference"]
+        table("differences from the first run", header, rows)
+        typer.echo("identical, bit for bit" if same else "not identical")
     raise typer.Exit(0 if same else 1)
 
 

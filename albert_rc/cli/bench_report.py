@@ -31,7 +31,7 @@ def show(result: Row) -> None:
         beside = f" ({row['beside']['ratio']:.2f} with busy processes)" if "beside" in row else ""
         typer.echo(
             f"ours against {row['who']}: {row['ratio']:.2f} times as fast{beside},\n"
-            f"  {row['memory_ratio']:.0%} of the peak memory"
+            f"  {row['memory_ratio']:.0%} of its peak memory"
         )
 
 
@@ -53,7 +53,7 @@ def _machine(machine: Row) -> None:
 def _speeds(rows: list[Row]) -> None:
     first = rows[0]
     shape = first["model"] or first["size"]
-    title = f"{first['work']} {shape}, {first['batch_size']} {_unit(first)} a step"
+    title = f"{first['work']} {shape}, {first['batch_size']} {_unit(first)} per step"
     shown = [
         [
             _name(row),
@@ -70,7 +70,7 @@ def _speeds(rows: list[Row]) -> None:
 
 def _busy(rows: list[Row]) -> None:
     first = rows[0]
-    title = f"the same{_beside(first['beside']['busy'])}"
+    title = f"repeated{_beside(first['beside']['busy'])}"
     shown = [
         [
             _name(row),
@@ -81,7 +81,7 @@ def _busy(rows: list[Row]) -> None:
         ]
         for row in rows
     ]
-    table(title, ("", f"{_unit(first)}/s", "tokens/s", "matrix share", "of quiet"), shown)
+    table(title, ("", f"{_unit(first)}/s", "tokens/s", "matrix share", "of idle speed"), shown)
 
 
 def _memory(rows: list[Row]) -> None:
@@ -99,7 +99,7 @@ def _memory(rows: list[Row]) -> None:
     )
     if cut:
         recomputed = ", layers recomputed" if cut.get("layers_recomputed") else ""
-        typer.echo(f"memory ran out: {cut['micro_batches']} micro-batches{recomputed} from then on")
+        typer.echo(f"out of memory: {cut['micro_batches']} micro-batches{recomputed} from then on")
 
 
 def _unit(row: Row) -> str:

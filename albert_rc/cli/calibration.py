@@ -29,11 +29,11 @@ def calibrate(
         scores: a score file of papers with right answers.
         gold: these papers.
         model: the run's folder, where the temperature is saved.
-        out_file: path for the figures as JSON.
+        out_file: path for the metrics as JSON.
         figure: path for the reliability diagram.
         how: number of folds, their seed, and bins of the calibration error.
         format_: format of the papers.
-        json: print the figures as JSON.
+        json: print the metrics as JSON.
     """
     from albert_rc.answering import temperature
     from albert_rc.answering.pieces import WAYS
@@ -60,7 +60,10 @@ def calibrate(
     found = calibration.calibrate(file, papers, *how)
     recalled = sum(reading is not None for reading in file.read)
     if recalled:
-        say(f"{recalled:,} recalled answers are left out: a temperature is for what was read")
+        say(
+            f"{recalled:,} answers recalled from training papers are left out: a temperature is "
+            "fitted to the model's own answers"
+        )
     if out_file is not None:
         write_json(out_file, found.as_json())
     if json:
@@ -88,8 +91,8 @@ def _require_task(model: Path, papers: PaperSet) -> None:
     named = set(raw.get("architectures") or fitting)
     if not fitting & named or (papers.labels and labels_in(raw)[0] != papers.labels):
         raise UsageError(
-            f"--model {model}: does not answer {papers.format} papers, so these scores are not its "
-            "own; name the run that made them"
+            f"--model {model} does not answer {papers.format} papers, so it cannot have made these "
+            "scores; name the run that did"
         )
 
 
@@ -103,7 +106,7 @@ def _show(scores: Path, found: Calibration) -> None:
     ]
     rows += [
         (
-            f"accuracy of the surest {share:.0%}",
+            f"accuracy of the most certain {share:.0%}",
             f"{value:.2%}",
             f"{found.after.coverage[share]:.2%}",
         )
@@ -112,29 +115,29 @@ def _show(scores: Path, found: Calibration) -> None:
     table(f"{scores}", ("", "before", "after"), rows)
     out.print(
         f"after: in {found.folds} folds, each paper's temperature was fitted on the other folds; "
-        "the surest answers and AURC use the final temperature"
+        "accuracy by certainty and AURC use the final temperature"
     )
     for name, side in (("before", found.before), ("after", found.after)):
         cells = [
             (f"{row.low:.2f}-{row.high:.2f}", f"{row.questions:,}", f"{row.confidence:.4f}",
              f"{row.accuracy:.4f}") for row in side.bins
         ]  # fmt: skip
-        table(f"reliability {name}", ("probability", "answers", "mean", "right"), cells)
+        table(f"reliability {name}", ("probability", "answers", "mean", "accuracy"), cells)
     out.print(f"temperature: {found.temperature:.4f}, fitted on all {found.before.questions:,}")
     fitted = found.temperature / found.scores_temperature
     if fitted > HOTTEST * 0.99:
         say(
-            "warning: this is the highest temperature that is tried: on these papers the "
-            "probabilities say almost nothing about which answers are right; give more papers, or "
-            "train the model further"
+            "warning: this is the upper limit for temperatures: on these papers the probabilities "
+            "say almost nothing about which answers are right; give more papers, or train the "
+            "model further"
         )
     elif fitted < COLDEST * 1.01:
         say(
-            "warning: this is the lowest temperature that is tried: almost every answer to these "
-            "papers is right, so they are too few or too easy to calibrate on; give more papers"
+            "warning: this is the lower limit for temperatures: almost every answer to these "
+            "papers is right, so they are too few or too easy for calibration; give more papers"
         )
     if found.after.ece >= found.before.ece:
-        say("warning: it does not lower the calibration error on papers it was not fitted on")
+        say("warning: the temperature does not lower the calibration error on held-out papers")
 
 
 def _draw(found: Calibration, path: Path) -> None:
@@ -150,8 +153,8 @@ def _draw(found: Calibration, path: Path) -> None:
         name: ([100 * share for share in s.coverage], [100 * a for a in s.coverage.values()])
         for name, s in sides.items()
     }
-    panels = {"right, %": reliable, "accuracy of those answered, %": covered}
-    labels = ("probability of the answer, %", "answered, %")
+    panels = {"accuracy, %": reliable, "accuracy of the answered questions, %": covered}
+    labels = ("probability of the answer, %", "questions answered, %")
     title = f"Temperature {found.temperature:.3f}: ECE {found.before.ece:.3f}"
     for file in save(lines(panels, labels, f"{title} -> {found.after.ece:.3f}"), path):
         say(f"{file}")

@@ -1,4 +1,4 @@
-"""`albert-rc doctor`: problems of papers, file by file, blank by blank."""
+"""`albert-rc doctor`: the problems of raw papers, file by file and blank by blank."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ SHOWN = 10
 
 def doctor(
     raw: Annotated[
-        Path, typer.Argument(help="Papers: a folder with train, dev, test; one of them; or a file.")
+        Path,
+        typer.Argument(
+            help="Raw papers: a folder with train, dev and test; one of these; or a file."
+        ),
     ] = Path("data/raw_data"),
     model: Annotated[
-        str | None, typer.Option(help="Folder or hub id of the vocabulary to count tokens with.")
+        str | None, typer.Option(help="Folder or hub id of the vocabulary for counting tokens.")
     ] = None,
     format_: Format = None,
     max_length: Annotated[
@@ -31,13 +34,11 @@ def doctor(
         typer.Option(min=1, max=LONGEST, help="The model's window in tokens."),
     ] = 512,
     strict: Strict = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print everything that was found as JSON.")
-    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = False,
 ) -> None:
-    """Check papers without writing anything: every problem, lengths, options, overlap of splits.
+    """Check raw papers: every problem, statistics of lengths and options, overlap of splits.
 
-    Exits with 3 if any paper cannot be used.
+    Nothing is written. The exit code is 3 if any paper cannot be used.
     """
     from albert_rc.checkpoints.hub import resolve_source
     from albert_rc.errors import DataError
@@ -55,7 +56,7 @@ def doctor(
         for check in checks:
             _show(check, max_length)
         if tokenizer is None:
-            out.print("Give --model for lengths in tokens and options that it cannot spell.")
+            out.print("Give --model for lengths in tokens and options with unknown characters.")
     errors = sum(len(check.errors) for check in checks)
     if errors:
         raise DataError(
@@ -73,7 +74,7 @@ def _show(check: SplitCheck, max_length: int) -> None:
         ("questions", f"{check.questions:,}"),
     ]
     if check.options_per_question:
-        rows.append(("options a question", _counts(check.options_per_question)))
+        rows.append(("options per question", _counts(check.options_per_question)))
     given = ", ".join(f"{k} {v / total:.1%}" for k, v in check.answers.items())
     rows.append(("right answers", given))
     if check.scores is not None:
@@ -94,7 +95,7 @@ def _show(check: SplitCheck, max_length: int) -> None:
             share = _share(tokens.options_of_several_pieces, check.options)
             rows.append(("options of several pieces", share))
         if check.options_per_question:
-            rows.append(("options it cannot spell", _listed(tokens.unspellable)))
+            rows.append(("options with unknown characters", _listed(tokens.unspellable)))
     for name, shared in check.overlaps.items():
         where = "twice in this split" if name == check.name else f"also in {name}"
         ranked = sorted(shared, key=lambda o: -o.share)

@@ -25,7 +25,8 @@ def ensemble(
         list[Path], typer.Argument(help="Score files of the same papers, one per model.")
     ],
     out_file: Annotated[
-        Path | None, typer.Option("--out", help="Where the answers go, such as answer.json.")
+        Path | None,
+        typer.Option("--out", help="File to write the answers to, such as answer.json."),
     ] = None,
     scores_out: Annotated[
         Path | None,
@@ -34,40 +35,42 @@ def ensemble(
     method: Annotated[
         str | None,
         typer.Option(
-            help="probabilities (their mean, the default), logits or ranks; with --gold also "
-            "weights, greedy, or best: whichever does best on dev."
+            help="How to combine the models: the mean of their probabilities (default), logits or "
+            "ranks; with --gold also weights, greedy, or best (the most accurate of all)."
         ),
     ] = None,
     gold: Annotated[
         Path | None,
-        typer.Option(help="Papers with right answers, to fit and to measure on: folder or file."),
+        typer.Option(help="Papers with right answers, for fitting and evaluation: folder or file."),
     ] = None,
     dev_scores: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Scores of the papers in --gold, once per model, in the order of SCORES; "
-            "SCORES themselves by default."
+            help="Score file of the papers in --gold; one for each model, in the order of SCORES "
+            "(default: SCORES)."
         ),
     ] = None,
     fit_out: Annotated[
-        Path | None, typer.Option("--fit", help="Keep what was fitted here, for --use.")
+        Path | None, typer.Option("--fit", help="Save the fit to this file, for --use.")
     ] = None,
     use: Annotated[
-        Path | None, typer.Option(help="Apply a kept fit; SCORES in the order it was fitted in.")
+        Path | None, typer.Option(help="Use a saved fit; give SCORES in the order of the fit.")
     ] = None,
     abstain: Annotated[
         float | None,
-        typer.Option(help="List the answers less probable than this next to --out."),
+        typer.Option(
+            help="List answers with a lower probability than this in a file next to --out."
+        ),
     ] = None,
     format_: Format = None,
     set_: settings.Set = None,
     folds: options.Folds = 5,
     seed: options.FoldSeed = 0,
     json: Annotated[
-        bool, typer.Option("--json", help="Print the figures of --gold as JSON.")
+        bool, typer.Option("--json", help="Print the evaluation on --gold as JSON.")
     ] = False,
 ) -> None:
-    """Answer from several models' scores; fit their weights on dev papers and report the gain."""
+    """Combine several models' scores; fit their weights on dev papers and report the gain."""
     from albert_rc.errors import UsageError
     from albert_rc.papers.formats import read_good
     from albert_rc.scoring.align import in_order_of, put_together
@@ -79,25 +82,31 @@ def ensemble(
     needs_gold = {"--dev-scores": dev_scores, "--fit": fit_out}
     needs_out = {"--scores": scores_out, "--abstain": abstain}
     for wrong, said in (
-        (len(scores) < 2, "an ensemble has two score files or more"),
-        (method not in (None, "best", *WEIGH), f"--method is one of {', '.join(WEIGH)}, best"),
-        (use and (gold or method), "--use brings its own method: leave out --gold and --method"),
+        (len(scores) < 2, "an ensemble needs at least two score files"),
+        (
+            method not in (None, "best", *WEIGH),
+            f"--method {method}: choose from {', '.join(WEIGH)}, best",
+        ),
+        (use and (gold or method), "--use applies a saved method: leave out --gold and --method"),
         (not gold and any(needs_gold.values()), f"{' and '.join(needs_gold)} need --gold"),
         (
             not gold and method in fitted_methods(),
             f"--method {method} is fitted on papers with right answers: give --gold "
-            "and --dev-scores, or --use a fit",
+            "and --dev-scores, or a saved fit with --use",
         ),
         (not out_file and any(needs_out.values()), f"{' and '.join(needs_out)} need --out"),
         (
             not out_file and not gold,
-            "give --out FILE to write the answers, or --gold PAPERS to measure the ensemble",
+            "give --out FILE to write the answers, or --gold PAPERS to evaluate the ensemble",
         ),
-        (abstain is not None and not 0 < abstain <= 1, f"--abstain {abstain}: must be in 0 to 1"),
+        (
+            abstain is not None and not 0 < abstain <= 1,
+            f"--abstain {abstain} must be above 0 and at most 1",
+        ),
         (
             dev_scores and len(dev_scores) != len(scores),
             f"{len(dev_scores or ())} --dev-scores for {len(scores)} SCORES; give --dev-scores "
-            "once for each of them, in the same order",
+            "once for each score file, in the same order",
         ),
     ):
         if wrong:
@@ -155,8 +164,9 @@ def _refuse_recalled(files: Sequence[ScoreFile]) -> None:
     recalled = sum(any(read) for read in zip(*(file.read for file in files), strict=True))
     if recalled:
         raise DataError(
-            f"{recalled:,} answers in the scores of --gold were recalled; weights and temperatures "
-            "are for what was read: make these scores without --recall"
+            f"{recalled:,} answers in the scores of --gold were recalled from training papers; "
+            "weights and temperatures must be fitted to the models' own answers: make these "
+            "scores without --recall"
         )
 
 
@@ -167,7 +177,7 @@ def _show_pairs(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]], fi
         if file.sha256 == model["sha256"]:
             say(
                 f"warning: the fit was made on {file.path} itself, so its accuracy will look too "
-                "good; judge the ensemble on other papers"
+                "good; evaluate the ensemble on other papers"
             )
 
 
@@ -195,9 +205,9 @@ def _show(report: Assessment, fit: Fit, json: bool) -> None:
     table(f"{report.folds} folds over papers; * marks the chosen method", header, rows)
     best = report.singles[report.best].name
     for line in (
-        "rows below the files: weights and temperatures were fitted on the other folds",
-        f"against {best}, the best on all of dev: {report.gain}",
-        f"against the single best in the other folds: {report.gain_in_folds}",
+        "methods: evaluated with weights and temperatures fitted on the other folds",
+        f"gain over {best}, the best on all of dev: {report.gain}",
+        f"gain over the single model that is best in the other folds: {report.gain_in_folds}",
         f"fitted on all of dev: {fit.method}, temperature {fit.temperature:.4f}",
         *(f"  {w:.4f} {row.name}" for w, row in zip(fit.weights, report.singles, strict=True)),
     ):

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def evaluate(
     context: typer.Context,
-    answers: Annotated[Path, typer.Argument(help="answer.json, or a score file.")],
+    answers: Annotated[
+        Path, typer.Argument(help="Answers to evaluate: answer.json or a score file.")
+    ],
     gold: Annotated[Path, typer.Argument(help="The papers with right answers: folder or file.")],
     against: Annotated[
         Path | None,
@@ -30,31 +32,34 @@ def evaluate(
         bool,
         typer.Option(
             "--calibrate",
-            help="Calibration error of a score file before and after a temperature fitted on it, "
-            "and accuracy by coverage.",
+            help="Fit a temperature to a score file, and show the calibration error before and "
+            "after, and the accuracy by coverage.",
         ),
     ] = False,
     model: Annotated[
         Path | None,
         typer.Option(
-            help="--calibrate: the run's folder; keep the temperature there, for predict to use."
+            help="--calibrate: the run's folder; save the temperature there for predict to use."
         ),
     ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option(help="--calibrate: draw reliability and coverage, as PNG and SVG."),
+        typer.Option(help="--calibrate: plot reliability and coverage, as PNG and SVG."),
     ] = None,
     set_: settings.Set = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
     out_file: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="--calibrate: also write the figures to this file, as JSON.", hidden=True
+            "--out", help="--calibrate: also write the metrics to this file as JSON.", hidden=True
         ),
     ] = None,
     folds: options.Folds = 5,
     bins: Annotated[
-        int, typer.Option(min=1, max=10000, help="Bins of the calibration error.", hidden=True)
+        int,
+        typer.Option(
+            min=1, max=10000, help="Number of bins of the calibration error.", hidden=True
+        ),
     ] = 15,
     seed: options.FoldSeed = 0,
 ) -> None:
@@ -63,7 +68,7 @@ def evaluate(
 
     if calibrate:
         if against is not None or train is not None:
-            raise UsageError("--against and --train do not go with --calibrate")
+            raise UsageError("--against and --train cannot be used with --calibrate")
         from albert_rc.cli.calibration import calibrate as fit
 
         fit(answers, gold, model, out_file, figure, (folds, seed, bins), format_, json)
@@ -130,15 +135,18 @@ def _evaluate(
     out.print(f"chance: {result.chance:.2%}")
     if result.no_reading is not None:
         out.print(
-            f"no reading (most often right in training): {result.no_reading}",
+            f"without reading (the option most often right in training): {result.no_reading}",
             markup=False,
         )
     if alone is not None:
-        out.print(f"reading alone, nothing recalled: {reading}", markup=False)
+        out.print(f"without recall (the model's own answers): {reading}", markup=False)
     if result.unanswered_gold:
         out.print(f"{result.unanswered_gold} questions have no right answer in the papers")
     if compared is not None:
-        out.print(f"against {against}: {other.total}; {compared.agreement:.2%} alike", markup=False)
+        out.print(
+            f"against {against}: {other.total}; {compared.agreement:.2%} of the answers agree",
+            markup=False,
+        )
         out.print(f"gain: {change}", markup=False)
 
 

@@ -16,48 +16,53 @@ def export(
         list[str],
         typer.Argument(
             metavar="RUN",
-            help="A run's folder, any checkpoint's, or a shipped model's name. Of several, the "
-            "mean of their weights is exported.",
+            help="Folder of a run or checkpoint, or the name of a model of the package. Of "
+            "several, the mean of their weights is exported.",
         ),
     ],
-    folder: Annotated[Path, typer.Option("--out", help="The folder to write; a new one.")],
+    folder: Annotated[
+        Path, typer.Option("--out", help="Folder to write; it must be new or empty.")
+    ],
     last: Annotated[
         int | None,
         typer.Option(
             min=2,
             max=1000,
-            help="Export the mean of the newest N states of a run, as train --set keep=N leaves "
-            "them.",
+            help="Export the mean of the weights in the newest N states of a run, which `train "
+            "--set keep=N` keeps.",
         ),
     ] = None,
     onnx: Annotated[
-        bool, typer.Option("--onnx", help='Also as ONNX; wants pip install "albert-rc[onnx]".')
+        bool,
+        typer.Option("--onnx", help='Also export as ONNX; needs pip install "albert-rc[onnx]".'),
     ] = False,
     precision: Annotated[
         Literal["fp32", "bf16", "fp16"] | None,
         typer.Option(help="Precision of the weights: fp32, bf16 or fp16 (default: unchanged)."),
     ] = None,
     licence: Annotated[
-        str | None, typer.Option(help="Licence of the weights for the card, such as mit.")
+        str | None,
+        typer.Option(help="Licence of the weights, to state in the model card, such as mit."),
     ] = None,
     title: Annotated[
         str | None,
-        typer.Option(help="Title of the card (default: the folder's name).", hidden=True),
+        typer.Option(help="Title of the model card (default: the folder's name).", hidden=True),
     ] = None,
     papers: Annotated[
         Path | None,
-        typer.Option(help="Dev papers: compare on them too, and put figures into the card."),
+        typer.Option(help="Dev papers, for the comparison and for metrics in the model card."),
     ] = None,
     format_: Format = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print what was written and compared as JSON.")
+        bool,
+        typer.Option("--json", help="Print the files and the results of the comparison as JSON."),
     ] = False,
 ) -> None:
-    """Weights, vocabulary, config and a model card, ready to upload; transformers opens the folder.
+    """Export weights, vocabulary, config and a model card, ready to upload, for transformers.
 
-    It is there only after transformers' answers on it, and ONNX's, were compared with ours. The
-    mean of checkpoints of one run is often a little better than each; runs of different seeds have
-    no useful mean: put their answers together with `ensemble`.
+    The folder is written only if transformers, and ONNX, give the same answers as albert-rc. The
+    mean of several checkpoints of one run is often a little better than each of them. Runs with
+    different seeds have no useful mean: combine their answers with `ensemble`.
     """
     from albert_rc.export.run import export as write
     from albert_rc.papers.formats import read_good
@@ -93,7 +98,7 @@ def export(
     for name, value in done.measured:
         out.print(f"{name}: {value}", markup=False)
     if licence is None:
-        say("the card states no licence; give --licence if you know it")
+        say("the model card states no licence; give it with --licence if you know it")
 
 
 export.__doc__ = f"{export.__doc__}\n\n" + example(

@@ -20,58 +20,58 @@ def import_(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Printed papers: .txt, .docx, .pdf, or pictures (.jpg, .png and others); a folder "
-            "of pictures holds the pages of one paper."
+            help="Printed papers: .txt, .docx, .pdf, or pictures (.jpg, .png and others). A folder "
+            "of pictures is one paper; each picture is a page."
         ),
     ],
     out_: Annotated[
-        Path, typer.Option("--out", help="Folder for the papers: OUT/cloze and OUT/race.")
+        Path,
+        typer.Option("--out", help="Folder to write the papers to, as OUT/cloze and OUT/race."),
     ],
     key: Annotated[
-        Path | None, typer.Option(help="A file with the answers, if they are not in the papers.")
+        Path | None, typer.Option(help="File with the answer key, if it is not in the papers.")
     ] = None,
     split: Annotated[
         Literal["train", "dev", "test"] | None,
         typer.Option(
-            help="Split that the papers belong to, train, dev or test: a folder below OUT/cloze "
-            "and OUT/race."
+            help="Split that the papers belong to: train, dev or test. It becomes a subfolder of "
+            "OUT/cloze and OUT/race."
         ),
     ] = None,
     on_error: Annotated[
         Literal["stop", "skip"],
         typer.Option(
-            help="What to do if a number cannot be placed: stop, or skip the passages that it "
-            "belongs to."
+            help="What to do if the place of a question number is unclear: stop, or skip the "
+            "passages concerned."
         ),
     ] = "stop",
     glosses: Annotated[
         Literal["drop", "keep"],
         typer.Option(
-            help="Translations in brackets behind a word, as in appointment（约会）: drop or keep."
+            help="What to do with translations in brackets after a word, as in "
+            "appointment（约会）: drop or keep them."
         ),
     ] = "drop",
     unsure: Annotated[
         Literal["stop", "keep"],
         typer.Option(
-            help="Words of a picture that may have been read wrong: stop (see --on-error), or keep "
-            "them and only say so."
+            help="What to do with words of a picture that may have been misread: stop (see "
+            "--on-error), or keep them with a note."
         ),
     ] = "stop",
     text: Annotated[
         Path | None,
         typer.Option(
-            help="Write what was read as text, too: a folder, with a file for each paper. Correct "
-            "it, and import that."
+            help="Folder to write the recognised text to, one file per paper, so that you can "
+            "correct and import it."
         ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print what was understood as JSON.")
-    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Turn printed papers into JSON: passages with blanks, questions, answer keys.
+    """Convert printed papers to JSON: passages with blanks, questions and answer keys.
 
-    Says what it understood, and names each number that it could not place; nothing is guessed.
-    Exits with 3 if there is one.
+    Reports what was recognised, and every question number whose place is unclear; nothing is
+    guessed. The exit code is 3 if there is such a number.
     """
     from albert_rc.errors import DataError
     from albert_rc.printed.build.write import earlier_papers, write_papers
@@ -96,16 +96,15 @@ def import_(
     if stopped:
         raise DataError(
             f"{len(troubles)} problem(s), listed above; nothing was written. Fix them, or leave "
-            "out the passages that they concern with --on-error skip"
+            "out the passages concerned with --on-error skip"
         )
     if papers and not whole:
         raise DataError(
-            f"none of {len(papers)} passage(s) is whole: {len(troubles)} problem(s), listed above"
+            f"none of the {len(papers)} passage(s) is complete: {len(troubles)} problem(s), listed "
+            "above"
         )
     if not whole:
-        raise DataError(
-            "no passage with options found; docs/import.md shows the layouts that are understood"
-        )
+        raise DataError("no passage with options found; docs/import.md shows the supported layouts")
     _warn([found for found in imports if found.source != str(key)], replaced, earlier)
     if troubles:
         left = len(papers) - len(whole)
@@ -113,19 +112,19 @@ def import_(
 
 
 def _warn(imports: list[Import], replaced: list[Path], earlier: list[Path]) -> None:
-    """Say what may have been lost, or will be read too."""
+    """Warn of passages that may be missing, and of outdated files."""
     for found in imports:
         if not found.papers:
             say(f"warning: {found.source}: no passage with options in it")
     for path in replaced:
         say(
-            f"warning: {path.with_suffix('')} was there with other content, which is now in "
-            f"{path}; if that was another exam, give each exam its own --out"
+            f"warning: {path.with_suffix('')} existed with different content, which is now in "
+            f"{path}; if that is another exam, give each exam its own --out"
         )
     if earlier:
         say(
-            f"warning: {', '.join(map(str, earlier))}: left over from an earlier import of the "
-            "same file. `predict` would answer them too; delete them if they are outdated"
+            f"warning: {', '.join(map(str, earlier))}: left from an earlier import of the same "
+            "file; delete them if they are outdated, since `predict` would answer them too"
         )
 
 
@@ -138,10 +137,10 @@ def _write_texts(imports: list[Import], folder: Path) -> None:
         raise UsageError("--text: two papers have the same name; import them one by one")
     for path in paths:
         if path.exists():
-            raise UsageError(f"{path}: there already; give another folder to --text")
+            raise UsageError(f"{path} already exists; give another folder with --text")
     for found, path in zip([f for f in imports if f.text], paths, strict=True):
         write_bytes(path, ("\n".join(found.text) + "\n").encode())
-        say(f"what was read of {found.source} is in {path}")
+        say(f"the text of {found.source} is in {path}")
 
 
 def _show(found: Import) -> None:
@@ -153,7 +152,7 @@ def _show(found: Import) -> None:
     for trouble in found.troubles:
         out.print(f"  not placed: {trouble}", markup=False)
     if found.left_out:
-        out.print("  in no passage:", markup=False)
+        out.print("  not part of any passage:", markup=False)
     lines = [f"{line.place} ({line.why}): {_short(line.text)}" for line in found.left_out]
     for line in first_of(lines, SHOWN, "more (--json lists all)"):
         out.print(f"    {line}", markup=False)
@@ -166,7 +165,7 @@ def _show_paper(paper: Paper) -> None:
     sizes = sorted({len(options) for options in paper.options})
     options = " or ".join(map(str, sizes)) or "no"
     key = "key found" if paper.answers is not None else "no key"
-    state = "" if paper.whole else "NOT WHOLE, "
+    state = "" if paper.whole else "INCOMPLETE, "
     out.print(
         f"  {paper.name}: {state}{kind} {spans(paper.numbers) or 'none'}, {options} options each, "
         f"{key}; begins: {_short(paper.article)}",

@@ -1,4 +1,4 @@
-"""`albert-rc inspect`: parameters of models, and effects of their layers."""
+"""`albert-rc inspect`: parameter counts of models, and the effect of their layers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from albert_rc.cli.outputs import check_outputs
 from albert_rc.cli.texts import open_text
 
 inspect = typer.Typer(
-    help="What models are made of, and what their layers do.", no_args_is_help=True
+    help="Show the parameters of models and the effect of their layers.", no_args_is_help=True
 )
 
 
 @inspect.command()
 def parameters(
     model: Annotated[
-        list[str] | None, typer.Argument(help="Checkpoints to add: folders or hub ids.")
+        list[str] | None, typer.Argument(help="Further checkpoints: folders or hub ids.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="As JSON on stdout.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Parameters and cost of BERT's and ALBERT's published sizes, and of any checkpoint."""
+    """Show parameters and cost of the published sizes of BERT and ALBERT, and of checkpoints."""
     from albert_rc.checkpoints.inspect import parameter_table
 
     rows = parameter_table(model or [])
@@ -31,7 +31,7 @@ def parameters(
         print_json([vars(row) | {"total": row.total, "bytes": 4 * row.total} for row in rows])
         return
     table(
-        "Millions of parameters, with the pooler; in the papers' tables; fp32; at 512 tokens",
+        "Millions of parameters (with the pooler); fp32; cost at 512 tokens",
         ("model", "embeddings", "layers", "total", "paper", "MB", "MFLOP/token"),
         [
             (
@@ -51,15 +51,15 @@ def parameters(
 @inspect.command()
 def layers(
     model: Annotated[list[str], typer.Argument(help="Checkpoints: folders or hub ids.")],
-    text: Annotated[
-        Path, typer.Option(help="Text, or exam papers, that is read by the models.")
-    ] = Path("data/raw_data/dev"),
+    text: Annotated[Path, typer.Option(help="Text or exam papers that the models read.")] = Path(
+        "data/raw_data/dev"
+    ),
     out: Annotated[
-        Path, typer.Option(help="The figure: OUT.png and OUT.svg, and OUT.json next to them.")
+        Path, typer.Option(help="Path of the figure: writes OUT.png, OUT.svg and OUT.json.")
     ] = Path("predictions/layers"),
-    json: Annotated[bool, typer.Option("--json", help="The figures as JSON on stdout.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the distances as JSON.")] = False,
 ) -> None:
-    """How far each layer moves the tokens: L2 distance and angle of its input and output."""
+    """Plot how far each layer moves the tokens: L2 distance and angle of input and output."""
     from albert_rc.checkpoints.inspect import distances_of
     from albert_rc.corpus.documents import read_documents
     from albert_rc.io.json import write_json
@@ -87,7 +87,7 @@ def layers(
             for label, field in (("L2 distance", "distance"), ("degrees", "degrees"))
         },
         "layer",
-        "Each layer's input against its output",
+        "Distance between the input and the output of each layer",
     )
     paths = save(figure, out)
     result = {name: [vars(row) for row in rows] for name, rows in found.items()}

@@ -28,7 +28,7 @@ StartFrom = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(help="Memory that a step may use, such as 8GiB (default: what is free)."),
+    typer.Option(help="Memory that a step may use, such as 8GiB (default: all free memory)."),
 ]
 FoldSeed = Annotated[
     int, typer.Option(min=0, max=LAST_SEED, help="Random seed for the folds.", hidden=True)
@@ -38,7 +38,7 @@ Folds = Annotated[
     typer.Option(
         min=2,
         max=MOST_FOLDS,
-        help="Parts that the papers are divided into; each is measured with a fit to the others.",
+        help="Number of folds for cross-validation over the papers.",
         hidden=True,
     ),
 ]
@@ -56,8 +56,8 @@ Device = Annotated[
 EngineName = Annotated[
     Literal["local", "ray"],
     typer.Option(
-        help="Where the work is done: local (processes of this machine) or ray (a Ray cluster, "
-        "started here if none is named)."
+        help="Where to compute: local (processes on this machine) or ray (a Ray cluster, started "
+        "on this machine if --address names none)."
     ),
 ]
 Address = Annotated[
@@ -67,7 +67,7 @@ Address = Annotated[
         hidden=True,
     ),
 ]
-Resume = Annotated[bool, typer.Option(help="Go on from the state in --out.")]
+Resume = Annotated[bool, typer.Option(help="Continue the run in --out from its last saved state.")]
 Scratch = Annotated[
     str | None,
     typer.Option(
@@ -79,7 +79,8 @@ RunFolder = Annotated[Path, typer.Option(help="The run's folder.")]
 Attention = Annotated[
     Literal["dense", "lsh"] | None,
     typer.Option(
-        help="dense or lsh (hashing); the checkpoint's own by default.", rich_help_panel=ATTENTION
+        help="Attention: dense, or lsh (hashing) (default: as in the checkpoint).",
+        rich_help_panel=ATTENTION,
     ),
 ]
 Workers = Annotated[
@@ -94,24 +95,24 @@ Workers = Annotated[
 Deterministic = Annotated[
     bool,
     typer.Option(
-        help="Make a GPU add in the same order in every run, slower. On a CPU runs are the same "
-        "anyway, with the same number of threads.",
+        help="Make runs on a GPU reproducible, which is slower. Runs on a CPU are reproducible "
+        "anyway if the number of threads is the same.",
         hidden=True,
     ),
 ]
 LshForm = Annotated[
     Literal["ours", "faithful"] | None,
     typer.Option(
-        help="Hashed attention: ours, which takes pretrained weights as they are, or faithful, "
-        "Reformer's (default: the checkpoint's, else ours).",
+        help="Form of hashed attention: ours, which works with pretrained weights unchanged, or "
+        "faithful, as in Reformer (default: as in the checkpoint, else ours).",
         hidden=True,
     ),
 ]
 LshLandmarks = Annotated[
     bool | None,
     typer.Option(
-        help="Hashed attention, our form: whether [CLS], [SEP] and [MASK] see all (default: the "
-        "checkpoint's, else true).",
+        help="Hashed attention, our form: whether [CLS], [SEP] and [MASK] attend to all tokens "
+        "(default: as in the checkpoint, else true).",
         hidden=True,
     ),
 ]

@@ -49,12 +49,13 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | No
         for folder in read:
             among = place.parent == folder or (place.exists() and folder in place.parents)
             if folder.is_dir() and among:
-                raise UsageError(f"{flag} {path} lies among the papers to read; name another place")
+                raise UsageError(
+                    f"{flag} {path} is in the folder of the papers to read; choose another place"
+                )
         for pattern in patterns:
             if place.parent == pattern.parent.resolve() and fnmatch(place.name, pattern.name):
                 raise UsageError(
-                    f"{flag} {path} would be one of the papers {pattern} to read; name another "
-                    "place"
+                    f"{flag} {path} matches {pattern}, the papers to read; choose another place"
                 )
         require_no_model(flag, path)
         require_writable(path)
@@ -73,7 +74,7 @@ def require_no_model(flag: str, path: Path) -> None:
         or (place.name.startswith(CALIBRATION) and place.suffix == ".json")
     )
     if of_model and place.exists() and (place.parent / "config.json").is_file():
-        raise UsageError(f"{flag} {path} is a part of a model; give another name")
+        raise UsageError(f"{flag} {path} is a file of a model; give another name")
 
 
 def answer_files(

@@ -18,43 +18,44 @@ Format = Annotated[
     typer.Option(
         "--format",
         help="Format of the papers: cloze, race, dream, squad, or a task of GLUE (cola, sst-2, "
-        "mrpc, sts-b, qqp, mnli, qnli, rte, wnli) (default: recognised).",
+        "mrpc, sts-b, qqp, mnli, qnli, rte, wnli) (default: detected).",
     ),
 ]
 Strict = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Refuse papers that need a guess, such as blanks glued to a word, in place of reading "
-        "them with a warning.",
+        help="Refuse papers that can only be read by guessing, for example with blanks attached to "
+        "a word, instead of warning about them.",
     ),
 ]
 TrainingPapers = Annotated[
     Path | None,
     typer.Option(
-        help="Training papers, for the baseline without reading (default: the train split next to "
-        "GOLD)."
+        help="Training papers, for the baseline that does not read the passages (default: the "
+        "train split next to GOLD)."
     ),
 ]
 
 
 def say_unread(raw: Path) -> None:
-    """Report what is next to the splits of a collection and not read."""
+    """Report papers next to the splits of a collection that are not read."""
     from albert_rc.papers.formats import collections_in, unread_beside
 
     for place in collections_in(raw):
-        say(f"note: {place} has splits of its own and was not read; run the command on it, too")
+        say(f"note: {place} has its own splits and was not read; run the command on it separately")
     unread = unread_beside(raw)
     for place, why in unread[:3]:
         say(
-            f"warning: {place} was not read, because {why}; run the command on it alone, or move it"
+            f"warning: {place} was not read, because {why}; run the command on it separately, or "
+            "move it"
         )
     if len(unread) > 3:
-        say(f"warning: nor were {len(unread) - 3:,} more files or folders in {raw}")
+        say(f"warning: {len(unread) - 3:,} more files or folders in {raw} were not read either")
 
 
 def training_passages(train: Path | None, gold: Path, papers: PaperSet) -> Sequence[Passage] | None:
-    """The training papers of `--train`, or those next to the gold ones, if any."""
+    """The training papers of `--train`, or those next to the gold papers, if any."""
     from albert_rc.papers.formats import read_split, training_beside
 
     train = train or training_beside(gold)

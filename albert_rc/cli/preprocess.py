@@ -27,15 +27,15 @@ def preprocess(
     raw: Annotated[
         Path,
         typer.Argument(
-            help="Papers: a folder with train, dev, test; one of them; or a file. Files may be "
-            "compressed (.gz, .zst), .jsonl also Parquet; an address such as s3://bucket/papers "
-            "is read over the network.",
+            help="Raw papers: a folder with train, dev and test; one of these; or a file. Files "
+            "may be compressed (.gz, .zst) or Parquet; an address such as s3://bucket/papers is "
+            "read over the network.",
             parser=remote_path,
         ),
     ] = Path("data/raw_data"),
     out: Annotated[Path, typer.Option(help="Folder for the .pt stores.")] = Path("data"),
     model: Annotated[
-        str, typer.Option(help="Folder or hub id; only its vocabulary is needed.")
+        str, typer.Option(help="Folder or hub id of the model; only its vocabulary is needed.")
     ] = DEFAULT_MODEL,
     format_: Format = None,
     max_length: Annotated[
@@ -43,13 +43,14 @@ def preprocess(
         typer.Option(
             min=1,
             max=LONGEST,
-            help="Window in tokens; longer papers become several windows.",
+            help="Length of the window in tokens; longer papers are split into several windows.",
         ),
     ] = 512,
     on_error: Annotated[
         Literal["stop", "skip"],
         typer.Option(
-            help="What to do about bad papers: stop, or skip them and list them in rejects.jsonl."
+            help="What to do with invalid papers: stop, or skip them and list them in "
+            "OUT/rejects.jsonl."
         ),
     ] = "stop",
     strict: Strict = False,
@@ -67,7 +68,7 @@ def preprocess(
         typer.Option(
             min=1,
             max=PAPERS,
-            help="Most papers of a store; a split with more becomes a folder of them.",
+            help="Maximum number of papers in a store; a larger split becomes a folder of stores.",
             hidden=True,
         ),
     ] = PAPERS,
@@ -92,7 +93,7 @@ def preprocess(
     places = find_splits(raw)
     for name in places:
         if (old := out / f"{name}{SUFFIX}").exists():
-            raise UsageError(f"{old} is of an earlier run; remove it, or give another --out")
+            raise UsageError(f"{old} is from an earlier run; remove it, or give another --out")
     say_unread(raw)
     tokenizer = load_tokenizer(resolve_source(model), num_threads=workers or 0)
     with prepare_collection(
@@ -111,7 +112,7 @@ def preprocess(
             split.require_fit(shard_papers)
         stores = _write_stores(papers, out, shard_papers)
         for old in sorted({*out.glob("*.pt"), *out.glob(f"*{SUFFIX}")} - set(stores)):
-            say(f"note: {old} is of an earlier run and was left as it is")
+            say(f"note: {old} is from an earlier run and was left unchanged")
         for split in papers:
             for problem in split.problems:
                 if problem.severity == "warning":
@@ -120,7 +121,9 @@ def preprocess(
             typer.echo(f"{path}: {split.summary()}, {_size(path)}")
         rejected = sum(split.num_rejected for split in papers)
         if rejected:
-            typer.echo(f"{rejected} paper(s) skipped; {out / REJECTS} names them and what is wrong")
+            typer.echo(
+                f"{rejected} paper(s) skipped; {out / REJECTS} lists them with their problems"
+            )
 
 
 def _write_stores(

@@ -36,11 +36,14 @@ _OF_FINE_TUNING = ("patience", "mask_rate", "mask_weight")
 )  # fmt: skip
 def pretrain(
     context: typer.Context,
-    data: Annotated[Path, typer.Option(help="Folder with train/ and dev/, of `pretrain data`.")] = (
-        Path("data/corpus")
-    ),
+    data: Annotated[
+        Path, typer.Option(help="Folder with train/ and dev/, written by `pretrain data`.")
+    ] = (Path("data/corpus")),
     model: Annotated[
-        str, typer.Option(help="Folder or hub id to start from; with --scratch, of the vocabulary.")
+        str,
+        typer.Option(
+            help="Folder or hub id of the model to start from; with --scratch, of the vocabulary."
+        ),
     ] = DEFAULT_MODEL,
     scratch: options.Scratch = None,
     out: options.RunFolder = Path("models/pretrained"),
@@ -49,14 +52,16 @@ def pretrain(
     recipe: Annotated[
         Literal["paper", "small"],
         typer.Option(
-            help="Values of the options that are not given. paper: as ALBERT was pretrained "
-            "(LAMB, 0.00176, batch 4096, 125,000 steps, 3,125 of them warm-up); small: for a "
-            "corpus of a few megabytes."
+            help="Defaults for the other options. paper: as ALBERT was pretrained (LAMB, learning "
+            "rate 0.00176, batch 4096, 125,000 steps with 3,125 of warm-up); small: for a corpus "
+            "of a few megabytes."
         ),
     ] = "small",
     pair: Annotated[
         Literal["sop", "nsp", "none"],
-        typer.Option(help="Question about two segments: sop (their order), nsp or none."),
+        typer.Option(
+            help="Task on pairs of segments: sop (sentence order), nsp (next sentence) or none."
+        ),
     ] = "sop",
     memory: options.Memory = None,
     device: options.Device = None,
@@ -65,15 +70,15 @@ def pretrain(
     teacher: Annotated[
         str | None,
         typer.Option(
-            help="Model with the same vocabulary whose probabilities of hidden words are learned "
-            "as well as the words, and its hidden states if they are as wide.",
+            help="Teacher model with the same vocabulary: its probabilities of the masked words "
+            "are learned too, and its hidden states if they have the same size.",
             hidden=True,
         ),
     ] = None,
     sharing: Annotated[
         Literal["all", "attention", "ffn", "none"] | None,
         typer.Option(
-            help="Weights that all layers share: all, attention, ffn or none.",
+            help="Parameters that all layers share: all, attention, ffn or none.",
             rich_help_panel=options.SHAPE,
         ),
     ] = None,
@@ -81,10 +86,10 @@ def pretrain(
     deterministic: options.Deterministic = False,
     **given: Any,
 ) -> None:
-    """Pretrain on hidden n-grams and the order of segments; `train --model OUT` starts from it.
+    """Pretrain on masked n-grams and the order of segments; then use `train --model OUT`.
 
-    OUT holds a Hugging Face checkpoint, and next to it log.txt, metrics.jsonl, pretrain.json and
-    run.toml, with which `--config` repeats the run.
+    OUT holds a Hugging Face checkpoint, log.txt, metrics.jsonl, pretrain.json (all settings) and
+    run.toml, which repeats the run with `--config`.
     """
     if context.invoked_subcommand is not None:
         return
@@ -180,7 +185,7 @@ def _held_out(folder: Path, is_main: bool) -> Corpus | None:
     found = Corpus(folder) if folder.is_dir() else None
     if found is not None and not len(found):
         if is_main:
-            say(f"note: {folder} holds no sequence; nothing is measured")
+            say(f"note: {folder} has no sequences, so nothing is evaluated")
         return None
     return found
 

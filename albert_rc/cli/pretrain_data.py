@@ -1,4 +1,4 @@
-"""`albert-rc pretrain data`: documents to sequences for pretraining."""
+"""`albert-rc pretrain data`: sequences for pretraining from documents."""
 
 from __future__ import annotations
 
@@ -25,47 +25,53 @@ if TYPE_CHECKING:
 def pretrain_data(
     text: Annotated[
         list[Path],
-        typer.Argument(help="Files or folders of text, or of exam papers (blanks are filled)."),
+        typer.Argument(help="Files or folders of text, or of exam papers (with blanks filled in)."),
     ],
     model: Annotated[str, typer.Option(help="Folder or hub id of the vocabulary.")] = DEFAULT_MODEL,
     out: Annotated[Path, typer.Option(help="Folder for train/ and dev/.")] = Path("data/corpus"),
     max_length: Annotated[
-        int, typer.Option(min=1, max=LONGEST, help="Longest sequence in tokens.")
+        int, typer.Option(min=1, max=LONGEST, help="Maximum length of a sequence in tokens.")
     ] = 512,
     short: Annotated[
-        float, typer.Option(help="Share of sequences cut shorter at random.", hidden=True)
+        float, typer.Option(help="Share of sequences with a shorter, random length.", hidden=True)
     ] = 0.1,
     dev: Annotated[
-        float, typer.Option(help="Share of the documents kept apart in dev/.", hidden=True)
+        float, typer.Option(help="Share of the documents held out in dev/.", hidden=True)
     ] = 0.01,
     documents: Annotated[
         Literal["files", "blank-lines"],
         typer.Option(
-            help="files: a file of text is a document; blank-lines: blank lines part documents.",
+            help="What a document is. files: each text file; blank-lines: text between blank "
+            "lines.",
             hidden=True,
         ),
     ] = "files",
     exclude: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Exam papers: sequences that share over 30% of their 5-grams with one of them are "
+            help="Exam papers; sequences that share over 30% of their 5-grams with one of them are "
             "left out. May be given several times."
         ),
     ] = None,
     shard_size: Annotated[
-        str, typer.Option(help="Text of a shard, such as 64MB.", hidden=True)
+        str, typer.Option(help="Amount of text per shard, such as 64MB.", hidden=True)
     ] = "16MB",
     part: Annotated[
         str,
         typer.Option(
-            help="2/8: make the second eighth of the shards; others do the rest.", hidden=True
+            help="Part of the shards to make, to divide the work between machines: 2/8 is the "
+            "second of eight parts.",
+            hidden=True,
         ),
     ] = "1/1",
     on_error: OnTextError = "stop",
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, max=options.MOST_WORKERS, help="Processes (default: all cores).", hidden=True
+            min=1,
+            max=options.MOST_WORKERS,
+            help="Number of processes (default: all cores).",
+            hidden=True,
         ),
     ] = None,
     seed: Annotated[
@@ -73,7 +79,7 @@ def pretrain_data(
         typer.Option(
             min=0,
             max=LAST_SEED,
-            help="Random seed of the cuts and of the dev documents.",
+            help="Random seed for cutting documents and for choosing dev documents.",
             hidden=True,
         ),
     ] = 0,
@@ -81,10 +87,10 @@ def pretrain_data(
     address: options.Address = None,
     set_: settings.Set = None,
 ) -> None:
-    """Cut documents into pairs of consecutive segments, in shards that are memory-mapped later.
+    """Cut documents into pairs of consecutive segments, stored in shards.
 
-    Shards that are there already, made of the same text in the same way, are kept: after a stop
-    the same command goes on. Words are hidden, and segments swapped, when `pretrain` reads them.
+    Shards that already exist for the same text and settings are kept, so the same command
+    continues interrupted work. Words are masked and segments swapped later, by `pretrain`.
     """
     from functools import partial
 
@@ -97,7 +103,7 @@ def pretrain_data(
     from albert_rc.runtime.pool import worker_count
     from albert_rc.text.tokenizer import load_tokenizer
 
-    leave_cleanly("stopped; shards that are done are kept, and the same command goes on")
+    leave_cleanly("stopped; finished shards are kept, and the same command continues")
     where = Engine(name=engine, address=address)
     if engine == "local" or workers is not None:
         workers = worker_count(workers)
@@ -128,7 +134,7 @@ def pretrain_data(
         for shard, made in where.map_in_order(make, mine, count):
             train, held_out = train + made.train, held_out + made.dev
             advance(1)
-            say(f"{shard.name}: {'was there' if made.kept else made.train.line()}")
+            say(f"{shard.name}: {'already there' if made.kept else made.train.line()}")
     if not train.sequences and step == 1:  # with several parts, others may have some
         for folder in places:
             for shard in mine:
@@ -143,12 +149,12 @@ def pretrain_data(
         typer.echo(f"{places[1]}: {held_out.line()}")
     elif dev and step == 1:
         say(
-            f"note: --dev {dev} holds out none of {counted(train.documents, 'document')}, so "
-            "`pretrain` will have nothing to measure its progress on; give a larger --dev"
+            f"note: --dev {dev} holds out none of the {counted(train.documents, 'document')}, so "
+            "`pretrain` cannot evaluate its progress; give a larger --dev"
         )
     if step > 1:
         of_all = f"{len(mine)} of {counted(len(shards), 'shard')}"
-        typer.echo(f"part {part}: {of_all}; the rest is for the others")
+        typer.echo(f"part {part}: {of_all}")
 
 
 def _empty(sources: list[Source], train: Count, held_out: Count) -> DataError:
@@ -166,15 +172,15 @@ def _empty(sources: list[Source], train: Count, held_out: Count) -> DataError:
     if not train.documents and not held_out.documents:
         return no_text(sources)
     return DataError(
-        f"{named(sources)}: no document has the {LEAST} tokens that a sequence needs; "
-        "give more text"
+        f"{named(sources)}: no document has at least {LEAST} tokens, the minimum for a "
+        "sequence; give more text"
     )
 
 
 def _part(part: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part)
     if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise UsageError(f"--part {part}: give I/N, from 1/N to N/N")
+        raise UsageError(f"--part {part}: give a part I/N, from 1/N to N/N")
     return int(found[1]) - 1, int(found[2])
 
 

@@ -31,7 +31,7 @@ class Commands(TyperGroup):
             if os.environ.get("RANK", "0") == "0":
                 words = [word for word in now[:2] if not word[-1].isdigit()]
                 said = " ".join(word + " N" if word == "--search" else word for word in words)
-                print(f"note: {old} is written {said} now", file=sys.stderr)
+                print(f"note: {old} is now called {said}", file=sys.stderr)
             rest = [_renamed(word) for word in rest]
             args = [*now, *rest]
         return super().resolve_command(ctx, args)

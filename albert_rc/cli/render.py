@@ -14,27 +14,31 @@ from albert_rc.cli.papers import Format
 
 def render(
     papers: Annotated[
-        Path, typer.Argument(help="Papers, cloze or multiple choice: a folder or a file.")
+        Path, typer.Argument(help="Cloze or multiple-choice papers: a folder or a file.")
     ],
-    out: Annotated[Path, typer.Option(help="The file to write: exam.docx or exam.pdf.")],
+    out: Annotated[Path, typer.Option(help="File to write, such as exam.docx or exam.pdf.")],
     key: Annotated[
         bool, typer.Option("--key", help="Print the right answers on a page at the end.")
     ] = False,
     title: Annotated[str, typer.Option(help="Title on the first page.")] = "",
     format_: Format = None,
     first: Annotated[
-        int, typer.Option(min=0, max=9999, help="The first number (default: 1).", hidden=True)
+        int,
+        typer.Option(
+            min=0, max=9999, help="Number of the first question (default: 1).", hidden=True
+        ),
     ] = 1,
     font: Annotated[
         Path | None,
         typer.Option(
-            help="PDF: a TrueType file, for letters beyond those of Western Europe.", hidden=True
+            help="TrueType font file for PDF; needed for letters beyond those of Western Europe.",
+            hidden=True,
         ),
     ] = None,
 ) -> None:
-    """Print papers: passages with numbered blanks, their options, and a key if wanted.
+    """Write papers as Word or PDF: passages with numbered blanks, options, and optionally a key.
 
-    `import` reads what this writes back into the same papers.
+    `import` converts the result back to the same papers.
     """
     from albert_rc.errors import UsageError
     from albert_rc.io.atomic import write_bytes
@@ -45,9 +49,9 @@ def render(
 
     suffix = out.suffix.lower()
     if suffix not in (".docx", ".pdf"):
-        raise UsageError(f"--out {out}: name a file that ends in .docx or .pdf")
+        raise UsageError(f"--out {out}: the file name must end in .docx or .pdf")
     if font is not None and suffix != ".pdf":
-        raise UsageError("--font is for .pdf; Word takes the fonts that it has")
+        raise UsageError("--font is only for .pdf; Word uses its own fonts")
     check_outputs({"--out": out}, [papers])
     read = read_good(papers, format_)
     sheet = make_sheet(read, title, first, key)

@@ -14,21 +14,21 @@ from albert_rc.errors import UsageError
 
 
 def report(
-    scores: Annotated[Path, typer.Argument(help="From `predict --scores`; or an answer.json.")],
-    gold: Annotated[
-        Path, typer.Argument(help="The papers: folder or file, with right answers or without.")
+    scores: Annotated[
+        Path, typer.Argument(help="Score file from `predict --scores`, or an answer.json.")
     ],
-    page: Annotated[Path, typer.Option("--out", help="The HTML file to write.")] = Path(
-        "report.html"
-    ),
+    gold: Annotated[
+        Path, typer.Argument(help="The papers, with or without right answers: folder or file.")
+    ],
+    page: Annotated[Path, typer.Option("--out", help="HTML file to write.")] = Path("report.html"),
     against: Annotated[
-        Path | None, typer.Option(help="A second system's scores or answers, to compare with.")
+        Path | None, typer.Option(help="Score file or answers of a second system, for comparison.")
     ] = None,
     train: TrainingPapers = None,
     format_: Format = None,
-    json: Annotated[bool, typer.Option("--json", help="Also print the figures as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Also print the metrics as JSON.")] = False,
 ) -> None:
-    """One HTML file to read the answers in, without a network: what is right, wrong or unsure."""
+    """Write the answers as one HTML file: which are right, wrong or uncertain; works offline."""
     from albert_rc.io.atomic import write_bytes
     from albert_rc.papers.formats import read_good
     from albert_rc.report.figures import figures_of, require_options

@@ -80,8 +80,8 @@ def conclude(out: Path, result: TrainResult, best: str) -> None:
     typer.echo(f"{out}: {result.steps:,}{of_all} steps in {result.seconds:.0f} s{best}")
     if result.restarts:
         typer.echo(
-            f"went back {result.restarts} time(s) after a collapse, see {out / 'log.txt'}; "
-            f"the learning rate was 1/{2**result.restarts} of the one given"
+            f"restarted {result.restarts} time(s) after a collapse, see {out / 'log.txt'}; "
+            f"the final learning rate was 1/{2**result.restarts} of the given one"
         )
     if result.paused:
         typer.echo("paused; run the same command with --resume to continue")

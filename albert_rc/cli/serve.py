@@ -14,35 +14,37 @@ def serve(
     model: Annotated[
         str | None,
         typer.Option(
-            help="A run's folder, a hub id, or a model of the package (default: albert-rc-small "
-            "for blanks, albert-rc-small-choice for questions)."
+            help="Model: a run's folder, a hub id, or a model of the package (default: "
+            "albert-rc-small for blanks, albert-rc-small-choice for questions)."
         ),
     ] = None,
     host: Annotated[
         str,
         typer.Option(
-            help="Address to listen on; the default can be reached from this machine only."
+            help="Address to listen on; the default can only be reached from this machine."
         ),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any that is free.")
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")
     ] = 8000,
     option_score: Annotated[
         Literal["masks"] | None,
         typer.Option(
-            help="With masks, blanks with options of several words are read again, with a [MASK] "
-            "for each piece; more accurate, in about twice the time (default: as trained)."
+            help="With masks, blanks with options of several words are scored again with a [MASK] "
+            "for each piece, which is more accurate and takes about twice the time (default: as "
+            "trained)."
         ),
     ] = None,
     max_megabytes: Annotated[
-        float, typer.Option(help="Largest request, in megabytes.", hidden=True)
+        float, typer.Option(help="Maximum size of a request, in megabytes.", hidden=True)
     ] = 30,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     device: options.Device = None,
 ) -> None:
-    """A page to paste or upload a paper on, see it answered, correct it, and keep it as JSON.
+    """Open a local web page that answers papers: paste or upload, correct, and save as JSON.
 
-    Nothing is sent elsewhere. The same as an HTTP API: see /api on the page. Ctrl-C ends it.
+    Nothing leaves this machine. There is also an HTTP API, described on the page /api. Stop the
+    server with Ctrl-C.
     """
     import os
     import webbrowser
@@ -55,7 +57,7 @@ def serve(
     if not 0.001 <= max_megabytes <= 1000:
         raise UsageError(f"--max-megabytes {max_megabytes:g} must be between 0.001 and 1000")
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise UsageError("serve is one process; start it without torchrun")
+        raise UsageError("serve runs in one process; start it without torchrun")
     try:
         import python_multipart  # noqa: F401 - Starlette would only fail at the first form
 
@@ -72,8 +74,8 @@ def serve(
     with listener:
         if not loopback:
             say(
-                f"warning: --host {host} lets others in: whoever reaches this machine's port can "
-                "use the model, and papers travel unencrypted; there is no password"
+                f"warning: with --host {host}, anyone who can reach this port can use the model; "
+                "there is no password, and papers are sent unencrypted"
             )
         with processes(device) as group:
             limits = Limits(body_bytes=int(max_megabytes * MEGABYTE))
@@ -82,7 +84,7 @@ def serve(
             address = address_of(listener, host)
 
             def started() -> None:
-                typer.echo(f"serving {engine.name} at {address} (Ctrl-C ends it)")
+                typer.echo(f"serving {engine.name} at {address} (stop with Ctrl-C)")
                 if open_:
                     # A browser in the terminal would block the server.
                     Thread(target=webbrowser.open, args=(address,), daemon=True).start()

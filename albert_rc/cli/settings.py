@@ -28,7 +28,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         help="TOML file with options and settings of this command, a line NAME = VALUE for each; "
-        "the command line overrides it.",
+        "options on the command line take precedence.",
     ),
 ]
 Set = Annotated[
@@ -36,8 +36,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="A setting that is not listed here; may be given several times. `--set help` lists "
-        "them.",
+        help="Further setting; may be given several times. `--set help` lists them all.",
     ),
 ]
 
@@ -124,7 +123,7 @@ def run_file(context: typer.Context) -> dict[str, bytes]:
 
 
 def need(context: typer.Context, needed: str, *names: str) -> None:
-    """Refuse parameters that would be ignored, for another option that they need is missing.
+    """Refuse parameters that would be ignored because an option that they need is missing.
 
     Args:
         context: of the command; `ctx.params` names its parameters.
@@ -199,7 +198,7 @@ class _WithSettings:
         if not sign:
             raise UsageError(f"--set {shortened(given)}: give NAME=VALUE")
         if name in ("config", "set"):
-            raise UsageError(f"--set {shortened(given)}: give --{name} itself")
+            raise UsageError(f"--set {shortened(given)}: use the option --{name} instead")
         return self._written(name, value, f"--set {shortened(given)}")
 
     def _of_file(self, path: Path) -> list[str]:

@@ -17,8 +17,8 @@ OnTextError = Annotated[
     Literal["stop", "skip"],
     typer.Option(
         "--on-error",
-        help="What to do about files and papers that cannot be read: stop, or skip them and "
-        "list them in OUT/rejects.jsonl.",
+        help="What to do with files and papers that cannot be read: stop, or skip them and list "
+        "them in OUT/rejects.jsonl.",
     ),
 ]
 
@@ -34,7 +34,7 @@ def open_text(places: list[Path], on_error: str | None = None) -> Examined:
 
     sources, copies = find_sources(places)
     for copy in copies:
-        say(f"note: {copy} is left out; another file has the same text")
+        say(f"note: {copy} is left out as a duplicate; another file has the same text")
     examined = examine(sources, on_error)
     for note in examined.notes:
         say(f"note: {note}")

@@ -1,4 +1,4 @@
-"""`albert-rc train`: one run on stores, or several: over seeds, folds or learning rates."""
+"""`albert-rc train`: one fine-tuning run, or several with other seeds, folds or rates."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def train(
     recipe: Annotated[
         Literal["default", "published"],
         typer.Option(
-            help="Values of the options that are not given. default: 4 epochs, batch 2, 1e-5, "
-            "warm-up 0.1; published: ALBERT's own for this task (RACE, SQuAD, GLUE)."
+            help="Defaults for the other options. default: 4 epochs, batch 2, learning rate 1e-5, "
+            "warm-up 0.1; published: those of the ALBERT paper for this task (RACE, SQuAD, GLUE)."
         ),
     ] = "default",
     memory: options.Memory = None,
@@ -58,7 +58,7 @@ def train(
         typer.Option(
             min=2,
             max=1000,
-            help="Train N times, with seeds from --seed on, into OUT/seed-*.",
+            help="Train N times with consecutive seeds, starting at --seed, into OUT/seed-*.",
             rich_help_panel=options.RUNS,
         ),
     ] = None,
@@ -67,8 +67,8 @@ def train(
         typer.Option(
             min=2,
             max=options.MOST_FOLDS,
-            help="Train K times, into OUT/fold-*, each time leaving out a different K-th of the "
-            "papers, which that run then answers (OUT/scores.jsonl).",
+            help="K-fold cross-validation: train K times, into OUT/fold-*; each run answers the "
+            "papers held out of its training (OUT/scores.jsonl).",
             rich_help_panel=options.RUNS,
         ),
     ] = None,
@@ -77,8 +77,9 @@ def train(
         typer.Option(
             min=1,
             max=100_000,
-            help="Try N learning rates, chosen by optuna; bad trials are given up early, and the "
-            "best run stays in OUT/best. The same command continues a stopped search.",
+            help="Search with N trials for the best learning rate (optuna); poor trials are "
+            "stopped early, and the best run is kept in OUT/best. The same command continues an "
+            "interrupted search.",
             rich_help_panel=options.RUNS,
         ),
     ] = None,
@@ -88,39 +89,39 @@ def train(
         typer.Option(
             min=1,
             max=LONGEST,
-            help="Longest window in tokens: stores with longer ones are refused, and a model that "
-            "takes fewer is given more positions.",
+            help="Maximum window in tokens: stores with longer windows are refused, and a model "
+            "with fewer positions is extended.",
             rich_help_panel=options.ATTENTION,
         ),
     ] = None,
     option_score: Annotated[
         Literal["mean", "first", "salience"] | None,
         typer.Option(
-            help="Options of several pieces: mean, first or salience (learned weights).",
+            help="Cloze: score of an option from the logits of its pieces: their mean, the first, "
+            "or salience (a mean with learned weights).",
             hidden=True,
         ),
     ] = None,
     teacher: Annotated[
         str | None,
         typer.Option(
-            help="Model whose probabilities are learned as well as the answers: a score file of "
-            "the training papers (predict --scores FILE.jsonl), or a model with the same "
-            "vocabulary.",
+            help="Teacher whose probabilities are learned too: a score file of the training papers "
+            "(predict --scores FILE.jsonl), or a model with the same vocabulary.",
             hidden=True,
         ),
     ] = None,
     with_dev: Annotated[
-        bool, typer.Option(help="Also learn from dev.pt; the last weights stay.", hidden=True)
+        bool, typer.Option(help="Also train on dev.pt; the last weights are kept.", hidden=True)
     ] = False,
     workers: options.Workers = None,
     deterministic: options.Deterministic = False,
     low: Annotated[
         float | None,
-        typer.Option(help=f"--search: the smallest learning rate (default: {LOW:g}).", hidden=True),
+        typer.Option(help=f"--search: the lowest learning rate (default: {LOW:g}).", hidden=True),
     ] = None,
     high: Annotated[
         float | None,
-        typer.Option(help=f"--search: the largest learning rate (default: {HIGH:g}).", hidden=True),
+        typer.Option(help=f"--search: the highest learning rate (default: {HIGH:g}).", hidden=True),
     ] = None,
     batch_sizes: Annotated[
         str | None,
@@ -136,11 +137,11 @@ def train(
     lsh_landmarks: options.LshLandmarks = None,
     **given: Any,
 ) -> None:
-    """Fine-tune on DATA/train.pt; the weights that are best on DATA/dev.pt stay in OUT.
+    """Fine-tune on DATA/train.pt; the weights that are best on DATA/dev.pt are kept in OUT.
 
-    Next to them: log.txt, metrics.jsonl, TensorBoard's events, train.json (all settings) and
-    run.toml, with which `--config` repeats the run. Several GPUs: `torchrun --nproc-per-node 2 -m
-    albert_rc train ...`.
+    OUT also holds log.txt, metrics.jsonl, TensorBoard events, train.json (all settings) and
+    run.toml, which repeats the run with `--config`. For several GPUs, use
+    `torchrun --nproc-per-node 2 -m albert_rc train ...`.
     """
     from albert_rc.errors import UsageError
     from albert_rc.io.json import write_each
@@ -153,7 +154,7 @@ def train(
     from albert_rc.training.runs.several import Part, over_folds, over_seeds
 
     if sum(count is not None for count in (seeds, folds, search)) > 1:
-        raise UsageError("--seeds, --folds and --search: choose one of them")
+        raise UsageError("--seeds, --folds and --search cannot be combined")
     of_search = {"low": low, "high": high, "batch-sizes": batch_sizes, "json": json or None}
     chosen = given["learning_rate"] is not None or with_dev or minutes is not None
     _require_search(search is not None, of_search, chosen)
@@ -214,7 +215,7 @@ def train(
 
 
 def _require_search(searching: bool, of_search: dict[str, Any], chosen: bool) -> None:
-    """Refuse a search's options without a search, and with one those that it cannot heed.
+    """Refuse options of a search without one, and options that a search does not support.
 
     Args:
         searching: whether a search was asked for.
@@ -225,12 +226,12 @@ def _require_search(searching: bool, of_search: dict[str, Any], chosen: bool) ->
 
     found = next((name for name, value in of_search.items() if value is not None), None)
     if not searching and found is not None:
-        raise UsageError(f"--{found} goes with --search")
+        raise UsageError(f"--{found} needs --search")
     if searching and chosen:
         raise UsageError(
-            "--search chooses the learning rate (between --low and --high) by dev.pt, so it takes "
-            "no --learning-rate and no --with-dev; nor --minutes: stop it with Ctrl-C, and the "
-            "same command goes on"
+            "--search chooses the learning rate (between --low and --high) by the score on dev.pt, "
+            "so --learning-rate and --with-dev cannot be used with it; nor can --minutes: stop "
+            "the search with Ctrl-C, and continue it with the same command"
         )
 
 
@@ -243,7 +244,7 @@ def _require_cloze(kind: str, option_score: str | None, given: dict[str, Any]) -
         ("option-score", option_score), ("mask-rate", rate or None), ("mask-weight", weight)
     ):  # fmt: skip
         if kind != "cloze" and value is not None:
-            raise UsageError(f"--{name} is for cloze papers; these are for the task {kind}")
+            raise UsageError(f"--{name} is for cloze papers, but these are for the task {kind}")
 
 
 def _sizes(listed: str | None) -> tuple[int, ...]:
@@ -253,9 +254,9 @@ def _sizes(listed: str | None) -> tuple[int, ...]:
     try:
         sizes = tuple(map(int, listed.split(","))) if listed else ()
     except ValueError:
-        raise UsageError(f"--batch-sizes {listed}: numbers, such as 16,32") from None
+        raise UsageError(f"--batch-sizes {listed}: give numbers, such as 16,32") from None
     if sizes and max(sizes) > LARGEST_BATCH:
-        raise UsageError(f"--batch-sizes {listed}: at most {LARGEST_BATCH:,} each")
+        raise UsageError(f"--batch-sizes {listed}: a batch has at most {LARGEST_BATCH:,} items")
     return sizes
 
 
@@ -276,7 +277,7 @@ def _search(
         raise UsageError("--search runs in one process; start it without torchrun")
     if dev_store is None or not dev_store.has_answers:
         raise UsageError(
-            f"--search needs {tuning.data / 'dev.pt'} with answers, to tell trials apart"
+            f"--search needs {tuning.data / 'dev.pt'} with answers, to compare the trials"
         )
     low, high, sizes = where
     space = Space(low, high, sizes or (tuning.settings.batch_size,))
@@ -286,7 +287,7 @@ def _search(
         return
     rows = []
     for row in sorted(found["trials"], key=lambda row: -(row["dev"] or 0)):
-        score = "given up" if row["given_up"] else f"{row['dev']:.2%}"
+        score = "stopped early" if row["given_up"] else f"{row['dev']:.2%}"
         rows.append((f"{row['learning_rate']:.3g}", row["batch_size"], score))
     table(f"{out / RESULT}", ("learning rate", "batch", "dev"), rows)
     best = found["best"]
@@ -320,9 +321,9 @@ def _run(
         result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)
     if tuning.group.is_main:
         best = (
-            "not measured"
+            "not evaluated"
             if result.paused
-            else "not measured (no dev answers to measure by, or learned from)"
+            else "not evaluated (no dev papers with answers, or trained on them)"
         )
         if result.best_score is not None:
             best = f"{result.best_score:.2%} at step {result.best_step}"
@@ -357,7 +358,9 @@ def _run_several(
         if figure in found:
             typer.echo(f"{out / RUNS}: {len(parts)} runs, {spread_line(name, found[figure], unit)}")
     if parts[0].held_out is not None:
-        typer.echo(f"{out / SCORES}: all training papers, each answered by the run without it")
+        typer.echo(
+            f"{out / SCORES}: all training papers, each answered by the run that held it out"
+        )
 
 
 train.__doc__ = f"{train.__doc__}\n\n" + example(

@@ -1,4 +1,4 @@
-"""`albert-rc pretrain vocabulary`: a SentencePiece vocabulary from raw text."""
+"""`albert-rc pretrain vocabulary`: training of a SentencePiece vocabulary."""
 
 from __future__ import annotations
 
@@ -20,33 +20,36 @@ if TYPE_CHECKING:
 def vocabulary(
     text: Annotated[
         list[Path],
-        typer.Argument(help="Files or folders of text, or of exam papers (blanks are filled)."),
+        typer.Argument(help="Files or folders of text, or of exam papers (with blanks filled in)."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for spiece.model.")] = Path("models/vocabulary"),
+    out: Annotated[Path, typer.Option(help="Folder to write spiece.model to.")] = Path(
+        "models/vocabulary"
+    ),
     size: Annotated[
         int,
         typer.Option(
             min=1,
             max=2**24,
-            help="Pieces, the five special ones included.",
+            help="Number of pieces, including the five special ones.",
         ),
     ] = 30000,
-    cased: Annotated[bool, typer.Option(help="Keep upper and lower case apart.")] = False,
-    accents: Annotated[bool, typer.Option(help="Keep accents.", hidden=True)] = False,
+    cased: Annotated[bool, typer.Option(help="Distinguish upper and lower case.")] = False,
+    accents: Annotated[bool, typer.Option(help="Keep accents on letters.", hidden=True)] = False,
     coverage: Annotated[
         float,
         typer.Option(
-            help="Share of all characters that get pieces of their own: from 0.98 to 1.",
+            help="Share of all characters that the vocabulary covers, from 0.98 to 1; the rarest "
+            "are left out.",
             hidden=True,
         ),
     ] = 0.99995,
     on_error: OnTextError = "stop",
     set_: settings.Set = None,
 ) -> None:
-    """Make a vocabulary with ALBERT's ids: padding 0, unknown 1, [CLS] 2, [SEP] 3, [MASK] 4.
+    """Train a vocabulary with ALBERT's ids: padding 0, unknown 1, [CLS] 2, [SEP] 3, [MASK] 4.
 
-    Pieces are chosen by a unigram language model. Text is lower-cased and stripped of accents
-    first, as ALBERT's.
+    Pieces are chosen by a unigram language model. Text is first lower-cased and stripped of
+    accents, as in ALBERT.
     """
     from albert_rc.io.atomic import require_writable
     from albert_rc.text.make_vocabulary import check_settings, make_vocabulary

@@ -55,7 +55,7 @@ class Cut:
 
     def __post_init__(self) -> None:
         if self.max_length < 2 * LEAST:
-            raise UsageError(f"--max-length {self.max_length}: at least {2 * LEAST} are needed")
+            raise UsageError(f"--max-length {self.max_length} must be at least {2 * LEAST}")
         for flag, share in (("--short", self.short), ("--dev", self.dev)):
             if not 0 <= share <= 1:
                 raise UsageError(f"{flag} {share} must be from 0 to 1")

@@ -81,7 +81,7 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
     found: list[Source] = []
     for place in places:
         if not place.exists():
-            raise DataError(f"{place}: no such file or folder; give the place of the text")
+            raise DataError(f"{place}: no such file or folder; give the path of the text")
         files = [place]
         if place.is_dir():
             inside = (path for path in place.rglob("*") if path.is_file())
@@ -99,7 +99,7 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
             found.append(Source(path, False, size))
         if not texts and not papers:
             kinds = ", ".join((*TEXT, *PAPERS))
-            raise DataError(f"{place}: no text there; files end in {kinds}")
+            raise DataError(f"{place}: no text files there; their names must end in {kinds}")
     copies = _copies(found)
     return [source for source in found if source.path not in copies], sorted(copies)
 
@@ -109,13 +109,15 @@ def _require_alike(split: Path, papers: set[Path], texts: list[Path]) -> None:
     paper = next((path for path in sorted(papers) if path.is_relative_to(split)), None)
     if paper is None:
         return
-    apart = "keep each kind in a folder of its own, and name both folders"
+    apart = "put each kind into a folder of its own, and give both folders"
     for path in texts:
         if path.suffix == ".txt" and path.is_relative_to(split):
             raise DataError(f"{path}: plain text in a folder of exam papers ({paper}); {apart}")
     _, form = open_sources(split)
     if paper.suffix not in READERS[form].suffixes:
-        raise DataError(f"{paper}: not of the same format as the other papers ({form}); {apart}")
+        raise DataError(
+            f"{paper}: its format differs from that of the other papers ({form}); {apart}"
+        )
 
 
 def _copies(sources: list[Source]) -> set[Path]:

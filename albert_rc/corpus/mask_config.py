@@ -16,12 +16,15 @@ class MaskConfig:
     rate: Annotated[
         float,
         Setting(
-            "Share of the tokens that are hidden and predicted (default: 0.15).",
+            "Share of the tokens that are masked and predicted (default: 0.15).",
             low=0, above=True, high=1, below=True, flag="--mask-rate",
         ),
     ] = 0.15  # fmt: skip
     max_ngram: Annotated[
-        int, Setting("Longest run of words that are hidden together (default: 3).", low=1, high=100)
+        int,
+        Setting(
+            "Maximum number of consecutive words masked together (default: 3).", low=1, high=100
+        ),
     ] = 3
     """Maximum n-gram length; length n has p(n) proportional to 1/n."""
     masked: float = 0.8
@@ -32,4 +35,4 @@ class MaskConfig:
     def __post_init__(self) -> None:
         check(self)
         if self.masked < 0 or self.random < 0 or self.masked + self.random > 1:
-            raise UsageError("shares of masked and of random words must add up to at most 1")
+            raise UsageError("the shares of masked and random words must add up to at most 1")

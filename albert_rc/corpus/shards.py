@@ -91,14 +91,14 @@ def require_same_plan(out: Path, total: int, dev: bool) -> None:
         for path in sorted(part.glob(_SHARDS)):
             if shard_count(path) != total:
                 raise UsageError(
-                    f"--out {out}: {path} is there already, of another corpus (this one has "
-                    f"{counted(total, 'shard')}); remove {' and '.join(map(str, parts))}, or give "
-                    "another --out"
+                    f"--out {out}: {path} already exists and belongs to another corpus (this one "
+                    f"has {counted(total, 'shard')}); remove {' and '.join(map(str, parts))}, or "
+                    "give another --out"
                 )
             if part.name == "dev" and not dev:
                 raise UsageError(
-                    f"--dev 0: {path} is there already, and its documents would be learned from; "
-                    f"remove {part}, or give another --out"
+                    f"--dev 0: {path} already exists, and its documents would become training "
+                    f"data; remove {part}, or give another --out"
                 )
 
 
@@ -110,9 +110,7 @@ def check_corpus(corpus: Corpus, tokenizer: Tokenizer, max_length: int) -> None:
     """
     remake = f"make it again: albert-rc pretrain data TEXT --model {tokenizer.folder}"
     if not len(corpus):
-        raise DataError(
-            f"{corpus.folder}: holds no sequence to learn from; with more text, {remake}"
-        )
+        raise DataError(f"{corpus.folder} has no sequences to train on; with more text, {remake}")
     if corpus.meta["vocabulary"] != tokenizer.fingerprint:
         raise DataError(f"{corpus.folder}: made with another vocabulary than the model's; {remake}")
     longest = corpus.meta["max_length"]

@@ -72,7 +72,7 @@ def text_lines(path: Path, codec: str) -> Iterator[str]:
         raise _unreadable(path, error) from None
     except UnicodeError:
         raise DataError(
-            f"{path}: no longer {codec}, so it was changed during the run; start again"
+            f"{path} is no longer valid {codec}: it was changed during the run; start again"
         ) from None
 
 

@@ -313,7 +313,7 @@ def only_run(folder: Path) -> Iterator[None]:
             said = _holder(file.read())
             file.close()
             raise UsageError(
-                f"{folder}: another run is at work there ({said}); "
+                f"{folder} is in use by another run ({said}); "
                 "wait for it or stop it, or give another --out"
             ) from None
         except OSError:  # a file system without locks
@@ -351,4 +351,4 @@ def _holder(content: bytes) -> str:
             f"{holder['command']}"
         )
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        return "it has just begun"
+        return "it has just started"

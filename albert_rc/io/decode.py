@@ -66,7 +66,7 @@ def decode(content: bytes) -> tuple[str, Encoding]:
                 return content.decode(codec), Encoding(codec, title)
             except UnicodeDecodeError as error:
                 raise ValueError(
-                    f"it begins as {title}, but byte {error.start + 1} is not; "
+                    f"it begins as {title}, but byte {error.start + 1} is invalid; "
                     "save it again as UTF-8"
                 ) from None
     if 0 in content[:_HEAD]:

@@ -178,8 +178,8 @@ def _refuse_repeats(text: str) -> None:
                 if key in objects[-1]:
                     line = text.count("\n", 0, token.start()) + 1
                     raise ValueError(
-                        f"line {line}: the key {quoted(key)} stands twice in one object; keep the "
-                        "right one and take out the other"
+                        f"line {line}: the key {quoted(key)} occurs twice in one object; keep the "
+                        "right one and remove the other"
                     )
                 objects[-1].add(key)
             case string:

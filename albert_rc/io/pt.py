@@ -177,7 +177,7 @@ def check_archive(path: Path) -> None:
                 raise ValueError("not written by torch or albert-rc")
             damaged = archive.testzip()
     except zipfile.BadZipFile as error:
-        raise ValueError(f"torn or foreign: {error}") from None
+        raise ValueError(f"truncated, or not a .pt file: {error}") from None
     if damaged is not None:
         raise ValueError(f"checksum mismatch in {damaged}: the file is corrupted")
 

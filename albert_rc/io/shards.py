@@ -37,7 +37,7 @@ def all_shards(folder: Path, remake: str) -> list[Path]:
     if not paths:
         raise DataError(f"{folder}: no shards there; {remake}")
     if odd := next((p.name for p in paths if not re.fullmatch(_NAME, p.name)), None):
-        raise DataError(f"{folder}: {odd} is not a shard; take it out, or {remake}")
+        raise DataError(f"{folder}: {odd} is not a shard; remove it, or {remake}")
     totals = sorted({shard_count(path) for path in paths})
     if len(totals) > 1:
         raise DataError(

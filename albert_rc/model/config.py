@@ -30,11 +30,14 @@ class EncoderConfig:
     """
 
     family: str = "albert"
-    vocab_size: Annotated[int, _size("Pieces, the five special ones included.", 2**24)] = 30000
+    vocab_size: Annotated[
+        int, _size("Number of pieces in the vocabulary, including the five special ones.", 2**24)
+    ] = 30000
     embedding_size: Annotated[
         int,
         _size(
-            "Embedding size; in BERT it is the hidden size. With a checkpoint: at most its own.",
+            "Embedding size; in BERT, the same as the hidden size. With a checkpoint: at most the "
+            "checkpoint's.",
             2**17,
         ),
     ] = 128
@@ -42,39 +45,39 @@ class EncoderConfig:
     num_layers: Annotated[
         int,
         _size(
-            "Layers. With a checkpoint: at most as many as it has (in pretrain also more, if all "
-            "its layers share their weights).",
+            "Number of layers. With a checkpoint: at most the checkpoint's (in pretrain also more, "
+            "if all its layers share their weights).",
             10_000,
         ),
     ] = 12
     num_groups: Annotated[
         int,
         _size(
-            "Groups of layers that share their weights. With a checkpoint: at most as many as it "
-            "has.",
+            "Number of groups of layers that share their weights. With a checkpoint: at most the "
+            "checkpoint's.",
             10_000,
         ),
     ] = 1
-    inner_layers: Annotated[int, _size("Layers of a group.", 1000)] = 1
+    inner_layers: Annotated[int, _size("Number of layers in a group.", 1000)] = 1
     common: str = "nothing"
     """Parameters shared by all groups: a key of `COMMON`."""
     residual: Annotated[
         str,
         Setting(
-            "With --scratch: post, as in BERT; or reversible, which needs no more memory for more "
-            "layers in training, and which only albert-rc can load (default: the checkpoint's, "
-            "else post).", choices=("post", "reversible"),
+            "With --scratch: post-norm layers as in BERT (post), or reversible layers, whose "
+            "activation memory in training does not grow with depth and which only albert-rc can "
+            "load (default: as in the checkpoint, else post).", choices=("post", "reversible"),
         ),
     ] = "post"  # fmt: skip
     """`post`: as in BERT, a norm after each sum; `reversible`: see `model.reversible`."""
-    num_heads: Annotated[int, _size("Attention heads.", 2**17)] = 12
+    num_heads: Annotated[int, _size("Number of attention heads.", 2**17)] = 12
     ffn_size: Annotated[int, _size("Inner size of the feed-forward network.", 2**20)] = 3072
-    max_positions: Annotated[int, _size("Positions.", 2 * LONGEST)] = 512
+    max_positions: Annotated[int, _size("Number of positions.", 2 * LONGEST)] = 512
     position_offset: int = 0
     """Index of the first position: 2 in RoBERTa."""
-    num_segments: Annotated[int, _size("Kinds of segments.", 2**16)] = 2
+    num_segments: Annotated[int, _size("Number of segment types.", 2**16)] = 2
     relative_buckets: Annotated[
-        int, Setting("Buckets of distances that attention has biases for; 0 for none.", low=0,
+        int, Setting("Number of buckets for attention biases by distance; 0 for no biases.", low=0,
                      high=2**16)
     ] = 0  # fmt: skip
     """See `model.relative`."""
@@ -83,7 +86,7 @@ class EncoderConfig:
     dropout: Annotated[
         float,
         Setting(
-            "Dropout of layers and attention weights (default: the checkpoint's; none in ALBERT "
+            "Dropout of layers and attention weights (default: as in the checkpoint; 0 in ALBERT "
             "v2).", low=0, high=1, below=True,
         ),
     ] = 0.0  # fmt: skip
@@ -196,7 +199,7 @@ class LshConfig:
     chunk: Annotated[
         int,
         Setting(
-            "Hashed attention: tokens of a chunk (default: the checkpoint's, else 64).",
+            "Hashed attention: tokens per chunk (default: as in the checkpoint, else 64).",
             low=1,
             high=2**20,
             flag="--lsh-chunk",
@@ -205,7 +208,7 @@ class LshConfig:
     rounds: Annotated[
         int,
         Setting(
-            "Hashed attention: rounds of hashing (default: the checkpoint's, else 4).",
+            "Hashed attention: rounds of hashing (default: as in the checkpoint, else 4).",
             low=1,
             high=1000,
             flag="--lsh-rounds",
@@ -214,16 +217,16 @@ class LshConfig:
     probes: Annotated[
         int,
         Setting(
-            "Hashed attention: buckets that a query looks into in each round, the nearest first "
-            "(default: the checkpoint's, else 1).",
+            "Hashed attention: nearest buckets that a query attends to in each round (default: as "
+            "in the checkpoint, else 1).",
             low=1, high=1000, flag="--lsh-probes",
         ),
     ] = 1  # fmt: skip
     hash: Annotated[
         str,
         Setting(
-            "Hashed attention, our form: projections or rotations (default: the checkpoint's, "
-            "else projections).",
+            "Hashed attention, our form: type of hash, projections or rotations (default: as in "
+            "the checkpoint, else projections).",
             choices=("rotations", "projections"), flag="--lsh-hash",
         ),
     ] = "projections"  # fmt: skip
@@ -268,8 +271,8 @@ class Compute:
     ffn_chunk: Annotated[
         int | None,
         Setting(
-            "Tokens per feed-forward product; fewer need less memory, with the same result "
-            "(default: all).", low=1, high=LONGEST,
+            "Tokens per feed-forward chunk; smaller chunks need less memory, with the same result "
+            "(default: all tokens at once).", low=1, high=LONGEST,
         ),
     ] = None  # fmt: skip
     """Rows per chunk; None for all at once. In training, the backward pass recomputes chunks."""

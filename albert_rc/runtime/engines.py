@@ -33,7 +33,7 @@ class Engine:
     def __post_init__(self) -> None:
         check(self)
         if self.address is not None and self.name != "ray":
-            raise UsageError("--address is for --engine ray")
+            raise UsageError("--address needs --engine ray")
 
     @property
     def is_local(self) -> bool:

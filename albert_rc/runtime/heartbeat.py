@@ -103,8 +103,8 @@ class Watch:
 def _gone(lost: list[int], seconds: int) -> str:
     who = " and ".join(f"rank {rank}" for rank in lost)
     return (
-        f"{who} gave no sign of life for {seconds} s: killed, out of memory, or hanging; what was "
-        "saved is whole, so start again (`train` and `pretrain`: with --resume)"
+        f"{who} did not respond for {seconds} s: it was killed, ran out of memory, or hangs; all "
+        "saved files are intact, so start again (`train` and `pretrain`: with --resume)"
     )
 
 

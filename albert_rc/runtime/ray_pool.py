@@ -88,11 +88,12 @@ class RayPool(Generic[Task, Result]):
             yield from _Run(self, tasks).results()
         except RayTaskError as error:
             raise AlbertRcError(
-                f"in a worker of the cluster: {error.cause!r}; see whether --engine local does it"
+                f"error in a worker of the cluster: {error.cause!r}; check whether it also occurs "
+                "with --engine local"
             ) from None
         except RayError as error:
             raise AlbertRcError(
-                f"the Ray cluster fails: {first_line(error)}; see `ray status`, and run the "
+                f"the Ray cluster failed: {first_line(error)}; check `ray status`, and run the "
                 "command again"
             ) from None
 
@@ -153,8 +154,8 @@ class _Run(Generic[Task, Result]):
         if not ready:
             wanted = ", ".join(f"{amount:g} {kind}" for kind, amount in pool._needs.items())
             raise AlbertRcError(
-                f"the cluster started no worker in {STARTS_IN} seconds; each takes {wanted}, and "
-                "`ray status` tells what is free"
+                f"the cluster started no worker in {STARTS_IN} seconds; each needs {wanted}, and "
+                "`ray status` shows what is free"
             )
         for reference in ready:
             if reference in pool._starting:
@@ -192,8 +193,8 @@ class _Run(Generic[Task, Result]):
             # The last line of a traceback gives the reason.
             why = str(error).strip().rpartition("\n")[2][:200]
             raise AlbertRcError(
-                f"workers of the cluster are lost again and again: {why}; where memory runs out, "
-                "give fewer --workers"
+                f"workers of the cluster keep failing: {why}; if memory runs out, give fewer "
+                "--workers"
             )
         self.pool._start()
 
@@ -224,7 +225,7 @@ def _kept(work: Callable[[], Any]) -> tuple[AlbertRcError | None, Any]:
     except AlbertRcError as error:
         return error, None
     except MemoryError:
-        said = "memory ran out in a worker of the cluster; give it fewer --workers"
+        said = "memory ran out in a worker of the cluster; give fewer --workers"
         return OutOfMemoryError(said), None
 
 

@@ -26,7 +26,8 @@ class Unsure:
     def line(self, below: float, answers: Path, calibrated: bool) -> str:
         """The result as a sentence."""
         path = unsure_path(answers)
-        said = f"{path}: {len(self.lines):,} of {self.total:,} answers are less sure than {below:g}"
+        count = f"{len(self.lines):,} of {self.total:,} answers"
+        said = f"{path}: {count} have a probability below {below:g}"
         if len(self.lines) == self.total:
             return said
         if not calibrated:

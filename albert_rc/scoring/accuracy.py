@@ -153,7 +153,7 @@ class Gain:
         if not np.isnan(self.low):
             said += f" [{100 * self.low:+.2f}, {100 * self.high:+.2f}]"
         return (
-            f"{said}; only it right {self.only_first}, only the other {self.only_second} "
+            f"{said}; only this one right: {self.only_first}, only the other: {self.only_second} "
             f"(McNemar's exact p = {self.p_value:.3g})"
         )
 
@@ -235,8 +235,8 @@ class Comparison:
 
     def __str__(self) -> str:
         return (
-            f"{self.agreement:.2%} alike; only the first right {self.only_first}, only the second "
-            f"{self.only_second} (McNemar's exact p = {self.p_value:.3g})"
+            f"{self.agreement:.2%} of the answers agree; only the first right: {self.only_first}, "
+            f"only the second: {self.only_second} (McNemar's exact p = {self.p_value:.3g})"
         )
 
     def as_json(self) -> dict[str, float | int]:

@@ -49,8 +49,8 @@ def put_together(files: Sequence[ScoreFile]) -> list[ScoreFile]:
     for number, one in enumerate(result):
         for other in result[:number]:
             if one.sha256 == other.sha256 or np.array_equal(one.chances_QK, other.chances_QK):
-                said = f"line 1 to the last: the same scores as {other.path}"
-                raise DataError(f"{one.path}, {said}; each model may be given once")
+                said = f"all scores are the same as in {other.path}"
+                raise DataError(f"{one.path}: {said}; give each model only once")
     return result
 
 
@@ -102,7 +102,7 @@ def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
     ):
         raise DataError(f"{file.path}: its labels are not those of {papers.format}, in that order")
     if gold_Q.max() < 0:
-        raise DataError("the papers (GOLD) hold no right answers; give papers that have them")
+        raise DataError("the papers (GOLD) have no right answers; give papers that have them")
     return gold_Q
 
 
@@ -141,8 +141,8 @@ def rows_of(file: ScoreFile, papers: Sequence[Passage], num_labels: int = 0) -> 
     if missing:
         said = listed([f"{shortened(paper)}, number {number}" for paper, number in missing], 5)
         raise DataError(
-            f"{file.path}: {len(missing):,} of {len(asked):,} questions have no line, as in a file "
-            f"that was cut off:{said}\nmake it again with `albert-rc predict --scores`, or give "
-            "the papers that were answered"
+            f"{file.path}: {len(missing):,} of {len(asked):,} questions have no line; the file may "
+            f"be truncated:{said}\nmake it again with `albert-rc predict --scores`, or give the "
+            "papers that were answered"
         )
     return np.array([rows[key] for key in asked], np.int64)

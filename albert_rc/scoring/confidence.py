@@ -206,7 +206,7 @@ def folds_of(papers: Sequence[Hashable], folds: int, seed: int = 0) -> Indices:
     numbers: dict[Hashable, int] = {}
     index = np.array([numbers.setdefault(paper, len(numbers)) for paper in papers])
     if len(numbers) < 2:
-        raise DataError("one paper with right answers is too few to fit on; two are the least")
+        raise DataError("only one paper has right answers; fitting needs at least two")
     order = np.random.default_rng(seed).permutation(len(numbers))
     found: Indices = (order % min(folds, len(numbers)))[index]
     return found

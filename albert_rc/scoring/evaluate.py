@@ -84,7 +84,7 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
     problems += [f"{shortened(key)}: answered, but it is not among the papers" for key in content]
     if problems:
         raise DataError(
-            f"{path}: does not belong to these papers, or is not whole:{listed(problems, 50)}\n"
+            f"{path}: does not belong to these papers, or is incomplete:{listed(problems, 50)}\n"
             "make it again with `albert-rc predict` on the same papers"
         )
     return letters
@@ -131,7 +131,7 @@ def evaluate(
     places = [(p, n) for p in papers for n in range(len(p.questions))]
     known = [i for i, right in enumerate(gold) if right is not None]
     if not known:
-        raise DataError("the papers (GOLD) hold no right answers; give papers that have them")
+        raise DataError("the papers (GOLD) have no right answers; give papers that have them")
     right = [answers[i] == gold[i] for i in known]
     owners = [places[i][0].id for i in known]
     if slices is None:

@@ -180,7 +180,7 @@ def span_answers(path: Path) -> dict[str, str]:
         record = _parsed(text, path, line)
         key, answer = record.get("id"), record.get("answer")
         if not isinstance(key, str) or key in answers:
-            _refuse(path, line, '"id" must be text, and another on each line')
+            _refuse(path, line, '"id" must be text, and different on each line')
         if not isinstance(answer, str):
             raise DataError(
                 f'{path}, line {line}: no "answer", which earlier versions did not write; give '
@@ -219,7 +219,7 @@ def _lines(content: bytes, path: Path) -> list[tuple[int, bytes]]:
     """The non-empty lines, with their numbers; at least one."""
     found = [(number, text) for number, text in enumerate(content.split(b"\n"), 1) if text.strip()]
     if not found:
-        raise DataError(f"{path}: no scores in it; make them with `albert-rc predict --scores`")
+        raise DataError(f"{path} contains no scores; make them with `albert-rc predict --scores`")
     return found
 
 
@@ -239,12 +239,12 @@ def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
     record = _parsed(text, path, line)
     if "best" in record or "null_odds" in record:
         raise DataError(
-            f"{path}, line {line}: spans (SQuAD), which may stand anywhere in a passage: there are "
-            "no options to average or to calibrate; only cloze, multiple choice and GLUE have them"
+            f"{path}, line {line}: the answers are spans (SQuAD), without options to average or to "
+            "calibrate; only cloze, multiple choice and GLUE have options"
         )
     number, temperature = record.get("number"), record.get("temperature", 1.0)
     if not isinstance(record.get("paper"), str) or type(number) is not int or number < 1:
-        _refuse(path, line, '"paper" must be text and "number" count from 1')
+        _refuse(path, line, '"paper" must be text, and "number" must count from 1')
     if type(temperature) not in (int, float) or not temperature > 0:
         _refuse(path, line, '"temperature" must be a number above 0')
     answer = record.get("answer")
@@ -258,7 +258,7 @@ def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
     if not isinstance(record.get("reading", {}), dict):
         _refuse(path, line, '"reading" must be an object')
     if not re.fullmatch("[a-z]+|", record.get("option_score", "")):
-        _refuse(path, line, '"option_score" must be the name of a way, such as masks')
+        _refuse(path, line, '"option_score" must be the name of a method, such as masks')
     _check_chances(record["probabilities"], path, line)
     return record
 

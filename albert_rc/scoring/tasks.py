@@ -66,8 +66,8 @@ def compared(first: Answered, second: Answered) -> Comparison:
     """
     if len(first.right) < len(first.answers):
         raise UsageError(
-            "--against compares right and wrong answers, and a score (STS-B) is neither; leave it "
-            "out, and evaluate each file by itself"
+            "--against compares right and wrong answers, but a score (STS-B) is neither; leave the "
+            "option out, and evaluate each file separately"
         )
     alike = [a == b for a, b in zip(first.answers, second.answers, strict=True)]
     return compare_right(alike, first.right, second.right)
@@ -92,7 +92,9 @@ def read_given(path: Path, ids: Sequence[str], kind: type, spans: bool = False) 
     asked = set(ids)
     problems = [f"{key}: no answer" for key in ids if key not in content]
     problems += [
-        f"{shortened(key)}: answered, but it is not asked" for key in content if key not in asked
+        f"{shortened(key)}: answered, but it is not among the questions"
+        for key in content
+        if key not in asked
     ]
     problems += [
         f"{shortened(key)}: the answer {quoted(content[key])} must be "
@@ -111,7 +113,7 @@ def read_given(path: Path, ids: Sequence[str], kind: type, spans: bool = False) 
 def _known(right: Sequence[Any]) -> list[int]:
     known = [i for i, value in enumerate(right) if value is not None]
     if not known:
-        raise DataError("the papers (GOLD) hold no right answers; give papers that have them")
+        raise DataError("the papers (GOLD) have no right answers; give papers that have them")
     return known
 
 

@@ -33,7 +33,7 @@ def what_is_wrong(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, 
     """
     for name, needed in (_META | _META_OF[kind]).items():
         if type(meta.get(name)) is not needed:
-            return f"its {name} are missing or wrong"
+            return f"its {name} are missing or invalid"
     for name in ("ids", "labels", "question_keys"):
         if not all(isinstance(text, str) for text in meta.get(name, ())):
             return f"its {name} are not text"
@@ -50,7 +50,7 @@ def _wrong_lengths(
         tensor = tensors[name]
         good = ("int16", "int32") if column.dtype == "id" else (column.dtype,)
         if tensor.ndim != 1 or str(tensor.dtype).removeprefix("torch.") not in good:
-            return f"{name} must be a row of {' or '.join(good)}"
+            return f"{name} must be a vector of {' or '.join(good)}"
         length = len(tensor) - bool(column.counts)
         if units.setdefault(column.per, length) != length:
             return f"{name} has {length:,} values for {units[column.per]:,} {column.per}s"
@@ -59,11 +59,11 @@ def _wrong_lengths(
             edges = tensors[name]
             whole = units[column.counts]
             if int(edges[0]) != 0 or int(edges[-1]) != whole or not _all(edges.diff() >= 0):
-                return f"{name} does not lead through {whole:,} {column.counts}s"
+                return f"the offsets in {name} do not cover {whole:,} {column.counts}s"
     if kind == "label" and units["question"] != len(meta["ids"]):
-        return "it has not as many rows as ids"
+        return "the number of rows differs from the number of ids"
     if kind == "choice" and units["question"] != len(meta["question_keys"]):
-        return "it has not as many questions as keys"
+        return "the number of questions differs from the number of keys"
     return None
 
 
@@ -81,14 +81,14 @@ def _wrong_values(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, 
     if kind in ("choice", "span"):
         owner = tensors["question_passage"]
         if not _within(owner, len(meta["ids"])):
-            return "question_passage leads outside of the store"
+            return "question_passage points outside the store"
         width = width[owner.long()]
     if kind == "choice":
         bounds.append(("kept", tensors["kept"], width + 1))
     if kind in ("cloze", "choice"):
         options = tensors["option_offset"].diff()
         if not (_all(options > 0) and _all(tensors["piece_offset"].diff() > 0)):
-            return "a question has no option, or an option no piece"
+            return "a question has no options, or an option has no pieces"
         bounds.append(("answer", tensors["answer"], options))
     if kind == "label":
         numbers = 2**15  # regression
@@ -106,10 +106,10 @@ def _wrong_values(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, 
         ]
     for name, values, end in bounds:
         if not _within(values, end, least_answer if name == "answer" else 0):
-            return f"{name} leads outside of the store"
+            return f"{name} points outside the store"
     for name in {"token", "piece"} & tensors.keys():
         if not _within(tensors[name], meta["vocab_size"]):
-            return f"{name} holds ids that are not in the vocabulary"
+            return f"{name} contains ids that are not in the vocabulary"
     return None
 
 

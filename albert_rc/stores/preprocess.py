@@ -253,7 +253,9 @@ def _encoded(
             break
         yield task, encoded
     if journal.num_replayed:
-        on_event(f"going on after {journal.num_replayed:,} papers that an earlier run had encoded")
+        on_event(
+            f"continuing after {journal.num_replayed:,} papers that an earlier run had encoded"
+        )
     with closing(_encoded_anew(tasks, encoder, workers, engine)) as results:
         for task, encoded in results:
             journal.add(task.name, task.chunk, encoded)

@@ -62,7 +62,7 @@ def open_store(path: Path) -> Store:
     of = shards[0].meta["source_hash"]
     for place, shard in zip(paths, shards, strict=True):
         if shard.meta["source_hash"] != of:
-            raise DataError(f"{place}: made of other papers than {paths[0]}; {_REMAKE}")
+            raise DataError(f"{place}: made from other papers than {paths[0]}; {_REMAKE}")
     whole = joined(shards, shards[0].meta["split"])
     whole.meta["source_hash"] = of
     return whole

@@ -189,7 +189,7 @@ def load_store(path: Path) -> Store:
     kind = meta.get("kind")
     remake = "make it again with `albert-rc preprocess`"
     if not isinstance(kind, str) or kind not in COLUMNS:
-        raise DataError(f"{path}: no store of papers; {remake}")
+        raise DataError(f"{path}: not a store of papers; {remake}")
     if not COLUMNS[kind].keys() <= tensors.keys():
         raise DataError(f"{path}: parts are missing; {remake}")
     wrong = what_is_wrong(kind, tensors, meta)
@@ -214,7 +214,7 @@ def check_store(store: Store, path: Path, tokenizer: Tokenizer, max_length: int)
     if store.meta["vocabulary"] != tokenizer.fingerprint:
         raise DataError(f"{path}: made with another vocabulary than the model's; {remake}")
     if store.meta["vocab_size"] > tokenizer.size:
-        raise DataError(f"{path}: made for more pieces than the vocabulary has; {remake}")
+        raise DataError(f"{path}: made for a larger vocabulary than the model's; {remake}")
     if store.meta["max_length"] > max_length:
         raise DataError(
             f"{path}: made for windows of {store.meta['max_length']} tokens, but the model takes "

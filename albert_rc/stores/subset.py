@@ -127,7 +127,7 @@ def _require_alike(stores: Sequence[Store]) -> None:
                 )
         both = ids & set(store.meta["ids"])
         if both and first.kind != "label":  # the ids of table rows are their numbers
-            raise DataError(f"{min(both)} is both in {one} and {other}")
+            raise DataError(f"{min(both)} is in both {one} and {other}")
         ids.update(store.meta["ids"])
 
 

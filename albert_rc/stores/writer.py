@@ -199,7 +199,7 @@ def check_total(thing: str, total: int) -> None:
     if total > MAX_OFFSET:
         raise DataError(
             f"{total:,} {thing}s are too many for one store, which holds {MAX_OFFSET:,}; "
-            "make several of them with `preprocess --shard-papers`"
+            "make several smaller ones with `preprocess --shard-papers`"
         )
 
 
@@ -258,14 +258,13 @@ def store_summary(
     things = "blanks" if kind == "cloze" else "questions"
     line = f"{num_papers:,} papers, {num_questions:,} {things}"
     if kind == "label":
-        return (
-            f"{num_papers:,} rows, {cuts['num_cut']:,} of them cut ({cuts['tokens_cut']:,} tokens)"
-        )
+        truncated = f"{cuts['num_cut']:,} of them truncated ({cuts['tokens_cut']:,} tokens)"
+        return f"{num_papers:,} rows, {truncated}"
     if kind in ("cloze", "span"):
         needing = "papers" if kind == "cloze" else "questions"
         return f"{line}, {num_items:,} windows ({cuts['num_long']:,} {needing} need several)"
     share = cuts["tokens_cut"] / max(1, cuts["tokens_before"])
     return (
-        f"{line}; {cuts['num_cut']:,} questions see a cut passage "
+        f"{line}; {cuts['num_cut']:,} questions have a truncated passage "
         f"({cuts['tokens_cut']:,} tokens, {share:.2%})"
     )

@@ -79,7 +79,7 @@ def make_vocabulary(
         if raised:
             raise raised[0] from None
         if "sentences_.empty" in str(error):
-            raise DataError("there is no text to learn pieces from") from None
+            raise DataError("the sources contain no text to train on") from None
         raise UsageError(f"--size {size}: {_reason(str(error))}") from None
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / "spiece.model", content.getvalue())
@@ -99,7 +99,9 @@ def check_settings(size: int, coverage: float) -> None:
     if not least <= coverage <= most:
         raise UsageError(f"--coverage {coverage}: give a share from {least} to {most:g}")
     if size < len(SPECIALS) + len(SIGNS) + 2:
-        raise UsageError(f"--size {size}: too few pieces; 8000 suit a hundred megabytes of text")
+        raise UsageError(
+            f"--size {size}: too few pieces; 8000 are suitable for a hundred megabytes of text"
+        )
 
 
 def _noted(texts: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
@@ -115,7 +117,10 @@ def _noted(texts: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
 
 def _reason(said: str) -> str:
     if found := re.search(r"size too high .*<= (\d+)", said):
-        return f"the text gives {found[1]} pieces at most; give that or less, or more text"
+        return f"the text allows {found[1]} pieces at most; give that or less, or more text"
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", said):
-        return f"the text's characters alone take {found[1]} pieces; give more, or less --coverage"
+        return (
+            f"the characters of the text alone need {found[1]} pieces; give more, or a lower "
+            "--coverage"
+        )
     return first_line(said) or "the trainer gave no reason"

@@ -72,14 +72,14 @@ def require_state(folder: Path, processes: Processes, resume: bool) -> None:
     """Refuse to resume, before the work, a run that saved no state.
 
     Raises:
-        UsageError: says so.
+        UsageError: the folder has no state.
     """
     if resume and not processes.from_main(bool(states(folder)) if processes.is_main else None):
         raise _no_state(folder)
 
 
 def _no_state(folder: Path) -> UsageError:
-    return UsageError(f"--resume: there is no state in {folder}; start without --resume")
+    return UsageError(f"--resume: no saved state in {folder}; start without --resume")
 
 
 @dataclass(frozen=True)
@@ -163,8 +163,8 @@ class Checkpoints:
             self.model.load_state_dict(content["model"])
         except RuntimeError:
             raise UsageError(
-                "--resume: the run was begun with a model of another shape; give the --model and "
-                "the options that it was begun with, or another --out"
+                "--resume: the run was started with a model of another shape; use its original "
+                "--model and options, or another --out"
             ) from None
         self.optimizer.load_state_dict(content["optimizer"])
         self.scaler.load_state_dict(content["scaler"])
@@ -188,12 +188,12 @@ def _newest_whole(
             check_archive(path)
             progress = _progress_in(path)
         except (OSError, ValueError) as error:
-            say(f"{path} is passed over: {error}")
+            say(f"{path} is skipped: {error}")
             continue
         if good is None or good(progress):
             return path
     if found and good is None:
-        return f"{folder}: all its states are torn, damaged or foreign; start without --resume"
+        return f"all states in {folder} are truncated, damaged or invalid; start without --resume"
     return None
 
 
@@ -206,7 +206,7 @@ def _progress_in(path: Path) -> Progress:
     try:
         return Progress(**_content(path)["progress"])
     except TypeError:
-        raise ValueError("a state of another version of albert-rc") from None
+        raise ValueError("written by another version of albert-rc") from None
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _content(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises many types for a foreign file
-        raise ValueError(f"foreign ({first_line(error)})") from None
+        raise ValueError(f"not a state of a run ({first_line(error)})") from None
     if not isinstance(content, dict) or any(
         not isinstance(content.get(name), kind) for name, kind in _PARTS.items()
     ):
@@ -248,9 +248,9 @@ def planned_before(folder: Path, processes: Processes) -> Levers | None:
                     )
                 except UsageError:
                     raise UsageError(
-                        f"--resume: {path} was written by a version whose plan is gone "
-                        f"(optimizer states {settings.get('optimizer_states')}); begin again with "
-                        "another --out, from these weights if need be"
+                        f"--resume: {path} was written by an older version, with optimizer states "
+                        f"{settings.get('optimizer_states')}, which are no longer supported; start "
+                        "a new run with another --out, from these weights if needed"
                     ) from None
             break
     return cast("Levers | None", processes.from_main(found))
@@ -271,6 +271,5 @@ def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str
             now[name] = {key: value for key, value in data[name].items() if key in was}
     if what := difference(before, now):
         raise UsageError(
-            f"--resume: the run was begun {what}; give the options that it was begun with, or "
-            "another --out"
+            f"--resume: the run was started {what}; use its original options, or another --out"
         )

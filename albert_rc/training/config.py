@@ -10,9 +10,9 @@ from albert_rc.fields import LARGEST_BATCH, LAST_SEED, MOST, Setting, check
 from albert_rc.model.config import RECOMPUTE
 
 COLLAPSE = {
-    "warn": "say so, and go on",
-    "stop": "end the run; its last good state and best weights stay",
-    "restart": "go back, with half the learning rate and another data order",
+    "warn": "warn and continue",
+    "stop": "end the run; its last good state and best weights are kept",
+    "restart": "return to an earlier state, with half the learning rate and another data order",
 }
 STATES = {
     "fp32": "the optimiser's moments in fp32",
@@ -26,18 +26,20 @@ SCHEDULE, MEMORY = "Schedule", "Memory and speed"
 class TrainConfig:
     """Training settings. The defaults are the recipe of the ASC20-21 report."""
 
-    epochs: Annotated[int, Setting("Passes over the data.", low=1, high=MOST)] = 4
+    epochs: Annotated[int, Setting("Number of passes over the data.", low=1, high=MOST)] = 4
     batch_size: Annotated[
         int,
-        Setting("Items per optimiser step, over all processes.", low=1, high=LARGEST_BATCH),
+        Setting("Items per optimiser step, summed over all processes.", low=1, high=LARGEST_BATCH),
     ] = 2
     learning_rate: Annotated[float, Setting("Peak learning rate.", low=0, above=True)] = 1e-5
     seed: Annotated[
-        int, Setting("Random seed of weights, data order and dropout.", low=0, high=LAST_SEED)
+        int, Setting("Random seed for new weights, data order and dropout.", low=0, high=LAST_SEED)
     ] = 0
     max_steps: Annotated[
         int | None,
-        Setting("Optimiser steps, in place of --epochs.", low=1, high=MOST, panel=SCHEDULE),
+        Setting(
+            "Number of optimiser steps, instead of --epochs.", low=1, high=MOST, panel=SCHEDULE
+        ),
     ] = None
     eval_steps: Annotated[
         int | None,
@@ -48,25 +50,26 @@ class TrainConfig:
     save_steps: Annotated[
         int | None,
         Setting(
-            "Save the state every N steps (default: after each epoch).",
+            "Save the training state every N steps (default: after each epoch).",
             low=1, high=MOST, panel=SCHEDULE,
         ),
     ] = None  # fmt: skip
     warmup: Annotated[
         float,
-        Setting("Share of the steps in which the learning rate rises.", low=0, high=1, below=True),
+        Setting("Share of the steps used for learning-rate warm-up.", low=0, high=1, below=True),
     ] = 0.1
     patience: Annotated[
         int | None,
         Setting(
-            "Stop after N evaluations without a better score; to train on, --resume with a larger "
-            "N.", low=1, high=MOST,
+            "Stop early after N evaluations without improvement; to continue, use --resume with a "
+            "larger N.", low=1, high=MOST,
         ),
     ] = None  # fmt: skip
     precision: Annotated[
         str,
         Setting(
-            "Precision of products: fp32, bf16 or fp16 (default: bf16 if the hardware has it).",
+            "Precision of matrix products: fp32, bf16 or fp16 (default: bf16 if the hardware "
+            "supports it).",
             choices=("fp32", "bf16", "fp16"), panel=MEMORY,
         ),
     ] = "fp32"  # fmt: skip
@@ -79,61 +82,64 @@ class TrainConfig:
     recompute: Annotated[
         str,
         Setting(
-            "What is computed again in the backward pass to save memory: nothing, activations or "
-            "layers (default: chosen to fit memory; activations where that saves much).",
+            "What to recompute in the backward pass to save memory: nothing, activations or layers "
+            "(default: chosen to fit memory; activations if that saves much).",
             choices=tuple(RECOMPUTE),
         ),
     ] = "nothing"
     optimizer_states: Annotated[
         str,
         Setting(
-            "The optimiser's moments in fp32 or in 8 bits (default: chosen to fit memory).",
+            "Precision of the optimiser's moments: fp32 or 8bit (default: chosen to fit memory).",
             choices=tuple(STATES),
         ),
     ] = "fp32"
     ffn_chunk: Annotated[
         int | None,
         Setting(
-            "Tokens per feed-forward product; fewer need less memory, with the same result "
-            "(default: all).", low=1, high=2**25,
+            "Tokens per feed-forward chunk; smaller chunks need less memory, with the same result "
+            "(default: all tokens at once).", low=1, high=2**25,
         ),
     ] = None  # fmt: skip
     optimizer: Annotated[
         str, Setting("Optimiser: adamw, lamb, lamb-albert or adafactor.", choices=_OPTIMIZERS)
     ] = "adamw"
     weight_decay: Annotated[
-        float, Setting("Weight decay of matrices; vectors have none.", low=0)
+        float, Setting("Weight decay of matrices; vectors such as biases are not decayed.", low=0)
     ] = 0.01
-    clip: Annotated[float, Setting("Largest gradient norm; 0 for none.", low=0)] = 1.0
-    keep: Annotated[
-        int, Setting("Number of states to keep, the newest ones.", low=1, high=1000)
-    ] = 2
+    clip: Annotated[
+        float, Setting("Maximum norm for gradient clipping; 0 for no clipping.", low=0)
+    ] = 1.0
+    keep: Annotated[int, Setting("Number of newest training states to keep.", low=1, high=1000)] = 2
     mask_rate: Annotated[
         float,
         Setting(
-            "Cloze: also hide and ask for this share of the other words.",
+            "Cloze: share of the other words that are masked and predicted too.",
             low=0, high=1, below=True,
         ),
     ] = 0.0  # fmt: skip
-    mask_weight: Annotated[float, Setting("Weight of the loss of --mask-rate's words.", low=0)] = (
-        1.0
-    )
+    mask_weight: Annotated[
+        float, Setting("Weight of the loss on the words masked by --mask-rate.", low=0)
+    ] = 1.0
     teacher_weight: Annotated[
         float,
         Setting(
-            "Share of the loss that the teacher's probabilities have.", low=0, above=True, high=1
+            "Weight of the teacher's probabilities in the loss; the right answers have the rest.",
+            low=0,
+            above=True,
+            high=1,
         ),
     ] = 0.5
     on_collapse: Annotated[
         str,
         Setting(
-            "When the loss stays at chance, answers are constant, or loss or gradient spike: warn; "
-            "stop; or restart from the last good state, or the start, with half the learning rate "
-            "and another data order.", choices=tuple(COLLAPSE),
+            "What to do if the loss stays at chance, answers are constant, or loss or gradient "
+            "spikes: warn; stop; or restart from the last good state (or the start) with half the "
+            "learning rate and another data order.", choices=tuple(COLLAPSE),
         ),
     ] = "warn"  # fmt: skip
     max_restarts: Annotated[
-        int, Setting("Most restarts with --on-collapse restart.", low=1, high=100)
+        int, Setting("Maximum number of restarts with --on-collapse restart.", low=1, high=100)
     ] = 2
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ GONE = ("label_smoothing", "r_drop", "fgm", "ema")
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """The first difference between two results of `made_of`, phrased to follow "begun"; or None."""
+    """The first difference between two fingerprints, phrased to follow "started"; or None."""
     fields = TrainConfig.__dataclass_fields__
     for name in {**before, **now}:
         field = name[2:].replace("-", "_")

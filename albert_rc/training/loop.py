@@ -208,7 +208,9 @@ class Trainer(Generic[Kind]):
             resumed_at = self.progress.step if resume else None
             self.record = RunLog(self.folder, resumed_at, self.progress.attempt)
             if aside is not None:
-                self._say(f"starting over; the earlier run stays in {aside} until this one is done")
+                self._say(
+                    f"new run; the earlier one is kept in {aside} until this one has finished"
+                )
             self._say(f"step {self.progress.step} of {self.total_steps}")
         return tally
 
@@ -319,7 +321,7 @@ class Trainer(Generic[Kind]):
             self.record = RunLog(self.folder, step, attempt)
         where = f"the state of step {step}" if step else "the start"
         rate = self.settings.learning_rate / 2**attempt
-        self._say(f"back to {where}: learning rate {rate:g}, another data order")
+        self._say(f"restarting from {where} with learning rate {rate:g} and another data order")
 
     def _set_order(self) -> None:
         """Set the data order of this attempt."""
@@ -354,10 +356,10 @@ class Trainer(Generic[Kind]):
         if self.record is not None:
             values = {"epoch": round(step / self.steps_per_epoch, 4), **evaluation.values}
             self.record.metrics("dev", step, values | {"best": best})
-        mark = "the best so far, saved" if best else f"best {progress.best_score:.2%}"
+        mark = "best so far, saved" if best else f"best {progress.best_score:.2%}"
         self._say(f"step {step}: {evaluation.line} ({mark})")
         if self._out_of_patience():
-            self._say(f"no gain in {self.settings.patience} evaluations: stopped early")
+            self._say(f"no improvement in {self.settings.patience} evaluations: stopped early")
             return True
         return False
 
@@ -372,7 +374,7 @@ class Trainer(Generic[Kind]):
         waited = self.progress.evaluations_without_gain
         self._say(
             f"the run stopped early at step {self.progress.step}, after {waited} evaluations "
-            f"without a gain; to continue training, raise --patience above {waited}"
+            f"without improvement; to continue training, raise --patience above {waited}"
         )
         return True
 

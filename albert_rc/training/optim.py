@@ -56,7 +56,7 @@ def make_optimizer(
     if states == "fp32":
         return OPTIMIZERS[name](groups, **settings)
     if name != "adamw":
-        raise UsageError(f"--optimizer-states {states} goes with --optimizer adamw only")
+        raise UsageError(f"--optimizer-states {states} needs --optimizer adamw")
     try:
         # A maintained library's 8-bit states; its compiled step needs a C++ compiler on CPUs.
         from torchao.optim import AdamW8bit

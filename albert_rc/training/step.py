@@ -121,7 +121,7 @@ class Stepper(Generic[Kind]):
         share_of_rank = -(-items // self.processes.world)
         if self.micro_batches < share_of_rank:
             self.micro_batches = min(share_of_rank, 2 * self.micro_batches)
-            self.say(f"out of memory: {self.micro_batches} micro-batches a step from now on")
+            self.say(f"out of memory: {self.micro_batches} micro-batches per step from now on")
         elif encoder.compute.recompute != "layers":
             self._recompute_layers()
             self.say("out of memory: layers are recomputed from now on")

@@ -48,7 +48,7 @@ def test_threads_with_one_model_get_the_answers_of_one_after_the_other():
 
 def test_a_head_that_was_never_trained_is_told():
     paper = {"article": "It is late.", "questions": ["When?"], "options": [["Now", "Never"]]}
-    with pytest.warns(UserWarning, match="the model's head is untrained and guesses"):
+    with pytest.warns(UserWarning, match="the model's head is untrained, so its answers"):
         answer(paper, load_model("albert-rc-tiny", "choice"))
 
 
@@ -123,11 +123,11 @@ def test_a_kept_temperature_is_used(tmp_path):
         ({"article": "no blank", "options": [["a", "b"]]}, "there is no blank in the article"),
         ([PAPER, {**PAPER, "options": [["a", "b"]]}], r"papers\[2\]: 2 blanks"),
         ([{**PAPER, "id": "x"}, {**PAPER, "id": "x"}], r"the id 'x' is taken"),
-        ([], "no paper in the list"),
+        ([], "the list of papers is empty"),
         ([PAPER, 3], r"papers\[2\] is a number"),
         ("{torn", "papers' text"),
         ("/no/such/place", "no such file"),
-        ({"article": object(), "options": []}, "JSON cannot hold the papers"),
+        ({"article": object(), "options": []}, "the papers cannot be converted to JSON"),
         (
             {"article": "A.", "questions": ["b?"], "options": [["c", "d"]]},
             r'the papers are choice, but the model answers cloze; load_model\(source, "choice"\)',

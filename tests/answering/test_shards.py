@@ -77,7 +77,7 @@ def test_papers_to_recall_are_read_once_for_all_parts(data, tmp_path, works, mon
             said = []
             run(request, group, Show(said.append, bar))
         assert len(made) == 1
-        assert sum("this copies their own key" in line for line in said) == 1
+        assert sum("this only copies their key" in line for line in said) == 1
         made.clear()
     for end in ("json", "jsonl"):
         assert (tmp_path / f"3.{end}").read_bytes() == (tmp_path / f"1000.{end}").read_bytes()
@@ -116,7 +116,7 @@ def test_a_job_that_was_ended_goes_on_where_whole_parts_are(data, tmp_path, work
     assert parts[1].read_bytes() == before[parts[1]][0]
     said = cli(*command, "--precision", "fp32", "--max-length", "400", "--temperature", "2")
     assert said.returncode == 2
-    assert "has answers of other papers, weights or settings" in said.stderr
+    assert "has answers from other papers, weights or settings" in said.stderr
     shown = json.loads((out / "manifest.json").read_text())
     assert shown["made_by"]["papers"]["max_length"] == 512
 
@@ -157,7 +157,7 @@ def test_a_missing_shard_is_named(data, tmp_path, cli, works):
     works("preprocess", SAMPLE / "cloze", "--model", MODEL, "--out", out, "--shard-papers", "3")
     copy = out / "dev.shards" / "shard-00002-of-00003 (copy).pt"
     copy.touch()
-    with pytest.raises(DataError, match=r"\(copy\)\.pt is not a shard; take it out"):
+    with pytest.raises(DataError, match=r"\(copy\)\.pt is not a shard; remove it"):
         open_store(out / "dev.shards")
     copy.unlink()
     (out / "dev.shards" / "shard-00002-of-00003.pt").unlink()
@@ -168,7 +168,7 @@ def test_a_missing_shard_is_named(data, tmp_path, cli, works):
     assert "2 of 3 shards (shard-00002-of-00003.pt is the first that is missing" in said.stderr
     again = cli("preprocess", SAMPLE / "cloze", "--model", MODEL, "--out", out)
     assert again.returncode == 2
-    assert "train.shards is of an earlier run; remove it" in again.stderr
+    assert "train.shards is from an earlier run; remove it" in again.stderr
 
 
 def test_a_run_learns_from_shards_as_from_one_store(data, tmp_path, works):

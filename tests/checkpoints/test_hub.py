@@ -41,9 +41,9 @@ def hub():
 CASES = [
     ("some/model", "0", "the hub has no public model of that name"),
     ("some/model-nothing", "0", "the hub has no public model of that name"),
-    ("some/model-gated", "0", "accepted its terms"),
+    ("some/model-gated", "0", "its terms must be accepted"),
     ("some/model-broken", "0", "could not be reached|did not give it"),
-    ("some/model", "1", "the hub was not asked because HF_HUB_OFFLINE is set"),
+    ("some/model", "1", "the hub was not contacted because HF_HUB_OFFLINE is set"),
     ("some/model", "nobody", "the hub could not be reached .*no earlier download"),
     ("albert-rc-tny", "0", "nor a hub id, which has one slash"),
 ]
@@ -67,4 +67,4 @@ def test_what_was_looked_for_and_why_it_was_not_found(hub, sample, tmp_path, mod
     said = done.stderr.splitlines()[-1]
     assert said.startswith(f"error: --model {model}: no such folder, nor a model of the package (")
     assert re.search(why, said), said
-    assert said.endswith("check the name, or put the model's files into a folder and name that")
+    assert said.endswith("check the name, or put the model's files into a folder and give that")

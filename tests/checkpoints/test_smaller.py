@@ -45,7 +45,7 @@ def test_layers_that_share_weights_begin_with_their_mean(albert):
     torch.testing.assert_close(now[1], (before[2] + before[3]) / 2)
     for name in ("encoder.embeddings.word.weight", "head.dense.weight", "head.bias"):
         assert torch.equal(loaded.model.get_parameter(name), model.get_parameter(name))
-    assert any("2 groups of layers in place of 4" in line for line in loaded.report.lines())
+    assert any("2 groups of layers instead of 4" in line for line in loaded.report.lines())
 
 
 def test_fewer_layers_are_spread_evenly(albert):
@@ -93,7 +93,7 @@ def test_a_bert_becomes_an_albert_only_where_it_must(tokenizer, tmp_path):
     shared = load_model(tmp_path, "cloze", shape={"num_groups": 1})
     assert shared.model.config.family == "albert"
     torch.testing.assert_close(up(shared.model)[0], torch.stack(up(model)).mean(0))
-    assert "an ALBERT in place of a BERT" in shared.report.notes[-1]
+    assert "an ALBERT instead of a BERT" in shared.report.notes[-1]
     same = load_model(tmp_path, "cloze", shape={"num_layers": 4, "num_groups": 4}).model
     assert same.config == load_model(tmp_path, "cloze").model.config
 
@@ -127,7 +127,7 @@ def test_a_checkpoint_that_shares_all_may_lose_layers_and_say_so(tokenizer, tmp_
     saved(tokenizer, tmp_path, num_groups=1)
     shape = {"sharing": "all", "num_layers": 2}
     assert load_model(tmp_path, "pretraining", shape=shape).model.config.num_layers == 2
-    with pytest.raises(UsageError, match="--sharing none: the checkpoint shares in another way"):
+    with pytest.raises(UsageError, match="--sharing none: the checkpoint shares other parameters"):
         load_model(tmp_path, "pretraining", shape=shape | {"sharing": "none"})
 
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_made_smaller_is_refused(albert, shape, said):
 def test_other_families_only_lose_layers(tokenizer, tmp_path):
     saved(tokenizer, tmp_path, family="mpnet", embedding_size=32, relative_buckets=8)
     assert load_model(tmp_path, "cloze", shape={"num_layers": 2}).model.config.num_layers == 2
-    with pytest.raises(UsageError, match="layers of the family mpnet cannot share weights"):
+    with pytest.raises(UsageError, match="in the family mpnet, layers cannot share weights"):
         load_model(tmp_path, "cloze", shape={"num_groups": 2})
     with pytest.raises(UsageError, match="--attention lsh: MPNet's attention has biases"):
         load_model(tmp_path, "cloze", attention="lsh")
@@ -164,7 +164,7 @@ def test_a_student_learns_from_the_model_that_it_was_made_of(sample, tokenizer, 
         "--max-steps", "2", "--batch-size", "2", "--out", tmp_path / "run",
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    assert "made smaller, to be trained: 1 groups of layers in place of 4" in run.stderr
+    assert "made smaller, and still to be trained: 1 groups of layers instead of 4" in run.stderr
     config = json.loads((tmp_path / "run/config.json").read_text())
     assert (config["num_hidden_groups"], config["embedding_size"]) == (1, 8)
     again = run_cli(

@@ -55,7 +55,7 @@ def test_sizes_have_bounds(size):
         (["train", "--search", "3", "--batch-sizes", "1,99999999999999999999"], "at most 65,536"),
         (
             ["pretrain", "data", "text.txt", "--part", f"1/{'9' * 5000}"],
-            "give I/N, from 1/N to N/N",
+            "give a part I/N, from 1/N to N/N",
         ),
     ],
 )

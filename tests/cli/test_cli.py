@@ -102,7 +102,7 @@ def test_perfect_answers_are_perfect_and_compare(cli, tmp_path):
     assert figures["against"]["mcnemar_p"] < 0.001
     done = cli("evaluate", tmp_path / "gold.json", SAMPLE / "cloze/dev")
     assert "100.00%" in done.stdout
-    assert "no reading" in done.stdout
+    assert "without reading" in done.stdout
 
 
 def broken_copy(folder: Path) -> Path:

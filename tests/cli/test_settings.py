@@ -31,10 +31,10 @@ def options_of(*names):
         ("warmup=1.5", "--warmup 1.5 must be at least 0 and below 1"),
         ("with_dev=perhaps", "--set with_dev=perhaps: must be true or false"),
         ("teacher_weight=0", "--teacher-weight needs --teacher"),
-        ("config=run.toml", "--set config=run.toml: give --config itself"),
-        ("low=1e-5", "--low goes with --search"),
-        ("json=true", "--json goes with --search"),
-        ("teacher=none.jsonl", "--teacher none.jsonl: there is no such file"),
+        ("config=run.toml", "--set config=run.toml: use the option --config instead"),
+        ("low=1e-5", "--low needs --search"),
+        ("json=true", "--json needs --search"),
+        ("teacher=none.jsonl", "--teacher none.jsonl: no such file"),
     ],
 )
 def test_what_cannot_be_is_refused(stores, tmp_path, given, said):
@@ -50,13 +50,13 @@ def test_what_cannot_be_is_refused(stores, tmp_path, given, said):
     [
         (
             ["--set", "mask_rate=0.2"],
-            "--mask-rate is for cloze papers; these are for the task choi",
+            "--mask-rate is for cloze papers, but these are for the task choi",
         ),
         (["--set", "option_score=salience"], "--option-score is for cloze papers"),
         (["--search", "2", "--learning-rate", "1e-3"], "--search chooses the learning rate"),
         (["--search", "2", "--minutes", "5"], "--search chooses the learning rate"),
         (["--minutes", "-1"], "--minutes -1.0 must be a number above 0"),
-        (["--resume"], "--resume: there is no state in"),
+        (["--resume"], "--resume: no saved state in"),
     ],
 )
 def test_what_would_be_ignored_is_refused_before_any_work(stores, tmp_path, options, said):
@@ -168,7 +168,7 @@ def test_settings_end_where_a_command_below_begins():
     done = CliRunner().invoke(app, ["pretrain", "--data", "data", "--set", "clip=-1"])
     assert str(done.exception) == "--clip -1.0 must be at least 0"
     done = CliRunner().invoke(app, ["pretrain", "data", "none", "--set", "part=3/2"])
-    assert str(done.exception) == "--part 3/2: give I/N, from 1/N to N/N"
+    assert str(done.exception) == "--part 3/2: give a part I/N, from 1/N to N/N"
 
 
 @pytest.mark.parametrize("flag", ["--bins", "--folds", "--seed"])
@@ -183,7 +183,7 @@ def test_what_calibration_alone_uses_is_refused_without_it(flag):
     ("old", "arguments", "said"),
     [
         ("search", ["--trials", "0"], "--search"),
-        ("pretrain-data", ["none", "--part", "3/2"], "--part 3/2: give I/N"),
+        ("pretrain-data", ["none", "--part", "3/2"], "--part 3/2: give a part I/N"),
         ("vocabulary", ["none", "--size", "0"], "--size"),
         ("calibrate", ["none.jsonl", "none"], "none: no such file or folder"),
         ("average", ["none", "none", "--out", "mean"], "--model none: no such folder"),
@@ -193,6 +193,6 @@ def test_what_calibration_alone_uses_is_refused_without_it(flag):
 def test_old_names_still_work_and_say_the_new_one(cli, tmp_path, old, arguments, said):
     assert old in RENAMED
     done = cli(old, *arguments, cwd=tmp_path)
-    assert done.stderr.startswith(f"note: {old} is written ")
+    assert done.stderr.startswith(f"note: {old} is now called ")
     assert said in done.stderr
     assert "Traceback" not in done.stderr

@@ -102,7 +102,7 @@ def test_papers_whose_names_end_in_txt_are_no_running_text(tmp_path):
     assert [source.is_text for source in find_sources([story])[0]] == [True]
     story.unlink()
     (tmp_path / "race" / "0.json").write_text(json.dumps({"article": "A _", "options": [["b"]]}))
-    with pytest.raises(DataError, match=r"1\.txt: not of the same format .*\(cloze\)"):
+    with pytest.raises(DataError, match=r"1\.txt: its format differs .*\(cloze\)"):
         find_sources([tmp_path / "race"])
 
 
@@ -282,7 +282,7 @@ def test_what_cannot_be_read_is_named(tmp_path):
     with pytest.raises(DataError, match="no such file or folder"):
         find_sources([tmp_path / "nowhere"])
     (tmp_path / "picture.png").write_bytes(b"x")
-    with pytest.raises(DataError, match=r"no text there; files end in \.txt"):
+    with pytest.raises(DataError, match=r"no text files there; their names must end in \.txt"):
         find_sources([tmp_path])
     for before, line in ((b"", 1), (b"A line.\r\n" * 3000, 3001), (b"One.\rTwo.\rThree, ", 3)):
         (tmp_path / "odd.txt").write_bytes(before + b"It\x81s another.\nAnd more.\n")
@@ -307,7 +307,7 @@ def test_the_command_makes_a_corpus_in_parts(text, cli, tmp_path, sample):
     with pytest.raises(DataError, match="shards"):
         Corpus(tmp_path / "c" / "train")
     assert "documents" in run("--part", "2/2", "--workers", 2).stdout
-    assert run().stderr.count("was there") == len(list((tmp_path / "c" / "train").iterdir()))
+    assert run().stderr.count("already there") == len(list((tmp_path / "c" / "train").iterdir()))
     Corpus(tmp_path / "c" / "train")
     Corpus(tmp_path / "c" / "dev")
     for wrong in ("0/2", "3/2", "half"):
@@ -340,7 +340,7 @@ def test_nobody_can_make_no_corpus(text, made_by, tmp_path, workers):
     ("name", "content", "more", "said"),
     [
         ("empty.txt", "", [], "empty.txt: there is no text in it"),
-        ("tiny.txt", "Hello.", [], "tiny.txt: no document has the 16 tokens"),
+        ("tiny.txt", "Hello.", [], "tiny.txt: no document has at least 16 tokens"),
         ("open.json", '{"article": "A _", "options": [["b", "c"]]}', [], "no paper has an answer"),
         ("good.txt", STORY, ["--dev", 1], "--dev holds out all the text (1 sequence)"),
     ],
@@ -357,7 +357,7 @@ def test_no_document_kept_apart_is_said(made_by, tmp_path):
     done = made_by("one.txt")
     assert done.returncode == 0, done.stderr
     assert "train: 1 document, 1 sequence, " in done.stdout
-    assert "note: --dev 0.01 holds out none of 1 document, so" in done.stderr
+    assert "note: --dev 0.01 holds out none of the 1 document, so" in done.stderr
 
 
 def test_a_corpus_of_no_sequence_is_refused(cli, made_by, text, tmp_path, sample):
@@ -370,7 +370,7 @@ def test_a_corpus_of_no_sequence_is_refused(cli, made_by, text, tmp_path, sample
         "--out", tmp_path / "p",
     )  # fmt: skip
     assert done.returncode == 3
-    assert f"{data / 'train'}: holds no sequence to learn from" in done.stderr
+    assert f"{data / 'train'} has no sequences to train on" in done.stderr
 
 
 def test_shards_of_another_corpus_are_not_mixed_in(made_by, text, tmp_path):
@@ -380,7 +380,9 @@ def test_shards_of_another_corpus_are_not_mixed_in(made_by, text, tmp_path):
     assert len(before) == 2
     done = made_by("text", "--dev", 0.3, "--shard-size", "2kB")
     assert done.returncode == 2
-    assert "train/shard-00001-of-00001.pt is there already, of another corpus" in done.stderr
+    assert (
+        "train/shard-00001-of-00001.pt already exists and belongs to another corpus" in done.stderr
+    )
     assert f"remove {place / 'train'} and {place / 'dev'}" in done.stderr
     assert "--dev 0: " in made_by("text", "--dev", 0).stderr
     assert {path: path.read_bytes() for path in sorted(place.rglob("*.pt"))} == before
@@ -409,4 +411,4 @@ def test_a_stopped_command_says_that_it_goes_on(text, tmp_path, sample, number):
     os.kill(program.pid, number)
     _, stderr = program.communicate(timeout=60)
     assert program.returncode == 130, stderr
-    assert stderr.endswith("stopped; shards that are done are kept, and the same command goes on\n")
+    assert stderr.endswith("stopped; finished shards are kept, and the same command continues\n")

@@ -113,7 +113,7 @@ def test_factorised_embeddings_are_near_and_fitting_brings_them_nearer(bert, wor
         assert errors[-1] < 0.9 * errors[0]
         distances.append(errors[0])
     assert distances[0] < distances[1]
-    with pytest.raises(UsageError, match="cannot be cut to 12"):
+    with pytest.raises(UsageError, match="cannot be reduced to 12"):
         with_embedding_size(small, 12)
 
 

@@ -212,7 +212,7 @@ def test_a_store_remade_under_a_run_changes_nothing_until_it_is_resumed(
     run.run()
     for a, b in zip(whole.model.parameters(), run.model.parameters(), strict=True):
         assert torch.equal(a, b)
-    with pytest.raises(UsageError, match="--resume: the run was begun with another train store"):
+    with pytest.raises(UsageError, match="--resume: the run was started with another train store"):
         run_on(tmp_path, tmp_path / "run").run(resume=True)
 
 
@@ -236,7 +236,7 @@ def test_two_commands_in_one_folder(cli, stores, tmp_path):
     with only_run(tmp_path / "run"):
         done = cli(*command, "--out", tmp_path / "run")
     assert done.returncode == 2
-    assert f"run: another run is at work there (process {os.getpid()} on" in done.stderr
+    assert f"run is in use by another run (process {os.getpid()} on" in done.stderr
     assert not (tmp_path / "run").exists()
 
 
@@ -247,7 +247,7 @@ def test_one_of_several_runs_is_at_work(cli, stores, tmp_path):
     with only_run(tmp_path / "run" / "seed-0"):
         done = cli(*command, "--seeds", 2, "--max-steps", 1, "--out", tmp_path / "run")
     assert done.returncode == 2
-    assert "seed-0: another run is at work there" in done.stderr
+    assert "seed-0 is in use by another run" in done.stderr
 
 
 def test_no_room_for_a_lock(tmp_path):

@@ -56,24 +56,24 @@ def test_metrics_count_but_not_their_speed(tmp_path):
 
 @pytest.mark.parametrize("option", ["--out", "--resume", "--max-steps=3", "--seeds"])
 def test_what_the_trial_sets_itself_is_refused(tmp_path, option):
-    with pytest.raises(UsageError, match=f"{option.partition('=')[0]} is set by the trial"):
+    with pytest.raises(UsageError, match=f"{option.partition('=')[0]} is set by the test"):
         kill_and_resume([option, "x"], tmp_path)
 
 
 def test_an_earlier_trial_is_not_taken_for_this_one(tmp_path):
     (tmp_path / "broken").mkdir()
-    with pytest.raises(UsageError, match="broken: is of an earlier trial"):
+    with pytest.raises(UsageError, match="broken is from an earlier test"):
         kill_and_resume([], tmp_path)
 
 
 def test_there_must_be_steps_to_kill_between(tmp_path):
-    with pytest.raises(UsageError, match="--kills 3 must be from 1"):
+    with pytest.raises(UsageError, match="--kills 3 must be at least 1"):
         kill_and_resume([], tmp_path, steps=3, kills=3)
 
 
 def test_a_run_that_fails_ends_the_trial_as_it_ended(sample, tmp_path):
     options = ["--data", str(tmp_path / "none"), "--model", str(sample / "vocabulary")]
-    with pytest.raises(DataError, match=r"the trial's run failed: .*train\.pt: no such store"):
+    with pytest.raises(DataError, match=r"the run failed: .*train\.pt: no such store"):
         kill_and_resume([*options, "--scratch", "tiny"], tmp_path, steps=3, kills=1)
 
 

@@ -122,7 +122,7 @@ def test_hostile_json(served):
         (b"[" * 900_000, "not JSON"),
         (b'{"a":' * 200_000, "not JSON"),
         (b"[" * 500 + b"]" * 500, "dialogue"),
-        (b'{"article": "a _", "article": "b _", "options": [["a","b"]]}', "stands twice"),
+        (b'{"article": "a _", "article": "b _", "options": [["a","b"]]}', "occurs twice"),
         (b'{"article": "a _", "options": [["a","b"]], "answers": ["' + b"A" * 900_000 + b'"]}', ""),
         (b'{"article": 1e308, "options": {}}', "article"),
         (b'{"article": null, "options": [[null]]}', "article"),

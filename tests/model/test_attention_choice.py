@@ -66,9 +66,9 @@ def test_what_cannot_be_is_refused(sample, tmp_path):
     with pytest.raises(UsageError, match="--lsh-rounds 0"):
         made(sample, attention="lsh", lsh={"rounds": 0})
     for ours in ({"hash": "rotations"}, {"landmarks": ()}):
-        with pytest.raises(UsageError, match="are for our form of hashing"):
+        with pytest.raises(UsageError, match="need --lsh-form ours"):
             made(sample, attention="lsh", lsh={"shared": True} | ours)
-    with pytest.raises(UsageError, match="are for --attention lsh"):
+    with pytest.raises(UsageError, match="need --attention lsh"):
         made(sample, lsh={"rounds": 2})
     loaded = made(sample, attention="lsh")
     save_model(loaded.model, loaded.tokenizer, tmp_path)
@@ -92,7 +92,7 @@ def test_training_resumes_bit_for_bit(trainer, tmp_path, shared):
     for one, other in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(one, other)
     with pytest.raises(
-        UsageError, match=r"begun with --attention lsh .* not dense; give the options"
+        UsageError, match=r"started with --attention lsh .* not dense; use its original"
     ):
         trainer(tmp_path / "broken", shape, max_steps=6).run(resume=True)
 

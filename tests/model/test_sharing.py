@@ -144,7 +144,7 @@ def test_a_deeper_run_starts_from_a_shallower_one(sample, tmp_path):
     with pytest.raises(UsageError, match="--hidden-size 64: the checkpoint has 32"):
         load_model(tmp_path, "pretraining", shape={"hidden_size": 64})
     load_model(tmp_path, "pretraining", shape={"sharing": "all"})
-    with pytest.raises(UsageError, match="--sharing ffn: the checkpoint shares in another way"):
+    with pytest.raises(UsageError, match="--sharing ffn: the checkpoint shares other parameters"):
         load_model(tmp_path, "pretraining", shape={"sharing": "ffn", "num_groups": 1})
     unshared = load_model(
         sample / "vocabulary", "pretraining", scratch="tiny", shape=shape | {"sharing": "none"}
@@ -164,7 +164,7 @@ def test_a_checkpoint_that_shares_otherwise_is_refused():
     require_shape(config, {"sharing": "all", "num_layers": 4})
     for sharing in ("none", "ffn"):
         with pytest.raises(
-            UsageError, match=f"--sharing {sharing}: the checkpoint shares in another way"
+            UsageError, match=f"--sharing {sharing}: the checkpoint shares other parameters"
         ):
             require_shape(config, {"sharing": sharing})
 

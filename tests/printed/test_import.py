@@ -38,7 +38,7 @@ def test_the_command(tmp_path, cli):
     assert [len(p.questions) for p in read_split(out / "race" / "dev").passages] == [2]
     done = cli("import", bad, "--out", out, "--on-error", "skip")
     assert done.returncode == 3
-    assert "none of 1 passage(s) is whole: 1 problem(s), listed above" in done.stderr
+    assert "none of the 1 passage(s) is complete: 1 problem(s), listed above" in done.stderr
     done = cli("import", good, "--out", out, "--split", "../../x")
     assert done.returncode == 2
     assert "is not one of 'train'" in done.stderr
@@ -56,7 +56,7 @@ def test_papers_of_an_earlier_import_are_named(tmp_path, cli):
     assert done.returncode == 0
     left = out / "race" / "dev" / "exam-2.txt"
     said = " ".join(done.stderr.split())
-    assert f"{left.name}: left over from an earlier import of the same file" in said
+    assert f"{left.name}: left from an earlier import of the same file" in said
     assert "`predict` would answer them too" in said
     assert "exam-2-1" not in said
     assert left.is_file()

@@ -278,7 +278,7 @@ def test_another_exam_of_the_same_name_replaces_nothing_for_good(tmp_path, cli):
         assert done.returncode == 0, done.stderr
     (now,) = (tmp_path / "papers" / "race").glob("*.txt")
     before = now.with_name(now.name + ".replaced")
-    assert "was there with other content, which is now in" in " ".join(done.stderr.split())
+    assert "existed with different content, which is now in" in " ".join(done.stderr.split())
     assert json.loads(before.read_bytes()) != json.loads(now.read_bytes())
     assert [passage.id for passage in read_split(now.parent).passages] == [now.name]
 

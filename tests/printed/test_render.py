@@ -110,7 +110,7 @@ def test_the_command(tmp_path, cli):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("cloze/dev", "--out", "exam.txt"), 2, "ends in .docx or .pdf"),
+        (("cloze/dev", "--out", "exam.txt"), 2, "must end in .docx or .pdf"),
         (("cloze/test", "--key", "--out", "exam.pdf"), 2, "questions without a right answer"),
         (("cloze/dev", "--font", "none.ttf", "--out", "e.pdf"), 3, "cannot be read as TrueType"),
         (("none", "--out", "exam.pdf"), 3, "no such file"),
@@ -134,7 +134,7 @@ def test_characters_that_no_document_can_hold_are_spaces(tmp_path, cli):
         again = cli("import", tmp_path / name, "--out", tmp_path / name[:4] / name[-4:])
         assert again.returncode == 0, again.stdout
     refused = cli("render", tmp_path / "a.json", "--font", "x", "--out", tmp_path / "b.docx")
-    assert "--font is for .pdf" in refused.stderr
+    assert "--font is only for .pdf" in refused.stderr
 
 
 def test_letters_that_the_font_lacks_are_named():

@@ -238,7 +238,7 @@ def test_a_temperature_is_of_its_way_to_read_options(scored, sample, tmp_path):
     assert kept_temperature(tmp_path) == (1.5, True)
     assert kept_temperature(tmp_path, "masks") == (pytest.approx(found.temperature, 1e-5), True)
     path.write_text(json.dumps(lines[0] | {"option_score": "../masks"}) + "\n")
-    with pytest.raises(DataError, match="must be the name of a way"):
+    with pytest.raises(DataError, match="must be the name of a method"):
         read_scores(path)
 
 
@@ -276,7 +276,7 @@ def test_predict_says_which_temperature_is_not_its_own(sample, tmp_path, works):
                "--out", tmp_path / "answer.json")  # fmt: skip
     works(*predict)
     works("evaluate", "--calibrate", scores, gold, "--model", tmp_path / "run")
-    assert "kept in" in works(*predict).stderr
+    assert "turns it off" in works(*predict).stderr
     said = works(*predict, "--attention", "lsh").stderr
     assert "is for scores with attention dense, not lsh, so it is not used" in said
 
@@ -319,7 +319,7 @@ def test_a_temperature_is_kept_with_the_model_that_it_is_of(scored, sample, tmp_
     changed = tmp_path / "cloze" / "model.safetensors"
     kept, weights = (tmp_path / "cloze" / "calibration.json").read_bytes(), changed.read_bytes()
     changed.write_bytes(weights + b" ")
-    assert "other weights made" in str(CliRunner().invoke(app, again).exception)
+    assert "made with other weights" in str(CliRunner().invoke(app, again).exception)
     changed.write_bytes(weights)
     assert (tmp_path / "cloze" / "calibration.json").read_bytes() == kept
     predict += ["--out", str(tmp_path / "a.json"), "--abstain", "0.01"]
@@ -360,7 +360,7 @@ def test_the_whole_way(stores, sample, tmp_path):
     predict = ("predict", "--data", tmp_path / "dev.pt", "--model", tmp_path / "run")
     plain = works(*predict, "--out", tmp_path / "a.json", "--scores", tmp_path / "a.jsonl",
                   "--abstain", 0.99)  # fmt: skip
-    assert "answers are less sure than 0.99" in plain
+    assert "answers have a probability below 0.99" in plain
     gold = sample / "cloze" / "dev"
     files = ("--figure", tmp_path / "f.png", "--out", tmp_path / "c.json")
     shown = works("evaluate", "--calibrate", tmp_path / "a.jsonl", gold,
@@ -369,7 +369,7 @@ def test_the_whole_way(stores, sample, tmp_path):
     assert (tmp_path / "f.svg").is_file()
     said = works(*predict, "--out", tmp_path / "b.json", "--scores", tmp_path / "b.jsonl",
                  "--abstain", 0.3)  # fmt: skip
-    assert "kept in" in said
+    assert "turns it off" in said
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
     first, second = (read_scores(tmp_path / f"{name}.jsonl") for name in "ab")
     record = json.loads((tmp_path / "c.json").read_text())
@@ -381,7 +381,7 @@ def test_the_whole_way(stores, sample, tmp_path):
     assert len(listed) == (second.chances_QK.max(-1) < 0.3).sum()
     again = works(*predict, "--out", tmp_path / "c.json", "--scores", tmp_path / "c.jsonl",
                   "--temperature", 1)  # fmt: skip
-    assert "kept in" not in again
+    assert "turns it off" not in again
     assert (tmp_path / "c.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
 
 

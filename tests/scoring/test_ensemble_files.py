@@ -56,8 +56,8 @@ def test_lines_that_are_no_scores_are_refused(tmp_path, bad, said):
 @pytest.mark.parametrize(
     ("others", "said"),
     [
-        (GOOD, r"b\.jsonl, line 1 to the last: the same scores as .*a\.jsonl"),
-        ([*GOOD, ""], r"the same scores as"),
+        (GOOD, r"b\.jsonl: all scores are the same as in .*a\.jsonl"),
+        ([*GOOD, ""], r"all scores are the same as in"),
         (
             [GOOD[0], GOOD[1], line("r")],
             r"b\.jsonl, line 3: paper 'r', number 1, is not in .*a\.js",
@@ -190,7 +190,7 @@ def test_a_fit_is_kept_and_used(score_files, sample, tmp_path):
     assert isinstance(refused.exception, DataError)
     assert "2 score files, but the fit is of 3 models" in str(refused.exception)
     kept.write_text("{}")
-    assert "no fit" in str(run(*test, "--use", kept, "--out", later).exception)
+    assert "not the fit" in str(run(*test, "--use", kept, "--out", later).exception)
 
 
 def test_swapped_models_are_refused_where_the_files_show_it(score_files, sample, tmp_path):
@@ -212,7 +212,7 @@ def test_swapped_models_are_refused_where_the_files_show_it(score_files, sample,
     assert (
         run(*dev, "--use", dev[0], "--out", tmp_path / "a.json")
         .exception.args[0]
-        .startswith(f"{dev[0]}: no fit of an ensemble")
+        .startswith(f"{dev[0]}: not the fit of an ensemble")
     )
 
 
@@ -282,12 +282,12 @@ def test_gold_of_other_papers_is_refused(score_files, sample):
     ("options", "said"),
     [
         (["--method", "greedy", "--out", "a"], "give --gold"),
-        (["--method", "median", "--out", "a"], "--method is one of"),
+        (["--method", "median", "--out", "a"], "--method median: choose from"),
         (["--use", "f", "--method", "ranks", "--out", "a"], "leave out --gold and --method"),
         (["--fit", "f", "--out", "a"], "need --gold"),
         (["--abstain", "0.5", "--gold", "g"], "need --out"),
         ([], "give --out FILE"),
-        (["--abstain", "7", "--out", "a"], "must be in 0 to 1"),
+        (["--abstain", "7", "--out", "a"], "must be above 0 and at most 1"),
         (["--out", "a", "--json"], "--json needs --gold"),
         (["--out", "a", "--set", "folds=5"], "--folds needs --gold"),
     ],
@@ -346,7 +346,7 @@ def test_labels_and_numbers(tmp_path):
     never = [written(tmp_path / f"never{i}.jsonl", [o[1 - i]]) for i, o in enumerate((one, two))]
     never[0].write_text(line("1", answer="yes", chances=(0.9, 0.1)) + "\n")
     never[1].write_text(line("1", answer="yes", chances=(0.8, 0.2)) + "\n")
-    assert "no score file ever answers label 2 of 2" in str(run(*never, "--out", out).exception)
+    assert "label 2 of 2 is never an answer" in str(run(*never, "--out", out).exception)
     numbers = [
         written(tmp_path / f"n{i}.jsonl", [json.dumps({"paper": "1", "number": 1, "answer": v})])
         for i, v in enumerate((2.5, 4.0))

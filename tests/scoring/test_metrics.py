@@ -200,5 +200,5 @@ def test_answers_that_do_not_fit_are_refused(papers, tmp_path, answers, said):
 
 def test_papers_without_answers_cannot_be_evaluated(sample):
     papers = read_split(sample / "cloze" / "test").passages
-    with pytest.raises(DataError, match="hold no right answers"):
+    with pytest.raises(DataError, match="have no right answers"):
         evaluate(["A"] * sum(len(p.questions) for p in papers), papers)

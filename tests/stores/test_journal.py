@@ -102,7 +102,7 @@ def test_it_goes_on_where_it_was_stopped(messy, tokenizer, tmp_path, monkeypatch
     said = []
     assert stored(places, tokenizer, tmp_path, on_event=said.append) == whole
     assert len(total) == chunks - 6
-    assert said[0].startswith("going on after ")
+    assert said[0].startswith("continuing after ")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -227,6 +227,6 @@ def test_a_kill_costs_a_minute_not_an_hour(tmp_path):
     again.wait()
     last = begun(tmp_path / "out")
     _, said = last.communicate()
-    assert "going on after " in said
+    assert "continuing after " in said
     (store,) = (tmp_path / "out").iterdir()
     assert store.read_bytes() == (tmp_path / "whole" / store.name).read_bytes()

@@ -83,7 +83,7 @@ def test_what_does_not_go_together_is_refused(sets, tokenizer):
         joined([whole, make_store(sets["cloze"], tokenizer, 32)], "both")
     with pytest.raises(DataError, match="differ in their kind"):
         joined([whole, make_store(sets["choice"], tokenizer, 64)], "both")
-    with pytest.raises(DataError, match="is both in"):
+    with pytest.raises(DataError, match="is in both"):
         joined([whole, whole], "both")
     with pytest.raises(DataError, match="nothing: no papers"):
         chosen_papers(whole, [], "nothing")

@@ -55,15 +55,13 @@ def test_a_damaged_state_is_passed_over_and_said(trainer, tmp_path, harm):
         newest.write_bytes(newest.read_bytes()[: 5000 if harm == "cut" else 0])
     again, said = trainer(broken, save_steps=1), []
     again.run(resume=True, on_event=said.append)
-    assert any(f"{newest} is passed over: " in line for line in said)
+    assert any(f"{newest} is skipped: " in line for line in said)
     assert "step 6 of 12" in said
     for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(a, b)
     for path in states(broken):
         flip_a_bit(path)
-    with pytest.raises(
-        CheckpointError, match="all its states are torn, damaged or foreign; start without"
-    ):
+    with pytest.raises(CheckpointError, match="are truncated, damaged or invalid; start without"):
         trainer(broken, save_steps=1).run(resume=True)
 
 
@@ -73,7 +71,7 @@ def test_forgetting_to_resume_loses_nothing(trainer, tmp_path):
     again._step = lambda items, epoch: (_ for _ in ()).throw(RuntimeError("at once"))
     with pytest.raises(RuntimeError, match="at once"):
         again.run(on_event=said.append)
-    assert "starting over; the earlier run stays in" in said[0]
+    assert "new run; the earlier one is kept in" in said[0]
     # A second start over an unfinished one keeps what the first put aside, and what that one has.
     run_until_power_cut(trainer(tmp_path, save_steps=1), 2)
     run = trainer(tmp_path)
@@ -138,7 +136,7 @@ def test_a_folder_is_for_one_run(tmp_path):
     other = context.Process(target=_hold, args=(tmp_path, ready))
     other.start()
     assert ready.wait(30)
-    said = rf"another run is at work there \(process {other.pid} on"
+    said = rf"is in use by another run \(process {other.pid} on"
     with pytest.raises(UsageError, match=said), only_run(tmp_path):
         pass
     other.kill()
@@ -182,5 +180,5 @@ def test_a_plan_that_is_gone_is_named(trainer, tmp_path):
     content = torch.load(path, weights_only=True)
     content["settings"]["optimizer_states"] = "cpu"
     torch.save(content, path)
-    with pytest.raises(UsageError, match=r"written by a version whose plan is gone \(.*cpu\)"):
+    with pytest.raises(UsageError, match=r"an older version, with optimizer states .*cpu"):
         planned_before(tmp_path, Processes(torch.device("cpu")))

@@ -83,7 +83,7 @@ def test_a_resumed_run_keeps_its_plan(stores):
     assert planned(stores, "20GiB", Levers(), before) == ((3, "layers", "8bit"), [])
     plan, (said,) = planned(stores, "20GiB", Levers(accumulation=1), before)
     assert plan == (1, "layers", "8bit")
-    assert "as asked for (micro-batches 3 before, 1 now)" in said
+    assert "as requested (micro-batches 3 before, 1 now)" in said
 
 
 def test_a_plan_that_does_not_fit_any_more_is_made_anew_and_said(stores):

@@ -42,8 +42,8 @@ def place(tmp_path, monkeypatch):
         ("models/run", "models/run", "are the same"),
         ("by_file", "models/run", "are the same"),
         ("models/run/earlier", "models/run", "an earlier run that is removed"),
-        ("models/run", "models", "not left there by a run"),
-        ("albert-rc-tiny", "models", "not left there by a run"),
+        ("models/run", "models", "not written by a run"),
+        ("albert-rc-tiny", "models", "not written by a run"),
     ],
 )
 def test_a_run_that_would_remove_weights_does_not_begin(place, model, out, said):
@@ -60,14 +60,14 @@ def test_what_removes_nothing_may_begin(place):
     require_kept("models/run", [Path("models/run")], ALONE, scratch=True)
     Path("models/run/resume-00000001.pt").touch()
     require_kept("models/run", [Path("models/run")], ALONE, resume=True)
-    with pytest.raises(UsageError, match="lies in"):
+    with pytest.raises(UsageError, match="is in"):
         require_kept("models/run/earlier", [Path("models/run")], ALONE, resume=True)
 
 
 def test_a_trainer_does_not_begin_over_foreign_weights(trainer, tmp_path):
     shutil.copytree(TINY, tmp_path, dirs_exist_ok=True)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(UsageError, match="these weights were not left there by a run"):
+    with pytest.raises(UsageError, match="these weights were not written by a run"):
         trainer(tmp_path).run()
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -97,9 +97,9 @@ def test_several_runs_and_searches_do_not_remove_it_either(stores, place, cli):
     done = cli("train", *arguments, "--model", "models/seed-1", "--seeds", 2)
     assert (done.returncode, "are the same" in done.stderr) == (2, True)
     done = cli("train", "--search", 12, *arguments, "--model", "models/best")
-    assert (done.returncode, "which a better run replaces" in done.stderr) == (2, True)
+    assert (done.returncode, "which a better run will replace" in done.stderr) == (2, True)
     done = cli("train", "--search", 12, *arguments, "--model", "albert-rc-tiny")
-    assert (done.returncode, "not left there by a run" in done.stderr) == (2, True)
+    assert (done.returncode, "not written by a run" in done.stderr) == (2, True)
     assert Path("models/best/model.safetensors").is_file()
 
 
@@ -108,5 +108,5 @@ def test_a_vocabulary_does_not_replace_that_of_a_model(place, sample, cli):
     done = cli(
         "pretrain", "vocabulary", sample / "cloze" / "train", "--size", 300, "--out", "models"
     )
-    assert (done.returncode, "is a part of a model" in done.stderr) == (2, True)
+    assert (done.returncode, "is a file of a model" in done.stderr) == (2, True)
     assert Path("models/spiece.model").read_bytes() == before

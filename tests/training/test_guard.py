@@ -144,7 +144,7 @@ def test_a_gradient_that_is_no_number_never_reaches_the_weights(trainer, tmp_pat
 def test_gradients_that_stay_no_numbers_end_the_run(trainer, tmp_path, policy):
     run = trainer(tmp_path, save_steps=3, max_steps=60, eval_steps=60, on_collapse=policy)
     break_gradients(run, range(11, 99))
-    said = rf"step {10 + SKIPS}: the gradient was NaN or infinite in {SKIPS} steps in a row: "
+    said = rf"step {10 + SKIPS}: the gradient was NaN or infinite in {SKIPS} consecutive steps: "
     said += ".*diverged"
     with pytest.raises(UsageError, match=said) as caught:
         run.run()
@@ -293,8 +293,8 @@ def test_restart_goes_to_the_start_with_half_the_rate_and_another_order(trainer,
     assert again != first
     assert sorted(chain(*again)) == sorted(chain(*first))
     assert [line["action"] for line in metrics(tmp_path, "guard")] == ["warn", "restart"]
-    assert "back to the start: learning rate 0.0005, another data order" in lines
-    assert "back to the start" in (tmp_path / "log.txt").read_text()
+    assert "restarting from the start with learning rate 0.0005 and another data order" in lines
+    assert "restarting from the start" in (tmp_path / "log.txt").read_text()
     assert result.best_score is not None
     assert not (tmp_path / START).exists()
 
@@ -306,10 +306,10 @@ def test_restart_goes_to_the_last_good_state_and_then_to_the_start(trainer, tmp_
     break_gradients(run, {64, 65, 66, 75, 76, 77})
     lines = []
     result = run.run(on_event=lines.append)
-    back = [line for line in lines if line.startswith("back to")]
+    back = [line for line in lines if line.startswith("restarting from")]
     assert back == [
-        "back to the state of step 60: learning rate 0.0005, another data order",
-        "back to the start: learning rate 0.00025, another data order",
+        "restarting from the state of step 60 with learning rate 0.0005 and another data order",
+        "restarting from the start with learning rate 0.00025 and another data order",
     ]
     assert (result.restarts, result.steps) == (2, 80)
 
@@ -327,7 +327,7 @@ def test_a_slow_starter_goes_on_when_no_restart_is_left(trainer, tmp_path):
     result = trainer(tmp_path, on_collapse="restart", max_restarts=1, **settings).run()
     assert (result.restarts, result.steps) == (1, 60)
     assert [line["action"] for line in metrics(tmp_path, "guard")] == ["restart", "warn"]
-    assert "1 restart(s) did not help, so it goes on" in (tmp_path / "log.txt").read_text()
+    assert "1 restart(s) did not help, so the run continues" in (tmp_path / "log.txt").read_text()
 
 
 @pytest.mark.parametrize(("cut", "left"), [(12, {1}), (22, ())])
@@ -370,7 +370,7 @@ def test_fp16_overflow_is_the_scalers_business(trainer, tmp_path):
     assert run.scaler.get_scale() == 2.0**16 / 2**6
     again = trainer(tmp_path, precision="fp16", max_steps=30, eval_steps=30, dev=False)
     break_gradients(again, range(5, 99))
-    said = f"step {4 + OVERFLOWS}: .*however small the scale of the fp16 loss"
+    said = f"step {4 + OVERFLOWS}: .*although the scale of the fp16 loss"
     with pytest.raises(UsageError, match=said):
         again.run()
 

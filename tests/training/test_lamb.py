@@ -99,5 +99,5 @@ def test_every_optimiser_descends(name):
 def test_unknown_names_and_pairs_that_do_not_go_together_are_refused():
     with pytest.raises(UsageError, match="--optimizer adam: choose from adamw, lamb"):
         make_optimizer(nn.Linear(2, 2), 0.1, 0.0, name="adam")
-    with pytest.raises(UsageError, match="8bit goes with --optimizer adamw only"):
+    with pytest.raises(UsageError, match="8bit needs --optimizer adamw"):
         make_optimizer(nn.Linear(2, 2), 0.1, 0.0, states="8bit", name="lamb")

@@ -22,8 +22,8 @@ def test_micro_batches_are_halved_and_the_result_stays(trainer, tmp_path):
     whole.run()
     cut.run(on_event=said.append)
     assert [line for line in said if "out of memory" in line] == [
-        "out of memory: 2 micro-batches a step from now on",
-        "out of memory: 4 micro-batches a step from now on",
+        "out of memory: 2 micro-batches per step from now on",
+        "out of memory: 4 micro-batches per step from now on",
     ]
     assert_same_but_rounding(whole.model.state_dict(), cut.model.state_dict())
 

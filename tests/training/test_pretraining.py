@@ -191,7 +191,7 @@ def test_a_slice_ends_in_time_and_goes_on_bit_for_bit(pretrainer, tmp_path):
 
 def test_other_questions_are_not_resumed(pretrainer, tmp_path):
     pretrainer(tmp_path, max_steps=4, save_steps=2).run()
-    with pytest.raises(UsageError, match="begun with --pair sop, not nsp"):
+    with pytest.raises(UsageError, match="started with --pair sop, not nsp"):
         pretrainer(tmp_path, "nsp", max_steps=4, save_steps=2).run(resume=True)
 
 
@@ -280,7 +280,7 @@ def test_teachers_of_hidden_words_must_fit(cli, sample, corpora, tmp_path):
     options += ["--scratch", "tiny", "--pair", "none", "--max-steps", 1, "--out", tmp_path / "run"]
     for teacher, said in (
         ("albert-rc-tiny", "must have the same"),
-        (tmp_path / "choice", "not trained to predict hidden words"),
+        (tmp_path / "choice", "not trained to predict masked words"),
     ):
         done = cli("pretrain", *options, "--teacher", teacher)
         assert done.returncode == 2
@@ -307,8 +307,13 @@ def test_what_no_vocabulary_can_be_made_of_is_said(cli, tmp_path):
         ("none", ["--coverage", 0.5], 2, "--coverage 0.5: give a share from 0.98 to 1"),
         ("none", ["--size", 2], 2, "--size 2: too few pieces"),
         ("tiny.txt", ["--coverage", 0.5], 2, "--coverage 0.5: give a share from 0.98 to 1"),
-        ("tiny.txt", [], 2, "--size 30000: the text gives 21 pieces at most"),
-        ("tiny.txt", ["--size", 16], 2, "--size 16: the text's characters alone take 21 pieces"),
+        ("tiny.txt", [], 2, "--size 30000: the text allows 21 pieces at most"),
+        (
+            "tiny.txt",
+            ["--size", 16],
+            2,
+            "--size 16: the characters of the text alone need 21 pieces",
+        ),
         ("empty.txt", [], 3, "empty.txt: there is no text in it"),
         ("open.json", [], 3, "open.json: no paper has an answer to each of its blanks"),
         ("odd.txt", [], 3, f"error: {tmp_path / 'odd.txt'}: byte 0x81 in line 2 is not UTF-8"),

@@ -20,7 +20,7 @@ def test_every_task_has_published_settings_but_dream(stores):
     for settings in PUBLISHED.values():
         TrainConfig(**settings)
     assert task_name(stores["race", "train"]) == "race"
-    with pytest.raises(UsageError, match="there is none for dream, only for cloze, race"):
+    with pytest.raises(UsageError, match="no recipe was published for dream, only for cloze, race"):
         choose("published", stores["dream", "train"], NOTHING)
 
 

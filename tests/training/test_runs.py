@@ -62,7 +62,7 @@ def test_with_dropout_a_resumed_run_ends_bit_for_bit(trainer, tmp_path):
 def test_resume_refuses_another_recipe(trainer, tmp_path, change):
     trainer(tmp_path, max_steps=2).run()
     flag = "--" + next(iter(change)).replace("_", "-")
-    with pytest.raises(UsageError, match=f"begun with {flag}"):
+    with pytest.raises(UsageError, match=f"started with {flag}"):
         trainer(tmp_path, max_steps=2, **change).run(resume=True)
 
 
@@ -75,7 +75,7 @@ def test_runs_of_earlier_versions_go_on_unless_they_had_what_is_gone(trainer, tm
         torch.save(content, path)
         again = trainer(tmp_path, max_steps=2)
         if decay:
-            with pytest.raises(UsageError, match=r"begun with --ema 0\.9, not without"):
+            with pytest.raises(UsageError, match=r"started with --ema 0\.9, not without"):
                 again.run(resume=True)
         else:
             assert again.run(resume=True).steps == 2
@@ -84,7 +84,7 @@ def test_runs_of_earlier_versions_go_on_unless_they_had_what_is_gone(trainer, tm
 def test_resume_names_what_is_otherwise_in_the_model(trainer, tmp_path):
     trainer(tmp_path, max_steps=2).run()
     other = trainer(tmp_path, max_steps=2, how={"dropout": 0.25})
-    said = r"another model shape: dropout .*, not 0\.25; attention_dropout .*, not 0\.25; give"
+    said = r"another model shape: dropout .*, not 0\.25; attention_dropout .*, not 0\.25; use"
     with pytest.raises(UsageError, match=said):
         other.run(resume=True)
 
@@ -147,7 +147,7 @@ def test_the_mean_of_folders(trainer, tokenizer, tmp_path, cli):
         of_states(tmp_path / "0", -1)
     other = trainer(tmp_path / "other", shape={"ffn_size": 48}, max_steps=1)
     other.run()
-    with pytest.raises(CheckpointError, match=r"differs from .*0 in ffn_size; only weights"):
+    with pytest.raises(CheckpointError, match=r"differs from .*0 in ffn_size; only checkpoints"):
         of_folders([tmp_path / "0", tmp_path / "other"])
     dropped = tmp_path / "1" / "config.json"
     dropped.write_text(json.dumps(json.loads(dropped.read_text()) | {"hidden_dropout_prob": 0.1}))

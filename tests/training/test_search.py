@@ -73,7 +73,7 @@ def test_a_trial_that_diverges_is_given_up(tuning, stores, tmp_path, monkeypatch
     both = stores["cloze", "train"], stores["cloze", "dev"]
     found = search(tuning, both, Space(1e-4, 1e-2, (4,)), 2, tmp_path, said.append)
     assert [trial["given_up"] for trial in found["trials"]] == [True, False]
-    assert "trial 0: given up, the run has diverged" in said
+    assert "trial 0: stopped early, the run has diverged" in said
 
 
 def test_a_trial_that_was_given_up_is_not_the_best(tuning, stores, tmp_path, monkeypatch):
@@ -112,14 +112,14 @@ def test_a_search_goes_on_only_as_what_it_was_begun_as(tuning, stores, tmp_path)
         (tuning, both, Space(1e-4, 1e-3, (4,)), r"with --high 0\.01, not 0\.001"),
         (tuning, both, Space(1e-4, 1e-2, (4, 8)), r"with --batch-sizes 4, not 4,8"),
     ):
-        with pytest.raises(UsageError, match=f"were begun {what}.*; give the options that they"):
+        with pytest.raises(UsageError, match=f"were started {what}.*; use their original options"):
             search(asked, papers, where, 2, tmp_path, said.append)
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("[!t]*")} == kept
     assert len(said) == 2
     # The journal of a version that kept no record.
     lines = (tmp_path / "trials.log").read_text().splitlines(keepends=True)
     (tmp_path / "trials.log").write_text("".join(x for x in lines if "made_of" not in x))
-    with pytest.raises(UsageError, match=r"trials\.log does not say what its trials were made of"):
+    with pytest.raises(UsageError, match=r"trials\.log was written by an older version and lacks"):
         search(tuning, both, space, 2, tmp_path, said.append)
 
 
@@ -136,7 +136,9 @@ def test_ctrl_c_forgets_the_trial_in_hand_and_the_search_goes_on(
         return step(self, items, epoch)
 
     monkeypatch.setattr(Trainer, "_step", pressed)
-    with pytest.raises(Interrupted, match=r"^stopped in trial 1; the same command goes on$"):
+    with pytest.raises(
+        Interrupted, match=r"^stopped in trial 1; the same command continues the search$"
+    ):
         search(tuning, both, space, 3, tmp_path, lambda line: None)
     assert {path.name for path in tmp_path.iterdir()} == {"best", "trials.log"}
     # In its last step a trial ends, and counts.

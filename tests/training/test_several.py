@@ -142,7 +142,7 @@ def test_folds_answer_every_paper_once_and_go_on(data, sample, tmp_path, works, 
     assert (out / "fold-1" / "model.safetensors").stat().st_mtime_ns == weights
     other = cli("train", *given, "--learning-rate", 5e-2, "--resume")
     assert other.returncode == 2
-    assert "were begun with --learning-rate 0.001, not 0.05; give the" in other.stderr
+    assert "were started with --learning-rate 0.001, not 0.05; use their" in other.stderr
     assert (out / "scores.jsonl").read_bytes() == before
 
 
@@ -157,9 +157,11 @@ def test_papers_whose_answers_nobody_knows_have_no_score(stores, sample, tmp_pat
 def test_other_folds_do_not_go_on_with_these(go):
     with pytest.raises(RuntimeError):
         go(folds=4, fails="fold-3")
-    with pytest.raises(UsageError, match=r"out were begun with --folds 4, not 2; give the options"):
+    with pytest.raises(
+        UsageError, match=r"out were started with --folds 4, not 2; use their original"
+    ):
         go(resume=True, folds=2)
-    with pytest.raises(UsageError, match="begun without --seeds, not with 4"):
+    with pytest.raises(UsageError, match="started without --seeds, not with 4"):
         go(resume=True, seeds=4)
     assert go(resume=True, folds=4) == ["fold-3", "fold-4"]
     good = (go.out / "scores.jsonl").read_bytes()
@@ -173,25 +175,25 @@ def test_runs_with_other_settings_are_not_passed_off_as_these(go, data, stores):
     assert go(resume=True, seeds=2) == []
     assert go(resume=True, seeds=3) == ["seed-2"]
     assert go(resume=True, seeds=2) == []
-    with pytest.raises(UsageError, match=r"begun with --learning-rate 1e-05, not 0\.1; give"):
+    with pytest.raises(UsageError, match=r"started with --learning-rate 1e-05, not 0\.1; use"):
         go(resume=True, seeds=2, learning_rate=0.1)
-    with pytest.raises(UsageError, match="begun with --seed 0, not 1"):
+    with pytest.raises(UsageError, match="started with --seed 0, not 1"):
         go(resume=True, seeds=2, seed=1)
     stores["cloze", "dev"].save(data / "train.pt")
     with pytest.raises(
-        UsageError, match="begun with another train store: split train, not dev; so"
+        UsageError, match="started with another train store: split train, not dev; so"
     ):
         go(resume=True, seeds=2)
     stores["cloze", "train"].save(data / "train.pt")
     (data / "dev.pt").unlink()
-    with pytest.raises(UsageError, match="begun with a dev store; give"):
+    with pytest.raises(UsageError, match="started with a dev store; use"):
         go(resume=True, seeds=2)
     stores["cloze", "dev"].save(data / "dev.pt")
     assert go(resume=True, seeds=2) == []
     old = json.loads((go.out / "runs.json").read_text())
     del old["made_of"]
     (go.out / "runs.json").write_text(json.dumps(old))
-    with pytest.raises(UsageError, match=r"runs.json does not say what its runs were made of"):
+    with pytest.raises(UsageError, match=r"runs.json was written by an older version and lacks"):
         go(resume=True, seeds=2)
     assert go(seeds=2) == ["seed-0", "seed-1"]
 
@@ -252,7 +254,7 @@ def test_scores_are_of_all_papers_and_no_others(go):
     other = (go.out / "fold-2" / "held_out.jsonl").read_bytes().splitlines(keepends=True)
     for wrong in (lines[1:], [*lines, lines[0]], [*lines[1:], other[0]], [b"torn"], None):
         held.unlink() if wrong is None else held.write_bytes(b"".join(wrong))
-        with pytest.raises(DataError, match="not the scores of the papers that fold-1 left out"):
+        with pytest.raises(DataError, match="not the scores of the papers held out from fold-1"):
             go(resume=True, folds=2)
         assert (go.out / "scores.jsonl").read_bytes() == good
     held.write_bytes(b"".join(lines))
@@ -260,18 +262,20 @@ def test_scores_are_of_all_papers_and_no_others(go):
 
 
 def test_several_do_not_go_on_with_one_nor_with_nothing(go):
-    with pytest.raises(UsageError, match=r"--resume: there is no state in .*out; start without"):
+    with pytest.raises(UsageError, match=r"--resume: no saved state in .*out; start without"):
         go(resume=True, seeds=2)
     for name in ("train.json", "model.safetensors", "resume-00000003.pt"):
         go.out.mkdir(exist_ok=True)
         (go.out / name).write_bytes(b"of one run")
-        with pytest.raises(UsageError, match=f"--resume: .*{name} is of one run, and --seeds"):
+        with pytest.raises(
+            UsageError, match=f"--resume: .*{name} belongs to a single run, but --seeds"
+        ):
             go(resume=True, seeds=2)
     # What failed before its first state is nothing to go on with, whatever it was to be.
     with pytest.raises(RuntimeError):
         go(seeds=2, fails="seed-0", learning_rate=0.1)
     (go.out / "resume-00000003.pt").unlink()
-    with pytest.raises(UsageError, match=r"model\.safetensors is of one run"):
+    with pytest.raises(UsageError, match=r"model\.safetensors belongs to a single run"):
         go(resume=True, seeds=2)
     assert go(seeds=2) == ["seed-0", "seed-1"]
     # An older version began, and wrote no record before the first run was done.
@@ -295,4 +299,4 @@ def test_stores_of_two_lengths_are_said(sample, tokenizer):
     papers = read_split(sample / "cloze" / "dev")
     long, short = (make_store(papers, tokenizer, length) for length in (128, 64))
     assert unlike(long, None) is unlike(long, long) is None
-    assert "windows of 128 tokens, dev.pt of 64" in unlike(long, short)
+    assert "windows of 128 tokens, but dev.pt of 64" in unlike(long, short)

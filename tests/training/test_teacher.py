@@ -161,9 +161,11 @@ def test_teachers_that_cannot_teach(lesson, sample, tokenizer, tmp_path, cli):
         Teacher(str(other)).chances(store, ALONE, "fp32")
     line = lines[0] | {"probabilities": [0.5, 0.25, 0.125, 0.0625, 0.0625], "answer": "A"}
     other.write_text(json.dumps(line) + "\n")
-    with pytest.raises(DataError, match=r"line 1: 5 options, but paper .* has 4 at number 1"):
+    with pytest.raises(DataError, match=r"line 1: 5 options, but number 1 of paper .* has 4;"):
         Teacher(str(other)).chances(store, ALONE, "fp32")
-    with pytest.raises(UsageError, match=r"is not the store's.*--scores teacher\.jsonl"):
+    with pytest.raises(
+        UsageError, match=r"differs from that of the store.*--scores teacher\.jsonl"
+    ):
         Teacher("albert-rc-tiny").chances(store, ALONE, "fp32")
     with pytest.raises(UsageError, match="not trained for this task"):
         bare = load_model(sample / "vocabulary", "choice", scratch="tiny")

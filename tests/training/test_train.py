@@ -89,11 +89,11 @@ def test_a_resumed_run_ends_bit_for_bit_as_an_unbroken_one(trainer, tmp_path, st
 
 def test_resume_refuses_another_recipe(trainer, tmp_path):
     trainer(tmp_path, max_steps=6).run()
-    with pytest.raises(UsageError, match=r"begun with --learning-rate 0\.001, not 0\.1"):
+    with pytest.raises(UsageError, match=r"started with --learning-rate 0\.001, not 0\.1"):
         trainer(tmp_path, max_steps=6, learning_rate=0.1).run(resume=True)
     with pytest.raises(UsageError, match="another model shape"):
         trainer(tmp_path, max_steps=6, shape={"hidden_size": 48}).run(resume=True)
-    with pytest.raises(UsageError, match=r"--resume: there is no state in .*nothing"):
+    with pytest.raises(UsageError, match=r"--resume: no saved state in .*nothing"):
         trainer(tmp_path / "nothing").run(resume=True)
 
 
@@ -196,7 +196,7 @@ def test_a_run_that_stopped_early_is_over(trainer, tmp_path):
     for _ in range(2):
         result = trainer(tmp_path, patience=2, **settings).run(resume=True, on_event=said.append)
         assert (result.stopped_early, result.steps) == (True, 3)
-    assert "stopped early at step 3, after 2 evaluations without a gain" in said[1]
+    assert "stopped early at step 3, after 2 evaluations without improvement" in said[1]
     assert "raise --patience above 2" in said[1]
     assert all(torch.equal(v, before[k]) for k, v in weights(tmp_path).items())
     assert (tmp_path / "metrics.jsonl").read_bytes() == log

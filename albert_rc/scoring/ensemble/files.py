@@ -41,8 +41,8 @@ def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
     unnamed = [place + 1 for place in range(count) if place not in names]
     if unnamed:
         raise DataError(
-            f"{files[0].path}: no score file ever answers label {unnamed[0]} of {count}, so its "
-            "name is not known; name the papers with --gold, or score more papers"
+            f"{files[0].path}: label {unnamed[0]} of {count} is never an answer in the score "
+            "files, so its name is not known; give the papers with --gold, or score more papers"
         )
     return tuple(names[place] for place in range(count))
 
@@ -227,7 +227,8 @@ def load_fit(path: Path) -> tuple[Fit, list[dict[str, Any]]]:
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise DataError(
-            f"{path}: no fit of an ensemble; make one with `albert-rc ensemble --gold ... --fit`"
+            f"{path}: not the fit of an ensemble; make one with `albert-rc ensemble --gold ... "
+            "--fit`"
         ) from None
     total = sum(weights)
     return Fit(method, tuple(weight / total for weight in weights), temperature), models

@@ -37,6 +37,10 @@ HISTORY = 100
 """Minimum number of steps kept; more where these hold too few questions."""
 
 NOTE, ASKED, ALWAYS = "note", "asked", "always"
+_RECOVERED = {
+    "chance": "the answers are better than guessing now",
+    "constant": "the answers are no longer constant",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,9 +175,9 @@ class Guard:
                 weight=NOTE,
             )
         if self._in_row == (OVERFLOWS if self._scaled else SKIPS):
-            sentence = f"the {what} was NaN or infinite in {self._in_row} steps in a row"
+            sentence = f"the {what} was NaN or infinite in {self._in_row} consecutive steps"
             if self._scaled:
-                sentence += ", however small the scale of the fp16 loss"
+                sentence += ", although the scale of the fp16 loss was reduced each time"
             yield Symptom(
                 name="overflow" if self._scaled else "not finite",
                 step=row.step,
@@ -210,7 +214,7 @@ class Guard:
                     name="recovered",
                     step=step,
                     began=answers.began,
-                    sentence=f"the answers have left {name}: {answers.line()}",
+                    sentence=f"{_RECOVERED[name]}: {answers.line()}",
                     weight=NOTE,
                     figures=answers.figures(),
                 )
@@ -225,14 +229,14 @@ class Guard:
         losses = [row.loss - row.chance / max(1.0, row.questions) for row in rows]
         usual, spread, now = _compare(losses)
         if now - usual > max(RISE, RISE_SIGMAS * spread):
-            sentence = f"the loss of the last {RECENT} steps is {now - usual:.3f} above the usual"
+            sentence = f"the loss of the last {RECENT} steps is {now - usual:.3f} higher than usual"
             figures = {"rise": now - usual, "spread": spread}
             yield Symptom(name="spike", step=step, began=began, sentence=sentence, figures=figures)
             return
         usual, spread, now = _compare([math.log(max(row.norm, 1e-30)) for row in rows])
         if now - usual > max(math.log(NORM_RATIO), RISE_SIGMAS * spread):
             times = math.exp(min(700.0, now - usual))
-            sentence = f"the gradient of the last {RECENT} steps is {times:.3g} times the usual"
+            sentence = f"the gradient norm of the last {RECENT} steps is {times:.3g} times as usual"
             yield Symptom(
                 name="spike", step=step, began=began, sentence=sentence, figures={"times": times}
             )

@@ -63,8 +63,8 @@ class WayBack:
             except (CheckpointError, UsageError):
                 continue
         raise UsageError(
-            f"--on-collapse restart: no good state in {self._saved.folder} to go back to, and its "
-            "start was not kept; begin anew, without --resume"
+            f"--on-collapse restart: no good state in {self._saved.folder} to restart from, and "
+            "the initial state was not saved; start again without --resume"
         )
 
 
@@ -81,12 +81,15 @@ def respond(symptom: Symptom, settings: TrainConfig, attempt: int) -> tuple[str,
     if symptom.name in ("skipped", "recovered"):
         return "warn", sentence
     if symptom.weight == NOTE or (settings.on_collapse == "warn" and symptom.weight != ALWAYS):
-        return "warn", f"{sentence}; if it stays so, {advice}"
+        return "warn", f"{sentence}; if this persists, {advice}"
     if settings.on_collapse == "restart" and attempt < settings.max_restarts:
         return "restart", sentence
     if settings.on_collapse == "restart" and symptom.weight != ALWAYS:
         # It may only be a slow start; then continuing is worth more than stopping.
-        return "warn", f"{sentence}; {attempt} restart(s) did not help, so it goes on; {advice}"
+        return (
+            "warn",
+            f"{sentence}; {attempt} restart(s) did not help, so the run continues; {advice}",
+        )
     tried = f"; {attempt} restart(s) did not help" if attempt else ""
     return "stop", f"{sentence}: the run has diverged{tried}; {advice}"
 

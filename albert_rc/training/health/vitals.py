@@ -134,7 +134,8 @@ class Answers:
         if self.constant:
             found["constant"] = (
                 f"{self.same:.1%} of {self.questions:,.0f} answers are "
-                f"{chr(ord('A') + self._letter)}, which is right for {self.same_gold:.1%}"
+                f"{chr(ord('A') + self._letter)}, which is right for only {self.same_gold:.1%} of "
+                "the questions"
             )
         return found
 

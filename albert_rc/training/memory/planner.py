@@ -147,9 +147,9 @@ def make_plan(task: StepShape, budget: int, levers: Levers | None = None) -> Mem
             return plan
     leanest = min(plans, key=lambda plan: plan.total)
     raise OutOfMemoryError(
-        f"{budget / GIB:,.3g} GiB of memory: even the leanest plan needs more. "
+        f"{budget / GIB:,.3g} GiB of memory are not enough even for the plan that needs least. "
         f"{'; '.join(leanest.lines(budget))}. "
-        "Take a smaller model, or shorter windows (preprocess --max-length)"
+        "Use a smaller model, or shorter windows (preprocess --max-length)"
     )
 
 
@@ -234,8 +234,8 @@ def _plan_as_before(
     ]
     if not changed:
         return plan, []
-    why = "as asked for" if given else "because the plan of before does not fit this memory"
+    why = "as requested" if given else "since the earlier plan does not fit this memory"
     return plan, [
-        f"note: another plan than the run was begun with, {why} ({'; '.join(changed)}): from here "
-        "on its results may differ in their rounding"
+        f"note: the memory plan differs from the run's earlier one, {why} ({'; '.join(changed)}); "
+        "from here on, results may differ by rounding"
     ]

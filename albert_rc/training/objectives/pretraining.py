@@ -55,12 +55,12 @@ def open_teacher(source: str, tokenizer: Tokenizer) -> PretrainingModel:
     loaded: Loaded[PretrainingModel] = load_model(source, "pretraining", with_pairs=False)
     if loaded.tokenizer.fingerprint != tokenizer.fingerprint:
         raise UsageError(
-            f"--teacher {source}: has another vocabulary; for hidden words teacher and student "
-            "must have the same"
+            f"--teacher {source} has another vocabulary; in pretraining, teacher and student must "
+            "have the same"
         )
     if loaded.report.new:
         raise UsageError(
-            f"--teacher {source}: it was not trained to predict hidden words; pretrain it first"
+            f"--teacher {source} was not trained to predict masked words; pretrain it first"
         )
     return loaded.model
 

@@ -81,7 +81,7 @@ class Spans(Objective[SpanBatch]):
         line = f"dev F1 {quality.f1:.2%}, exact {quality.exact:.2%}"
         if quality.null_threshold is not None:
             self.model.null_threshold = quality.null_threshold
-            line += f", no answer above {quality.null_threshold:.2f}"
+            line += f", threshold for no answer {quality.null_threshold:.2f}"
         return DevScore(
             score=quality.f1,
             values={name: round(value, 5) for name, value in quality.figures().items()},

@@ -42,7 +42,7 @@ class Teacher:
             UsageError: there is no such model.
         """
         if self.is_file and not Path(self.source).is_file():
-            raise DataError(f"--teacher {self.source}: there is no such file")
+            raise DataError(f"--teacher {self.source}: no such file")
         if not self.is_file:
             resolve_source(self.source)
         return self
@@ -69,7 +69,7 @@ class Teacher:
         """
         if store.kind == "span" or store.is_numeric:
             raise UsageError(
-                f"--teacher {self.source}: only questions with options or labels can be taught"
+                f"--teacher {self.source}: only questions with options or labels can have a teacher"
             )
         kept, chance_O = self._last.get(precision, (None, None))
         if kept is not store or chance_O is None:
@@ -86,12 +86,12 @@ def _from_model(source: str, store: Store, group: Processes, precision: str) -> 
     loaded = load_model(source, store.kind, labels=labels, precision=precision)
     if loaded.tokenizer.fingerprint != store.meta["vocabulary"]:
         raise UsageError(
-            f"--teacher {source}: its vocabulary is not the store's. Let it answer the training "
-            "papers themselves, with `albert-rc predict --data PAPERS --model "
+            f"--teacher {source}: its vocabulary differs from that of the store. Answer the raw "
+            "training papers with it, using `albert-rc predict --data PAPERS --model "
             f"{source} --scores teacher.jsonl`, and give --teacher teacher.jsonl"
         )
     if loaded.report.new:
-        raise UsageError(f"--teacher {source}: it was not trained for this task ({store.kind})")
+        raise UsageError(f"--teacher {source} was not trained for this task ({store.kind})")
     model = loaded.model.to(group.device)
     model.encoder.compute = replace(model.encoder.compute, precision=precision)
     scored_QK = score(model, loaded.tokenizer, store, group)
@@ -102,14 +102,16 @@ def _from_model(source: str, store: Store, group: Processes, precision: str) -> 
 def _from_file(path: Path, store: Store) -> Tensor:
     file = read_scores(path)
     if (file.kind == "labels") != (store.kind == "label"):
-        raise DataError(f"{path}: holds {file.kind}; the training papers are {store.kind}")
+        raise DataError(
+            f"{path}: has scores of {file.kind}, but the training papers are {store.kind}"
+        )
     for place, name in file.labels.items():
         if place >= len(store.labels) or store.labels[place] != name:
-            raise DataError(f"{path}: its labels are not those of the training papers")
+            raise DataError(f"{path}: its labels differ from those of the training papers")
     if len(set(store.meta["ids"])) < len(store.meta["ids"]):
         raise DataError(
-            f"{path}: rows of tables have only numbers as ids, so with --with-dev a row of train "
-            "and one of dev have the same; leave --with-dev out, or give a model as --teacher"
+            f"{path}: ids of table rows are only row numbers, so with --with-dev a row of train "
+            "and one of dev share an id; leave --with-dev out, or give a model as --teacher"
         )
     rows = {key: row for row, key in enumerate(file.keys)}
     counts = store.num_options.tolist()
@@ -125,14 +127,15 @@ def _from_file(path: Path, store: Store) -> Tensor:
         if given != counts[question]:
             key = quoted(store.meta["ids"][passage])
             raise DataError(
-                f"{file.where(row)}: {given} options, but paper {key} of the training papers has "
-                f"{counts[question]} at number {numbers[question]}; score the same papers"
+                f"{file.where(row)}: {given} options, but number {numbers[question]} of paper "
+                f"{key} in the training papers has {counts[question]}; give scores of the same "
+                "papers"
             )
         known += 1
         found.append(torch.from_numpy(file.chances_QK[row, :given]).float())
     if not known:
         raise DataError(
-            f"{path}: none of its questions is among the training papers; make it of these, with "
-            "`albert-rc predict --data PAPERS --scores`"
+            f"{path}: none of its questions is in the training papers; make it from these papers "
+            "with `albert-rc predict --data PAPERS --scores`"
         )
     return torch.cat(found)

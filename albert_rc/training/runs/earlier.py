@@ -108,17 +108,17 @@ def _danger(model: str, out: Path, resume: bool, scratch: bool, replaced: bool) 
     for aside in _set_aside(out):
         if _reads_from(model, aside, inside=True):
             return (
-                f"--model {model} lies in {aside}, an earlier run that is removed when the new one "
-                "is done; rename that folder, and name it by its new name"
+                f"--model {model} is in {aside}, an earlier run that is removed when the new run "
+                "has finished; rename that folder, and give its new name"
             )
     if replaced and _reads_from(model, out, inside=True):
-        return f"--model {model} lies in {out}, which a better run replaces; give another --out"
+        return f"--model {model} is in {out}, which a better run will replace; give another --out"
     if resume and states(out):
         return None
     if not (scratch or replaced) and _reads_from(model, out, inside=False):
         return (
             f"--model {model} and the run's folder {out} are the same: the weights to start from "
-            "would be removed when the run is done; give another --out"
+            "would be removed when the run has finished; give another --out"
         )
     return _not_ours(out)
 
@@ -139,6 +139,6 @@ def _not_ours(folder: Path) -> str | None:
     if not weights or states(folder) or any((folder / name).is_file() for name in _RECORDS):
         return None
     return (
-        f"{min(weights)}: these weights were not left there by a run, and a run in that folder "
+        f"{min(weights)}: these weights were not written by a run, and a run in this folder "
         "would replace them; give another --out"
     )

@@ -163,8 +163,8 @@ def unlike(train: Store, dev: Store | None) -> str | None:
     if dev is None or train.meta["max_length"] == dev.meta["max_length"]:
         return None
     return (
-        f"train.pt has windows of {train.meta['max_length']} tokens, dev.pt of "
-        f"{dev.meta['max_length']}; unless that is meant, preprocess both again"
+        f"train.pt has windows of {train.meta['max_length']} tokens, but dev.pt of "
+        f"{dev.meta['max_length']}; unless this is intended, preprocess both again"
     )
 
 
@@ -185,7 +185,7 @@ def open_stores(
     train = open_store(train_path)
     dev = open_store(dev_path) if exists(dev_path) else None
     if with_dev and dev is None:
-        raise DataError(f"--with-dev: there is no {dev_path}; leave the option out")
+        raise DataError(f"--with-dev: {dev_path} does not exist; leave the option out")
     for store, path in ((train, train_path), (dev if with_dev else None, dev_path)):
         if store is not None and not (store.has_answers or taught):
             raise DataError(
@@ -193,11 +193,13 @@ def open_stores(
             )
     if dev is not None and dev.kind != train.kind:
         raise DataError(
-            f"{dev_path}: holds {dev.kind} papers, but {train_path.name} {train.kind}; make both "
-            "of the same task"
+            f"{dev_path} has {dev.kind} papers, but {train_path.name} has {train.kind} papers; "
+            "make both from papers of the same task"
         )
     if dev is not None and dev.labels != train.labels:
-        raise DataError(f"{dev_path}: has other labels than train; make both of the same task")
+        raise DataError(
+            f"{dev_path} has other labels than train; make both from papers of the same task"
+        )
     if with_dev and dev is not None:
         return joined([train, dev], "train and dev"), None
     return train, dev

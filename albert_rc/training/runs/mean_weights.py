@@ -59,7 +59,7 @@ def source_of(
         yield runs[0], None
         return
     if last is not None and len(runs) > 1:
-        raise UsageError("--last takes the states of one run; give one folder")
+        raise UsageError("--last averages the states of one run; give only one folder")
     require_new(out)
     like = resolve_source(runs[0])
     sources = of_folders(runs) if last is None else of_states(like, last)
@@ -94,14 +94,15 @@ def of_folders(folders: Sequence[str | Path]) -> list[WeightSource]:
     found = [resolve_source(folder) for folder in folders]
     for place, folder in enumerate(found):
         if folder.resolve() in [other.resolve() for other in found[:place]]:
-            raise UsageError(f"{folder} is given twice; each checkpoint counts once")
+            raise UsageError(f"{folder} is given twice; give each checkpoint once")
         config, _ = read_config(folder)
         weights = open_weights(folder, FAMILIES[config.family])
         kinds.append(_shape(config) | {"vocabulary": load_tokenizer(folder).fingerprint})
         if differing := [name for name, value in kinds[0].items() if kinds[-1].get(name) != value]:
             raise CheckpointError(
-                f"{folder}: differs from {sources[0].name} in {', '.join(differing)}; only weights "
-                "that are alike have a mean (for others take `albert-rc ensemble`)"
+                f"{folder}: differs from {sources[0].name} in {', '.join(differing)}; only "
+                "checkpoints of the same configuration can be averaged (combine others with "
+                "`albert-rc ensemble`)"
             )
 
         def read(name: str, weights=weights) -> Tensor:  # type: ignore[no-untyped-def]
@@ -128,12 +129,12 @@ def of_states(run: Path, last: int) -> list[WeightSource]:
         CheckpointError: truncated, damaged or not a state.
     """
     if last < 2:
-        raise UsageError(f"--last {last}: a mean takes at least two states")
+        raise UsageError(f"--last {last}: a mean needs at least two states")
     found = states(run)[:last]
     if len(found) < last:
         raise UsageError(
-            f"--last {last}: {run} has {len(found)} states; train with --set keep={last}, and "
-            "--save-steps for how far they are apart"
+            f"--last {last}: {run} has {len(found)} states; train with --set keep={last} (and with "
+            "--save-steps for their interval)"
         )
     config, _ = read_config(run)
     sources = []
@@ -169,13 +170,15 @@ def write_mean(sources: Sequence[WeightSource], like: Path, out: Path) -> int:
         CheckpointError: tensors are missing, or of other shapes.
     """
     if len(sources) < 2:
-        raise UsageError("a mean takes at least two checkpoints")
+        raise UsageError("a mean needs at least two checkpoints")
     require_new(out)
     first = sources[0]
     for source in sources[1:]:
         for name in first.shapes.keys() | source.shapes.keys():
             if first.shapes.get(name) != source.shapes.get(name):
-                raise CheckpointError(f"{source.name}: {name} is not as in {first.name}")
+                raise CheckpointError(
+                    f"{source.name}: the shape of {name} differs from {first.name}"
+                )
     mean = {}
     for name in first.shapes:
         total = torch.zeros(first.shapes[name], dtype=torch.float64)

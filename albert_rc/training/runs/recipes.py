@@ -76,7 +76,8 @@ def choose(recipe: str, store: Store, given: Mapping[str, Any]) -> dict[str, Any
         task = task_name(store)
         if task not in PUBLISHED:
             raise UsageError(
-                f"--recipe published: there is none for {task}, only for {', '.join(PUBLISHED)}"
+                f"--recipe published: no recipe was published for {task}, only for "
+                f"{', '.join(PUBLISHED)}"
             )
         settings = PUBLISHED[task]
     chosen = settings | {name: value for name, value in given.items() if value is not None}

@@ -90,21 +90,22 @@ def search(
         except (optuna.TrialPruned, DivergedError) as error:
             study.tell(trial, state=pruned)
             _tidy(study, out)
-            say(f"{name}: given up, {str(error) or 'the others were better by then'}")
+            say(f"{name}: stopped early, {str(error) or 'worse than the other trials so far'}")
             continue
         except (Interrupted, KeyboardInterrupt):
             study.tell(trial, state=failed)
             _tidy(study, out)
-            raise Interrupted(f"stopped in {name}; the same command goes on") from None
+            raise Interrupted(f"stopped in {name}; the same command continues the search") from None
         study.tell(trial, result.best_score)
         _tidy(study, out)
         if before is None or result.best_score > before.value:
-            say(f"{name}: dev {result.best_score:.2%}, the best so far")
+            say(f"{name}: dev {result.best_score:.2%}, best so far")
         else:
-            say(f"{name}: dev {result.best_score:.2%}; the best is {before.value:.2%}")
+            say(f"{name}: dev {result.best_score:.2%}; best so far {before.value:.2%}")
         if result.stop_asked and count + 1 < trials:
             raise Interrupted(
-                f"stopped after {name}, {count + 1} of {trials}; the same command goes on"
+                f"stopped after {name}, {count + 1} of {trials}; the same command continues the "
+                "search"
             )
     return _result(study, out)
 
@@ -171,13 +172,12 @@ def _require_same(study: Any, record: dict[str, Any], out: Path) -> None:
     before = study.user_attrs.get("made_of")
     if before is None:
         raise UsageError(
-            f"{out / JOURNAL} does not say what its trials were made of (an older version wrote "
-            "it); give another --out"
+            f"{out / JOURNAL} was written by an older version and lacks the settings of its "
+            "trials; give another --out"
         )
     if what := difference(before, record):
         raise UsageError(
-            f"the trials in {out} were begun {what}; give the options that they were begun with, "
-            "or another --out"
+            f"the trials in {out} were started {what}; use their original options, or another --out"
         )
 
 
@@ -218,7 +218,7 @@ def _run(tuning: FineTuning, stores: tuple[Store, Store], folder: Path, trial: A
 
     result = prepared.trainer(folder).run(on_step=on_step)
     if result.best_score is None:
-        raise UsageError("search needs dev papers with answers, to tell trials apart")
+        raise UsageError("the search needs dev papers with answers, to compare trials")
     return result
 
 
@@ -242,7 +242,7 @@ def _result(study: Any, out: Path) -> dict[str, Any]:
     best, rows = _best(study), {}
     if best is None:
         raise UsageError(
-            f"{out / JOURNAL}: every trial was given up; give --search a larger number"
+            f"{out / JOURNAL}: every trial was stopped early; give --search a larger number"
         )
     for trial in _done(study):
         # For a pruned trial, optuna keeps the last reported score as its value.

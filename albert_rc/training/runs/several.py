@@ -55,7 +55,7 @@ def over_seeds(count: int, seed: int, train: Store, dev: Store | None) -> list[P
         UsageError: fewer than two.
     """
     if count < 2:
-        raise UsageError(f"--seeds {count} must be at least 2; --seed chooses one")
+        raise UsageError(f"--seeds {count} must be at least 2; for one run, use --seed")
     return [Part(f"seed-{n}", n, train, dev) for n in range(seed, seed + count)]
 
 
@@ -72,8 +72,8 @@ def over_folds(count: int, seed: int, train: Store, dev: Store | None) -> list[P
         raise UsageError("--folds is for questions with options or labels, which have scores")
     if len(set(train.meta["ids"])) < papers:
         raise UsageError(
-            "--folds does not go with --with-dev for tables: their rows have only numbers as ids, "
-            "so a row of train and one of dev would have the same; leave --with-dev out"
+            "--folds cannot be used with --with-dev for tables: ids of their rows are only row "
+            "numbers, so a row of train and one of dev would share an id; leave --with-dev out"
         )
     order = torch.randperm(papers, generator=torch.Generator().manual_seed(seed)).tolist()
     parts = []
@@ -165,7 +165,10 @@ def _begun(
         # Otherwise --resume would take them for the new ones.
         for part in parts:
             if aside := set_aside(out / part.name):
-                say(f"starting over; the earlier {part.name} is in {aside} until this one is done")
+                say(
+                    f"new run; the earlier {part.name} is kept in {aside} until this one has "
+                    "finished"
+                )
     write_json(out / RUNS, {"runs": [], "made_of": record})
     return []
 
@@ -178,8 +181,8 @@ def _resumed(
     before, done = kept.get("made_of"), kept.get("runs", [])
     if path.is_file() and before is None:
         return (
-            f"--resume: {path} does not say what its runs were made of (an older version wrote "
-            "it); start without --resume, or give another --out"
+            f"--resume: {path} was written by an older version and lacks the settings of its runs; "
+            "start without --resume, or give another --out"
         )
     if not (isinstance(done, list) and all(map(_is_row, done))):
         return f"--resume: {path} is damaged; start without --resume, or give another --out"
@@ -190,16 +193,16 @@ def _resumed(
         single = [*states(out), out / "model.safetensors", out / "train.json"]
         if found := [path for path in single if path.is_file()]:
             return (
-                f"--resume: {found[0]} is of one run, and --seeds and --folds make several; "
-                "leave them out, or give another --out"
+                f"--resume: {found[0]} belongs to a single run, but --seeds and --folds make "
+                "several; leave them out, or give another --out"
             )
-        return f"--resume: there is no state in {out}; start without --resume"
+        return f"--resume: no saved state in {out}; start without --resume"
     if before is None:
         write_json(path, {"runs": [], "made_of": record})
     elif what := difference(_with_seeds_of(record, before), record):
         return (
-            f"--resume: the runs in {out} were begun {what}; give the options that they were "
-            "begun with, or another --out"
+            f"--resume: the runs in {out} were started {what}; use their original options, or "
+            "another --out"
         )
     names = {part.name for part in parts}
     return [row for row in done if row["name"] in names]
@@ -288,7 +291,7 @@ def _answered(part: Part, store: Store, out: Path) -> list[dict[str, Any]]:
         found = Counter()
     if found != asked:
         raise DataError(
-            f"{path}: these are not the scores of the papers that {part.name} left out; "
+            f"{path}: these are not the scores of the papers held out from {part.name}; "
             "start without --resume"
         )
     return lines

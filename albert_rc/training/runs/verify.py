@@ -1,4 +1,4 @@
-"""A test that a killed and resumed run ends in the same state as an unbroken one."""
+"""A test that a killed and resumed run ends in the same state as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def kill_and_resume(
         command: `train` or `pretrain`.
         steps: number of steps of each run.
         kills: how often the last run is killed (SIGKILL) and resumed.
-        seed: random seed for the moments of the kills.
-        runs: number of unbroken runs; each is compared with the first.
+        seed: random seed for the times at which the run is killed.
+        runs: number of uninterrupted runs; each is compared with the first.
         busy: number of processes that each keep one core busy, as other programs would.
         say: called with each line of progress.
 
@@ -81,21 +81,21 @@ def kill_and_resume(
     """
     for option in OWN:
         if any(given.partition("=")[0] == option for given in arguments):
-            raise UsageError(f"{option} is set by the trial itself; leave it out")
+            raise UsageError(f"{option} is set by the test itself; leave it out")
     if not 1 <= kills < steps:
-        raise UsageError(f"--kills {kills} must be from 1 to --steps {steps} less 1")
+        raise UsageError(f"--kills {kills} must be at least 1 and below --steps {steps}")
     names = ["whole", *(f"whole-{n}" for n in range(2, runs + 1))]
     unbroken, broken = [folder / name for name in names], folder / "broken"
     for path in (*unbroken, broken):
         if path.exists():
-            raise UsageError(f"{path}: is of an earlier trial; name another --folder, or delete it")
+            raise UsageError(f"{path} is from an earlier test; give another --folder, or delete it")
     begin = [
         sys.executable, "-m", "albert_rc", command, *arguments, "--max-steps", str(steps),
         "--save-steps", "1", "--set", "keep=2",
     ]  # fmt: skip
     with busy_processes(busy):
         for number, whole in enumerate(unbroken, 1):
-            say(f"run {number} of {runs}: {steps} steps, unbroken")
+            say(f"run {number} of {runs}: {steps} steps, uninterrupted")
             _finish([*begin, "--out", str(whole)])
         _run_with_kills(begin, broken, steps, kills, seed, say)
     others = [(f"run {number}", path) for number, path in enumerate(unbroken[1:], 2)]
@@ -122,10 +122,10 @@ def _run_with_kills(
         found = states(folder)
         if took is None or not found:
             raise UsageError(
-                f"the run was over before it could be killed after step {step}; "
+                f"the run ended before it could be killed after step {step}; "
                 "give more --steps, or larger batches"
             )
-        say(f"killed at step {step} or just after; {found[0].name} is the newest state")
+        say(f"killed at step {step} or just after; the newest state is {found[0].name}")
         resume = ["--resume"]
     _finish([*begin, "--out", str(folder), *resume])
     say("resumed to the end")
@@ -136,7 +136,7 @@ def _finish(command: list[str]) -> None:
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if re.search(r"\w", line)]
         last = ["", *said][-1].strip("│ ").removeprefix("error: ")
-        raise error_of(done.returncode)(f"the trial's run failed: {last}")
+        raise error_of(done.returncode)(f"the run failed: {last}")
 
 
 def _kill_after(command: list[str], folder: Path, step: int, wait: float) -> float | None:
