@@ -94,9 +94,9 @@ def _require_one_model(folder: Path) -> None:
     """
     if any((folder / name).is_file() for name in ("config.json", *VOCABULARY_FILES)):
         return
-    runs = sorted(path.parent for path in folder.glob("*/config.json"))
+    runs = sorted(str(path.parent) for path in folder.glob("*/config.json"))
     if runs:
-        named = ", ".join(map(str, first_of(runs, 3)))
+        named = ", ".join(first_of(runs, 3))
         raise UsageError(
             f"--model {folder}: holds no model, but folders of them; name one: {named}"
         )
