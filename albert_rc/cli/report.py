@@ -35,9 +35,9 @@ def report(
     from albert_rc.report.page import render
     from albert_rc.report.runs import read_run, run_names
 
+    check_outputs({"--out": page}, (scores, gold, against, train))
     if page.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {page}: the report is a page; let its name end in .html")
-    check_outputs({"--out": page}, (scores, gold, against, train))
     papers = read_good(gold, format_)
     require_options(papers.kind)
     training = training_passages(train, gold, papers)

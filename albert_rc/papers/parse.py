@@ -155,7 +155,7 @@ def _answer(value: Any, options: Sequence[str], where: str, report: Problems) ->
     num_options = len(options)
     given = value.strip() if isinstance(value, str) else ""
     index = letter_index(given)
-    if index is None and given not in options:
+    if index is None and given.isascii() and given not in options:
         index = letter_index(given.upper())
     if index is None:
         write = f"write A to {letter(num_options - 1)}"

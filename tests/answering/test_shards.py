@@ -85,7 +85,7 @@ def test_papers_to_recall_are_read_once_for_all_parts(data, tmp_path, works, mon
 
 @pytest.mark.parametrize(
     ("kind", "split", "said"),
-    [("dream", "train", "not of the same task"), ("cloze", "train", "not made of the same papers")],
+    [("dream", "train", "its task differs"), ("cloze", "train", "made from other papers")],
 )
 def test_a_shard_of_other_papers_is_refused_amid_the_others(
     data, tmp_path, works, cli, kind, split, said
