@@ -11,7 +11,7 @@ from albert_rc.cli.console import example, out, print_json, say
 from albert_rc.io.messages import first_of
 
 if TYPE_CHECKING:
-    from albert_rc.printed.build.papers import Import, Paper
+    from albert_rc.printed.papers import Import, Paper
 
 SHOWN = 12
 
@@ -160,7 +160,7 @@ def _show(found: Import) -> None:
 
 
 def _show_paper(paper: Paper) -> None:
-    from albert_rc.printed.build.papers import spans
+    from albert_rc.printed.papers import spans
 
     kind = "blanks" if paper.kind == "cloze" else "questions"
     sizes = sorted({len(options) for options in paper.options})
