@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,6 +14,7 @@ from albert_rc.cli import settings
 from albert_rc.cli.bench_report import measurement, show
 from albert_rc.cli.console import example, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
+from albert_rc.errors import UsageError
 from albert_rc.fields import LAST_SEED, flag_of
 
 _LEARNS = ("train", "pretrain")
@@ -98,8 +100,6 @@ def bench(
     weights, moments, random states and metrics are the same, else 1. GPUs may add in another order
     each time; `--set deterministic=true` among the options tells them not to.
     """
-    from albert_rc.errors import UsageError
-
     chosen = settings.chosen(given)
     if work == "resume":
         if unknown := chosen.keys() - {"steps"}:
@@ -134,7 +134,6 @@ def _measure(
     """Measure ours and a peer's, alternately."""
     from albert_rc.bench.compare import PEERS, compare, measured_machine
     from albert_rc.bench.jobs import check
-    from albert_rc.errors import UsageError
     from albert_rc.io.json import write_json
     from albert_rc.runtime.devices import choose_precision, processes
 
@@ -175,8 +174,6 @@ def _resume(
     arguments: list[str], folder: Path | None, out: Path | None, json: bool, **how: Any
 ) -> None:
     """Kill a run and resume it, on this machine and with these settings."""
-    import tempfile
-
     from albert_rc.io.json import write_json
     from albert_rc.training.runs.verify import kill_and_resume
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from albert_rc.cli.console import example, out, print_json, say
+from albert_rc.errors import DataError, UsageError
 from albert_rc.io.messages import first_of
 
 if TYPE_CHECKING:
@@ -73,7 +74,6 @@ def import_(
     Says what it understood, and names each number that it could not place; nothing is guessed.
     Exits with 3 if there is one.
     """
-    from albert_rc.errors import DataError
     from albert_rc.printed.build.write import earlier_papers, write_papers
     from albert_rc.printed.run import import_papers
 
@@ -130,7 +130,6 @@ def _warn(imports: list[Import], replaced: list[Path], earlier: list[Path]) -> N
 
 
 def _write_texts(imports: list[Import], folder: Path) -> None:
-    from albert_rc.errors import UsageError
     from albert_rc.io.atomic import write_bytes
 
     paths = [folder / f"{Path(found.source).stem}.txt" for found in imports if found.text]

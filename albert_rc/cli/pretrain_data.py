@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -86,8 +87,6 @@ def pretrain_data(
     Shards that are there already, made of the same text in the same way, are kept: after a stop
     the same command goes on. Words are hidden, and segments swapped, when `pretrain` reads them.
     """
-    from functools import partial
-
     from albert_rc.checkpoints.hub import resolve_source
     from albert_rc.corpus.cut import Count, Cut, ShardMaker, plan_shards
     from albert_rc.corpus.shards import require_same_plan
