@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,6 +14,7 @@ from albert_rc.cli import settings
 from albert_rc.cli.bench_report import measurement, show
 from albert_rc.cli.console import example, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
+from albert_rc.errors import UsageError
 from albert_rc.fields import LAST_SEED, flag_of
 
 _LEARNS = ("train", "pretrain")
@@ -104,8 +106,6 @@ def bench(
     identical, else 1. A GPU may add numbers in a different order in each run; the option
     `--set deterministic=true` prevents that.
     """
-    from albert_rc.errors import UsageError
-
     chosen = settings.chosen(given)
     if work == "resume":
         if unknown := chosen.keys() - {"steps"}:
@@ -143,7 +143,6 @@ def _measure(
     """Measure ours and a peer's, alternately."""
     from albert_rc.bench.compare import PEERS, compare, measured_machine
     from albert_rc.bench.jobs import check
-    from albert_rc.errors import UsageError
     from albert_rc.io.json import write_json
     from albert_rc.runtime.devices import choose_precision, processes
 
@@ -184,8 +183,6 @@ def _resume(
     arguments: list[str], folder: Path | None, out: Path | None, json: bool, **how: Any
 ) -> None:
     """Kill a run and resume it, on this machine and with these settings."""
-    import tempfile
-
     from albert_rc.io.json import write_json
     from albert_rc.training.runs.verify import kill_and_resume
 

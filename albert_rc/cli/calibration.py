@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from albert_rc.cli.console import out, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
+from albert_rc.errors import UsageError
 
 if TYPE_CHECKING:
     from albert_rc.papers.schema import PaperSet
@@ -81,7 +82,6 @@ def _require_task(model: Path, papers: PaperSet) -> None:
     from albert_rc.checkpoints.hf_config import read_config
     from albert_rc.checkpoints.hf_names import FAMILIES
     from albert_rc.checkpoints.load import labels_in
-    from albert_rc.errors import UsageError
 
     config, raw = read_config(model)
     classes = FAMILIES[config.family].architectures

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from albert_rc.cli.settings import Fields, chosen
+from albert_rc.errors import UsageError
 from albert_rc.fields import LAST_SEED, settings_of
 from albert_rc.model.config import LshConfig
 
@@ -134,8 +135,6 @@ def require_teacher(teacher: str | None, given: Mapping[str, Any]) -> None:
     Raises:
         UsageError: a weight is given without a teacher.
     """
-    from albert_rc.errors import UsageError
-
     if teacher is None and given.get("teacher_weight") is not None:
         raise UsageError("--teacher-weight needs --teacher")
 
@@ -146,8 +145,6 @@ def seconds_of(minutes: float | None) -> float | None:
     Raises:
         UsageError: not a positive finite number.
     """
-    from albert_rc.errors import UsageError
-
     if minutes is not None and not 0 < minutes < float("inf"):
         raise UsageError(f"--minutes {minutes} must be a number above 0")
     return None if minutes is None else 60 * minutes

@@ -10,6 +10,7 @@ import typer
 from albert_rc.cli.console import example
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.cli.papers import Format
+from albert_rc.errors import UsageError
 
 
 def render(
@@ -40,7 +41,6 @@ def render(
 
     `import` converts the result back to the same papers.
     """
-    from albert_rc.errors import UsageError
     from albert_rc.io.atomic import write_bytes
     from albert_rc.papers.formats import read_good
     from albert_rc.printed.render.docx import docx_bytes

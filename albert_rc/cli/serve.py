@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from threading import Thread
 from typing import Annotated, Literal
 
 import typer
 
 from albert_rc.cli import options
 from albert_rc.cli.console import example, say
+from albert_rc.errors import Interrupted, UsageError
 
 
 def serve(
@@ -46,11 +49,7 @@ def serve(
     Nothing leaves this machine. There is also an HTTP API, described on the page /api. Stop the
     server with Ctrl-C.
     """
-    import os
     import webbrowser
-    from threading import Thread
-
-    from albert_rc.errors import Interrupted, UsageError
 
     if not 0 <= port <= 65535:
         raise UsageError(f"--port {port} must be between 0 and 65535")

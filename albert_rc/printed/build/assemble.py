@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from albert_rc.printed.build.joining import join_blocks
-from albert_rc.printed.build.papers import Import, Paper, Trouble, letters_of, spans
 from albert_rc.printed.lines import Line, shortened, words
+from albert_rc.printed.papers import Import, Paper, Trouble, letters_of, spans
 from albert_rc.printed.recognise.blanks import Placement, candidates, lone_blanks, place, unnumbered
 from albert_rc.printed.recognise.blocks import Block, LeftOut, Outline
 from albert_rc.printed.recognise.checks import lost_questions, number_troubles, stem_of

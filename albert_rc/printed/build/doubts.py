@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from albert_rc.printed.build.papers import Import, Paper, Trouble
 from albert_rc.printed.lines import Line, PrintedText
+from albert_rc.printed.papers import Import, Paper, Trouble
 
 CORRECT = "correct the text, which --text writes, and import that"
 AGAIN = "take the picture again, from above and in light, or give the text"

@@ -11,7 +11,7 @@ from albert_rc.io.atomic import write_files
 from albert_rc.io.files import natural_key
 from albert_rc.io.json import as_json, to_json
 from albert_rc.papers.parse import Problems, parse_cloze, parse_race
-from albert_rc.printed.build.papers import FOLDERS, Import, Paper, Trouble, spans
+from albert_rc.printed.papers import FOLDERS, Import, Paper, Trouble, spans
 
 _PARSE = {"cloze": (parse_cloze, ".json"), "choice": (parse_race, ".txt")}
 
