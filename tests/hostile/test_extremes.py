@@ -172,7 +172,7 @@ def test_a_key_that_stands_twice_is_named_with_its_line(read):
         b'{"article": "It _ .",\n "options": [["a", "b"]],\n "answers": ["A"],\n "answers": ["B"]}'
     )
     (said,) = errors(read(content))
-    assert "line 4: the key 'answers' stands twice" in said
+    assert "line 4: the key 'answers' occurs twice" in said
     lines = b'{"article": "It _ .", "options": [["a", "b"]]}\n{"id": "x", "id": "y"}\n'
     said = errors(read(lines, "b.jsonl"))[-1]
     assert "b.jsonl:2: line 1: the key 'id'" in said
@@ -235,7 +235,7 @@ def test_a_question_id_that_stands_twice_is_refused(read):
     split = read(squad(paragraph("a", "b"), paragraph("c", "b"), paragraph("d", "d")), kind="squad")
     assert [p.id for p in split.passages] == ["t#1"]
     said = errors(split)
-    assert "[2]: the question id 'b' is used in papers/a.json[1], too" in said[0]
+    assert "[2]: the question id 'b' is also used in papers/a.json[1]" in said[0]
     assert "[3]: the question id 'd' is used twice in it" in said[1]
 
 
