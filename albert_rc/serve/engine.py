@@ -34,8 +34,8 @@ from albert_rc.serve.uploads import Upload
 from albert_rc.stores.store import make_store
 
 CPU_TOKENS = 1024
-"""Tokens of a batch on a CPU. After each batch, progress is reported and cancellation is checked. With
-`xxlarge` a batch takes seconds on two cores; larger ones would not be faster per token."""
+"""Tokens of a batch on a CPU. After each batch, progress is reported and cancellation is checked.
+With `xxlarge` a batch takes seconds on two cores; larger ones are not faster per token."""
 NOUNS = {"cloze": "blanks", "choice": "questions with options"}
 
 

@@ -30,14 +30,14 @@ class Limits:
     read_bytes: int = 1024 * MEGABYTE
     """Memory of the process that reads a printed paper."""
     picture_seconds: float = 60
-    """Additional time for each picture of a page, and for a PDF file, which may contain pictures."""
+    """Additional time for each picture of a page, and for a PDF, which may contain pictures."""
     picture_bytes: int = 2048 * MEGABYTE
     """Additional memory for a paper that may contain pictures."""
     pictures: int = 20
     """Maximum number of pictures (pages) of one paper."""
     found_bytes: int = 50 * MEGABYTE
-    """Maximum size of the extracted papers: if blanks share a long list of options, each has its own
-    copy of it."""
+    """Maximum size of the extracted papers: if blanks share a long list of options, each has its
+    own copy of it."""
     answer_seconds: float = 120
 
     def as_json(self) -> dict[str, int | float]:

@@ -284,7 +284,7 @@ def test_how_far_the_answers_have_come(opened, served, monkeypatch):
     behind = opened()
     behind.fill("#text", MIXED)
     behind.click("#send")
-    behind.wait_for_selector("#progress:has-text('In line behind 1 paper ')")
+    behind.wait_for_selector("#progress:has-text('Waiting for 1 earlier paper ')")
     assert not behind.locator("#progress-bar").is_visible()
     go.set()
     for each in (page, behind):
