@@ -1,1 +1,1 @@
-"""Exam papers as people keep them: formats, parsing, ids, overlap."""
+"""Raw exam papers: file formats, parsing, ids, overlap."""

@@ -31,9 +31,9 @@ from albert_rc.papers.raw import (
 from albert_rc.papers.tables import first_row, header_of
 
 REJECTS = "rejects.jsonl"
-"""Where commands list what they left out; it is never read as papers."""
+"""File in which commands list the papers they left out; it is never read as papers itself."""
 LOOKED_AT = 20
-"""Lines of a .jsonl, and files next to splits, that are looked at for their format."""
+"""Maximum number of lines of a .jsonl, and of files next to splits, examined for their format."""
 _LEAST_BYTES = 256  # what a paper counts at least, so that empty files make no endless chunk
 
 
@@ -56,16 +56,16 @@ class Sources:
         if self._is_folder:
             self._inside = [name for name in self._inside if not name.lower().endswith(PRINTED)]
         self.num_printed = listed - len(self._inside)
-        """Files of a folder that are passed over, as Word and PDF."""
+        """Number of Word and PDF files in the folder, which are skipped."""
         self.num_others = 0
-        """Files of a folder that are passed over, as they do not end as the format's do."""
+        """Number of other files in the folder, skipped because the format has other suffixes."""
         self._digest = hashlib.sha256()
 
     def __len__(self) -> int:
         return len(self._inside)
 
     def keep(self, suffixes: tuple[str, ...]) -> None:
-        """Forget the files of a folder that end otherwise."""
+        """Skip the files of a folder with other suffixes."""
         if self._is_folder:
             kept = [name for name in self._inside if content_name(name).lower().endswith(suffixes)]
             self.num_others = len(self._inside) - len(kept)
@@ -77,18 +77,18 @@ class Sources:
 
     @property
     def names(self) -> str:
-        """The files, for a message: the first few of them."""
+        """The names of the first few files, for messages."""
         shown = ", ".join(map(shortened, self._inside[:3]))
         return f"{shown}, ..." if len(self) > 3 else shown
 
     def opening(self) -> str:
-        """What the first file begins with, in words: a table's header, or a line that is none."""
+        """The first line of the first file, in words: a table's header, or another line."""
         try:
             line = _first_line(self._file(self._inside[0]))
         except OSError as error:
             return f"cannot be read ({error.strerror})"
         if not line:
-            return "there is nothing in it"
+            return "it is empty"
         header = header_of(line)
         said = line.decode("utf-8-sig", "replace").rstrip("\r\n")
         return f"its header is {quoted(said)}" if header else f"no header, but {quoted(said)}"
@@ -97,7 +97,7 @@ class Sources:
         """The first paper of each of the first `count` files that can be read.
 
         Yields:
-            what the file's name ends with, and the JSON value or the row of a table.
+            The file's suffix, and the JSON value or the row of a table.
         """
         for inside in self._inside[:count]:
             file = self._file(inside)
@@ -118,7 +118,7 @@ class Sources:
 
     @property
     def hash(self) -> str:
-        """SHA-256 over the places and bytes of the files that were read so far."""
+        """SHA-256 over the names and bytes of the files read so far."""
         return self._digest.hexdigest()
 
     def _file(self, inside: str) -> Path:
@@ -128,7 +128,7 @@ class Sources:
         """All papers in natural order of the files, about `CHUNK_BYTES` at a time.
 
         Args:
-            layout: how papers lie in the files.
+            layout: how papers are arranged in the files.
         """
         chunk: list[Raw] = []
         size = 0
@@ -153,7 +153,7 @@ class Sources:
                 continue
             # Opening a named pipe would wait for somebody to write into it.
             if self._is_folder and file.exists() and not file.is_file():
-                yield Unreadable(place, "must be an ordinary file; take it out")
+                yield Unreadable(place, "must be an ordinary file; remove it")
                 continue
             try:
                 if layout == "table" or suffix_of(file) == ".jsonl":
@@ -197,34 +197,34 @@ class Sources:
 
 
 def require_papers(path: Path) -> list[str]:
-    """Refuse a path where there is nothing.
+    """Refuse a path that does not exist.
 
     Returns:
-        The files that match a pattern, in natural order; none if it is no pattern.
+        The files that match a pattern, in natural order; empty if the path is not a pattern.
 
     Raises:
-        DataError: no such file or folder, or no file of the pattern.
+        DataError: no such file or folder, or no file matches the pattern.
     """
     if is_pattern(path):
         found = (file.name for file in path.parent.glob(path.name) if file.is_file())
         matching = sorted(filter(_is_paper, found), key=natural_key)
         if not matching:
-            raise DataError(f"{path}: no file of papers there matches it")
+            raise DataError(f"{path}: no file of papers matches this pattern")
         return matching
     if not path.exists():
-        raise DataError(f"{path}: no such file or folder; give the place of the raw papers")
+        raise DataError(f"{path}: no such file or folder; give the path of the raw papers")
     return []
 
 
 def _listed(folder: Path) -> list[str]:
-    """Files of papers, printed ones too, in natural order, as paths inside the folder."""
+    """Files of papers, including printed ones, in natural order, as paths inside the folder."""
     found = [inside for inside in _inside(folder) if _is_paper(inside.rpartition("/")[2])]
     name = folder.resolve().name
     return sorted(found, key=lambda inside: natural_key(f"{name}/{inside}"))
 
 
 def _is_paper(name: str) -> bool:
-    """Whether a file of a folder is listed, by its name."""
+    """Whether a file may hold papers, judged by its name."""
     known = content_name(name).lower().endswith((".json", ".jsonl", ".txt", ".tsv"))
     return (known or name.lower().endswith(PRINTED)) and name != REJECTS
 
@@ -251,9 +251,9 @@ def _inside(folder: Path) -> Iterator[str]:
 
 
 def _leads_back(folder: Path, known: list[Path]) -> bool:
-    """Whether a folder is a link to what is listed anyway, or to a folder around it.
+    """Whether a folder is a link to a listed folder, or to one that contains it.
 
-    If it is not, it is known from now on.
+    If not, the link's target is added to `known`.
     """
     if not folder.is_symlink():
         return False
@@ -265,12 +265,12 @@ def _leads_back(folder: Path, known: list[Path]) -> bool:
 
 
 def _unlisted(error: OSError) -> NoReturn:
-    """A folder that may not be read: its papers would be missing without a word."""
+    """Refuse a folder that cannot be listed, since its papers would be missing silently."""
     raise DataError(f"{error.filename}: cannot be listed ({error.strerror}); check the folder")
 
 
 def _sample_line(file: Path) -> bytes:
-    """The first of a few lines that is JSON, else the first line."""
+    """The first JSON line among a few lines, else the first line."""
     first = b""
     with opened(file) as lines:
         for line in islice((line.strip() for line in lines), LOOKED_AT):

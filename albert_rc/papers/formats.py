@@ -1,4 +1,4 @@
-"""Raw papers from disk: a registry of formats, and how to tell them apart."""
+"""Reading of raw papers: the registry of formats, and their detection."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ SPLITS = {
 """Names of the splits' folders and files, in any case; the first that is there counts."""
 LEVELS = ("middle", "high")
 SHOWN = 200
-"""Problems that a command names before it ends; `doctor` names all."""
+"""Maximum number of problems that a command lists; `doctor` lists all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """One raw format: which files hold it, what it looks like, how a paper is parsed."""
+    """A raw format: its files, its detection, and its parser."""
 
     kind: Kind
     suffixes: tuple[str, ...]
     parse: Callable[[Any, str, str | None, Problems], Passage | None]
     recognises: Callable[[Any], bool]
-    """Whether the JSON value of a paper looks like this format."""
+    """Whether the JSON value of a paper seems to have this format."""
     layout: Layout = "paper"
     labels: tuple[str, ...] = ()
-    """What a paper may be, where all may be the same."""
+    """The labels, if all papers share them."""
     metrics: tuple[str, ...] = ("accuracy",)
-    """What answers are measured by."""
+    """Names of the metrics."""
 
 
 def _is_of_task(task: str, row: Any) -> bool:
@@ -103,7 +103,7 @@ READERS: dict[str, Reader] = {
     },
 }
 OPTION_FORMATS = tuple(name for name, r in READERS.items() if r.kind in ("cloze", "choice"))
-"""Formats of papers with blanks or questions and options: what `serve` and `answer()` take."""
+"""Formats of papers with options, which `serve` and `answer()` support."""
 
 
 def find_splits(raw: Path) -> dict[str, Path]:
@@ -112,13 +112,14 @@ def find_splits(raw: Path) -> dict[str, Path]:
     Only whole names count: a folder `latest_papers` is not a test split.
 
     Raises:
-        DataError: there is nothing at `raw`, or no split but collections, as `import` makes them.
+        DataError: `raw` does not exist, or contains collections, as from `import`, and no split.
     """
     require_papers(raw)
     found = _splits_in(raw)
     if not found and (inside := collections_in(raw)):
         raise DataError(
-            f"{raw}: its splits lie deeper; give {' or '.join(map(str, inside))}, one at a time"
+            f"{raw}: its splits are in subfolders; give {' or '.join(map(str, inside))}, one at a "
+            "time"
         )
     return found or {split_name(raw): raw}
 
@@ -128,21 +129,21 @@ def _splits_in(raw: Path) -> dict[str, Path]:
 
 
 def unread_beside(raw: Path) -> list[tuple[Path, str]]:
-    """What stands next to the splits of a collection and is not read, each with the reason."""
+    """Papers next to the splits of a collection that are not read, each with the reason."""
     fitting, loose = _candidates(raw)
     # GLUE's script makes MRPC's train.tsv and dev.tsv of the published tables.
     found = [
-        (child, f"{children[0].name} is its {split}")
+        (child, f"{children[0].name} is used as {split}")
         for split, children in fitting.items()
         for child in children[1:]
         if not child.name.startswith("msr_paraphrase")
     ]
     papers = [place for place in loose[:LOOKED_AT] if fitting and possible_formats(place)]
-    return found + [(file, f"it stands next to {', '.join(fitting)}") for file in papers]
+    return found + [(file, f"it is next to {', '.join(fitting)}") for file in papers]
 
 
 def _candidates(raw: Path) -> tuple[dict[str, list[Path]], list[Path]]:
-    """What may be each split, the first choice first; and papers that belong to no split."""
+    """The candidates for each split, best first; and files that belong to no split."""
     found: dict[str, list[Path]] = {}
     loose: list[Path] = []
     if raw.is_dir():
@@ -176,7 +177,7 @@ def _candidates(raw: Path) -> tuple[dict[str, list[Path]], list[Path]]:
 
 
 def collections_in(raw: Path) -> list[Path]:
-    """Folders in a collection that are not splits of it, and hold splits themselves."""
+    """Folders in a collection that are not splits, but contain splits themselves."""
     if not raw.is_dir():
         return []
     known = {name for names in SPLITS.values() for name in names}
@@ -197,7 +198,7 @@ def _folders_in(place: Path) -> list[Path]:
 
 
 def training_beside(gold: Path) -> Path | None:
-    """The training split of the collection that `gold` is another split of, or None."""
+    """The training split of the collection that `gold` belongs to, or None."""
     splits = _splits_in(gold.resolve().parent)
     here = splits.get("train")
     if here is None or here == gold.resolve() or gold.resolve() not in splits.values():
@@ -206,20 +207,21 @@ def training_beside(gold: Path) -> Path | None:
 
 
 def split_name(path: Path) -> str:
-    """What a single split is called: by its own name, `valid` and the like being dev."""
+    """The name of a single split, from its path; `valid` and the like are dev."""
     name = path.resolve().name if path.is_dir() else stem_of(path)
     name = re.split(r"[-_.]*[*?[]", name)[0] or "papers" if is_pattern(path) else name
     return next((split for split, names in SPLITS.items() if name.lower() in names), name)
 
 
 def possible_formats(path: Path) -> tuple[str, ...]:
-    """What a split's papers may be, told from the first one that can be read.
+    """The possible formats of a split, judged by its first recognisable paper.
 
     Returns:
-        Several names only for a table whose columns fit several tasks, none if nothing is known.
+        Names of formats: several only for a table whose columns fit several tasks, and none if no
+        paper was recognised.
 
     Raises:
-        DataError: there is nothing at `path`.
+        DataError: `path` does not exist.
     """
     known = {suffix for reader in READERS.values() for suffix in reader.suffixes}
     for suffix, sample in Sources(path).samples(100):
@@ -235,14 +237,14 @@ def possible_formats(path: Path) -> tuple[str, ...]:
 
 
 def collection_format(places: Mapping[str, Path], format_name: str | None = None) -> str | None:
-    """The one format of all splits of a collection, told from the first that tells it.
+    """The common format of a collection's splits: that of the first split where it is certain.
 
     Args:
-        places: where each split is, as `find_splits` finds them: train first, then dev.
-        format_name: what was asked for, which goes before all that is found.
+        places: path of each split, from `find_splits`: train first, then dev.
+        format_name: the requested format, which takes precedence.
 
     Returns:
-        None where no split tells; each is then opened, and refused, by itself.
+        None if no split's format is certain; opening the splits then reports the errors.
     """
     if format_name is not None:
         return format_name
@@ -251,28 +253,28 @@ def collection_format(places: Mapping[str, Path], format_name: str | None = None
 
 
 def open_sources(path: Path, format_name: str | None = None) -> tuple[Sources, str]:
-    """A split's files and the format of its papers, sniffed if none is given.
+    """A split's files and the format of its papers, detected if none is given.
 
     Raises:
-        DataError: there is nothing at `path`, or a table of no known task, or several tables.
-        UsageError: no such format, or a table that may be of several tasks.
+        DataError: `path` does not exist, or is a table of an unknown task, or several tables.
+        UsageError: unknown format, or a table that fits several tasks.
     """
     sources = Sources(path)
     if format_name is not None and format_name not in READERS:
         raise UsageError(f"--format {format_name}: choose from {', '.join(READERS)}")
     if path.suffix == ".pt":
-        raise DataError(f"{path}: a store of `preprocess`; name the papers themselves instead")
+        raise DataError(f"{path} is a store of `preprocess`; give the raw papers instead")
     for _, sample in sources.samples(1) if suffix_of(path) == ".jsonl" else ():
         if isinstance(sample, dict) and {"paper", "probabilities"} <= sample.keys():
             raise DataError(
-                f"{path}: a score file of `predict --scores`; name the papers themselves instead"
+                f"{path} is a score file of `predict --scores`; give the raw papers instead"
             )
     format_name = format_name or _sniffed(sources)
     sources.keep(READERS[format_name].suffixes)
     if READERS[format_name].layout == "table" and len(sources) > 1:
         raise DataError(
-            f"{path}: holds {len(sources)} tables ({sources.names}); name one of them, because "
-            "row numbers are ids within one table only"
+            f"{path}: has {len(sources)} tables ({sources.names}); give one of them, because row "
+            "numbers are unique only within a table"
         )
     return sources, format_name
 
@@ -281,21 +283,21 @@ def _sniffed(sources: Sources) -> str:
     found = possible_formats(sources.path)
     if len(found) > 1:
         raise UsageError(
-            f"{sources.path}: its columns fit {', '.join(found)}; name the task with --format, or "
-            "give the whole collection, so that its train split shows the task"
+            f"{sources.path}: its columns fit {', '.join(found)}; give the task with --format, or "
+            "give the whole collection, whose train split shows the task"
         )
     if found:
         return found[0]
     if len(sources) and sources.all_end_with(TABLES):
         raise DataError(
-            f"{sources.path}: not a table of a known task ({sources.opening()}); put tabs between "
-            "the columns and name them as GLUE does, or name the task with --format"
+            f"{sources.path}: not a table of a known task ({sources.opening()}); separate "
+            "the columns with tabs and name them as GLUE does, or give the task with --format"
         )
     # Nothing is readable: the reader that fits the file names will say what is wrong with each.
     return "race" if len(sources) and sources.all_end_with(".txt") else "cloze"
 
 
-IMPORT = "if that is a printed paper, `albert-rc import` makes JSON of it"
+IMPORT = "if this is a printed paper, `albert-rc import` converts it to JSON"
 
 
 def _level(place: str, paper_id: str) -> str | None:
@@ -307,7 +309,7 @@ def _level(place: str, paper_id: str) -> str | None:
 
 
 def _given_id(raw: Any, layout: Layout) -> Any:
-    """What a paper calls itself, or None."""
+    """The id that a paper gives itself, or None."""
     if layout == "list":  # DREAM
         return raw[2] if isinstance(raw, list) and len(raw) > 2 else None
     return raw.get("id") if isinstance(raw, dict) else None
@@ -332,15 +334,15 @@ def _paper_id(raw: Any, place: str, number: int, level: str | None, layout: Layo
 def check_chunk(
     chunk: Chunk, format_name: str, strict: bool = False
 ) -> Iterator[tuple[PaperRecord, Passage | None]]:
-    """Check papers one by one; what they have in common (their ids) is for a `Register` to check.
+    """Check papers one by one; a `Register` checks that their ids are unique.
 
     Args:
         chunk: the papers.
         format_name: a key of `READERS`.
-        strict: refuse what could be read by a guess.
+        strict: refuse papers that can only be read by guessing.
 
     Yields:
-        what is known of the paper, and the passage unless it has an error.
+        The paper's record, and its passage unless it has an error.
     """
     reader = READERS[format_name]
     for index, raw in enumerate(chunk):
@@ -373,17 +375,18 @@ def read_split(
 
     Args:
         path: a folder of papers, or one file.
-        name: what the split is called; from the path by default.
-        format_name: a key of `READERS`; sniffed by default.
-        strict: refuse what could be read by a guess, such as a blank glued to a word.
+        name: name of the split; from the path by default.
+        format_name: a key of `READERS`; detected by default.
+        strict: refuse papers that can only be read by guessing, such as one with a blank
+            attached to a word.
 
     Returns:
-        The good papers and the problems of all. Papers with an error are left out of
-        `passages`; whether that is acceptable is the caller's to say (`require_good`).
+        The valid papers and the problems of all. Papers with an error are left out of
+        `passages`; the caller decides whether that is acceptable (`require_good`).
 
     Raises:
-        DataError: there is nothing at `path`.
-        UsageError: no such format.
+        DataError: `path` does not exist.
+        UsageError: unknown format.
     """
     sources, format_name = open_sources(path, format_name)
     reader = READERS[format_name]
@@ -407,7 +410,7 @@ def read_split(
 
 
 def read_good(path: Path, format_name: str | None = None, strict: bool = False) -> PaperSet:
-    """Read a split, all of whose papers must be good; see `read_split` and `require_good`.
+    """Read a split whose papers must all be valid; see `read_split` and `require_good`.
 
     Raises:
         UsageError: the folder holds several splits.
@@ -431,14 +434,14 @@ def read_collection(
 
 
 def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None:
-    """Go on only if no paper has an error, or if bad papers may be skipped.
+    """Refuse papers with errors, unless they may be skipped.
 
     Args:
-        papers: what was read.
-        on_error: `stop` or `skip`; None for commands that have no such option.
+        papers: the splits that were read.
+        on_error: `stop` or `skip`; None for commands without this option.
 
     Raises:
-        DataError: there are errors and `on_error` is not `skip`, or a split has no good paper left.
+        DataError: there are errors and `on_error` is not `skip`, or a split has no valid papers.
     """
     if on_error not in (None, "stop", "skip"):
         raise UsageError(f"--on-error {on_error}: choose stop or skip")
@@ -455,10 +458,10 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
     empty = [split.name for split in papers if not split.num_papers]
     if empty:
         shown = listed([str(error) for error in errors])
-        raise DataError(f"no usable paper in {', '.join(empty)}{shown}")
+        raise DataError(f"no usable papers in {', '.join(empty)}{shown}")
 
 
 def rejects(papers: Sequence[Checked]) -> bytes:
-    """The problems of the papers that were left out, one JSON object a line."""
+    """The problems of the papers that were left out, one JSON object per line."""
     errors = [error for split in papers for error in split.errors]
     return b"".join(to_json({"file": e.file, "problem": e.message}, indent=False) for e in errors)

@@ -1,4 +1,4 @@
-"""GLUE's nine tasks (Wang et al. 2019): which columns hold what, and how answers are counted."""
+"""The nine tasks of GLUE (Wang et al. 2019): their columns, labels and metrics."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from albert_rc.papers.schema import Passage, Question
 ENTAILS = ("entailment", "not_entailment")
 YES_NO = ("0", "1")
 UNKNOWN = ("", "-", "-1")
-"""In place of a label: none is given, or those who gave it disagreed."""
+"""Written instead of a label: it is unknown, or annotators disagreed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask:
-    """How a task's tables are laid out. Columns by the names that its files have used."""
+    """Layout of a task's tables. Columns have several names, as its files have used several."""
 
     first: tuple[str, ...]
     second: tuple[str, ...] = ()
-    """None for a task about one sentence."""
+    """None for a task on single sentences."""
     label: tuple[str, ...] = ("label",)
     labels: tuple[str, ...] = YES_NO
-    """Empty for a task that asks for a number."""
+    """Empty for regression."""
     metrics: tuple[str, ...] = ("accuracy",)
-    """Official ones; their mean decides which weights are best."""
+    """The official metrics; their mean selects the best weights."""
     bare: tuple[int, int] | None = None
-    """Columns of the sentence and of the label in files without a header."""
+    """Indices of the columns of the sentence and the label in files without a header."""
 
 
 GLUE: dict[str, GlueTask] = {
@@ -65,13 +65,14 @@ GLUE: dict[str, GlueTask] = {
     "rte": GlueTask(first=("sentence1",), second=("sentence2",), labels=ENTAILS),
     "wnli": GlueTask(first=("sentence1",), second=("sentence2",)),
 }
-"""Tasks by the name of their format."""
+"""The tasks by name of their format."""
 
 
 def recognised_tasks(row: Any) -> tuple[str, ...]:
-    """The tasks that a table's first row may be of: several where the columns do not tell.
+    """The tasks whose columns a table's first row fits.
 
-    GLUE's test files have no labels, so that those of WNLI, RTE and others look alike.
+    There may be several: GLUE's test files have no labels, so those of WNLI, RTE and others look
+    alike.
 
     Args:
         row: column names to texts, or a list of texts where the file has no header.
@@ -112,16 +113,16 @@ def _column(row: Mapping[str, str], names: Sequence[str]) -> str | None:
 def parse_glue(
     task: str, raw: Any, paper_id: str, level: str | None, report: Problems
 ) -> Passage | None:
-    """A row of a table: one sentence or two, and a label or a number.
+    """Parse a row of a table: one or two sentences, and a label or a number.
 
-    A label that is missing, `-` (annotators disagreed) or -1 is not known.
+    A label that is missing, `-` (annotators disagreed) or -1 is unknown.
     """
     layout = GLUE[task]
     if isinstance(raw, list) and layout.bare and len(raw) <= max(layout.bare):
         # A sentence alone would be taken for a test row: GLUE's have a header, and a number first.
         report.error(
-            f"{len(raw)} column(s), but without a header {task} has {max(layout.bare) + 1}; write "
-            "them with tabs between (- for a label that is not known), or a header"
+            f"{len(raw)} column(s), but {task} without a header has {max(layout.bare) + 1}; "
+            "separate them with tabs (- for an unknown label), or add a header"
         )
         return None
     texts, label = _fields(layout, raw)
@@ -144,7 +145,7 @@ def parse_glue(
 
 
 def _fields(layout: GlueTask, raw: Any) -> tuple[list[str | None], str | None]:
-    """The sentences, one for each that the task has, and the label."""
+    """The sentences, as many as the task has, and the label."""
     if isinstance(raw, list):
         places = layout.bare or (len(raw), len(raw))
         sentence, label = (raw[place] if place < len(raw) else None for place in places)
@@ -160,5 +161,5 @@ def _number(text: str, report: Problems) -> float | None:
         value = math.nan
     if 0 <= value <= 5:
         return value
-    report.error(f"the score {quoted(text)} must be a number from 0 to 5, or - where there is none")
+    report.error(f"the score {quoted(text)} must be a number from 0 to 5, or - if it is unknown")
     return None

@@ -1,4 +1,4 @@
-"""What is known of a split's papers while they pass by: ids, places, problems. Kept compact."""
+"""Compact records of a split's papers while they are streamed: ids, places, problems."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from albert_rc.papers.schema import Problem
 
 
 class PaperRecord(NamedTuple):
-    """One paper of a chunk, checked by itself."""
+    """The record of one paper of a chunk, checked on its own."""
 
     source: int
     """Index of its `Raw` in the chunk."""
     number: int
-    """Line or item; 0 where the file is the paper."""
+    """Number of the line or item; 0 if the file is a single paper."""
     id: str | None
-    """None if it is no JSON."""
+    """None if the paper is not JSON."""
     level: str | None
     good: bool
-    """Whether it has no error."""
+    """Whether the paper has no error."""
     problems: tuple[Problem, ...]
     keys: tuple[str, ...] = ()
-    """Ids of its questions, where answers go by those."""
+    """Ids of its questions, in formats whose answers use them."""
 
 
 class Register:
@@ -37,7 +37,7 @@ class Register:
 
     def __init__(self) -> None:
         self.ids: list[str] = []
-        """Of the papers that are kept."""
+        """Ids of the papers that are kept."""
         self.levels: list[str | None] = []
         self.problems: list[Problem] = []
         self.num_rejected = 0
@@ -52,21 +52,21 @@ class Register:
 
     @classmethod
     def of(cls, sources: Sources, suffixes: Sequence[str]) -> Register:
-        """A register for files, which says so if there are none.
+        """A register for files, with problems for missing and skipped files.
 
         Args:
             sources: the split's files.
-            suffixes: what the files of the format end with.
+            suffixes: suffixes of the format's files.
         """
         register = cls()
         # A name that is no UTF-8 could not be written to rejects.jsonl.
         shown = str(sources.path).encode("utf-8", "backslashreplace").decode()
         passed_over = (
-            f"{sources.num_printed} Word or PDF file(s) passed over; `albert-rc import` makes JSON "
-            "of printed papers"
+            f"{sources.num_printed} Word or PDF file(s) skipped; `albert-rc import` converts "
+            "printed papers to JSON"
         )
         if not len(sources):
-            said = f"an empty folder; there is no {', '.join(suffixes)} file in it"
+            said = f"the folder is empty; there is no {', '.join(suffixes)} file in it"
             stores = sorted(path.name for path in sources.path.glob("*.pt"))
             if stores:
                 said = f"a folder of stores; name one of them: {', '.join(stores)}"
@@ -77,15 +77,15 @@ class Register:
             register.problems.append(Problem(shown, passed_over, "warning"))
         if len(sources) and sources.num_others:
             ends = ", ".join(suffixes)
-            said = f"{sources.num_others} file(s) passed over, which do not end in {ends}"
+            said = f"{sources.num_others} file(s) skipped, whose names do not end in {ends}"
             register.problems.append(Problem(shown, said, "warning"))
         return register
 
     def add(self, chunk: Chunk, record: PaperRecord) -> bool:
-        """Note a paper.
+        """Record a paper.
 
         Returns:
-            Whether it is kept: it has no error, and its id is its own.
+            Whether it is kept: it has no error, and its id is unique.
         """
         place = chunk[record.source].place
         self.problems += record.problems
@@ -94,7 +94,7 @@ class Register:
             holder = self._numbers.setdefault(record.id, len(self._numbers))
             if holder < len(self._file_of):
                 good = False
-                said = f"the id {quoted(record.id)} is taken by {self._place_of(holder)}"
+                said = f"the id {quoted(record.id)} is already used by {self._place_of(holder)}"
                 self._refuse(place, record, said)
             else:
                 self._note_place(place, record.number)
@@ -113,15 +113,17 @@ class Register:
         self._number_of.append(number)
 
     def _note_keys(self, place: str, record: PaperRecord, holder: int) -> bool:
-        """Whether the paper's questions have ids of their own: answers go by them."""
+        """Whether the ids of the paper's questions are unique, as answers refer to them."""
         own: set[str] = set()
         for key in record.keys:
             asked_in = self._asked.setdefault(key, holder)
             if asked_in == holder and key not in own:
                 own.add(key)
                 continue
-            where = "twice in it" if asked_in == holder else f"in {self._place_of(asked_in)}, too"
-            self._refuse(place, record, f"the question id {quoted(key)} is used {where}")
+            where = (
+                "used twice" if asked_in == holder else f"also used in {self._place_of(asked_in)}"
+            )
+            self._refuse(place, record, f"the question id {quoted(key)} is {where}")
             return False
         return True
 
@@ -134,10 +136,10 @@ class Register:
         )
 
     def finish(self) -> Sequence[int]:
-        """Sort ids and levels into natural order; no paper can be added any more.
+        """Sort ids and levels into natural order; no papers can be added afterwards.
 
         Returns:
-            Where each paper stood among those that were kept; a range if all stood in order.
+            Previous index of each kept paper; a range if all were in order.
         """
         self._numbers, self._asked, self._files = {}, {}, []
         self._file_of, self._number_of = array("i"), array("q")

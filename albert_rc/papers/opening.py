@@ -22,7 +22,7 @@ COMPRESSED = (".gz", ".zst")
 PARQUET = ".parquet"
 _BLOCK = 2**18
 _ROWS = 1000
-"""Rows of a Parquet file that are read at a time."""
+"""Number of rows of a Parquet file read at a time."""
 
 
 def uncompressed(name: str) -> str:
@@ -131,7 +131,7 @@ def _frames(file: IO[bytes], decompressor: Any) -> Iterator[bytes]:
             yield frame.decompress(block)
             block = frame.unused_data if frame.eof else b""
     if not frame.eof:
-        raise EOFError("it ends in the middle")
+        raise EOFError("the file is truncated")
 
 
 def _given(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Passages that stand in two places: the same text, though with other blanks.
+"""Detection of passages that occur twice: the same text, possibly with other blanks.
 
-About a tenth of the ELE dev and test passages are training passages too. What a model answers
-there may be memory, not reading, so they are counted apart.
+About a tenth of the dev and test passages of ELE are also training passages. A model may answer
+these from memory, so they are evaluated separately.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|_")
 
 @dataclass(frozen=True)
 class Overlap:
-    """A passage and the one it has most 5-grams in common with."""
+    """A passage, and the reference passage that shares most 5-grams with it."""
 
     passage: str
     other: str
     share: float
-    """Of the passage's own distinct 5-grams."""
+    """Share of the passage's distinct 5-grams."""
 
 
 class OverlapIndex:
-    """The word 5-grams of reference passages, blanks filled with the right options.
+    """The word 5-grams of reference passages, with blanks filled by the right options.
 
     Args:
-        passages: the reference, a training split as a rule.
+        passages: the reference passages, usually a training split.
     """
 
     def __init__(self, passages: Sequence[Passage]) -> None:
@@ -50,7 +50,7 @@ class OverlapIndex:
         self._owner = np.concatenate(owners)[order] if owners else np.zeros(0, dtype=np.int32)
 
     def _grams(self, text: str) -> Grams:
-        """Distinct hashed 5-grams without an open blank in them."""
+        """Hashes of the distinct 5-grams without an open blank."""
         words = _WORD.findall(text.lower())
         numbers = self._words
         ids = np.array([numbers.setdefault(w, len(numbers) + 1) for w in words], dtype=np.int64)
@@ -66,7 +66,7 @@ class OverlapIndex:
 
         Args:
             passage: its blanks stay open, so that other blanks do not hide the same text.
-            skip: index of a reference passage that does not count (itself).
+            skip: index of a reference passage to ignore (the passage itself).
         """
         grams = self._grams(passage.text)
         shared = self._shared(grams)
@@ -87,7 +87,7 @@ class OverlapIndex:
         return bool((shared > SHARE * np.minimum(len(grams), self._sizes)).any())
 
     def _shared(self, grams: Grams) -> NDArray[np.intp] | None:
-        """5-grams in common with each reference passage; None if there are none at all."""
+        """Number of shared 5-grams with each reference passage; None if there are none at all."""
         if not len(grams) or not len(self._sorted):
             return None
         left = np.searchsorted(self._sorted, grams, "left")
@@ -98,7 +98,7 @@ class OverlapIndex:
         return np.bincount(np.concatenate(owners), minlength=len(self.ids))
 
     def all(self, passages: Sequence[Passage], within: bool = False) -> dict[str, Overlap]:
-        """The overlapping passages by id; `within` looks for twins inside the reference itself."""
+        """The overlapping passages by id; with `within`, duplicates inside the reference itself."""
         found = {}
         for number, passage in enumerate(passages):
             overlap = self.best(passage, skip=number if within else None)

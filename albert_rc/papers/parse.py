@@ -1,4 +1,4 @@
-"""One paper's JSON to a Passage, with every problem in it reported, not only the first.
+"""Parsing of one paper's JSON into a Passage; all of its problems are reported.
 
 Each `parse_*` takes the JSON value of one paper, its id and a `Problems`; it returns the passage,
 or None after reporting at least one error.
@@ -18,7 +18,7 @@ from albert_rc.papers.words import is_whole, is_word
 
 MAX_OPTIONS = 702  # A to ZZ
 MAX_PROBLEMS = 100
-"""That are named of one paper; who has more has another convention, not that many slips."""
+"""Maximum number of problems reported per paper; more mean another convention, not mistakes."""
 _RUN = re.compile(r"_+")
 _LONGEST = 40  # letters of a word
 _MISSING = object()
@@ -30,7 +30,7 @@ class Problems:
 
     file: str
     strict: bool = False
-    """Whether what could be read by a guess is an error."""
+    """Whether something that can only be read by guessing is an error."""
     problems: list[Problem] = field(default_factory=list)
     failed: bool = False
     """Whether an error was reported."""
@@ -42,15 +42,15 @@ class Problems:
         self._add(message, "error")
 
     def warning(self, message: str) -> None:
-        """Report something odd that the paper can live with."""
+        """Report something unusual that leaves the paper usable."""
         self._add(message, "warning")
 
     def guess(self, message: str, read_as: str) -> None:
-        """Report something wrong that is plain all the same: a warning, or an error if strict.
+        """Report a mistake whose meaning is clear: a warning, or an error if strict.
 
         Args:
-            message: what is wrong, and the way out.
-            read_as: what it is taken for.
+            message: the mistake and a solution.
+            read_as: how it is read.
         """
         if self.strict:
             self.error(message)
@@ -135,7 +135,7 @@ def _options(value: Any, where: str, report: Problems) -> tuple[str, ...] | None
         report.error(f"{where}: {len(value)} option(s); at least 2 are needed")
         return None
     if len(value) > MAX_OPTIONS:
-        report.error(f"{where}: {len(value):,} options; at most {MAX_OPTIONS} can be lettered")
+        report.error(f"{where}: {len(value):,} options; at most {MAX_OPTIONS} are supported")
         return None
     stripped = [option.strip() for option in value]
     first: dict[str, int] = {}
@@ -146,7 +146,7 @@ def _options(value: Any, where: str, report: Problems) -> tuple[str, ...] | None
         elif twin < i:
             report.warning(
                 f"{where}: options {letter(twin)} and {letter(i)} are both {quoted(option)}; "
-                f"{letter(twin)} is answered if they win"
+                f"{letter(twin)} is the answer if they score best"
             )
     return tuple(stripped)
 
@@ -166,8 +166,8 @@ def _answer(value: Any, options: Sequence[str], where: str, report: Problems) ->
         return None
     if index >= num_options:
         report.error(
-            f"{where}: the answer is {given} but the last of its {num_options} options "
-            f"is {letter(num_options - 1)}; write one of them"
+            f"{where}: the answer is {given}, but the last of its {num_options} options is "
+            f"{letter(num_options - 1)}; give one of the options"
         )
     return index
 
@@ -175,20 +175,20 @@ def _answer(value: Any, options: Sequence[str], where: str, report: Problems) ->
 def find_blanks(
     article: str, options: list[Any] | None, report: Problems
 ) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """Where the blanks stand: each a `_` of its own, next to white space or punctuation.
+    """Find the blanks: each is a separate `_`, next to white space or punctuation.
 
-    A blank that touches a letter (`_ing`, `un_`) or a run (`____`) is an error, for it tells of
-    another convention, by which every later answer would shift. But where what it touches is a
-    word (`introductory _course`), and its options are words too, only a space is missing: it is
-    put there. A number left next to a blank (`_31`), as real papers have it, is a warning.
+    A blank attached to a letter (`_ing`, `un_`) or a run (`____`) is an error, since it suggests
+    another convention, with which all later answers would be shifted. But if it is attached to a
+    word (`introductory _course`), and its options are words too, only a space is missing, which is
+    inserted. A number attached to a blank (`_31`), as in some real papers, is a warning.
 
     Args:
         article: the text.
-        options: of each blank, as far as they are what they should be.
-        report: told of every problem.
+        options: the options of each blank, possibly invalid.
+        report: collects the problems.
 
     Returns:
-        the text, and each blank's first character and the one after its last.
+        The text, and the first and past-last character of each blank.
     """
     parts: list[str] = []
     blanks: list[tuple[int, int]] = []
@@ -202,7 +202,7 @@ def find_blanks(
         if end - start > 1:
             report.error(f"{where}: {end - start} underscores in a row; write a blank as one _")
         elif before.isalpha() or after.isalpha():
-            said = f"{where}: the blank is glued to a word; put a space between them"
+            said = f"{where}: the blank is attached to a word; put a space between them"
             left = _letters(article[max(0, start - _LONGEST) : start][::-1])[::-1]
             right = _letters(article[end : end + _LONGEST])
             if is_whole(left, right) and _are_words(options, number - 1):
@@ -212,7 +212,7 @@ def find_blanks(
                 report.error(said)
         elif before.isdigit() or after.isdigit():
             report.warning(
-                f"{where}: a number is glued to the blank; it is read as text next to it"
+                f"{where}: a number is attached to the blank; it is read as text next to it"
             )
         parts += [article[done:start], space_before, "_", space_after]
         length += start - done + len(space_before)
@@ -227,7 +227,7 @@ def _letters(text: str) -> str:
 
 
 def _are_words(options: list[Any] | None, index: int) -> bool:
-    """Whether most options of a blank are words, and so no parts of them."""
+    """Whether most options of a blank are whole words, not parts of words."""
     found = options[index] if options is not None and index < len(options) else None
     texts = [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
     whole = sum(all(map(is_word, re.findall("[A-Za-z]+", text))) for text in texts)
@@ -237,7 +237,7 @@ def _are_words(options: list[Any] | None, index: int) -> bool:
 def _counts(
     names: tuple[str, str, str], counts: tuple[int, int, int | None], report: Problems
 ) -> bool:
-    """Check that there are as many blanks as option lists and answers."""
+    """Check that the numbers of blanks, option lists and answers agree."""
     (blank, option, answer), (num_blanks, num_options, num_answers) = names, counts
     good = True
     if num_options != num_blanks:
@@ -247,12 +247,12 @@ def _counts(
             verb = "belongs to none"
         report.error(
             f"{num_blanks} {blank}s but {num_options} {option}s; {lone} {verb}; "
-            f"add what is missing or take out what is too much"
+            f"add what is missing or remove what is superfluous"
         )
         good = False
     if num_answers is not None and num_answers != num_options:
         report.error(
-            f"{num_options} {option}s but {num_answers} {answer}s; give every one an answer, or "
+            f"{num_options} {option}s but {num_answers} {answer}s; give one answer for each, or "
             f'leave "answers" out'
         )
         good = False
@@ -275,7 +275,7 @@ def _questions(
 
 
 def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Problems) -> Passage | None:
-    """ELE's and CLOTH's papers: `{"article": "a _ b", "options": [[...]], "answers": [...]}`."""
+    """Parse ELE's and CLOTH's `{"article": "a _ b", "options": [[...]], "answers": [...]}`."""
     if not isinstance(raw, dict):
         report.error(f"the paper is {kind_of(raw)}; it must be an object with article and options")
         return None
@@ -288,7 +288,7 @@ def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Problems) ->
     if options is None:
         return None
     if article is not None and not blanks:
-        report.error('there is no blank in the article; write each blank as " _ "')
+        report.error('the article has no blanks; write each blank as " _ "')
     names = ("blank", "option list", "answer")
     num_answers = None if answers is None else len(answers)
     counts = (len(blanks), len(options), num_answers)
@@ -302,7 +302,7 @@ def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Problems) ->
 
 
 def parse_race(raw: Any, paper_id: str, level: str | None, report: Problems) -> Passage | None:
-    """RACE's: `{"article", "questions", "options", "answers", "id"}`; the id is kept."""
+    """Parse RACE's `{"article", "questions", "options", "answers", "id"}`; the id is kept."""
     if not isinstance(raw, dict):
         report.error(f"the paper is {kind_of(raw)}; it must be an object with article, questions")
         return None
@@ -328,7 +328,7 @@ def parse_race(raw: Any, paper_id: str, level: str | None, report: Problems) -> 
 
 
 def parse_dream(raw: Any, paper_id: str, level: str | None, report: Problems) -> Passage | None:
-    """DREAM's: `[turns, [{"question", "choice", "answer"}], id]`; an answer is a choice's text."""
+    """Parse DREAM's `[turns, [{"question", "choice", "answer"}], id]`; answers are texts."""
     if not isinstance(raw, list) or len(raw) < 2:
         report.error(f"the dialogue is {kind_of(raw)}; it must be [turns, questions, id]")
         return None
@@ -357,7 +357,7 @@ def _dream_question(item: Any, where: str, report: Problems) -> Question | None:
         return None
     text = item.get("question")
     if not isinstance(text, str) or not text.strip():
-        report.error(f'{where}: "question" is missing, empty or no text; add it')
+        report.error(f'{where}: "question" is missing, empty or not text; add it')
     options = _options(item.get("choice"), where, report)
     answer = item.get("answer")
     if options is None or not isinstance(text, str):

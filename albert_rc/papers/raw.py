@@ -1,4 +1,4 @@
-"""Raw papers as a file holds them: a whole file, or some of its lines, rows or items."""
+"""Raw content of paper files: a whole file, or some of its lines, rows or items."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from albert_rc.papers.opening import content_name
 from albert_rc.papers.tables import row_of
 
 Layout = Literal["paper", "list", "table", "squad"]
-"""What a file holds: one paper or a list of papers that are objects (`paper`), always a list of
-papers (`list`), columns separated by tabs with a paper in each line (`table`), or SQuAD's articles
-with their paragraphs (`squad`)."""
+"""Arrangement of papers in a file: a single paper or a list of papers, as objects (`paper`); a list
+of papers (`list`); tab-separated columns with a paper per line (`table`); or SQuAD's articles with
+their paragraphs (`squad`)."""
 CHUNK_BYTES = 2**19  # some 200 cloze papers: a tenth of a second's work
 PRINTED = (".docx", ".doc", ".pdf")
 """Suffixes of printed papers, besides .txt."""
@@ -66,7 +66,7 @@ class WholeFile(Raw):
         if papers is None:
             yield 0, value
         elif not papers:
-            yield 0, ValueError("an empty list; there is no paper in it, so take the file out")
+            yield 0, ValueError("the list is empty; add papers, or remove the file")
         else:
             yield from enumerate(papers, 1)
 

@@ -1,4 +1,4 @@
-"""What every reader produces: passages with questions, and the problems found on the way."""
+"""The output of all readers: passages with questions, and the problems found."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Literal, Protocol
 from albert_rc.io.messages import one_line
 
 Kind = Literal["cloze", "choice", "label", "span"]
-"""Blanks with options; questions with options; sentences to be sorted or valued; questions whose
-answers stand in the passage."""
+"""Blanks with options; questions with options; sentences to classify or rate; questions whose
+answers are spans of the passage."""
 Severity = Literal["error", "warning"]
 
 
@@ -20,39 +20,39 @@ class Question:
 
     options: tuple[str, ...]
     answer: int | None = None
-    """Index of the right option; None in a test paper."""
+    """Index of the right option; None if unknown, as in a test paper."""
     text: str = ""
-    """The question's words, or a second sentence; empty for a blank."""
+    """Text of the question, or a second sentence; empty for a blank."""
     id: str = ""
-    """Of a question about a span."""
+    """Id of a question whose answer is a span."""
     spans: tuple[tuple[int, int], ...] = ()
-    """Where right answers stand in the passage: first character, and the one after the last.
-    `answer` is 1 if there is one, 0 if there is none, None if that is not known."""
+    """Spans of the right answers in the passage: first and past-last character. `answer` is 1 if
+    there is one, 0 if there is none, and None if that is unknown."""
     value: float | None = None
-    """The right number, where a number is asked for."""
+    """The right number, for regression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One paper: a text and what is asked about it."""
+    """One paper: a text and its questions."""
 
     id: str
-    """The competition's name for it: its file name, or the id that the file gives."""
+    """The competition's id of the paper: its file name, or an id in the file."""
     text: str
     questions: tuple[Question, ...]
     kind: Kind
     blanks: tuple[tuple[int, int], ...] = ()
-    """Where each blank stands in `text`: first character, and the one after the last."""
+    """Position of each blank in `text`: first and past-last character."""
     level: str | None = None
-    """`middle` or `high`, where the source tells."""
+    """`middle` or `high`, if known."""
 
     def segments(self) -> list[str]:
-        """The text between the blanks: one more than there are blanks."""
+        """The texts between the blanks, one more than blanks."""
         edges = [0, *(edge for blank in self.blanks for edge in blank), len(self.text)]
         return [self.text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
     def filled(self) -> str:
-        """The text with the right options in its blanks; unanswered blanks stay `_`."""
+        """The text with blanks filled by the right options; blanks without an answer stay `_`."""
         parts = self.segments()
         words = [parts[0]]
         for i, part in enumerate(parts[1:]):
@@ -64,11 +64,11 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a paper."""
+    """A problem of a paper."""
 
     file: str
     message: str
-    """What is wrong, where in the file, and the way out."""
+    """The problem, its position in the file, and a solution."""
     severity: Severity = "error"
 
     def __str__(self) -> str:
@@ -80,19 +80,19 @@ class PaperSet:
     """All papers of one split, in natural order of their ids."""
 
     name: str
-    """train, dev, test, or what the file or folder is called."""
+    """train, dev, test, or the name of the file or folder."""
     kind: Kind
     format: str
     passages: Sequence[Passage]
     problems: Sequence[Problem] = field(default_factory=tuple)
     num_rejected: int = 0
-    """Papers left out because of an error."""
+    """Number of papers left out because of an error."""
     source_hash: str = ""
     """SHA-256 over the names and bytes of the files read."""
     labels: tuple[str, ...] = ()
-    """What a paper may be, where all may be the same."""
+    """The labels, if all papers share them."""
     metrics: tuple[str, ...] = ("accuracy",)
-    """What answers are measured by."""
+    """Names of the metrics."""
 
     @property
     def errors(self) -> list[Problem]:
@@ -111,17 +111,17 @@ class PaperSet:
 
     @property
     def num_papers(self) -> int:
-        """Papers that can be used."""
+        """Number of usable papers."""
         return len(self.passages)
 
     @property
     def num_questions(self) -> int:
-        """Blanks or questions in all."""
+        """Total number of blanks or questions."""
         return sum(len(p.questions) for p in self.passages)
 
 
 class Checked(Protocol):
-    """A split that was read and checked, whether or not its passages are at hand."""
+    """A split that was read and checked; its passages need not be in memory."""
 
     @property
     def name(self) -> str: ...
@@ -153,7 +153,7 @@ def question_keys(paper_id: str, count: int) -> list[str]:
 
 
 def letter(index: int) -> str:
-    """The letter of an option: A for 0. Past Z it goes on as AA, AB, ..."""
+    """The letter of an option: A for 0; Z is followed by AA, AB, ..."""
     name = ""
     index += 1
     while index:
@@ -163,7 +163,7 @@ def letter(index: int) -> str:
 
 
 def letter_index(name: str) -> int | None:
-    """The option that a letter stands for, or None if it is not a letter."""
+    """The index of the option with this letter, or None if it is not a letter."""
     # No option has a longer one, and a megabyte of letters would make a number as long.
     if len(name) > 3 or not (name.isascii() and name.isalpha() and name.isupper()):
         return None
@@ -174,7 +174,7 @@ def letter_index(name: str) -> int | None:
 
 
 def gold_letters(papers: Sequence[Passage]) -> list[str | None]:
-    """The right letter of every question; None where the papers do not tell."""
+    """The right letter of every question; None where it is unknown."""
     return [
         None if question.answer is None else letter(question.answer)
         for passage in papers

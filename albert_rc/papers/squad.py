@@ -12,8 +12,8 @@ from albert_rc.papers.schema import Passage, Question
 def parse_squad(raw: Any, paper_id: str, level: str | None, report: Problems) -> Passage | None:
     """`{"context", "qas": [{"id", "question", "answers": [{"text", "answer_start"}]}]}`.
 
-    Without the field `answers` a question is a test question; with an empty list the passage has no
-    answer to it. `is_impossible` next to answers is an error.
+    Without the field `answers` a question is a test question; an empty list means that the passage
+    does not answer it. `is_impossible` together with answers is an error.
     """
     if isinstance(raw, tuple):  # what `sources` says of something that is not a paragraph
         report.error(raw[0])
@@ -23,9 +23,9 @@ def parse_squad(raw: Any, paper_id: str, level: str | None, report: Problems) ->
         return None
     context, asked = raw.get("context"), raw.get("qas")
     if not isinstance(context, str) or not context.strip():
-        report.error('"context" is missing, empty or no text; add the passage')
+        report.error('"context" is missing, empty or not text; add the passage')
     if not isinstance(asked, list) or not asked:
-        report.error('"qas" is missing, empty or no list; a paragraph needs a question')
+        report.error('"qas" is missing, empty or not a list; a paragraph needs a question')
     if report.failed or not isinstance(context, str) or not isinstance(asked, list):
         return None
     questions = []
@@ -42,10 +42,12 @@ def _question(item: Any, where: str, context: str, report: Problems) -> Question
         return None
     key, text, given = item.get("id"), item.get("question"), item.get("answers")
     if not isinstance(key, str) or not key:
-        report.error(f'{where}: "id" is missing or no text; give it one')
+        report.error(f'{where}: "id" is missing or not text; add one')
         return None
     if not isinstance(text, str) or not text.strip():
-        report.error(f'{where} ({shortened(key)}): "question" is missing, empty or no text; add it')
+        report.error(
+            f'{where} ({shortened(key)}): "question" is missing, empty or not text; add it'
+        )
         return None
     if trouble := _trouble(item):
         report.error(f"{where} ({shortened(key)}): {trouble}")
@@ -56,8 +58,8 @@ def _question(item: Any, where: str, context: str, report: Problems) -> Question
         if span is None:
             said = quoted(answer.get("text") if isinstance(answer, dict) else answer)
             report.error(
-                f"{where} ({shortened(key)}): the answer {said} does not stand where its "
-                '"answer_start" says; count characters from 0'
+                f"{where} ({shortened(key)}): the answer {said} is not at its "
+                '"answer_start"; count characters from 0'
             )
             return None
         spans[span] = None
@@ -73,12 +75,14 @@ def _question(item: Any, where: str, context: str, report: Problems) -> Question
 
 
 def _trouble(item: dict[str, Any]) -> str | None:
-    """What is wrong with the answers as a whole."""
+    """A problem with the answers as a whole, or None."""
     given = item.get("answers")
     if given is not None and not isinstance(given, list):
         return '"answers" must be a list'
     if given and item.get("is_impossible"):
-        return '"is_impossible", but there are "answers"; empty that list, or take the field out'
+        return (
+            '"is_impossible" is set, but there are "answers"; empty the list, or remove the field'
+        )
     return None
 
 

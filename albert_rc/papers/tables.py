@@ -1,13 +1,13 @@
-"""Tables as GLUE has them: tabs between columns, a paper in each line, no quotes."""
+"""Tables in GLUE's format: tabs between columns, one paper per line, no quoting."""
 
 from __future__ import annotations
 
 from typing import Any
 
 SAMPLED = 20
-"""Lines of a table that are looked at to tell what it is."""
+"""Number of lines of a table examined to detect its task."""
 TABLES = (".tsv", ".csv")
-"""What is a table by its name; a .txt may be one."""
+"""Suffixes of tables; a .txt may be one too."""
 COLUMN_NAMES = {
     "sentence", "sentence1", "sentence2", "question", "question1", "question2", "label", "score",
     "gold_label", "is_duplicate", "Quality", "#1 String", "#2 String", "index",
@@ -16,7 +16,7 @@ COLUMN_NAMES = {
 
 
 def _columns(line: bytes) -> list[str]:
-    """GLUE's tables know no quotes: a quotation mark is one."""
+    """GLUE's tables have no quoting: a quotation mark is an ordinary character."""
     return line.decode("utf-8-sig").rstrip("\r\n").split("\t")
 
 
@@ -30,7 +30,7 @@ def header_of(line: bytes) -> tuple[str, ...]:
 
 
 def row_of(line: bytes, header: tuple[str, ...]) -> Any:
-    """Texts by column, a list of them without a header, or what is wrong with the line."""
+    """Texts by column (a list of texts without a header), or an error in the line."""
     try:
         values = _columns(line)
     except UnicodeDecodeError as error:
@@ -47,9 +47,9 @@ def row_of(line: bytes, header: tuple[str, ...]) -> Any:
 
 
 def first_row(content: bytes) -> Any:
-    """The first row of a table that is whole, or None if it is not a table.
+    """The first complete row of a table, or None if it is not a table.
 
-    If none is whole, the header alone tells what the rows should be.
+    If no row is complete, the columns are those of the header.
     """
     lines = content.split(b"\n", SAMPLED)[:SAMPLED]
     # A torn paper is not a table, though it may be indented with tabs.

@@ -1,4 +1,4 @@
-"""English words, told from parts of words: by a list of the frequent ones."""
+"""Distinction of English words from parts of words, by a list of frequent ones."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ BOUND = {
     "ly", "ment", "mis", "nd", "ness", "non", "ous", "pre", "rd", "re", "sion", "st", "th", "tion",
     "tri", "ty", "un", "ve",
 }  # fmt: skip
-"""Parts of words that are no words, though some are in the list."""
+"""Parts of words that are not words, although some are in the list."""
 PREFIXES = {
     "a", "an", "ante", "anti", "any", "auto", "be", "down", "every", "ex", "fore", "im", "in",
     "inter", "mid", "multi", "no", "out", "over", "post", "pro", "self", "semi", "some", "sub",
     "super", "trans", "under", "up",
 }  # fmt: skip
-"""Words that may also begin a word that a blank completes."""
+"""Words that may also be the beginning of a word completed by a blank."""
 SUFFIXES = {
     "able", "an", "body", "hood", "ion", "less", "like", "man", "men", "one", "or", "self",
     "selves", "ship", "some", "thing", "time", "times", "ward", "wards", "where", "wise",
 }  # fmt: skip
-"""Words that may also end a word that a blank begins."""
+"""Words that may also be the end of a word begun by a blank."""
 
 
 @cache
@@ -36,11 +36,11 @@ def _known() -> frozenset[str]:
 
 
 def is_word(text: str, compound: bool = True) -> bool:
-    """Whether a text is an English word: one that is known, inflected or compounded.
+    """Whether a text is an English word: a known, inflected or compound word.
 
     Args:
         text: letters.
-        compound: whether two words in one, as in `doorway`, are one too.
+        compound: whether compounds such as `doorway` count.
     """
     word, known = text.lower(), _known()
     if word in known:
@@ -63,11 +63,11 @@ def is_word(text: str, compound: bool = True) -> bool:
 
 
 def is_whole(before: str, after: str) -> bool:
-    """Whether what a blank is glued to are words of their own, not parts of the missing one.
+    """Whether the texts attached to a blank are separate words, not parts of the missing word.
 
     Args:
         before: the letters directly before the blank, if any.
-        after: the letters directly behind it, if any.
+        after: the letters directly after it, if any.
     """
     if before and (before.lower() in PREFIXES or not is_word(before)):
         return False

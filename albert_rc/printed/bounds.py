@@ -50,12 +50,12 @@ def bounded(path: Path) -> Iterator[None]:
             yield
     except _OutOfTime:
         raise DataError(
-            f"{path}: it takes more than {seconds:.0f} seconds to read; print it to PDF again, or "
+            f"{path}: reading it takes more than {seconds:.0f} seconds; print it to PDF again, or "
             "give it in parts or as text"
         ) from None
     except MemoryError:
         raise DataError(
-            f"{path}: it takes more memory to read than a paper may; give it in parts, or as text"
+            f"{path}: reading it needs too much memory; give it in parts, or as text"
         ) from None
 
 

@@ -38,9 +38,9 @@ def require_printed(path: Path) -> None:
     if suffix == ".doc":
         raise UsageError(f"{path}: an old Word document; save it as .docx")
     if suffix in (".heic", ".heif"):
-        raise UsageError(f"{path}: an iPhone's own kind of picture; save it as JPEG")
+        raise UsageError(f"{path}: HEIC pictures (of iPhones) are not supported; save it as JPEG")
     if suffix not in SUFFIXES:
-        raise UsageError(f"{path}: papers end in {', '.join(SUFFIXES)}")
+        raise UsageError(f"{path}: the file name of a paper must end in {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise DataError(f"{path}: no such file; give the printed paper")
 

@@ -78,7 +78,9 @@ def import_papers(
         _blame_key(outline, papers, rest)
         rest.troubles += lost_answers(outline.left_out)
         if not answers:
-            rest.troubles.append(Trouble((), "", "no answers in it", "write them as `36-40 ABCDA`"))
+            rest.troubles.append(
+                Trouble((), "", "it contains no answers", "write them as `36-40 ABCDA`")
+            )
         imports.append(rest)
     for found in imports:
         use_marks(found.papers)
@@ -115,7 +117,7 @@ def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:
     unread = [p.place for block in outline.blocks for p in block.key_problems if p.way_out]
     if unread and key_path is not None:
         found.notes.append(
-            f"its own key cannot be read ({', '.join(unread)}) and was not used; {key_path} was"
+            f"its own key cannot be read ({', '.join(unread)}); {key_path} was used instead"
         )
         return
     found.troubles += assign(found.papers, answers, followed)
@@ -125,7 +127,7 @@ def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:
 def _blame_key(outline: Outline, papers: Sequence[Paper], found: Import) -> None:
     """Report entries of the key that cannot be read, to the papers that they are for."""
     for problem in (problem for block in outline.blocks for problem in block.key_problems):
-        way_out = problem.way_out or "fix the key there"
+        way_out = problem.way_out or "correct the key there"
         if not found.papers:  # the key's own file
             way_out = way_out.split(", or give it")[0]
         trouble = Trouble(problem.numbers, problem.place, problem.reason, way_out)

@@ -1,1 +1,1 @@
-"""The local page and HTTP API that `albert-rc serve` opens."""
+"""The local web page and HTTP API of `albert-rc serve`."""

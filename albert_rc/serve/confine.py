@@ -1,4 +1,4 @@
-"""What a process that reads a stranger's file may cost, know and outlive."""
+"""Confinement of a process that reads an untrusted file: environment, memory, time, lifetime."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def small_environment(package: Path, temporary: Path) -> dict[str, str]:
-    """What Python needs to start, and nothing else that the server's environment may hold.
+    """The environment variables that Python needs to start, and no others of the server.
 
     Args:
-        package: folder that holds the package.
-        temporary: where temporary files go.
+        package: folder that contains the package.
+        temporary: folder for temporary files.
     """
     found = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     paths = filter(None, (str(package), found.get("PYTHONPATH")))
@@ -30,12 +30,12 @@ def small_environment(package: Path, temporary: Path) -> dict[str, str]:
 
 
 def confine(memory: int, seconds: int, parent: int) -> None:
-    """Limit this process, as far as the system does that, and end it with its parent.
+    """Limit this process as far as the system supports that, and end it with its parent.
 
     Args:
-        memory: bytes of address space.
-        seconds: of processor time.
-        parent: the process that it works for.
+        memory: limit of the address space in bytes.
+        seconds: limit of processor time.
+        parent: id of the parent process.
     """
     try:
         import resource

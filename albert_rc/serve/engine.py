@@ -1,4 +1,4 @@
-"""One model, one thread that answers with it, and the few who may wait in line."""
+"""The engine: a model, one thread that answers with it, and a queue of requests."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from albert_rc.serve.uploads import Upload
 from albert_rc.stores.store import make_store
 
 CPU_TOKENS = 1024
-"""Of a batch: after each it is said how far the answers have come, and looked whether they are
-still wanted. With `xxlarge` two cores take seconds for it, and as long per token as for more."""
+"""Tokens of a batch on a CPU. After each batch, progress is reported and cancellation is checked.
+With `xxlarge` a batch takes seconds on two cores; larger ones are not faster per token."""
 NOUNS = {"cloze": "blanks", "choice": "questions with options"}
 
 
 class SlowError(AlbertRcError):
-    """The answers took longer than they may."""
+    """Answering exceeded the time limit."""
 
 
 class FailedError(AlbertRcError):
-    """The server cannot, whoever asks; what the client is told names nothing of the machine."""
+    """A failure of the server; its message reveals nothing about the machine."""
 
 
 class Engine:
@@ -53,17 +53,17 @@ class Engine:
 
     Args:
         model: a folder, a hub id, or a model of the package; None for the package's own, one for
-            blanks and one for questions with options. It is loaded at once for blanks, and for
-            questions when the first of them comes, or now if it has only learned those.
+            blanks and one for questions with options. It is loaded immediately for blanks, and for
+            questions on first use, or immediately if it was trained only for those.
         processes: the device.
-        limits: what a request may cost.
-        say: told what there is to say of the weights.
-        option_score: "masks" to read blanks with options of several words again, with a [MASK] for
-            each piece.
+        limits: limits of a request.
+        say: called with messages about the weights.
+        option_score: "masks" to score blanks with options of several words again, with a [MASK]
+            for each piece.
 
     Raises:
-        UsageError: no such model.
-        CheckpointError: one that cannot be used.
+        UsageError: unknown model.
+        CheckpointError: unusable weights.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Engine:
         first = self._load("cloze")
         if first.report.new and self._load("choice").report.new:
             said = " nor ".join(NOUNS.values())
-            say(f"warning: {self.name} has learned neither {said}; its answers are guesses")
+            say(f"warning: {self.name} was trained for neither {said}; its answers are guesses")
 
     def _names(self, tasks: Iterable[str]) -> str:
         """Names of the models for these kinds of papers, as clients may know them."""
@@ -99,7 +99,7 @@ class Engine:
 
     @property
     def calibrated(self) -> bool:
-        """Whether there is a temperature for what the model has learned."""
+        """Whether a temperature was saved for the model's task."""
         return any(calibrated for _, calibrated in list(self._temperatures.values()))
 
     def submit(
@@ -109,20 +109,20 @@ class Engine:
         gone: Callable[[], bool] = lambda: False,
         ticket: str | None = None,
     ) -> Future[bytes]:
-        """Put a request in line.
+        """Queue a request.
 
         Args:
             upload: the paper.
-            key: its answers, if they are in a file of their own.
-            gone: asked now and then whether nobody waits for it any more.
-            ticket: what `line.progress` knows it by.
+            key: its answer key, if that is a separate file.
+            gone: called repeatedly; returns whether the client has left.
+            ticket: identifies the request for `line.progress`.
 
         Returns:
-            the response's JSON, later; or DataError, SlowError or FailedError.
+            A future with the response's JSON, or with DataError, SlowError or FailedError.
 
         Raises:
-            BusyError: as many wait as may.
-            DataError: the ticket is none, or another's.
+            BusyError: the queue is full.
+            DataError: the ticket is invalid or in use.
         """
         place = self.line.enter(ticket)
         future = self._pool.submit(self._work, upload, key, gone, place)
@@ -130,7 +130,7 @@ class Engine:
         return future
 
     def close(self) -> None:
-        """Give up what is at work, at the next batch, and take nothing more."""
+        """Cancel the current request at its next batch, and accept no more."""
         self._closing.set()
         self._pool.shutdown(cancel_futures=True)
 
@@ -151,7 +151,9 @@ class Engine:
             return self._respond(reading, end, stopped, place)
         except CheckpointError as error:
             self._say(f"error: {error}")
-            raise FailedError("the model cannot answer this; the terminal says why") from None
+            raise FailedError(
+                "the model cannot answer this; see the server's terminal for the reason"
+            ) from None
         except (MemoryError, RuntimeError) as error:
             if not (isinstance(error, MemoryError) or is_out_of_memory(error)):
                 raise
@@ -161,7 +163,9 @@ class Engine:
         if upload.kind not in ("json", "lines"):
             return read_printed(upload, key, self.limits, stopped)
         if key is not None:
-            raise DataError('a paper in JSON has its key in its own "answers"; leave the other out')
+            raise DataError(
+                'a JSON paper has its key in the field "answers"; leave the separate key out'
+            )
         return read_json_papers(upload, self.limits, stopped)
 
     def _load(self, task: str) -> Loaded[ReadingModel]:
@@ -196,7 +200,7 @@ class Engine:
             place.stage = "answering"
             if loaded.report.new:
                 name, asked = self._names([found.kind]), NOUNS[found.kind]
-                said = f"{name} has not learned {asked}: its answers are guesses"
+                said = f"{name} was not trained for {asked}: its answers are guesses"
                 messages.append(Message("warning", said))
             answers[found.kind], lines = self._answer(found, loaded, end, stopped, place)
             papers += _papers(found, lines, reading.numbers)
@@ -221,7 +225,7 @@ class Engine:
         stopped: Callable[[], bool],
         place: Place,
     ) -> tuple[Any, list[dict[str, Any]]]:
-        """What `predict` would write: answer.json, and the lines of the scores."""
+        """The answers and score records, as `predict` would write them."""
         store = make_store(papers, loaded.tokenizer, loaded.model.config.max_length)
 
         def answered(questions: int) -> None:
@@ -234,7 +238,7 @@ class Engine:
             if time.monotonic() > end:
                 raise SlowError(
                     f"answering took longer than {self.limits.answer_seconds:g} seconds; give "
-                    "fewer papers at a time, or take `albert-rc predict`"
+                    "fewer papers at a time, or use `albert-rc predict`"
                 )
 
         model, tokenizer, group = loaded.model, loaded.tokenizer, self._processes
@@ -252,7 +256,7 @@ class Engine:
 def _papers(
     found: PaperSet, lines: list[dict[str, Any]], numbers: dict[str, list[int]]
 ) -> list[dict[str, Any]]:
-    """Each paper in the project's form, with what was answered."""
+    """Each paper in the project's format, with its answers."""
     rest = iter(lines)
     shown = []
     for passage in found.passages:

@@ -1,4 +1,4 @@
-"""The door: who may ask, how much may come in, and the headers on everything that goes out."""
+"""Access control: allowed hosts and origins, limits of request bodies, headers of responses."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ READING = ("GET", "HEAD")
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer
-    """A request that is answered with a sentence.
+    """The refusal of a request, with a message.
 
     Args:
-        status: HTTP's.
-        message: what is wrong, and the way out.
-        headers: that go with it.
+        status: HTTP status code.
+        message: the problem and a solution.
+        headers: additional headers.
     """
 
     def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
@@ -45,16 +45,15 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
 
 
 class RequestGuard:
-    """Looks at every request before anything of its body is read.
+    """Middleware that checks every request before its body is read.
 
-    Against pages of other sites in the same browser: names that were made to lead to this machine
-    (DNS rebinding) show in `Host`, requests that such pages send show in `Origin` and
-    `Sec-Fetch-Site`.
+    It protects against pages of other sites in the same browser: DNS rebinding shows in the `Host`
+    header, and requests sent by such pages show in `Origin` and `Sec-Fetch-Site`.
 
     Args:
-        app: what answers.
-        limits: how much may come in.
-        hosts: names that this server is asked by, without ports; None: any.
+        app: the application.
+        limits: limits of a request.
+        hosts: allowed names of this server, without ports; None for any.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, hosts: Iterable[str] | None) -> None:
@@ -91,7 +90,7 @@ class RequestGuard:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or (self.hosts is not None and _name(hosts[0]) not in self.hosts):
             raise Refusal(
-                403, "this server does not answer to that host name; use the address it printed"
+                403, "this server does not accept that host name; use the address that it printed"
             )
         if method in READING:
             return
@@ -121,7 +120,7 @@ def _name(host: str) -> str:
 
 
 def too_large(limits: Limits) -> Refusal:
-    """The answer to more than may come in."""
+    """The response to a body that is too large."""
     most = limits.body_bytes / MEGABYTE
     return Refusal(
         413,
@@ -132,10 +131,10 @@ def too_large(limits: Limits) -> Refusal:
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:
-    """A request's body, as far as it may be that long and take that long.
+    """Read a request's body within the limits of size and time.
 
     Raises:
-        Refusal: it is longer, or slower, or its sender left.
+        Refusal: the body is too large or too slow, or the client left.
     """
     parts: list[bytes] = []
     size = 0
@@ -152,12 +151,12 @@ async def read_body(request: Request, limits: Limits) -> bytes:
             {"Connection": "close"},
         ) from None  # fmt: skip
     except ClientDisconnect:
-        raise Refusal(400, "the request was broken off") from None
+        raise Refusal(400, "the request was interrupted") from None
     return b"".join(parts)
 
 
 def until_gone(receive: Receive) -> Callable[[], Awaitable[None]]:
-    """Something to wait for: the client closes the connection."""
+    """Wait until the client closes the connection."""
 
     async def wait() -> None:
         while (await receive())["type"] != "http.disconnect":

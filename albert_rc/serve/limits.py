@@ -1,4 +1,4 @@
-"""What a request may cost. One more is answered with a sentence, never half."""
+"""Limits of requests. A request beyond a limit is refused with a message."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Of one server."""
+    """The limits of a server."""
 
     body_bytes: int = 30 * MEGABYTE
-    """As much as some photographs of a phone."""
+    """Maximum size of a request: a few photographs of a phone."""
     body_seconds: float = 30
-    """In which a request must have arrived."""
+    """Time within which a request must have arrived."""
     arriving: int = 16
-    """Requests whose bodies are received at a time: each may stand in memory."""
+    """Maximum number of request bodies received at the same time, since each is held in memory."""
     waiting: int = 8
-    """Requests that are read and answered or wait for it; one at a time is at work."""
+    """Maximum number of requests being answered (one at a time) or waiting."""
     papers: int = 100
     entries: int = 1_000
-    """Papers in JSON that are looked at; those that are refused count, too."""
+    """Maximum number of JSON papers that are checked, including refused ones."""
     questions: int = 2_000
     characters: int = 5_000_000
-    """That the model reads; a passage counts once for each option of its questions."""
+    """Characters that the model reads; a passage counts once for each option of its questions."""
     read_seconds: float = 30
-    """For a printed paper, or for papers in JSON; none of them is answered in it."""
+    """Time for reading a printed paper or JSON papers, before answering."""
     read_bytes: int = 1024 * MEGABYTE
-    """Of memory, for the process that reads a printed paper."""
+    """Memory of the process that reads a printed paper."""
     picture_seconds: float = 60
-    """More, for each picture of a printed page, and for a PDF file, which may hold pictures."""
+    """Additional time for each picture of a page, and for a PDF, which may contain pictures."""
     picture_bytes: int = 2048 * MEGABYTE
-    """More, for a paper that may hold pictures."""
+    """Additional memory for a paper that may contain pictures."""
     pictures: int = 20
-    """Pages of one paper."""
+    """Maximum number of pictures (pages) of one paper."""
     found_bytes: int = 50 * MEGABYTE
-    """Of what was understood of it: blanks may have a long list of options in common, each its own
-    copy."""
+    """Maximum size of the extracted papers: if blanks share a long list of options, each has its
+    own copy of it."""
     answer_seconds: float = 120
 
     def as_json(self) -> dict[str, int | float]:
-        """For `GET /api/health`: what a client may want to know beforehand."""
+        """The limits that `GET /api/health` reports to clients."""
         return {
             "bytes": self.body_bytes,
             "papers": self.papers,

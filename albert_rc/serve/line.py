@@ -1,4 +1,4 @@
-"""The line of requests: who is at work, who waits, and how far each has come."""
+"""The queue of requests, with the progress of each."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from typing import Literal
 from albert_rc.errors import AlbertRcError, DataError
 
 TICKET = "[A-Za-z0-9_-]{16,64}"
-"""What a client may call its request by. Long, so that nobody else's is guessed."""
+"""Pattern of the tickets by which clients identify requests; long, so that none can be guessed."""
 
 Stage = Literal["waiting", "reading", "loading", "answering", "unknown"]
 
 
 class BusyError(AlbertRcError):
-    """As many wait as may."""
+    """The queue is full."""
 
 
 @dataclass(eq=False)
 class Place:
-    """One request in the line."""
+    """One request in the queue."""
 
     ticket: str | None
     stage: Stage = "waiting"
     done: int = 0
-    """Questions answered."""
+    """Number of questions answered."""
     total: int = 0
-    """Questions to answer; 0 as long as the paper is not read."""
+    """Number of questions to answer; 0 until the paper is read."""
 
     def as_json(self, before: int = 0) -> dict[str, str | int]:
-        """For a client; `before` are the requests that come first."""
+        """The value for a client; `before` is the number of earlier requests in the queue."""
         return {"stage": self.stage, "before": before, "done": self.done, "total": self.total}
 
     def answered(self, questions: int) -> None:
-        """Count some more."""
+        """Add to the number of answered questions."""
         self.done += questions
 
 
 class Queue:
-    """First come, first served.
+    """A first-in, first-out queue.
 
     Args:
-        most: requests at work and waiting, together.
+        most: maximum number of requests, including the one being answered.
     """
 
     def __init__(self, most: int) -> None:
@@ -55,36 +55,36 @@ class Queue:
         return len(self._places)
 
     def enter(self, ticket: str | None) -> Place:
-        """The last place.
+        """Add a request at the end.
 
         Args:
-            ticket: what `progress` shall be asked by, if it shall.
+            ticket: identifies the request for `progress`; None if that is not needed.
 
         Raises:
-            DataError: no ticket, or one that is another's.
-            BusyError: as many wait as may.
+            DataError: the ticket is invalid or in use.
+            BusyError: the queue is full.
         """
         if ticket is not None and not re.fullmatch(TICKET, ticket):
-            raise DataError("a ticket is 16 to 64 letters, digits, - and _; draw one at random")
+            raise DataError("a ticket has 16 to 64 letters, digits, - and _; choose one at random")
         with self._lock:
             if len(self._places) >= self._most:
                 raise BusyError(
-                    f"busy: {len(self._places)} requests are at work or in line; try again in a "
-                    "moment"
+                    f"busy: {len(self._places)} requests are being answered or waiting; try again "
+                    "in a moment"
                 )
             if ticket is not None and any(place.ticket == ticket for place in self._places):
-                raise DataError("this ticket is in use; draw another")
+                raise DataError("this ticket is in use; choose another")
             place = Place(ticket)
             self._places.append(place)
         return place
 
     def leave(self, place: Place) -> None:
-        """The request is answered, or given up."""
+        """Remove a request that was answered or cancelled."""
         with self._lock:
             self._places.remove(place)
 
     def progress(self, ticket: str) -> dict[str, str | int]:
-        """How far a request has come; `unknown` where it has not arrived yet, or is done."""
+        """The progress of a request; `unknown` if it has not arrived yet, or is done."""
         with self._lock:
             for before, place in enumerate(self._places):
                 if place.ticket == ticket:

@@ -1,4 +1,4 @@
-"""Where the server listens, and the server itself."""
+"""The server and its listening socket."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ CONNECTIONS = 64
 
 
 def open_socket(host: str, port: int) -> tuple[socket.socket, bool]:
-    """A socket that listens, before a model is loaded in vain, and whether it is this machine's.
+    """Open the listening socket, before the model is loaded; also whether it is on the loopback.
 
     Raises:
-        UsageError: no such host, or the port is taken or not to be had.
+        UsageError: unknown host, or the port is in use or not available.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise UsageError(f"--host {host}: no address of this machine; try 127.0.0.1") from None
+        raise UsageError(
+            f"--host {host} is not an address of this machine; try 127.0.0.1"
+        ) from None
     family, _, _, _, address = found[0]
     loopback = ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -35,13 +37,15 @@ def open_socket(host: str, port: int) -> tuple[socket.socket, bool]:
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
-            raise UsageError(f"--port {port} is taken; give another, or 0 for any") from None
+            raise UsageError(
+                f"--port {port} is in use; give another, or 0 for any free port"
+            ) from None
         raise UsageError(f"--host {host} --port {port}: {error.strerror}") from None
     return listener, loopback
 
 
 def names_of(host: str) -> set[str]:
-    """What a server on the loopback is asked by, in `Host`."""
+    """The allowed values of the `Host` header for a server on the loopback."""
     given = f"[{host}]" if ":" in host else host
     return {"localhost", "127.0.0.1", "[::1]", given.lower()}
 
@@ -57,7 +61,7 @@ def address_of(listener: socket.socket, host: str) -> str:
 def server_of(app: ASGIApp) -> uvicorn.Server:
     """The server; its `run(sockets=[...])` ends with Ctrl-C or SIGTERM.
 
-    Requests at work have three seconds to end then.
+    Requests being answered then have three seconds to finish.
     """
     settings = uvicorn.Config(
         app,

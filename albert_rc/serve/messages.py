@@ -1,7 +1,7 @@
-"""What a person has to know about an upload: the first of it, and how much more there was.
+"""Messages about an upload: the first ones of each level, and the number of the others.
 
-A few megabytes of JSON can hold a million papers with something wrong in each. An answer that
-said all of it would be many times as long as what was sent.
+A few megabytes of JSON can contain a million papers with a problem in each. A response with all
+messages would be many times as long as the upload.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from dataclasses import dataclass
 from albert_rc.io.messages import LONGEST, counted, shortened
 
 MOST = 100
-"""Messages of one level that are told."""
+"""Maximum number of messages of one level."""
 IN_ALL = 50_000
-"""Characters of all messages of one level."""
+"""Maximum number of characters of all messages of one level."""
 PICTURES, LONGEST_PICTURE = 60, 60_000
-"""Pictures of all messages, and characters of one."""
+"""Maximum number of pictures in all messages, and of characters of one picture."""
 LONGEST_NAME = 120
-"""Characters of a paper's id."""
+"""Maximum number of characters of a paper's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something that a person has to know about what was sent."""
+    """A message about an upload."""
 
     level: str
-    """`refused`: it is not among the answers; `check`: a word of a picture that may have been read
-    wrong; `warning`; `note`; `left out`: text that belongs to no passage."""
+    """`refused`: not answered; `check`: a word of a picture that may have been misread; `warning`;
+    `note`; `left out`: text that does not belong to any passage."""
     text: str
     paper: str = ""
-    """The id of the paper that it is about; empty for the whole."""
+    """Id of the paper concerned; empty if the message is about the whole upload."""
     picture: str = ""
-    """What it is about, as a JPEG in base64; empty if there is no picture."""
+    """Picture of the line concerned, as JPEG in base64; empty if there is none."""
 
     def as_json(self) -> dict[str, str]:
-        """For a client."""
+        """The value for a client."""
         said = {"level": self.level, "paper": self.paper, "text": self.text}
         return said | {"picture": self.picture} if self.picture else said
 
 
 class Messages:
-    """Collects messages, and keeps the first of each level in memory that does not grow."""
+    """Collects messages, and keeps only the first of each level, in bounded memory."""
 
     def __init__(self) -> None:
         self._kept: list[Message] = []
@@ -51,7 +51,7 @@ class Messages:
         self._pictures = 0
 
     def add(self, level: str, text: str, paper: str = "", picture: str = "") -> None:
-        """Keep a message, or count it where there are enough of its level."""
+        """Keep a message, or only count it if its level is full."""
         if self._numbers[level] < MOST and self._sizes[level] < IN_ALL:
             if len(picture) > LONGEST_PICTURE or self._pictures >= PICTURES:
                 picture = ""
@@ -66,10 +66,10 @@ class Messages:
             self._left[level] += 1
 
     def all(self, refused: int = 0) -> list[Message]:
-        """What was kept, and for each level one message that counts the rest.
+        """The kept messages, and for each level a message with the number of the others.
 
         Args:
-            refused: papers, to be counted where not everything is said about them.
+            refused: number of refused papers, stated if not all messages about them are kept.
         """
         found = list(self._kept)
         for level, left in self._left.items():

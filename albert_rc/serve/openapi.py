@@ -1,4 +1,4 @@
-"""What the API says of itself: an OpenAPI 3.1 document."""
+"""The description of the HTTP API: an OpenAPI 3.1 document."""
 
 from __future__ import annotations
 
@@ -40,27 +40,32 @@ def _of(name: str) -> Schema:
 def _schemas() -> dict[str, Schema]:
     paper = _object(
         {
-            "article": _described(_TEXT, "The text; each blank of a cloze paper is one _."),
-            "options": _described(_list_of(_list_of(_TEXT)), "For each blank or question."),
-            "questions": _described(_list_of(_TEXT), "Of multiple choice."),
-            "answers": _described(_list_of(_LETTER), "The key; empty or left out: a test paper."),
+            "article": _described(_TEXT, "The text; in a cloze paper, each blank is one _."),
+            "options": _described(
+                _list_of(_list_of(_TEXT)), "The options of each blank or question."
+            ),
+            "questions": _described(_list_of(_TEXT), "The questions; only in multiple choice."),
+            "answers": _described(
+                _list_of(_LETTER), "The answer key; empty or omitted in a test paper."
+            ),
             "id": _TEXT,
         },
         optional=("questions", "answers", "id"),
-        description="A cloze paper, or one of RACE's form. DREAM's lists, lists of papers and "
-        "papers line by line (JSON lines) are read too.",
+        description="A cloze paper, or a multiple-choice paper in RACE's format. DREAM's lists, "
+        "lists of papers and JSON lines (one paper per line) are accepted too.",
     )
     question = _object(
         {
             "number": _described(
-                {"type": "integer"}, "As it is printed; in papers of JSON from 1."
+                {"type": "integer"}, "Number as printed; in JSON papers, counted from 1."
             ),
-            "answer": _described(_LETTER, "The model's."),
+            "answer": _described(_LETTER, "The model's answer."),
             "right": _described(
-                {"type": ["string", "null"]}, "The key's; null where the paper has none."
+                {"type": ["string", "null"]}, "The right answer from the key; null if unknown."
             ),
             "probabilities": _described(
-                _list_of({"type": "number", "minimum": 0, "maximum": 1}), "Of each option."
+                _list_of({"type": "number", "minimum": 0, "maximum": 1}),
+                "Probability of each option.",
             ),
         }
     )
@@ -68,30 +73,32 @@ def _schemas() -> dict[str, Schema]:
         {
             "id": _TEXT,
             "kind": {"enum": ["cloze", "choice"]},
-            "paper": _described(_of("Paper"), "As it was understood."),
-            "questions": _described(_list_of(_of("Question")), "Blanks or questions, in order."),
+            "paper": _described(_of("Paper"), "The paper as it was read."),
+            "questions": _described(
+                _list_of(_of("Question")), "The blanks or questions, in order."
+            ),
         }
     )
     message = _object(
         {
             "level": _described(
                 {"enum": ["refused", "check", "warning", "note", "left out"]},
-                "refused: it is not among the answers; check: a word of a picture that may have "
-                "been read wrong; left out: a line that belongs to no passage",
+                "refused: not answered; check: a word of a picture that may have been misread; "
+                "left out: a line that does not belong to any passage",
             ),
-            "paper": _described(_TEXT, "The id of the paper that it is about, or empty."),
+            "paper": _described(_TEXT, "Id of the paper concerned, or empty."),
             "text": _TEXT,
-            "picture": _described(_TEXT, "What it is about: a JPEG in base64."),
+            "picture": _described(_TEXT, "Picture of the line concerned: a JPEG in base64."),
         },
         optional=("picture",),
     )
     by_paper = _described(
         {"type": "object", "additionalProperties": _list_of(_LETTER)},
-        "answer.json of cloze papers: id to letters.",
+        "Content of answer.json for cloze papers: paper id to letters.",
     )
     by_question = _described(
         {"type": "object", "additionalProperties": _LETTER},
-        "answer.json of multiple choice: question id to letter.",
+        "Content of answer.json for multiple choice: question id to letter.",
     )
     answers = _object({"cloze": by_paper, "choice": by_question}, optional=("cloze", "choice"))
     return {
@@ -104,17 +111,20 @@ def _schemas() -> dict[str, Schema]:
                 "model": _TEXT,
                 "calibrated": _described(
                     {"type": "boolean"},
-                    "Whether probabilities are frequencies (`evaluate --calibrate`).",
+                    "Whether the probabilities are calibrated (`evaluate --calibrate`).",
                 ),
                 "complete": _described({"type": "boolean"}, "Whether nothing was refused."),
                 "papers": _list_of(_of("AnsweredPaper")),
-                "answers": _described(answers, "As `albert-rc predict` writes them, by kind."),
+                "answers": _described(
+                    answers, "The answers by kind of paper, as `albert-rc predict` writes them."
+                ),
                 "messages": _described(
                     _list_of(_of("Message")),
-                    "The first of each level; where there were more, its last one counts them.",
+                    "The first messages of each level; if there are more, the last one gives their "
+                    "number.",
                 ),
                 "text": _described(
-                    _TEXT, "What was read of pictures, where some of it must be checked."
+                    _TEXT, "Text read from pictures, if some of it must be checked."
                 ),
             },
             optional=("text",),
@@ -125,7 +135,9 @@ def _schemas() -> dict[str, Schema]:
                 "version": _TEXT,
                 "model": _TEXT,
                 "calibrated": {"type": "boolean"},
-                "waiting": _described({"type": "integer"}, "Requests at work and in line."),
+                "waiting": _described(
+                    {"type": "integer"}, "Number of requests being answered or waiting."
+                ),
                 "limits": {"type": "object", "additionalProperties": {"type": "number"}},
             }
         ),
@@ -133,52 +145,56 @@ def _schemas() -> dict[str, Schema]:
             {
                 "stage": _described(
                     {"enum": list(get_args(Stage))},
-                    "unknown: the request has not arrived yet, or is answered.",
+                    "unknown: the request has not arrived yet, or has been answered.",
                 ),
-                "before": _described({"type": "integer"}, "Requests that come first."),
-                "done": _described({"type": "integer"}, "Questions answered."),
-                "total": _described({"type": "integer"}, "Of these; 0 until the paper is read."),
+                "before": _described(
+                    {"type": "integer"}, "Number of earlier requests in the queue."
+                ),
+                "done": _described({"type": "integer"}, "Number of questions answered."),
+                "total": _described(
+                    {"type": "integer"}, "Number of all questions; 0 until the paper is read."
+                ),
             }
         ),
-        "Error": _object({"error": _described(_TEXT, "What is wrong, and the way out.")}),
+        "Error": _object({"error": _described(_TEXT, "The problem, and what to do about it.")}),
     }
 
 
 def document(limits: Limits) -> dict[str, Any]:
-    """The document.
+    """Build the document.
 
     Args:
-        limits: of the server, which it names.
+        limits: the server's limits, which the document states.
     """
     binary: Schema = {"type": "string", "format": "binary"}
     form = _object(
         {
             "paper": _described(
                 binary,
-                "The file; or its text, as an ordinary field. Several pictures, the pages of one "
-                "paper, are several parts of this name.",
+                "The file, or its text as an ordinary field. Pictures of the pages of one paper "
+                "are sent as several parts with this name.",
             ),
-            "key": _described(binary, "The answers to a printed paper, if they are apart."),
+            "key": _described(binary, "Answer key of a printed paper, if it is separate."),
         },
         optional=("key",),
     )
     errors = {
-        "400": "The form is broken, or the request was broken off.",
-        "403": "The Host header names another server, or a page of another site sent the request.",
+        "400": "The form is malformed, or the request was interrupted.",
+        "403": "The Host header names another server, or another site's page sent the request.",
         "408": "The request did not arrive in time.",
-        "413": f"More than {limits.body_bytes / MEGABYTE:g} MB.",
-        "415": "Another content type.",
-        "422": "No paper that can be answered, or more than is answered at a time.",
-        "500": "An error of the server's own.",
-        "503": "Busy, or the answers took too long.",
+        "413": f"The request is larger than {limits.body_bytes / MEGABYTE:g} MB.",
+        "415": "Unsupported content type.",
+        "422": "No paper can be answered, or there are more than the limits allow.",
+        "500": "Internal server error.",
+        "503": "The server is busy, or answering took too long.",
     }
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "albert-rc",
             "version": __version__,
-            "description": "Answers to cloze papers and multiple choice, by the model that "
-            "`albert-rc serve` was started with. Nothing is kept.",
+            "description": "Answers cloze and multiple-choice papers with the model that "
+            "`albert-rc serve` was started with. Nothing is stored.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "paths": {
@@ -186,20 +202,20 @@ def document(limits: Limits) -> dict[str, Any]:
                 "post": {
                     "operationId": "answer",
                     "summary": "Answer a paper",
-                    "description": "The body is the paper: JSON, or printed as text, Word, PDF or "
-                    "picture; or a form with a part `paper`, and optionally one `key`. Its kind is "
-                    "recognised by its content. Of a printed paper, what could not be placed is "
-                    "refused, by number, among the messages.",
+                    "description": "The body is the paper: JSON, or a printed paper as text, Word, "
+                    "PDF or picture; or a form with a part `paper` and optionally a part `key`. "
+                    "The type is detected from the content. Questions of a printed paper whose "
+                    "place is unclear are not answered; messages list their numbers.",
                     "parameters": [
                         {
                             "name": "name",
                             "in": "query",
                             "schema": _TEXT,
-                            "description": "What the file is called: a cloze paper's id. "
-                            "(In a form, the part's filename.)",
+                            "description": "File name, used as the id of a cloze paper. "
+                            "(In a form, use the part's filename.)",
                             "example": "test0001.json",
                         },
-                        _ticket("To ask /api/progress by: drawn at random, by the client."),
+                        _ticket("Random string chosen by the client, for /api/progress."),
                     ],
                     "requestBody": {
                         "required": True,
@@ -224,16 +240,16 @@ def document(limits: Limits) -> dict[str, Any]:
             "/api/progress": {
                 "get": {
                     "operationId": "progress",
-                    "summary": "How far a request has come that is not answered yet",
-                    "parameters": [{**_ticket("Of that request."), "required": True}],
-                    "responses": {"200": _response("How far it has come.", "Progress")},
+                    "summary": "Progress of a request that has not been answered yet",
+                    "parameters": [{**_ticket("Ticket of the request."), "required": True}],
+                    "responses": {"200": _response("The progress.", "Progress")},
                 }
             },
             "/api/health": {
                 "get": {
                     "operationId": "health",
-                    "summary": "The model, the limits, and how many wait",
-                    "responses": {"200": _response("It runs.", "Health")},
+                    "summary": "The model, the limits, and the number of waiting requests",
+                    "responses": {"200": _response("The server is running.", "Health")},
                 }
             },
         },

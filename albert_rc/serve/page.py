@@ -1,4 +1,4 @@
-"""The two pages: one to answer papers on, one that shows the API. Neither asks for a network."""
+"""The two pages: one for answering papers, one that describes the API. Both work offline."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Page:
 
 
 def paper_page(model: str, limits: Limits) -> Page:
-    """The page where papers are pasted, answered and corrected.
+    """The page for pasting papers and correcting their answers.
 
     Args:
-        model: its name, to be shown.
-        limits: that the page knows of, too.
+        model: name of the model.
+        limits: the server's limits, which the page also checks.
     """
     own = [read_part(f"{name}.js", PACKAGE) for name in PAPER_SCRIPTS]
     shared = [read_part(f"{name}.js") for name in (*SHARED, "details")]
@@ -50,11 +50,11 @@ def paper_page(model: str, limits: Limits) -> Page:
 
 
 def api_page(document: dict[str, Any], model: str) -> Page:
-    """The page that shows an OpenAPI document and lets one try it.
+    """The page that shows an OpenAPI document, with a form to try the API.
 
     Args:
         document: the document.
-        model: its name, to be shown.
+        model: name of the model.
     """
     shared = [read_part(f"{name}.js") for name in SHARED]
     return _page(
@@ -94,7 +94,7 @@ def _pretty(value: Any) -> str:
 
 
 def _code(text: str) -> Markup:
-    """Text with what stands between backticks as code."""
+    """Text as HTML, with parts in backticks as code."""
     parts = (
         Markup("<code>{}</code>" if i % 2 else "{}").format(part)
         for i, part in enumerate(text.split("`"))

@@ -1,9 +1,9 @@
-"""Printed papers, read in a process of their own, which a file that means harm may take with it.
+"""Reading of printed papers in a separate process, so that malicious files can do no harm.
 
-What parses Word and PDF was not made for files that want to hurt: a small one may unpack to
-gigabytes or keep a parser busy for hours, and a thread cannot be ended. So a child with limits on
-its memory and time reads them, ends with the server, and sees nothing but copies under names of
-ours in a folder of its own.
+Parsers of Word and PDF files are not hardened against attacks: a small file may unpack to gigabytes
+or keep a parser busy for hours, and a thread cannot be killed. So a child process with limits on
+memory and time reads the files. It ends with the server, and sees only copies, under neutral names,
+in a folder of its own.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _ROOT = Path(__file__).parents[2]
 def read_printed(
     upload: Upload, key: Upload | None, limits: Limits, stopped: Callable[[], bool] = lambda: False
 ) -> ReadText:
-    """Read a printed paper as `import` does, in a process of its own.
+    """Read a printed paper as `import` does, in a separate process.
 
     Args:
         upload: text, Word, PDF, or pictures.
-        key: the answers, if they are not in the paper; likewise.
-        limits: its time and memory.
-        stopped: asked now and then whether nobody waits for it any more.
+        key: the answer key, if it is not in the paper; likewise.
+        limits: limits of time and memory.
+        stopped: called repeatedly; returns whether to stop.
 
     Raises:
-        DataError: it cannot be read, or not within the limits.
-        InterruptedError: nobody waits any more.
+        DataError: the paper cannot be read, or not within the limits.
+        InterruptedError: stopped.
     """
     if key is not None and key.kind in ("json", "lines"):
-        raise DataError("an answer key is printed text, Word or PDF, such as `36-40 ABCDA`")
+        raise DataError("an answer key must be text, Word or PDF, such as `36-40 ABCDA`")
     with TemporaryDirectory(prefix="albert-rc-") as name:
         folder = Path(name)
         if upload.pages:
@@ -72,11 +72,13 @@ def read_printed(
         _run_child(folder, files, _for_pictures(upload, key, limits), stopped)
         try:
             if (folder / RESULT).stat().st_size > limits.found_bytes:
-                raise DataError("its blanks have too many options in all; give it in parts")
+                raise DataError(
+                    "its blanks have too many options in total; give the paper in parts"
+                )
             found = parse_json((folder / RESULT).read_bytes())
         except (OSError, ValueError):  # ended by the system, most likely for its memory
             raise DataError(
-                "it takes more memory to read than a paper may; give it in parts, or as text"
+                "reading it needs too much memory; give the paper in parts, or as text"
             ) from None
     if "error" in found:
         raise DataError(_named(found["error"], upload, key))
@@ -84,7 +86,7 @@ def read_printed(
 
 
 def _for_pictures(upload: Upload, key: Upload | None, limits: Limits) -> Limits:
-    """The limits, with what text recognition takes where there may be pictures."""
+    """The limits, increased for text recognition if there may be pictures."""
     given = [upload] if key is None else [upload, key]
     pictures = sum(1 + len(one.pages) for one in given if one.kind in ("picture", "pdf"))
     if not pictures:
@@ -97,7 +99,7 @@ def _for_pictures(upload: Upload, key: Upload | None, limits: Limits) -> Limits:
 
 
 def _run_child(folder: Path, files: list[str], limits: Limits, stopped: Callable[[], bool]) -> None:
-    """Wait for the child, and end it when its time is up."""
+    """Wait for the child process, and kill it when its time is up."""
     # -P: what lies in the folder is never imported, whatever its name.
     command = [sys.executable, "-P", "-m", "albert_rc.serve.printed"]
     # The time is for when nobody is left to end it; a second more than it may take is enough.
@@ -121,8 +123,8 @@ def _run_child(folder: Path, files: list[str], limits: Limits, stopped: Callable
                 raise InterruptedError
             if time.monotonic() > end:
                 raise DataError(
-                    f"it takes more than {limits.read_seconds:g} seconds to read; give it in "
-                    "parts, or as text"
+                    f"reading it takes more than {limits.read_seconds:g} seconds; give the paper "
+                    "in parts, or as text"
                 )
     finally:
         child.kill()
@@ -130,7 +132,7 @@ def _run_child(folder: Path, files: list[str], limits: Limits, stopped: Callable
 
 
 def _as_reading(found: dict[str, Any], upload: Upload, key: Upload | None) -> ReadText:
-    """Papers that were found whole, through the same reader as all others, and what was said."""
+    """The complete papers, checked by the usual reader, and the messages."""
     sets, messages = [], Messages()
     stem = Path(upload.name).stem
     for kind, format_name in FOLDERS.items():
@@ -151,7 +153,7 @@ def _as_reading(found: dict[str, Any], upload: Upload, key: Upload | None) -> Re
 
 
 def _own(name: str, stem: str) -> str:
-    """A paper's name after the client's file: `exam-1.json` for `paper-1.json`."""
+    """A paper's name from the client's file name: `exam-1.json` for `paper-1.json`."""
     return stem + name.removeprefix(PAPER) if name.startswith(PAPER) else name
 
 
@@ -160,7 +162,7 @@ def _with_id(content: dict[str, Any], stem: str) -> dict[str, Any]:
 
 
 def _named(text: str, upload: Upload, key: Upload | None) -> str:
-    """A message with the client's names in the place of ours, where it begins with one."""
+    """A message with the client's file name instead of ours, if it begins with one."""
     for own, given in ((PAPER, upload), (KEY, key)):
         if given is not None:
             start = own + _SUFFIXES[given.kind]
@@ -170,7 +172,7 @@ def _named(text: str, upload: Upload, key: Upload | None) -> str:
 
 
 def main() -> None:
-    """The child: read the files named, relative to where it stands, and leave the result there."""
+    """The child process: read the named files in its folder, and write the result there."""
     memory, seconds, parent, *names = sys.argv[1:]
     confine(int(memory), int(seconds), int(parent))
     try:
@@ -211,7 +213,7 @@ def _found(paths: list[Path]) -> dict[str, Any]:
 
 
 def _say(found: Import, messages: Messages) -> None:
-    """Everything that the import says."""
+    """All messages of the import."""
     for doubt in found.doubts:
         picture = base64.b64encode(doubt.picture).decode()
         shown = f"{doubt.text} ({doubt.place})" if doubt.text else f"not read: {doubt.place}"

@@ -1,4 +1,4 @@
-"""An upload to passages, with everything said of it; what cannot be read is named, not guessed."""
+"""Conversion of an upload to passages and messages; what cannot be read is reported."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ LEVELS = {"error": "refused", "warning": "warning"}
 
 @dataclass(frozen=True, slots=True)
 class ReadText:
-    """What was understood."""
+    """The passages and messages of an upload."""
 
     sets: list[PaperSet]
-    """Papers by kind, in natural order of their ids; none is empty."""
+    """Papers by kind, in natural order of their ids; no set is empty."""
     messages: list[Message] = field(default_factory=list)
     numbers: dict[str, list[int]] = field(default_factory=dict)
-    """Of blanks and questions as they are printed, by paper; others count from 1."""
+    """Printed numbers of blanks and questions by paper; other papers are numbered from 1."""
     text: str = ""
-    """What was read of pictures, to be corrected."""
+    """Text read from pictures, for correction."""
 
     @property
     def complete(self) -> bool:
@@ -42,16 +42,16 @@ class ReadText:
 def read_json_papers(
     upload: Upload, limits: Limits, stopped: Callable[[], bool] = lambda: False
 ) -> ReadText:
-    """Papers in JSON: cloze, RACE or DREAM; one, a list, or one a line.
+    """Read papers in JSON: cloze, RACE or DREAM; a single one, a list, or one per line.
 
     Args:
-        upload: what was sent.
-        limits: how many papers are looked at, and for how long.
-        stopped: asked before each paper whether nobody waits for it any more.
+        upload: the upload.
+        limits: limits of the number of papers and of time.
+        stopped: called before each paper; returns whether to stop.
 
     Raises:
-        DataError: it is none of these, or goes beyond the limits.
-        InterruptedError: nobody waits any more.
+        DataError: the format is unknown, or a limit is exceeded.
+        InterruptedError: stopped.
     """
     end = time.monotonic() + limits.read_seconds
     number = 0
@@ -63,22 +63,22 @@ def read_json_papers(
             raise InterruptedError
         if number > limits.entries:
             raise DataError(
-                f"{upload.name}: more than {limits.entries:,} papers, good and bad; at most "
-                f"{limits.papers:,} are answered at a time: give them in parts, or to "
+                f"{upload.name}: more than {limits.entries:,} papers, valid and invalid; at most "
+                f"{limits.papers:,} are answered at a time: give them in parts, or use "
                 "`albert-rc predict`"
             )
         if time.monotonic() > end:
             raise DataError(
-                f"{upload.name}: it takes more than {limits.read_seconds:g} seconds to read; give "
-                "it in parts, or to `albert-rc predict`"
+                f"{upload.name}: reading it takes more than {limits.read_seconds:g} seconds; give "
+                "it in parts, or use `albert-rc predict`"
             )
 
     raw, sample = _raw_papers(upload)
     format_name = _sniffed(sample)
     if format_name is None:
         raise DataError(
-            f"{upload.name}: neither a cloze paper nor RACE's or DREAM's; docs/formats.md shows "
-            "them (SQuAD and GLUE are answered by `albert-rc predict`)"
+            f"{upload.name}: not a cloze paper, nor in RACE's or DREAM's format; docs/formats.md "
+            "shows these formats (for SQuAD and GLUE use `albert-rc predict`)"
         )
     return read_raws([raw], format_name, go_on)
 
@@ -91,7 +91,7 @@ def read_raws(
     Args:
         raws: files of papers, by name.
         format_name: a key of `READERS`.
-        go_on: called for each paper; raises where enough has been read.
+        go_on: called for each paper; raises an exception to stop.
     """
     register, passages, messages = Register(), [], Messages()
     for record, passage in check_chunk(raws, format_name):
@@ -109,7 +109,7 @@ def read_raws(
 
 
 def _raw_papers(upload: Upload) -> tuple[Raw, Any]:
-    """The papers as the readers want them, and the first of them."""
+    """The papers in the form that readers need, and the first one."""
     content = upload.content
     if upload.kind != "lines":
         try:
@@ -137,10 +137,10 @@ def _sniffed(sample: Any) -> str | None:
 
 
 def require_within(reading: ReadText, limits: Limits) -> None:
-    """Refuse what would take too long.
+    """Refuse an upload that would take too long.
 
     Raises:
-        DataError: no paper at all, or more than the limits let through.
+        DataError: no papers, or more than the limits allow.
     """
     if not reading.sets:
         said = [message.text for message in reading.messages if message.level == "refused"]
@@ -160,12 +160,12 @@ def require_within(reading: ReadText, limits: Limits) -> None:
         if number > most:
             raise DataError(
                 f"{number:,} {noun}; at most {most:,} are answered at a time: give them in parts, "
-                "or to `albert-rc predict`"
+                "or use `albert-rc predict`"
             )
 
 
 def _characters(passage: Passage) -> int:
-    """What the model reads of a passage."""
+    """Number of characters of a passage that the model reads."""
     asked = sum(len(option) for q in passage.questions for option in q.options)
     if passage.kind == "cloze":
         return len(passage.text) + asked
@@ -174,7 +174,7 @@ def _characters(passage: Passage) -> int:
 
 
 def paper_json(passage: Passage) -> dict[str, Any]:
-    """A paper in the project's own form (docs/formats.md), as its file would hold it."""
+    """A paper's JSON in the project's own format (docs/formats.md)."""
     questions = passage.questions
     known = all(question.answer is not None for question in questions)
     content: dict[str, Any] = {

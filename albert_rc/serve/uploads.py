@@ -1,4 +1,4 @@
-"""What a client sent: what kind of paper, told by its content, and a name fit to be shown."""
+"""Uploads: detection of their type from the content, and a safe name for display."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPES: dict[str, Kind | None] = {
     "image/bmp": "picture",
     "application/octet-stream": None,
 }
-"""Content types of a paper sent as the whole body; the last says nothing of it."""
+"""Content types of a paper sent as the whole body; the last one is unspecific."""
 _SUFFIXES: dict[str, Kind] = {
     ".json": "json",
     ".jsonl": "lines",
@@ -59,23 +59,23 @@ DEFAULT_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A paper, or an answer key, as it came."""
+    """A paper or an answer key, as it was sent."""
 
     content: bytes
     name: str
-    """To be shown, and a paper's id where the paper gives none. Never a path."""
+    """Name for display, and id of a paper that has none. Never a path."""
     kind: Kind
     pages: tuple[bytes, ...] = ()
     """Further pictures of the same paper."""
 
 
 def make_upload(content: bytes, name: str = "", content_type: str = "") -> Upload:
-    """Tell what was sent. What stands at its beginning counts more than what it is said to be.
+    """Detect the type of an upload. Its first bytes count more than its declared type.
 
     Args:
         content: the bytes.
-        name: as the client gives it: anything.
-        content_type: likewise.
+        name: the name given by the client; may be anything.
+        content_type: the type given by the client, likewise.
     """
     shown = shown_name(name)
     suffix = re.search(r"\.\w+$", shown.lower())
@@ -88,12 +88,12 @@ def make_upload(content: bytes, name: str = "", content_type: str = "") -> Uploa
 
 
 def as_pages(uploads: list[Upload]) -> Upload:
-    """Pictures of the pages of one paper as one upload, called after the first."""
+    """Pictures of the pages of one paper as one upload, named after the first."""
     first, *others = uploads
     return replace(first, pages=tuple(other.content for other in others))
 
 
 def shown_name(name: str) -> str:
-    """The last part of a name, in one line and short, whichever system's separators it has."""
+    """The last part of a path of any system, in one line and shortened."""
     last = re.split(r"[/\\]", name)[-1].strip()
     return shortened(last, 120).strip(". ") if last.strip(". ") else ""

@@ -1,4 +1,4 @@
-"""The routes: the page, the API, and what the API says of itself."""
+"""The routes: the page, the API, and the API's description."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from albert_rc.serve.uploads import TYPES, Upload, as_pages, make_upload
 
 FORM = "multipart/form-data"
 STATUS = {BusyError: 503, SlowError: 503, FailedError: 500}
-"""Of errors; all others are about what was sent."""
+"""HTTP status codes of errors; all others are caused by the request."""
 
 
 def make_app(
     engine: Engine, hosts: Iterable[str] | None, started: Callable[[], None] = lambda: None
 ) -> ASGIApp:
-    """The server's application.
+    """The web application.
 
     Args:
-        engine: what answers.
-        hosts: names that the server is asked by; None: any.
-        started: called once it takes requests.
+        engine: answers the papers.
+        hosts: allowed names of the server; None for any.
+        started: called when the server accepts requests.
     """
     site = _Site(engine)
 
@@ -112,7 +112,7 @@ class _Site:
             kinds = ", ".join((FORM, *TYPES))
             raise Refusal(415, f"Content-Type must be one of {kinds}")
         if self._arriving >= self.limits.arriving:
-            raise BusyError("busy: too many requests arrive at once; try again in a moment")
+            raise BusyError("busy: too many requests at once; try again in a moment")
         self._arriving += 1
         try:
             body = await read_body(request, self.limits)
@@ -124,7 +124,7 @@ class _Site:
         finally:
             self._arriving -= 1
         if not paper.content.strip():
-            raise Refusal(422, "there is no paper in it; paste one, or choose a file")
+            raise Refusal(422, "the request has no paper; paste one, or choose a file")
         return await self._answered(request, paper, key)
 
     async def _answered(self, request: Request, paper: Upload, key: Upload | None) -> Response:
@@ -141,7 +141,7 @@ class _Site:
             try:
                 return Response(done.result(), media_type="application/json")
             except (InterruptedError, asyncio.CancelledError):
-                raise Refusal(503, "the server is being stopped") from None
+                raise Refusal(503, "the server is shutting down") from None
         finally:
             left.set()
             gone.cancel()
@@ -162,7 +162,7 @@ async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Uplo
     try:
         for name, value in form.multi_items():
             if name not in found:
-                raise Refusal(400, 'the form may have parts "paper" and one part "key"')
+                raise Refusal(400, 'the form may only have parts "paper" and one part "key"')
             if isinstance(value, str):
                 content = value.encode("utf-8", "surrogateescape")
                 found[name].append(make_upload(content, "", ""))
@@ -190,7 +190,7 @@ def _page(page: Page) -> Response:
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
-    """What Starlette refuses: unknown addresses and methods, broken forms."""
+    """Errors from Starlette: unknown addresses and methods, malformed forms."""
     assert isinstance(error, HTTPException)
     return Refusal(error.status_code, error.detail, dict(error.headers or {})).response()
 
@@ -207,5 +207,5 @@ async def _our_error(_: Request, error: Exception) -> Response:
 
 
 async def _bug(_: Request, error: Exception) -> Response:
-    """The traceback goes to the terminal, and nowhere else."""
-    return Refusal(500, "an error of the server's own; its terminal says which").response()
+    """An internal error; the traceback is shown only in the terminal."""
+    return Refusal(500, "internal server error; see the server's terminal").response()

@@ -120,9 +120,9 @@ def test_a_kept_temperature_is_used(tmp_path):
 @pytest.mark.parametrize(
     ("papers", "said"),
     [
-        ({"article": "no blank", "options": [["a", "b"]]}, "there is no blank in the article"),
+        ({"article": "no blank", "options": [["a", "b"]]}, "the article has no blanks"),
         ([PAPER, {**PAPER, "options": [["a", "b"]]}], r"papers\[2\]: 2 blanks"),
-        ([{**PAPER, "id": "x"}, {**PAPER, "id": "x"}], r"the id 'x' is taken"),
+        ([{**PAPER, "id": "x"}, {**PAPER, "id": "x"}], r"the id 'x' is already used"),
         ([], "the list of papers is empty"),
         ([PAPER, 3], r"papers\[2\] is a number"),
         ("{torn", "papers' text"),
@@ -134,7 +134,7 @@ def test_a_kept_temperature_is_used(tmp_path):
         ),
         (
             [{**PAPER, "id": "twice"}, {**PAPER, "id": "twice"}],
-            r"^1 problem.*\n  papers\[2\]: the id 'twice' is taken by papers\[1\]; .*\nFix them",
+            r"^1 problem.*\n  papers\[2\]: the id 'twice' is already used by .*\[1\]; .*\nFix them",
         ),
     ],
 )

@@ -88,7 +88,7 @@ def test_a_question_is_impossible_or_has_answers(tmp_path):
     path = tmp_path / "dev.json"
     path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]}))
     (said,) = read_split(path).problems
-    assert 'question 1 (both): "is_impossible", but there are "answers"' in str(said)
+    assert 'question 1 (both): "is_impossible" is set, but there are "answers"' in str(said)
 
 
 def test_windows_hold_the_passage_and_the_answer(file, tokenizer, store):

@@ -291,7 +291,7 @@ def test_strict_refuses_papers_that_need_a_guess(cli, tmp_path):
         )
         refused = cli(*command, "--strict")
         assert refused.returncode == 3
-        assert "glued to a word" in " ".join((refused.stdout + refused.stderr).split())
+        assert "attached to a word" in " ".join((refused.stdout + refused.stderr).split())
 
 
 @pytest.mark.parametrize("command", ["doctor", "preprocess", "train", "predict", "evaluate"])

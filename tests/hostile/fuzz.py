@@ -144,7 +144,7 @@ class Fuzz:
         assert how in ("done", "refused"), said
         self.counts["printed"] += 1
         self.counts["printed_refused"] += how == "refused"
-        self.counts["printed_out_of_time"] += "seconds to read" in said
+        self.counts["printed_out_of_time"] += "reading it takes more than" in said
         for papers in out.iterdir() if how == "done" else ():
             how, said = command("doctor", papers)  # what was written is what can be read
             assert how == "done", said

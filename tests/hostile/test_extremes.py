@@ -235,8 +235,8 @@ def test_a_question_id_that_stands_twice_is_refused(read):
     split = read(squad(paragraph("a", "b"), paragraph("c", "b"), paragraph("d", "d")), kind="squad")
     assert [p.id for p in split.passages] == ["t#1"]
     said = errors(split)
-    assert "[2]: the question id 'b' is used in papers/a.json[1], too" in said[0]
-    assert "[3]: the question id 'd' is used twice in it" in said[1]
+    assert "[2]: the question id 'b' is also used in papers/a.json[1]" in said[0]
+    assert "[3]: the question id 'd' is used twice" in said[1]
 
 
 def test_what_is_no_paragraph_is_placed(read):

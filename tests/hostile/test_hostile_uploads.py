@@ -71,7 +71,10 @@ def test_bombs_do_not_go_off(served):
     assert len(tags) < 60_000
     # Less memory than it needs, and less time.
     for limits, said in (
-        (Limits(read_bytes=100_000_000), "no whole Word document|more memory|cannot be read"),
+        (
+            Limits(read_bytes=100_000_000),
+            "not a complete Word document|too much memory|cannot be read",
+        ),
         (Limits(read_seconds=0.01), "more than 0.01 seconds"),
     ):
         began = time.perf_counter()
@@ -178,7 +181,7 @@ def test_papers_beyond_number_are_not_even_looked_at(served):
 
 def test_reading_json_has_an_end(served):
     papers = make_upload(json.dumps([CLOZE] * 100).encode(), "a.json")
-    with pytest.raises(DataError, match="more than 0 seconds to read"):
+    with pytest.raises(DataError, match="more than 0 seconds"):
         read_json_papers(papers, Limits(read_seconds=0))
     with pytest.raises(InterruptedError):
         read_json_papers(papers, Limits(), lambda: True)

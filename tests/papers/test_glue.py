@@ -135,7 +135,7 @@ def test_test_tables_are_of_the_task_of_their_collection(task, tmp_path, tokeniz
     with prepare_collection(places, tokenizer, 64, scratch=tmp_path, workers=1) as prepared:
         assert [split.labels for split in prepared] == [GLUE[task].labels] * 2
     with pytest.raises(
-        UsageError, match=r"test\.tsv: its columns fit .*; name the task with --for"
+        UsageError, match=r"test\.tsv: its columns fit .*; give the task with --for"
     ):
         read_split(tmp_path / "test.tsv")
 
@@ -166,7 +166,7 @@ def test_a_test_table_alone_is_of_the_models_task(sample, cli, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.tsv", "", "there is nothing in it"),
+        ("a.tsv", "", "it is empty"),
         ("a.tsv", "index\tsentence1\tsentence2\tlabel\n", "its header is 'index\\tsentence1"),
         ("a.tsv", "text\tlabel\nA film.\t1\n", "its header is 'text\\tlabel'"),
         ("a.csv", "sentence,label\na film,1\n", "no header, but 'sentence,label'"),
@@ -190,7 +190,7 @@ def test_a_sentence_without_a_tab_is_no_row(tmp_path):
     table = write(tmp_path / "train.csv", "a fine film,1", "a dull film\t0")
     papers = read_split(table, format_name="sst-2")
     assert [passage.text for passage in papers.passages] == ["a dull film"]
-    assert "1 column(s), but without a header sst-2 has 2" in str(papers.problems[0])
+    assert "1 column(s), but sst-2 without a header has 2" in str(papers.problems[0])
 
 
 def test_two_answer_files_are_compared(cli, tmp_path):
@@ -252,7 +252,7 @@ def test_a_folder_of_tables_is_no_split(tmp_path):
         write(tmp_path / f"{name}.tsv", *HEADERS["rte"])
     with pytest.raises(DataError) as caught:
         read_split(tmp_path)
-    assert "holds 3 tables (dev.tsv, test.tsv, train.tsv)" in str(caught.value)
+    assert "has 3 tables (dev.tsv, test.tsv, train.tsv)" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -122,5 +122,5 @@ def test_a_pattern_is_a_split(tmp_path):
     assert [p.id for p in found.passages][:: len(PAPERS)] == [
         f"train-{number}.jsonl:1" for number in (1, 9, 10)
     ]
-    with pytest.raises(DataError, match="no file of papers there matches it"):
+    with pytest.raises(DataError, match="no file of papers matches this pattern"):
         find_splits(tmp_path / "dev-*")

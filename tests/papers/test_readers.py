@@ -101,9 +101,9 @@ def test_blanks_at_the_edges_and_beside_signs_are_blanks(write):
         ({"article": 5}, '"article" is a number; it must be text'),
         ({"article": None}, '"article" is null'),
         ({"article": "   "}, '"article" is empty'),
-        ({"article": "No gap."}, "there is no blank"),
-        ({"article": "He was _ and sing _ing ."}, r"blank 2 .*glued to a word"),
-        ({"article": "It was un_ and _ ."}, r"blank 1 .*glued to a word"),
+        ({"article": "No gap."}, "the article has no blanks"),
+        ({"article": "He was _ and sing _ing ."}, r"blank 2 .*attached to a word"),
+        ({"article": "It was un_ and _ ."}, r"blank 1 .*attached to a word"),
         ({"article": "It was ____ and _ ."}, r"blank 1 .*4 underscores in a row; write a blank as"),
         ({"article": "One _ two _ three _ ."}, "3 blanks but 2 option lists; blank 3 has none"),
         ({"article": "Only one _ ."}, "1 blanks but 2 option lists; option list 2 belongs to none"),
@@ -113,7 +113,7 @@ def test_blanks_at_the_edges_and_beside_signs_are_blanks(write):
         ({"options": [["a", "b"], ["c"]]}, r"blank 2: 1 option\(s\); at least 2"),
         ({"answers": ["A"]}, "2 option lists but 1 answers"),
         ({"options": [["a", "b"]], "answers": ["A"]}, "blank 2 has none"),
-        ({"answers": ["A", "C"]}, "blank 2: the answer is C but the last of its 2 options is B"),
+        ({"answers": ["A", "C"]}, "blank 2: the answer is C, but the last of its 2 options is B"),
         ({"answers": ["A", 1]}, "blank 2: the answer 1 is not a letter; write A to B"),
         (
             {"answers": ["A", "short"]},
@@ -176,7 +176,7 @@ def test_a_folder_of_stores_is_called_one(tmp_path):
     [
         (b"{not json", "not JSON at line 1"),
         (b'{"article": "caf\xe9 _ ."}', "is not UTF-8; save the file as UTF-8"),
-        (b"[]", "an empty list"),
+        (b"[]", "the list is empty"),
         (b"7", "the paper is a number"),
     ],
 )
@@ -212,7 +212,7 @@ def test_duplicate_ids_name_both_places(write):
     lines = "\n".join(json.dumps(GOOD | {"id": "same"}) for _ in range(2))
     (found,) = errors_of(write("l.jsonl", lines.encode()))
     assert found == (
-        "papers/l.jsonl:2: the id 'same' is taken by papers/l.jsonl:1; give each its own id"
+        "papers/l.jsonl:2: the id 'same' is already used by papers/l.jsonl:1; give each its own id"
     )
 
 
@@ -246,13 +246,13 @@ def test_a_blank_that_only_lacks_a_space_is_read_with_a_warning(write, article):
     split = read_split(path)
     assert split.passages[0].text == GLUED[article]
     assert all(split.passages[0].text[a:b] == "_" for a, b in split.passages[0].blanks)
-    assert "the blank is glued to a word; put a space between them; read as" in str(
+    assert "the blank is attached to a word; put a space between them; read as" in str(
         split.problems[0]
     )
     assert {problem.severity for problem in split.problems} == {"warning"}
     refused = read_split(path, strict=True)
     assert not refused.passages
-    assert "glued to a word; put a space between them" in str(refused.errors[0])
+    assert "attached to a word; put a space between them" in str(refused.errors[0])
 
 
 @pytest.mark.parametrize(
@@ -270,8 +270,8 @@ def test_options_that_are_parts_of_words_tell_of_another_convention(write):
 
 
 def test_an_empty_folder_is_refused(tmp_path):
-    assert "an empty folder" in errors_of(tmp_path)[0]
-    with pytest.raises(DataError, match="an empty folder"):
+    assert "the folder is empty" in errors_of(tmp_path)[0]
+    with pytest.raises(DataError, match="the folder is empty"):
         require_good([read_split(tmp_path)], "stop")
     with pytest.raises(DataError, match="no usable paper"):
         require_good([read_split(tmp_path)], "skip")
@@ -282,7 +282,7 @@ def test_an_empty_split_hides_no_other_problem(write):
     (folder / "test").mkdir()
     said = [e.message for s in read_collection(folder) for e in s.errors]
     assert any("not JSON" in m for m in said)
-    assert any("empty folder" in m for m in said)
+    assert any("folder is empty" in m for m in said)
 
 
 def test_a_paper_called_test_among_others_is_no_split(write):
@@ -328,7 +328,7 @@ def test_collections_inside_a_folder_are_named(tmp_path):
     with pytest.raises(DataError) as refused:
         find_splits(papers)
     assert str(refused.value) == (
-        f"{papers}: its splits lie deeper; give {papers / 'cloze'} or {papers / 'race'}, "
+        f"{papers}: its splits are in subfolders; give {papers / 'cloze'} or {papers / 'race'}, "
         "one at a time"
     )
     (papers / "train").mkdir()
@@ -373,11 +373,11 @@ def test_printed_papers_are_pointed_to_import(tmp_path):
     printed.write_text("It was 21 today.\n21. A. sunny B. rainy\n")
     (error,) = read_split(printed).errors
     assert "not JSON at line 1" in error.message
-    assert "`albert-rc import` makes JSON of it" in error.message
+    assert "`albert-rc import` converts it to JSON" in error.message
     for first in ("Section A\tCloze\n", "1.\tA. good\tB. bad\tC. new\n"):  # not SST-2, not CoLA
         (tmp_path / "tabs.txt").write_text(first + "It _ late.")
         (error,) = read_split(tmp_path / "tabs.txt").problems
-        assert "`albert-rc import` makes JSON of it" in error.message
+        assert "`albert-rc import` converts it to JSON" in error.message
     folder = tmp_path / "papers"
     folder.mkdir()
     for name in ("exam.docx", "exam.PDF"):
@@ -385,7 +385,7 @@ def test_printed_papers_are_pointed_to_import(tmp_path):
         (error,) = read_split(folder / name).errors
         assert "`albert-rc import`" in error.message
     (error,) = read_split(folder).errors
-    assert "no .json, .jsonl file in it, and 2 Word or PDF file(s) passed over" in error.message
+    assert "no .json, .jsonl file in it, and 2 Word or PDF file(s) skipped" in error.message
     (folder / "a.json").write_text(json.dumps(GOOD))
     found = read_split(folder)
     assert not found.errors

@@ -39,7 +39,7 @@ def test_files_that_do_not_end_as_the_format_does_are_counted(tmp_path):
     put(tmp_path / "exam.txt", "36. A. is B. are")
     (problem,) = read_split(tmp_path).problems
     assert problem.severity == "warning"
-    assert problem.message == "1 file(s) passed over, which do not end in .json, .jsonl"
+    assert problem.message == "1 file(s) skipped, whose names do not end in .json, .jsonl"
 
 
 def test_a_torn_first_line_does_not_decide_the_format(tmp_path):
@@ -57,7 +57,7 @@ def test_the_first_name_of_a_split_counts_and_the_others_are_told(tmp_path):
     assert find_splits(tmp_path)["dev"].name == "dev"
     told = dict(unread_beside(tmp_path))
     assert told == {
-        tmp_path / "valid": "dev is its dev", loose: "it stands next to train, dev",
+        tmp_path / "valid": "dev is used as dev", loose: "it is next to train, dev",
     }  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def test_splits_have_names_in_any_case_and_other_folders_are_told(tmp_path):
     names = {split: place.name for split, place in find_splits(tmp_path).items()}
     assert names == {"train": "Train", "dev": "EVAL"}
     told = dict(unread_beside(tmp_path))
-    assert told == {tmp_path / "more": "it stands next to train, dev"}
+    assert told == {tmp_path / "more": "it is next to train, dev"}
     assert find_splits(tmp_path / "Train") == {"train": tmp_path / "Train"}
 
 
@@ -99,5 +99,5 @@ def test_a_result_does_not_replace_a_paper_of_a_pattern(tmp_path):
 
 def test_a_store_is_no_file_of_papers(tmp_path):
     put(tmp_path / "dev.pt", "PK")
-    with pytest.raises(DataError, match=r"dev\.pt: a store of `preprocess`; name the papers"):
+    with pytest.raises(DataError, match=r"dev\.pt is a store of `preprocess`; give the raw"):
         read_split(tmp_path / "dev.pt")

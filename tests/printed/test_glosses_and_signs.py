@@ -30,7 +30,7 @@ def test_glosses_are_taken_out_and_said(tmp_path):
     assert paper.content() == CLOZE
     assert any(
         note.startswith(
-            "4 glosses (（上周五）, (公交车), （他的座位下）, （钱包；手提包）) taken out"
+            "4 glosses (（上周五）, (公交车), （他的座位下）, （钱包；手提包）) removed"
         )
         for note in found.notes
     )
@@ -75,7 +75,7 @@ def test_english_that_is_lost_among_other_letters_is_said(tmp_path):
     text = STORY.replace("    He opened it", f"\n{line}\n    He opened it")
     _, _, (found,) = bring(tmp_path, text + LISTS + KEY)
     said = [str(trouble) for trouble in found.all_troubles()]
-    assert any("English among other letters was left out" in trouble for trouble in said)
+    assert any("English text among other letters was left out" in trouble for trouble in said)
 
 
 LISTED = {

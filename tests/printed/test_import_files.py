@@ -264,7 +264,7 @@ def test_a_locked_pdf(tmp_path):
     canvas = pytest.importorskip("reportlab.pdfgen.canvas")
     path = tmp_path / "exam.pdf"
     canvas.Canvas(str(path), encrypt="secret").save()
-    with pytest.raises(DataError, match="locked with a password"):
+    with pytest.raises(DataError, match="protected by a password"):
         import_papers([path])
 
 
@@ -286,9 +286,9 @@ def test_another_exam_of_the_same_name_replaces_nothing_for_good(tmp_path, cli):
 def test_files_that_cannot_be_read(tmp_path):
     for name, error, said in (
         ("exam.doc", UsageError, "save it as .docx"),
-        ("exam.rtf", UsageError, "papers end in"),
-        ("exam.docx", DataError, "no whole Word document"),
-        ("exam.pdf", DataError, "no PDF that can be read"),
+        ("exam.rtf", UsageError, "of a paper must end in"),
+        ("exam.docx", DataError, "not a complete Word document"),
+        ("exam.pdf", DataError, "not a readable PDF"),
         ("exam.txt", DataError, "not a text file; save it"),
     ):
         path = tmp_path / name

@@ -121,7 +121,9 @@ def test_answers_marked_on_the_paper(tmp_path, lists):
     assert refused == []
     assert answers_of(papers) == ["ABC"]
     assert papers[0]["options"] == bring(tmp_path, f"{CAT}\n{LISTS}")[0][0]["options"]
-    assert any(note.startswith("its answers are the") for note in imports[0].papers[0].notes)
+    assert any(
+        note.startswith("its answers were taken from the") for note in imports[0].papers[0].notes
+    )
     papers, refused, _ = bring(tmp_path, f"{CAT}\n{lists}\nAnswers\n1-3 ABC\n")
     assert refused == []
     assert answers_of(papers) == ["ABC"]
@@ -146,7 +148,7 @@ def test_marks_that_are_no_whole_key_are_named(tmp_path, lists, named):
     assert answers_of(papers) == [""]
     assert "√" not in str(papers)
     (note,) = imports[0].papers[0].notes
-    assert f"were not read as answers: {named} without exactly one" in note
+    assert f"were not read as answers: not exactly one at {named}; " in note
 
 
 def test_brackets_before_questions(tmp_path):
@@ -212,7 +214,7 @@ def test_signs_that_are_options_stay(tmp_path):
 def test_ticks_in_a_list_for_all_blanks_are_taken_off(tmp_path):
     papers, _, imports = bring(tmp_path, f"{CAT}\nA. sat\nB. drank √\nC. barked\n\n1-3 ABC\n")
     assert papers[0]["options"] == [["sat", "drank", "barked"]] * 3
-    assert "ticks at B of its list were taken off" in imports[0].papers[0].notes
+    assert "ticks at B of its list were removed" in imports[0].papers[0].notes
 
 
 EXPLAINED = {
@@ -298,7 +300,7 @@ def test_the_way_out_of_a_key_that_cannot_be_read(tmp_path):
     papers, refused, imports = bring(tmp_path, text, key="1-3 ABA")
     assert refused == []
     assert answers_of(papers) == ["ABA"]
-    assert "its own key cannot be read (line 7) and was not used" in imports[0].notes[0]
+    assert "its own key cannot be read (line 7)" in imports[0].notes[0]
 
 
 def test_two_keys_must_say_the_same(tmp_path):

@@ -263,7 +263,7 @@ def test_a_blanks_number_follows_from_those_around():
     ]  # fmt: skip
     assert lines[0].shadow == lines[0].text
     assert notes == [
-        "the blank after 1 is taken for 2 (line 1)", "the blank after 3 is taken for 4 (line 2)"
+        "the blank after 1 was read as 2 (line 1)", "the blank after 3 was read as 4 (line 2)"
     ]  # fmt: skip
 
 
@@ -315,7 +315,7 @@ def test_a_paper_with_a_doubtful_word_is_not_whole(keep):
     report_doubts(found, PrintedText([line], []), keep)
     assert [one.whole for one in found.papers] == [keep, True]
     said = found.doubt_notes if keep else [str(t) for t in found.papers[0].troubles]
-    assert said[0].startswith("'gardcn' may have been read wrong")
+    assert said[0].startswith("'gardcn' may have been misread")
     assert "page 1, line 3" in said[0]
 
 

@@ -124,7 +124,7 @@ def test_nothing_comes_from_elsewhere(papers):
 def test_without_gold_nothing_is_right_or_wrong():
     papers = read_split(SAMPLE / "cloze" / "test").passages
     page = page_of(papers, fabricate(papers), fabricate(papers, 1))
-    assert "No gold" in page
+    assert "No key" in page
     assert "unsure only" in page
     assert "wrong only" not in page
     assert "What changed" in page
@@ -140,9 +140,9 @@ def test_answers_alone_will_do(papers, tmp_path):
     page = page_of(papers, run)
     assert "wrong only" in page
     assert "unsure only" not in page
-    assert "Do the probabilities" not in page
+    assert "Are the probabilities" not in page
     assert {chance for p in data_of(page)["papers"] for q in p[3] for chance in q[3]} == {0}
-    assert "Do the probabilities" in page_of(papers, run, fabricate(papers))
+    assert "Are the probabilities" in page_of(papers, run, fabricate(papers))
 
 
 @pytest.mark.parametrize("name", ["race", "dream"])
@@ -226,7 +226,7 @@ def test_runs_called_alike_are_told_apart(tmp_path):
 
 def test_a_score_file_where_papers_or_answers_are_wanted(tmp_path):
     path = scores(tmp_path, GOOD)
-    with pytest.raises(DataError, match="name the papers themselves"):
+    with pytest.raises(DataError, match="give the raw papers instead"):
         read_split(path)
     other = path.rename(tmp_path / "scores.txt")
     with pytest.raises(DataError, match=r"whose name must end in \.jsonl"):

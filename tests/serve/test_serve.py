@@ -333,7 +333,7 @@ def test_the_command_line_checks_its_options(tmp_path):
         assert loopback
         port = listener.getsockname()[1]
         assert address_of(listener, "127.0.0.1") == f"http://127.0.0.1:{port}"
-        with pytest.raises(UsageError, match="is taken"):
+        with pytest.raises(UsageError, match="is in use"):
             open_socket("127.0.0.1", port)
     everywhere, loopback = open_socket("0.0.0.0", 0)
     everywhere.close()

@@ -250,7 +250,7 @@ def test_refusals_are_shown(opened, served, monkeypatch):
     assert "no paper" in page.inner_text("#error")
     assert not page.locator("#papers").is_visible()
     answer(page, '{"article": "no blank", "options": []}')
-    assert "no blank in the article" in page.inner_text("#error")
+    assert "the article has no blanks" in page.inner_text("#error")
     answer(page, "x" * 300_001)
     assert "more than" in page.inner_text("#error")
     page.fill("#text", MIXED)
@@ -284,7 +284,7 @@ def test_how_far_the_answers_have_come(opened, served, monkeypatch):
     behind = opened()
     behind.fill("#text", MIXED)
     behind.click("#send")
-    behind.wait_for_selector("#progress:has-text('In line behind 1 paper ')")
+    behind.wait_for_selector("#progress:has-text('Waiting for 1 earlier paper ')")
     assert not behind.locator("#progress-bar").is_visible()
     go.set()
     for each in (page, behind):
@@ -396,7 +396,7 @@ def test_photographs_of_a_paper_are_answered_and_what_is_unsure_shown(opened, ph
     assert unsure.count() > 0
     assert unsure.locator("img").first.evaluate("image => image.naturalWidth") > 100
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
-    page.click("text=Correct the text that was read")
+    page.click("text=Correct the recognised text")
     read = page.input_value("#text")
     assert "Tom went to the __1__ to buy bread" in read
     answer(page, read.replace("moon", "lake"))

@@ -124,8 +124,8 @@ class _Assembler:
                         Trouble(
                             (),
                             paper.place,
-                            "its options stand in one list with those above",
-                            "fix those",
+                            "its options are in one list with those above",
+                            "correct that list",
                         )
                     )
 
@@ -152,7 +152,7 @@ class _Assembler:
                     (blank.number,),
                     blank.place,
                     f"blank {blank.number} has no options",
-                    "add them under the passage, or take the passage out",
+                    "add them under the passage, or remove the passage",
                 )
             )
         self.found.left_out += [
@@ -170,14 +170,14 @@ class _Assembler:
                 texts = [text.removesuffix(sign).rstrip() for text in texts]
         texts, item.ticks = without_ticks(texts)
         if item.ticks and item.number is None:
-            self.notes.append(f"ticks at {', '.join(item.ticks)} of its list were taken off")
+            self.notes.append(f"ticks at {', '.join(item.ticks)} of its list were removed")
         for number, text in enumerate(texts):
             if not text and not item.trouble:
                 self._trouble(
                     () if item.number is None else (item.number,),
                     item.place,
                     f"{item.number or 'a list'}: option {chr(65 + number)} is empty",
-                    "write it there",
+                    "write the option there",
                 )
         return texts
 
@@ -211,10 +211,10 @@ class _Assembler:
         for number, (where, reason) in sorted(placement.problems.items()):
             way_out = next((way for sign, way in ways.items() if sign in reason), None)
             if way_out is None and reason.startswith("options"):
-                way_out = f"write __{number}__ where it belongs, or take the options out"
+                way_out = f"write __{number}__ where it belongs, or remove the options"
             elif way_out is None and reason.endswith("no options"):
                 way_out = "add them to the list"
-            self._trouble((number,), where, reason, way_out or "fix it there")
+            self._trouble((number,), where, reason, way_out or "correct it there")
         for candidate in placement.passed_over:
             line = self.block.text[candidate.line_number].text
             around = line[max(0, candidate.start - 12) : candidate.end + 12].strip()
@@ -236,7 +236,9 @@ class _Assembler:
         self.found.left_out += lines
         for line in lines:
             if line.why == "foreign" and has_english(line.text):
-                reason = f"English among other letters was left out: {shortened(line.text, 40)!r}"
+                reason = (
+                    f"English text among other letters was left out: {shortened(line.text, 40)!r}"
+                )
                 self._trouble((), line.place, reason, "put the other letters in brackets")
             paragraph = self.prose.get(line.place)
             if paragraph is None or line.why not in AROUND:
@@ -300,7 +302,7 @@ class _Assembler:
                 (),
                 paper.place,
                 f"{extra} underscore(s) in {spans(paper.numbers)}'s text have no number",
-                "number them, or take them out",
+                "number them, or remove them",
             )
 
     def _bank(self, bank: Sequence[Item]) -> None:
@@ -318,7 +320,7 @@ class _Assembler:
             self._trouble(
                 (),
                 bank[0].place,
-                "a list of options has no number, and the text above it no blanks",
+                "a list of options has no number, and the text above it has no blanks",
                 "number the blanks, or the list",
             )
             self.found.left_out += [
@@ -353,15 +355,15 @@ class _Assembler:
             self._trouble(
                 numbers,
                 items[0].place,
-                f"{spans(numbers)}: questions without a passage, {why}",
-                "put a passage above them, or take them out",
+                f"{spans(numbers)}: questions without a passage: {why}",
+                "put a passage above them, or remove them",
             )
         for blank in lone_blanks(self.candidates) if not has_cloze else []:
             self._trouble(
                 (blank.number,),
                 blank.place,
                 f"blank {blank.number} has no options",
-                "add them under the passage, or take it out",
+                "add them under the passage, or remove it",
             )
         for part in parts[:-1]:
             self._leave_out([p.left_out("no questions") for p in part])

@@ -7,8 +7,8 @@ import re
 from albert_rc.printed.lines import Line, PrintedText
 from albert_rc.printed.papers import Import, Paper, Trouble
 
-CORRECT = "correct the text, which --text writes, and import that"
-AGAIN = "take the picture again, from above and in light, or give the text"
+CORRECT = "write the text with --text, correct it, and import it"
+AGAIN = "take the picture again, from above and in good light, or import the text"
 
 
 def report_doubts(found: Import, text: PrintedText, keep: bool) -> None:
@@ -24,7 +24,7 @@ def report_doubts(found: Import, text: PrintedText, keep: bool) -> None:
     for line in (line for line in text.lines if line.doubts):
         owners = [paper for paper, content in texts if _may_hold(content, line)]
         for doubt in line.doubts:
-            reason = f"{doubt.text!r} may have been read wrong"
+            reason = f"{doubt.text!r} may have been misread"
             if keep or not owners:
                 found.doubt_notes.append(f"{reason} ({doubt.place})")
                 continue

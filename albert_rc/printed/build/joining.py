@@ -20,7 +20,9 @@ def join_blocks(outline: Outline, found: Import) -> None:
         if last is not None and _is_interrupted(last, block, outline):
             first = block.text[0] if block.text else None
             if first is not None and not (first.gap or first.turns or first.whole):
-                last.items[-1].trouble = f"{shortened(first.text, 30)!r} may go on with its options"
+                last.items[
+                    -1
+                ].trouble = f"{shortened(first.text, 30)!r} may continue with its options"
             found.left_out += [
                 LeftOut(e.place, e.text.strip(), "between options") for e in block.text
             ]

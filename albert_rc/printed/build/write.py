@@ -54,12 +54,12 @@ def check_readable(paper: Paper) -> None:
     for problem in report.problems:
         if problem.severity == "error":
             reason = f"{spans(paper.numbers)}: {problem.message}"
-            paper.troubles.append(Trouble((), paper.place, reason, "fix the paper there"))
+            paper.troubles.append(Trouble((), paper.place, reason, "correct the paper there"))
         else:
             paper.notes.append(problem.message)
     if passage is not None and len(passage.questions) != len(paper.numbers):
-        reason = f"{spans(paper.numbers)}: read back as {len(passage.questions)} questions"
-        paper.troubles.append(Trouble((), paper.place, reason, "fix the paper there"))
+        reason = f"{spans(paper.numbers)}: was read back as {len(passage.questions)} questions"
+        paper.troubles.append(Trouble((), paper.place, reason, "correct the paper there"))
 
 
 REPLACED = ".replaced"

@@ -59,7 +59,9 @@ def read_docx(path: Path) -> tuple[list[Line], list[str]]:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from None
         told = isinstance(error, (zipfile.BadZipFile, ValueError, KeyError, SyntaxError))
         said = f" ({shortened(str(error), 80)})" if told else ""
-        raise DataError(f"{path}: no whole Word document{said}; save it again as .docx") from None
+        raise DataError(
+            f"{path}: not a complete Word document{said}; save it again as .docx"
+        ) from None
 
 
 class _Reader:

@@ -48,7 +48,7 @@ def set_glosses_aside(lines: Sequence[Line], keep: bool = False) -> tuple[list[L
         return result, []
     shown = ", ".join(dict.fromkeys(gloss.strip() for gloss in found[:SHOWN]))
     more = ", ..." if len(found) > SHOWN else ""
-    what = "kept in the text" if keep else "taken out; --glosses keep leaves them in the text"
+    what = "kept in the text" if keep else "removed; --glosses keep leaves them in the text"
     number = "1 gloss" if len(found) == 1 else f"{len(found)} glosses"
     return result, [f"{number} ({shown}{more}) {what}"]
 

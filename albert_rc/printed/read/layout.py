@@ -228,7 +228,7 @@ def _without_headers(lines: list[Line]) -> tuple[list[Line], list[str]]:
         if not (line in (page[0], page[-1]) and _digitless(line) in repeated)
     ]
     return kept, [
-        f"{shortened(text)!r}, on top or bottom of {count} pages, was left out"
+        f"{shortened(text)!r}, at the top or bottom of {count} pages, was left out"
         for text, count in repeated.items()
         if len(text) > 3
     ]

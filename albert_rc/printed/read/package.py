@@ -35,7 +35,9 @@ def unpack(path: Path) -> BytesIO:
             raise DataError(f"{path}: {len(parts):,} parts; give the paper in parts, or as text")
         for name, info in parts.items():
             if info.flag_bits & 1 or info.compress_type not in _PACKED:
-                raise zipfile.BadZipFile(f"{name[:60]!r} is locked, or packed in an unknown way")
+                raise zipfile.BadZipFile(
+                    f"{name[:60]!r} is encrypted, or compressed in an unsupported way"
+                )
             content = b""
             if name.lower().endswith(_XML):
                 size += info.file_size

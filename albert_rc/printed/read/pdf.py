@@ -41,10 +41,10 @@ def read_pdf(path: Path) -> tuple[list[Line], list[str]]:
         said = str(error) or type(error).__name__
         if "Password" in repr(error):
             raise DataError(
-                f"{path}: locked with a password; save it without one, or print it to PDF"
+                f"{path}: protected by a password; save it without one, or print it to PDF"
             ) from None
         raise DataError(
-            f"{path}: no PDF that can be read ({shortened(said, 80)}); print it to PDF again"
+            f"{path}: not a readable PDF ({shortened(said, 80)}); print it to PDF again"
         ) from None
     return lines_of(pages)
 

@@ -60,7 +60,7 @@ def _by_number(
             (answer.number,),
             answer.place,
             f"the key's {answer.number} has no question",
-            "take it out of the key, or see why its question was not found",
+            "remove it from the key, or check why its question was not found",
         )
         for answer in lost
     ]
@@ -112,9 +112,9 @@ def _by_order(papers: Sequence[Paper], answers: Sequence[key.KeyEntry]) -> list[
                 Trouble(
                     tuple(paper.numbers),
                     paper.place,
-                    f"{spans(paper.numbers)}: the key's numbers begin again, and its parts of "
+                    f"{spans(paper.numbers)}: the numbers of the key start again, and its parts of "
                     f"{', '.join(map(str, sizes))} answers do not fit the passages",
-                    "number the key as the questions are",
+                    "number the key like the questions",
                 )
             )
         return []
@@ -144,7 +144,7 @@ def _forbid(papers: Sequence[Paper], parts: Sequence[Sequence[key.KeyEntry]]) ->
                 paper.place,
                 f"{spans(paper.numbers)}: the key's parts are labelled {named}, which does not "
                 "fit the passages in their order",
-                "label them as the passages are, or number the key as the questions are",
+                "label them like the passages, or number the key like the questions",
             )
         )
 
@@ -176,7 +176,7 @@ def give(paper: Paper, answers: Sequence[key.KeyEntry], shift: int = 0) -> None:
                 Trouble(
                     (number,),
                     answer.place,
-                    f"{number} stands twice in the key, as {other.letter} and {answer.letter}",
+                    f"{number} occurs twice in the key, as {other.letter} and {answer.letter}",
                     "keep only one",
                 )
             )
@@ -198,7 +198,7 @@ def give(paper: Paper, answers: Sequence[key.KeyEntry], shift: int = 0) -> None:
                     found.place,
                     f"the key's {number} is {found.letter}, but its last option is "
                     f"{letter(len(options) - 1)}",
-                    "fix the key, or the options",
+                    "correct the key or the options",
                 )
             )
         right.append(found.letter)

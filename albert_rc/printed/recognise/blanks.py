@@ -147,7 +147,7 @@ def place(found: Sequence[Candidate], numbers: Sequence[int]) -> Placement:
             problems[number] = _nowhere(found, number, style)
         elif len(alike) > 1 and style == "line":
             where = ", ".join(c.place for c in alike)
-            problems[number] = (alike[0].place, f"blank {number} stands {_times(alike)} ({where})")
+            problems[number] = (alike[0].place, f"blank {number} occurs {_times(alike)} ({where})")
         else:
             places[number] = alike
     kept, unordered = _in_order(places)
@@ -155,13 +155,13 @@ def place(found: Sequence[Candidate], numbers: Sequence[int]) -> Placement:
         first = places[number][0]
         problems[number] = (
             first.place,
-            f"blank {number} does not stand in the order of the others",
+            f"blank {number} is not in the order of the others",
         )
     placed = {}
     for number, left in kept.items():
         if len(left) > 1:
             where = ", ".join(c.place for c in left)
-            problems[number] = (left[0].place, f"{number} stands {_times(left)} ({where})")
+            problems[number] = (left[0].place, f"{number} occurs {_times(left)} ({where})")
         else:
             placed[number] = left[0]
     problems |= _without_options(found, numbers, placed, style)
@@ -185,9 +185,9 @@ def _style(found: Sequence[Candidate], numbers: Sequence[int]) -> Style | None:
 def _nowhere(found: Sequence[Candidate], number: int, style: Style | None) -> tuple[str, str]:
     others = [c for c in found if c.number == number]
     if others:
-        reason = f"{number} stands in the text, but without the marks of the other blanks"
+        reason = f"{number} occurs in the text, but without the marks of the other blanks"
         return others[0].place, reason
-    return "", f"options {number} have no blank"
+    return "", f"the options of {number} have no blank"
 
 
 def _in_order(

@@ -73,8 +73,8 @@ def lost_questions(
         Trouble(
             (number,),
             starts[number],
-            f"{number} begins a line of the text, and no options of it can be read",
-            "write them as `A. ...`, or take the question out",
+            f"{number} begins a line of the text, but its options cannot be read",
+            "write them as `A. ...`, or remove the question",
         )
         for number in sorted(lost)
     ]
@@ -84,8 +84,8 @@ def _twice(items: Sequence[Item]) -> Iterator[Trouble]:
     for number, times in sorted(Counter(item.number or 0 for item in items).items()):
         if times > 1:
             places = ", ".join(item.place for item in items if item.number == number)
-            reason = f"options {number} stand {times} times"
-            yield Trouble((number,), places, reason, "keep only one, or fix the number")
+            reason = f"the options of {number} occur {times} times"
+            yield Trouble((number,), places, reason, "keep only one, or correct the number")
 
 
 def _missing(items: Sequence[Item], found: Sequence[Candidate]) -> Iterator[Trouble]:
@@ -94,7 +94,7 @@ def _missing(items: Sequence[Item], found: Sequence[Candidate]) -> Iterator[Trou
         for number in range(before + 1, after) if after - before <= MOST_MISSING else ():
             if number not in marked:  # else it is a blank without options
                 reason = f"{number} is missing between {before} and {after}: it has no options"
-                yield Trouble((number,), "", reason, "add them, or fix the numbers")
+                yield Trouble((number,), "", reason, "add them, or correct the numbers")
 
 
 def _own(items: Sequence[Item]) -> Iterator[Trouble]:
@@ -102,7 +102,7 @@ def _own(items: Sequence[Item]) -> Iterator[Trouble]:
         if item.trouble:
             name = "" if item.number is None else f"{item.number}: "
             numbers = () if item.number is None else (item.number,)
-            yield Trouble(numbers, item.place, f"{name}{item.trouble}", "fix its options there")
+            yield Trouble(numbers, item.place, f"{name}{item.trouble}", "correct its options there")
 
 
 def _mark_lengths(items: Sequence[Item]) -> None:

@@ -125,10 +125,10 @@ def use_marks(papers: Sequence[Paper]) -> None:
                 must_agree(paper, others, f"by the {name}", "in the key")
             elif len(single) == len(paper.numbers) and len(found) == len(single):
                 give(paper, single)
-                paper.notes.append(f"its answers are the {name}")
+                paper.notes.append(f"its answers were taken from the {name}")
             else:
                 lacking = sorted(set(paper.numbers) - {answer.number for answer in single})
                 paper.notes.append(
-                    f"the {name} were not read as answers: {spans(lacking)} without exactly one; "
-                    "mark one answer for every number, or give a key"
+                    f"the {name} were not read as answers: not exactly one at "
+                    f"{spans(lacking)}; mark one answer for every number, or give a key"
                 )

@@ -143,17 +143,17 @@ def sequence(marks: Sequence[Mark], expected: int | None) -> list[Mark] | str:  
     if readings:
         if expected is not None or len(readings) == 1 or readings[0] == readings[1]:
             return readings[0]
-        return "its options can be cut in two ways"
+        return "its options can be divided in two ways"
     if len(marks) == 1:
-        return "it has one option"
+        return "it has only one option"
     counts = Counter(mark.index for mark in marks)
     twice = sorted(chr(65 + index) for index, count in counts.items() if count > 1)
     if twice:
-        return f"{' and '.join(twice)} may stand twice among its options"
+        return f"{' and '.join(twice)} may occur twice among its options"
     missing = sorted(set(range(max(counts) + 1)) - set(counts))
     if missing:
         return f"option {', '.join(chr(65 + index) for index in missing)} is missing"
-    return f"its options stand in the order {''.join(mark.letter for mark in marks)}"
+    return f"its options are in the order {''.join(mark.letter for mark in marks)}"
 
 
 def cut(item: Item, expected: int | None) -> None:

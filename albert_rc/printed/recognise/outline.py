@@ -270,7 +270,9 @@ class _Reader:
             end = mark.start if number == last else len(line.text)
             item.stem.append(Piece(line, start, end))
             if number > at and end > 0 and (line.gap or line.turns) and line.text[:end].strip():
-                item.trouble = f"its question may go on with {_beginning(line)}, or end before"
+                item.trouble = (
+                    f"its question may continue with {_beginning(line)}, or end before it"
+                )
         line = self.lines[last]
         item.body.append(Piece(line, mark.start, len(line.text)))
         self.blocks[-1].items.append(item)
@@ -322,7 +324,9 @@ class _Reader:
             if mark is not None and mark.index == wanted:
                 if not (line.shadow.lstrip()[:1].islower() or self._fills(item, line)):
                     # What stands on top of a page may have come between.
-                    item.trouble = f"an option may go on with {_beginning(line)}, or end before"
+                    item.trouble = (
+                        f"an option may continue with {_beginning(line)}, or end before it"
+                    )
                 return True
             if mark is not None or self._heads(other):
                 break
@@ -336,7 +340,7 @@ class _Reader:
         following = self.lines[at + 1 : at + AHEAD]
         if any(self._heads(other) or _numbered(other, item.number) for other in following):
             return True
-        item.trouble = f"its last option may go on with {_beginning(line)}, or end before"
+        item.trouble = f"its last option may continue with {_beginning(line)}, or end before it"
         return False
 
     def _fills(self, item: Item, line: Line) -> bool:
@@ -370,7 +374,7 @@ class _Reader:
                     problem = key.KeyProblem(
                         (int(numbers[1]),),
                         line.place,
-                        "its line of the key has no plain letter",
+                        "its line of the key has no clear letter",
                         "" if self.only_key else WAY_OUT,
                     )
                     self.blocks[-1].key_problems.append(problem)

@@ -66,7 +66,9 @@ def lost_answers(left_out: Sequence[LeftOut]) -> list[Trouble]:
         alone = line.why in ("in the key", "no questions", "between options")
         labelled = row is not None and (tells(row[0]) or (alone and not row[0].strip()))
         if labelled or (line.why != "explanation" and UNDER.match(printed.shadow)):
-            reason = f"{shortened(line.text, 40)!r} looks like an answer and belongs to no question"
+            reason = (
+                f"{shortened(line.text, 40)!r} looks like an answer, but belongs to no question"
+            )
             found.append(Trouble((), line.place, reason, WAY_OUT))
     return found
 

@@ -57,12 +57,12 @@ def read_pictures(path: Path) -> Iterator[np.ndarray[Any, Any]]:
         except MemoryError:
             raise
         except OSError as error:
-            said = error.strerror or "no picture that can be read"
+            said = error.strerror or "not a readable picture"
             raise DataError(f"{path}: {said}; save it as PNG or JPEG") from None
         except Exception as error:  # a damaged file can raise anything
             said = shortened(str(error) or type(error).__name__, 80)
             raise DataError(
-                f"{path}: no picture that can be read ({said}); save it as PNG or JPEG"
+                f"{path}: not a readable picture ({said}); save it as PNG or JPEG"
             ) from None
 
 

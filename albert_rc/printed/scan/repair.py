@@ -38,7 +38,7 @@ def repair(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
         if missing is not None and missing != number:
             given[place] = missing
             where = cleaned[found[place][0]].place
-            notes.append(f"the blank after {missing - 1} is taken for {missing} ({where})")
+            notes.append(f"the blank after {missing - 1} was read as {missing} ({where})")
     for place in sorted(given, reverse=True):  # from the end, so that positions stay valid
         index, match = found[place]
         line = cleaned[index]

@@ -1,11 +1,11 @@
-// The papers, with names for what `content.py` packs into lists.
+// The papers, with names for the values that `content.py` packs into lists.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const cloze = data.kind === "cloze";
 const noun = cloze ? "blank" : "question";
 const runs = data.runs.map((_, run) => run);
 const SIGNS = { right: "✓", wrong: "✗", open: "○" };
-const STATES = { right: "right", wrong: "wrong", open: "no gold" };
+const STATES = { right: "right", wrong: "wrong", open: "no key" };
 
 const papers = data.papers.map(([id, losses, parts, questions], index) => {
   const paper = { id, losses, parts, index, shown: true, article: null, filled: false };
@@ -23,7 +23,7 @@ function stateOf(question, run) {
   return question.chosen[run] === question.gold ? "right" : "wrong";
 }
 
-// The probability that the run gives an option, or null where it gave answers alone.
+// The probability that a run gives an option, or null if it only has answers.
 function chanceOf(question, run, option) {
   return question.chances[run] ? question.chances[run][option] / 10000 : null;
 }
@@ -34,8 +34,8 @@ function changed(question) {
   return runs.length > 1 && question.chosen[0] !== question.chosen[1];
 }
 
-// What the last filter asked for; `paper.js` dims what does not match and marks what was sought.
-// `run` is whose answers the filters, the order and the keys go by.
+// The current filter; `paper.js` dims questions that do not match, and marks the searched words.
+// `run` is the run whose answers the filters, the order and the keys use.
 const filter = { active: false, decides: false, words: "", below: 0.5, view: "", run: 0 };
 
 function isUnsure(question, run) {

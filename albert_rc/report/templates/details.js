@@ -42,8 +42,8 @@ function closeDetails() {
   document.documentElement.style.removeProperty("scroll-padding-bottom");
 }
 
-// Below the answer, or above it where there is no room; on a phone at the bottom of the screen,
-// where the page may have to move so that the answer is not under it (not under a pointer).
+// Below the answer, or above it if there is no room; on a phone at the bottom of the screen, where
+// the page may have to scroll so that the answer is not covered (except on hover).
 function place(mayScroll) {
   box.classList.toggle("sheet", phone.matches);
   if (phone.matches) {

@@ -1,4 +1,4 @@
-// Filters, order, and the list of papers, of which only those near the window are drawn.
+// Filters, order, and the list of papers; only papers near the window are drawn.
 
 const form = byId("filters");
 const list = byId("list");
@@ -36,7 +36,7 @@ const observer = new IntersectionObserver((entries) => {
 
 const listWidth = () => list.clientWidth || 800;
 
-// About how high a paper will be, so that the scroll bar is honest before it is drawn.
+// Estimated height of a paper, so that the scroll bar is right before the paper is drawn.
 function estimate(paper, width) {
   const views = cloze && runs.length > 1 && filter.view === "" && width > 900 ? 2 : 1;
   const letters = paper.parts.reduce((sum, part) => sum + part.length, 0) + (cloze ? 16 * paper.questions.length : 0);
@@ -77,7 +77,7 @@ const CERTAINTY = {
   sure: (question) => confidence(question, filter.run) !== null && !isUnsure(question, filter.run),
 };
 
-// What a question must be, one test per filter that is set.
+// The conditions on a question, one for each active filter.
 function tests(values) {
   const found = [ANSWERS[values.get("answer")], CERTAINTY[values.get("certainty")], CHANGES[values.get("change")]];
   data.slices.forEach(([kind, names], slice) => {
@@ -87,7 +87,7 @@ function tests(values) {
   return found.filter(Boolean);
 }
 
-// Filters and orders by probability are there only if the run that they go by has some.
+// Filters and orders by probability are available only if the run has probabilities.
 function offer(run) {
   const scored = papers.some((paper) => paper.questions.some((question) => question.chances[run]));
   const asked = form.elements;
@@ -126,7 +126,7 @@ function applyFilters() {
   filter.words = fold(values.get("q") || "").trim();
   const asked = tests(values);
   filter.active = asked.length > 0;
-  // Of answers chosen for being wrong, none is right: nothing worth saying.
+  // If the filter selects by correctness, the share of right answers is not shown.
   filter.decides = Boolean(values.get("answer") || (values.get("change") && values.get("change") !== "changed"));
   for (const paper of papers) {
     const fits = !filter.words || inText(paper) || paper.questions.some(inOptions);
@@ -149,7 +149,7 @@ function applyFilters() {
   report();
 }
 
-// Where the keys stop: at mistakes; at what was searched for; with a filter at what it lets through.
+// Where the keys stop: at mistakes, at search results, or at questions that match the filter.
 function findStops() {
   const seen = order.filter((paper) => paper.shown);
   seen.forEach((paper, place) => {

@@ -69,7 +69,7 @@ function writeAddress() {
   try { history.replaceState(null, "", query ? `#${query}` : location.pathname + location.search); } catch { /* some browsers refuse for files */ }
 }
 
-// An address of another report may ask for what is not here.
+// An address of another report may name filters that do not exist here.
 function fillForm(query) {
   form.reset();
   for (const [name, value] of new URLSearchParams(query)) {
@@ -93,7 +93,7 @@ function changedForm() {
   writeAddress();
 }
 
-// On paper there are no filters to be seen, so it is said what they let through.
+// Filters are not visible in print, so they are described in words.
 function sayFilters() {
   const set = [...form.elements].filter((field) => field.name && field.value && field.name !== "below" && !field.disabled);
   const said = set.map((field) => {
@@ -101,7 +101,7 @@ function sayFilters() {
     const below = field.name === "certainty" ? ` (below ${form.elements.below.value}%)` : "";
     return field.name === "q" ? `with \u201c${field.value}\u201d` : `${label}: ${field.selectedOptions[0].textContent}${below}`;
   });
-  const legend = ["✓ right", "✗ wrong → what is right", "○ no gold", "? unsure", ...(runs.length > 1 ? ["⇄ the runs differ"] : [])];
+  const legend = ["✓ right", "✗ wrong → right answer", "○ no key", "? unsure", ...(runs.length > 1 ? ["⇄ the runs differ"] : [])];
   byId("printed").textContent = `${[byId("count").textContent, ...said].join(" · ")}. ${legend.join(", ")}.`;
 }
 
@@ -111,7 +111,7 @@ function printAll() {
   for (const paper of papers) if (paper.shown && !paper.filled) draw(paper);
 }
 
-// Watching anew reports every paper once, and those far from the window are cleared.
+// Observing again reports every paper once, so that those far from the window are cleared.
 function printed() {
   for (const paper of papers) {
     observer.unobserve(paper.article);
@@ -140,7 +140,7 @@ document.addEventListener("click", (event) => {
   fillForm(link.dataset.set);
   toPapers();
 });
-// The address holds the filters: a jump within the page must not take their place.
+// The address contains the filters: a jump within the page must not replace them.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   toPapers();
@@ -157,7 +157,7 @@ form.addEventListener("input", (event) => {
 addEventListener("beforeprint", printAll);
 addEventListener("afterprint", printed);
 addEventListener("hashchange", readAddress);
-// Below 1080 pixels the bar stands above the papers: what gets the focus must not be under it.
+// Below 1080 pixels of width the bar is above the papers, and must not cover the focused element.
 new ResizeObserver(([entry]) => {
   const above = getComputedStyle(byId("papers")).display === "block";
   root.style.setProperty("scroll-padding-top", above ? `${Math.min(entry.borderBoxSize[0].blockSize + 8, innerHeight / 2)}px` : "0");

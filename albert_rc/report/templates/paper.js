@@ -3,14 +3,14 @@
 // Text with what was searched for marked, each piece kept apart from its neighbours' direction.
 const segment = (text, places = placesIn([text])[0]) => make("span", { class: "text" }, ...marked(text, places));
 
-// What a screen reader says of an answer.
+// The description of an answer for screen readers.
 function said(question, run) {
   const state = stateOf(question, run);
   const sure = confidence(question, run);
   const number = question.number + 1;
   return [
     cloze ? `Blank ${number}, ${shown(question.options[question.chosen[run]])}` : `Question ${number}`,
-    STATES[state] + (state === "wrong" ? `, right is ${shown(question.options[question.gold])}` : ""),
+    STATES[state] + (state === "wrong" ? `, right answer ${shown(question.options[question.gold])}` : ""),
     sure === null ? "" : percent(sure) + (isUnsure(question, run) ? ", unsure" : ""),
     changed(question) ? "the runs differ" : "",
   ].filter(Boolean).join("; ");
@@ -131,7 +131,7 @@ function heading(paper) {
     make("p", {}, [runs.length > 1 ? "" : figuresOf(paper, 0), ...about, whereFound(paper)].filter(Boolean).join(" · ")));
 }
 
-// Options that were not chosen are not on show: so it is said where they hold what is sought.
+// Options that were not chosen are not visible, so matches in them are reported.
 function whereFound(paper) {
   if (!filter.words || !cloze || inText(paper)) return "";
   const numbers = paper.questions.filter(inOptions).map((question) => question.number + 1);

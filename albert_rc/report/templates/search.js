@@ -1,5 +1,4 @@
-// Search: letters count as the same whatever their case, accents, kind of quote or dash, and so do
-// all stretches of white.
+// Search that ignores case, accents, kinds of quotes and dashes, and amounts of white space.
 
 const GAP = "\u0000"; // between texts that do not follow one another
 
@@ -19,7 +18,7 @@ const shownRuns = () => runs.filter((run) => !cloze || filter.view === "" || Num
 const readings = (paper) => [...shownRuns().map((run) => reading(paper, (question) => question.chosen[run])),
   reading(paper, (question) => question.gold)];
 
-// What a paper is found by: its text, and apart from it the options of every question.
+// The searchable text of a paper, and separately the options of every question.
 function sought(paper) {
   if (paper.sought === undefined || paper.sought.view !== filter.view) {
     const texts = new Set([...readings(paper).map((pieces) => pieces.join("")), paper.parts.join("_"), paper.id]);
@@ -35,7 +34,7 @@ function sought(paper) {
 const inText = (paper) => sought(paper).text.includes(filter.words);
 const inOptions = (question) => sought(question.paper).options[question.number].includes(filter.words);
 
-// Where pieces of a text hold what is sought, across their borders too: [from, to] per piece.
+// Positions of the searched words in pieces of a text, also across pieces: [from, to] per piece.
 function placesIn(pieces) {
   const places = pieces.map(() => []);
   if (!filter.words) return places;

@@ -1,4 +1,4 @@
-// Light or dark: the reader's own setting, or the button's, which is kept.
+// Light or dark colours: the system's setting, or the choice made with the button, which is saved.
 
 const root = document.documentElement;
 const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -21,7 +21,7 @@ form.addEventListener("submit", async (event) => {
     byId("try-result").textContent = JSON.stringify(await response.json(), null, 2);
     byId("try-result").hidden = false;
   } catch {
-    byId("try-status").textContent = "The server does not answer. Is it still running?";
+    byId("try-status").textContent = "The server does not respond. Is it still running?";
   }
   sending = false;
 });

@@ -1,4 +1,4 @@
-// The form: a paper goes out, answers come back.
+// The form: sends a paper and receives the answers.
 
 const ask = byId("ask");
 const most = Number(ask.dataset.most);
@@ -10,7 +10,7 @@ const megabytes = (bytes) => (bytes < 100_000 ? `${Math.ceil(bytes / 1000)} kB` 
 const isPicture = (file) => file.type.startsWith("image/");
 const sizeOf = (files) => files.reduce((sum, file) => sum + file.size, 0);
 
-// Pictures are the pages of one paper, in the order of their names; of anything else the first one counts.
+// Pictures are the pages of one paper, in the order of their names; of other files only the first is used.
 function chooseFiles(files) {
   const pictures = files.filter(isPicture).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   chosenFiles = pictures.length ? pictures : files.slice(0, 1);
@@ -49,10 +49,10 @@ async function send() {
   }
   const size = chosenFiles.length ? sizeOf(chosenFiles) : new Blob([text]).size;
   if (size > most) {
-    fail(`${megabytes(size)} are more than the ${megabytes(most)} that this server takes; give the paper in parts.`);
+    fail(`${megabytes(size)} is more than this server accepts (${megabytes(most)}); give the paper in parts.`);
     return;
   }
-  if (unsaved && !confirm("Your corrections have not been saved. Go on without them?")) return;
+  if (unsaved && !confirm("Your corrections have not been saved. Continue without saving them?")) return;
   const body = new FormData();
   for (const part of parts) body.append("paper", part);
   if (byId("key").value.trim()) body.append("key", byId("key").value);
@@ -67,19 +67,19 @@ async function send() {
     if (response.ok) showAnswers(content);
     else fail(content.error);
   } catch (error) {
-    if (error.name !== "AbortError") fail("The server does not answer. Is it still running?");
+    if (error.name !== "AbortError") fail("The server does not respond. Is it still running?");
   }
-  request.abort(); // and nobody asks for its progress any more
+  request.abort(); // stops asking for its progress
   request = null;
   working(false);
 }
 
 const TITLES = {
-  refused: "Not answered: this could not be placed, and is not guessed",
-  check: "Compare with the paper: this may have been read wrong",
-  warning: "To know",
+  refused: "Not answered, because something is unclear",
+  check: "Compare with the paper: this may have been misread",
+  warning: "Warnings",
   note: "How the paper was read",
-  "left out": "Lines that belong to no passage",
+  "left out": "Lines that do not belong to any passage",
 };
 
 function messageList(level, messages) {
@@ -92,7 +92,7 @@ function messageList(level, messages) {
 }
 
 function correctText(text) {
-  const button = make("button", { type: "button" }, "Correct the text that was read");
+  const button = make("button", { type: "button" }, "Correct the recognised text");
   button.addEventListener("click", () => {
     chooseFiles([]);
     byId("text").value = text;
@@ -138,7 +138,7 @@ function listenForPapers() {
   byId("text").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) ask.requestSubmit();
   });
-  // A file dropped beside the form would otherwise replace the page.
+  // A file dropped outside the form would otherwise replace the page.
   for (const name of ["dragover", "drop"]) {
     document.addEventListener(name, (event) => {
       if (!event.dataTransfer.types.includes("Files")) return;

@@ -1,4 +1,4 @@
-// Corrections: what the reader chooses, what that changes, and the figures of it all.
+// Corrections: the reader's choices, their effects, and the summary figures.
 
 let stops = [];
 let current = null;
@@ -66,7 +66,7 @@ function setThreshold(value) {
 
 const isAfter = (one, other) => (one.paper === other.paper ? one.number > other.number : one.paper.index > other.paper.index);
 
-// To the next unsure answer, or the one before; a corrected one is none any more, so places decide.
+// Move to the next or previous unsure answer, by position, since a corrected one is no longer unsure.
 function move(step) {
   const here = questionAt(document.activeElement) || (owner && questionAt(owner)) || current;
   const known = here && papers.includes(here.paper) ? here : null;
@@ -92,7 +92,7 @@ function listenForCorrections() {
   document.addEventListener("change", (event) => {
     if (!event.target.matches(".options input[type=radio]")) return;
     const question = questionOf(event.target);
-    kept = true; // what is being chosen from stays open
+    kept = true; // the options stay open
     if (question) choose(question, Number(event.target.value));
   });
   document.addEventListener("click", (event) => {
@@ -100,7 +100,7 @@ function listenForCorrections() {
     const holder = event.target.closest(".choice");
     const question = questionOf(event.target);
     choose(question, question.model);
-    // The button is gone now; who used it goes on from the option.
+    // The button has disappeared, so the focus moves to the option.
     holder.querySelector("input:checked").focus({ preventScroll: true });
   });
   byId("below").addEventListener("input", (event) => setThreshold(event.target.value));

@@ -1,6 +1,6 @@
-// Files to keep: answer.json as `predict` writes it, and the papers, with their own key or with these answers.
+// Files to download: answer.json as `predict` writes it, and the papers, with their key or these answers.
 
-// Written by hand: an object's keys would be put in another order where they are numbers.
+// Written without JSON.stringify, which would reorder keys that are numbers.
 function answersJson(kind) {
   const rows = papers.filter((paper) => paper.kind === kind).flatMap((paper) => {
     const letters = paper.questions.map((question) => letter(question.chosen));
@@ -21,7 +21,7 @@ function papersJson(kind, withAnswers) {
   return contents.map((content) => `${JSON.stringify(content)}\n`).join("");
 }
 
-// A name that is one everywhere, whatever the paper is called.
+// A file name that is valid on every system.
 function fileName(kind, ending) {
   const own = papers.filter((paper) => paper.kind === kind);
   const stem = own.length === 1 ? own[0].id.replace(/\.(json|jsonl|txt)$/i, "").replace(/[^\p{L}\p{N}.-]+/gu, "_") : `papers-${kind}`;

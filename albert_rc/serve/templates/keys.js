@@ -1,8 +1,8 @@
-// Keys, and the start of it all.
+// Keyboard shortcuts, and the initialisation of the page.
 
 const help = byId("help");
 
-// From a blank into its options, and back.
+// Moves the focus from a blank into its options, and back.
 function intoOptions() {
   const radio = box.querySelector("input:checked");
   if (radio) radio.focus({ preventScroll: true });

@@ -1,4 +1,4 @@
-// The options of a blank or a question, of which one is chosen: the model's, or another.
+// The options of a blank or a question; one is chosen, by the model or the reader.
 
 function optionsTable(question) {
   const name = `choice${question.paper.index}-${question.number}`;
@@ -23,8 +23,8 @@ function optionsTable(question) {
     make("caption", { class: "away" }, `Options of ${noun} ${question.printed}`),
     make("thead", {}, make("tr", {}, ...heads)), body);
   const holder = make("div", { class: "choice" }, table,
-    make("p", { class: "back note" }, "The model said ", make("bdi", {}, letter(question.model)), ". ",
-      make("button", { type: "button", class: "link", "data-back": "" }, "Take that again")));
+    make("p", { class: "back note" }, "The model's answer is ", make("bdi", {}, letter(question.model)), ". ",
+      make("button", { type: "button", class: "link", "data-back": "" }, "Restore it")));
   markRows(holder, question);
   return holder;
 }
@@ -36,7 +36,7 @@ function markRows(holder, question) {
     const radio = row.querySelector("input");
     const chosen = option === question.chosen;
     radio.checked = chosen;
-    // A name of its own: a label around a long row would say it twice.
+    // A separate label: one around the whole row would be read twice.
     radio.setAttribute("aria-label", `${letter(option)}, ${shown(question.options[option])}, ${percent(question.chances[option])}`);
     row.className = [option === question.gold ? "gold" : "", chosen ? `chosen ${state}` : ""].join(" ").trim();
   }

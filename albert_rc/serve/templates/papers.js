@@ -1,4 +1,4 @@
-// What was answered, and a paper as a reader sees it.
+// The answers, and the display of papers.
 
 let papers = [];
 const SIGNS = { right: "✓", wrong: "✗", open: "" };
@@ -38,14 +38,14 @@ function classOf(question) {
   return stateOf(question) + more;
 }
 
-// What a screen reader says of an answer.
+// The description of an answer for screen readers.
 function said(question) {
   const blank = question.paper.kind === "cloze";
   const state = stateOf(question);
   const word = shown(question.options[question.chosen]);
   return [
     `${blank ? "Blank" : "Question"} ${question.printed}, ${blank ? word : letter(question.chosen)}`,
-    state === "open" ? "" : state + (state === "wrong" ? `, the key says ${shown(question.options[question.gold])}` : ""),
+    state === "open" ? "" : state + (state === "wrong" ? `, right answer ${shown(question.options[question.gold])}` : ""),
     isCorrected(question) ? "corrected" : percent(question.chances[question.chosen]),
     isUnsure(question) ? "unsure" : "",
   ].filter(Boolean).join("; ");

@@ -1,14 +1,14 @@
-// How far the answers have come, asked twice a second while they are waited for.
+// The progress of a request, polled twice a second.
 
 const STAGES = { reading: "Reading the paper ...", loading: "Loading the model for this kind of paper ..." };
 
-// crypto.randomUUID is only there by https and on this machine.
+// crypto.randomUUID exists only over https and on localhost.
 const newTicket = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 function showProgress(found) {
   // The sentence is read out, so it changes with the stage alone; the bar is for the eye.
   let said = "";
-  if (found && found.stage === "waiting") said = found.before ? `In line behind ${plural(found.before, "paper")} ...` : "Sent ...";
+  if (found && found.stage === "waiting") said = found.before ? `Waiting for ${plural(found.before, "earlier paper")} ...` : "Sent ...";
   else if (found) said = STAGES[found.stage] || `Answering ${plural(found.total, "question")} ...`;
   if (byId("progress").textContent !== said) byId("progress").textContent = said;
   const answering = found !== null && found.stage === "answering";
@@ -26,6 +26,6 @@ async function watchProgress(ticket, signal) {
     try {
       const found = await (await fetch(`/api/progress?ticket=${ticket}`, { signal })).json();
       if (!signal.aborted && found.stage !== "unknown") showProgress(found);
-    } catch { /* what is wrong with the request itself is said there */ }
+    } catch { /* errors of the request itself are reported there */ }
   }
 }
