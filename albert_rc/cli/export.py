@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from albert_rc.cli import settings
 from albert_rc.cli.console import example, out, print_json, say
 from albert_rc.cli.papers import Format
 
@@ -53,6 +54,7 @@ def export(
         typer.Option(help="Dev papers, for the comparison and for metrics in the model card."),
     ] = None,
     format_: Format = None,
+    set_: settings.Set = None,
     json: Annotated[
         bool,
         typer.Option("--json", help="Print the files and the results of the comparison as JSON."),

@@ -25,15 +25,12 @@ def render(
     format_: Format = None,
     first: Annotated[
         int,
-        typer.Option(
-            min=0, max=9999, help="Number of the first question (default: 1).", hidden=True
-        ),
+        typer.Option(min=0, max=9999, help="Number of the first question (default: 1)."),
     ] = 1,
     font: Annotated[
         Path | None,
         typer.Option(
             help="TrueType font file for PDF; needed for letters beyond those of Western Europe.",
-            hidden=True,
         ),
     ] = None,
 ) -> None:

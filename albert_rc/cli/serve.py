@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from albert_rc.cli import options
+from albert_rc.cli import options, settings
 from albert_rc.cli.console import example, say
 from albert_rc.errors import Interrupted, UsageError
 
@@ -42,6 +42,7 @@ def serve(
         float, typer.Option(help="Maximum size of a request, in megabytes.", hidden=True)
     ] = 30,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    set_: settings.Set = None,
     device: options.Device = None,
 ) -> None:
     """Open a local web page that answers papers: paste or upload, correct, and save as JSON.

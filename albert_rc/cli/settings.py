@@ -189,6 +189,8 @@ class _WithSettings:
 
     def _of_setting(self, given: str, ctx: Any) -> list[str]:
         if given == "help":
+            if not any(self._hidden()):
+                typer.echo("no settings besides the options that --help lists")
             for option in self._hidden():
                 # Typer 0.29 renamed it.
                 kind = getattr(option, "display_type", None) or option.make_metavar
