@@ -69,7 +69,7 @@ class KeyProblem:
     place: str
     reason: str
     way_out: str = ""
-    """Set where nothing of it could be read."""
+    """A solution, given only if nothing of the entry could be read."""
 
 
 def is_key_heading(line: Line) -> bool:
