@@ -1,4 +1,4 @@
-"""The kinds of tasks: what each checks beforehand, scores and writes."""
+"""The kinds of tasks, with their checks, scoring and output."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class OptionTask(Task):
             self.recalled = self._recall(request.recall)
 
     def _recall(self, path: Path) -> Recalled:
-        """What training papers say about the store's blanks."""
+        """The options found in training papers for the store's blanks."""
         if is_store(path):
             known = open_store(path)
         else:
