@@ -61,6 +61,11 @@ class Setting:
         return " and ".join(parts) or "a number"
 
 
+def flag_of(name: str) -> str:
+    """The option of a setting whose `Setting` names none."""
+    return "--" + name.replace("_", "-")
+
+
 @dataclass(frozen=True)
 class About:
     """A field of a dataclass, as the command line sees it."""
@@ -74,7 +79,7 @@ class About:
     @property
     def flag(self) -> str:
         """The option's name, such as `--batch-size`."""
-        return self.setting.flag or "--" + self.name.replace("_", "-")
+        return self.setting.flag or flag_of(self.name)
 
     def refusal(self, value: Any) -> UsageError:
         """The error for a value that the field does not allow."""

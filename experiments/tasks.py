@@ -17,6 +17,7 @@ from rows import Row, fill, table_parser
 
 from albert_rc.checkpoints.inspect import layer_distances
 from albert_rc.checkpoints.load import load_model
+from albert_rc.fields import flag_of
 from albert_rc.io.json import parse_json, write_json
 from albert_rc.papers.formats import read_split
 
@@ -169,7 +170,7 @@ def fine_tune(
     else:
         limit = {"epochs": arguments.epochs or about.epochs}
     for name, value in limit.items():
-        how += ["--" + name.replace("_", "-"), value]
+        how += [flag_of(name), value]
     model = chosen.start(arguments.model, arguments.work) if chosen.start else arguments.model
     command(
         "train", "--data", data / "train", "--model", model, "--out", out, "--seed", seed,

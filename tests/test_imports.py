@@ -48,7 +48,8 @@ def imports(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            yield from names if node.module == "albert_rc" else [node.module]
+            whole = node.module in ("albert_rc", "albert_rc.printed")
+            yield from names if whole else [node.module]
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
 
@@ -71,6 +72,29 @@ def test_rooms_import_only_what_they_may(path):
             there = rest[0]
             if (PACKAGE / there).is_dir() or (PACKAGE / f"{there}.py").is_file():
                 assert there in ALLOWED[here] | {here}, f"{here} must not import {there}"
+
+
+def test_folders_of_printed_are_no_circle():
+    folder = PACKAGE / "printed"
+    known = {}
+    for path in sorted(folder.rglob("*.py")):
+        here = room(path.relative_to(folder).parts)
+        names = (name.split(".") for name in imports(path))
+        known.setdefault(here, set()).update(
+            name[2] for name in names if name[:2] == ["albert_rc", "printed"] and name[2:]
+        )
+    for through, reached in known.items():  # Warshall: what is known by way of others, too
+        for there in known.values():
+            if through in there:
+                there.update(reached)
+    folders = {name for name in known if (folder / name).is_dir()}
+    circles = {
+        (one, other)
+        for one in folders
+        for other in folders & known[one]
+        if one < other and one in known[other]
+    }
+    assert not circles
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))

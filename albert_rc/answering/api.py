@@ -67,7 +67,7 @@ class AnsweredPaper:
 
 def answer(
     papers: Papers,
-    model: Loaded[ReadingModel] | None = None,
+    model: Loaded[ReadingModel] | str | Path | None = None,
     *,
     precision: str | None = None,
     temperature: float | None = None,
@@ -80,8 +80,9 @@ def answer(
         papers: a paper as a dict (`{"article": "It _ .", "options": [["is", "are"]]}`, or with
             `questions` as in RACE); a list of such dicts; their JSON as text or bytes; or the path
             of a file or folder in any format that `predict` reads.
-        model: from `load_model(source, "cloze")` or `load_model(source, "choice")`; by default
-            the package's own model for this kind of papers.
+        model: from `load_model(source, "cloze")` or `load_model(source, "choice")`, which is loaded
+            once for many calls; or the source itself: a run's folder, a hub id, or a model of the
+            package. By default the package's own model for this kind of papers.
         precision: fp32, bf16 or fp16; bf16 where the hardware has it.
         temperature: divisor of the logits before the softmax; by default the value that
             `evaluate --calibrate` saved next to the weights, else 1. It changes no answer.
@@ -103,11 +104,7 @@ def answer(
         CheckpointError: the model, or the calibration saved next to it, is damaged.
     """
     given = _read(papers)
-    if model is None:
-        with _ONE_AT_A_TIME:
-            model = _usual(given.kind)
-    if not isinstance(model, Loaded):
-        raise UsageError(f"model must be the result of load_model(source, task), not {model!r}")
+    model = _opened(model, given.kind)
     reading, tokenizer = model.model, model.tokenizer
     if reading.task not in ("cloze", "choice"):
         raise UsageError(f"the model answers {reading.task}; use `albert-rc predict` for that")
@@ -159,6 +156,22 @@ def answer(
         )
         for passage in given.passages
     ]
+
+
+def _opened(model: Loaded[ReadingModel] | str | Path | None, kind: str) -> Loaded[ReadingModel]:
+    """The model itself, or that of a name, or the package's for a kind of papers."""
+    if isinstance(model, Loaded):
+        return model
+    if model is None:
+        with _ONE_AT_A_TIME:
+            return _usual(kind)
+    if not isinstance(model, str | Path):
+        raise UsageError(
+            f"the model is {model!r}; give its name or folder, or the result of load_model"
+        )
+    if kind not in READY:
+        raise UsageError(f"the papers are {kind}; use `albert-rc predict` for that")
+    return load_model(model, kind)
 
 
 @cache

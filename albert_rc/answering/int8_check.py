@@ -17,7 +17,7 @@ from albert_rc.answering.score import score
 from albert_rc.answering.spans import find_spans
 from albert_rc.errors import CheckpointError
 from albert_rc.io.files import file_sha256, remembered_sha256
-from albert_rc.io.json import parse_json, to_json, write_json
+from albert_rc.io.json import as_json, parse_json, write_json
 from albert_rc.model.heads import ReadingModel
 from albert_rc.model.span_head import SpanModel
 from albert_rc.runtime.devices import Processes
@@ -175,8 +175,7 @@ def identity(
         # Other versions may compute differently, and torch's kernels depend on the processor.
         "made_with": f"albert-rc {__version__}, torch {torch.__version__}",
     }
-    as_read: dict[str, Any] = parse_json(to_json(found))
-    return as_read
+    return as_json(found)
 
 
 def _kernels_of(device: torch.device) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from albert_rc.errors import UsageError
+from albert_rc.papers.grams import hashed_grams
 from albert_rc.stores.store import Store
 
 Ids = NDArray[np.int64]
@@ -68,7 +69,7 @@ class Memory:
         for window in _windows(store):
             parts += [edge, _filled(window)]
         self._text: Ids = np.concatenate([*parts, edge])
-        grams = _grams(self._text)
+        grams = hashed_grams(self._text, GRAM)
         self._order = np.argsort(grams, kind="stable")
         self._grams = grams[self._order]
 
@@ -122,7 +123,7 @@ class Memory:
         for beside, shift, begins in ((left[:GRAM][::-1], GRAM, True), (right[:GRAM], 0, False)):
             if len(beside) < GRAM or (beside < 0).any():
                 continue
-            gram = _grams(beside)[0]
+            gram = hashed_grams(beside, GRAM)[0]
             first, last = np.searchsorted(self._grams, [gram, gram + np.uint64(1)])
             for place in self._order[first : min(last, first + MOST_PLACES)].tolist():
                 yield place + shift, begins
@@ -188,15 +189,6 @@ def _filled(window: _Window) -> Ids:
         parts.append(options[answer] if answer >= 0 else np.array([_HIDDEN]))
         start = place + 1
     return np.concatenate([*parts, window.tokens[start:]])
-
-
-def _grams(tokens: Ids) -> NDArray[np.uint64]:
-    """A hash for each run of `GRAM` tokens; equal hashes still have to be compared."""
-    hashed = np.zeros(max(0, len(tokens) - GRAM + 1), np.uint64)
-    for shift in range(GRAM):
-        part = tokens[shift : shift + len(hashed)].astype(np.uint64)
-        hashed = hashed * np.uint64(0x9E3779B97F4A7C15) + part + np.uint64(1)
-    return hashed
 
 
 def _same(one: Ids, other: Ids) -> int:

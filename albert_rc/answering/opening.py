@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.checkpoints.hf_config import read_config
-from albert_rc.checkpoints.hub import resolve_source, usual_model
+from albert_rc.checkpoints.hf_names import saved_task
+from albert_rc.checkpoints.hub import READY, resolve_source, usual_model
 from albert_rc.checkpoints.load import Loaded, labels_in, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.papers.formats import possible_formats, read_good
@@ -94,9 +95,18 @@ def open_model(
     for line in loaded.report.lines():
         tell(line)
     if loaded.report.new:
+        other = f", or take {READY[papers.kind]}" if papers.kind in READY else ""
         tell(
             "warning: the head is untrained, so the answers are guesses; fine-tune it with "
-            "`albert-rc train` first"
+            f"`albert-rc train`{other}"
+        )
+    elif (
+        papers.kind == "cloze"
+        and saved_task(read_config(resolve_source(model))[1]) == "pretraining"
+    ):
+        tell(
+            f"note: {model} was pretrained, but not fine-tuned on papers with blanks; "
+            "`albert-rc train` does that"
         )
     loaded.model.to(group.device)
     return loaded

@@ -17,7 +17,7 @@ from typing import Any
 from albert_rc.answering.request import Request
 from albert_rc.errors import UsageError
 from albert_rc.io.atomic import write_together
-from albert_rc.io.json import parse_json, read_json, to_json, write_json
+from albert_rc.io.json import as_json, read_json, write_json
 from albert_rc.io.shards import shard_name
 from albert_rc.scoring.abstain import unsure_path
 from albert_rc.stores.shards import is_sharded, split_path, store_shards
@@ -82,7 +82,7 @@ class Parts:
         }
         shards = {part.data.name: part.data.stat().st_size for part in self.all}
         content = {"settings": settings, "made_by": made_by, "shards": shards}
-        manifest = parse_json(to_json(content))
+        manifest = as_json(content)
         path = self.folder / MANIFEST
         new = not path.is_file()
         if not new and read_json(path) != manifest:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from albert_rc.answering.score import ITEMS_BUDGET
 from albert_rc.batch import Tokens
 from albert_rc.errors import UsageError
 from albert_rc.model.encoder import evaluating
@@ -91,14 +92,13 @@ def too_long(store: Store, longest: int) -> list[str]:
     """
     tensors = store.tensors
     length_O = tensors["piece_offset"].diff()
-    found, number, last = [], 0, -1
-    edges = tensors["option_offset"].tolist()
+    found = []
+    edges, number_Q = tensors["option_offset"].tolist(), store.number_in_passage
     for question, passage in enumerate(store.passage_of_question.tolist()):
-        number, last = (number + 1 if passage == last else 1), passage
         pieces = int(length_O[edges[question] : edges[question + 1]].max())
         if pieces + EDGES > longest:
             paper = store.meta["ids"][passage]
-            found.append(f"{paper}, blank {number}: an option of {pieces:,} pieces")
+            found.append(f"{paper}, blank {number_Q[question]}: an option of {pieces:,} pieces")
     return found
 
 
@@ -130,7 +130,7 @@ def rescored(
     total_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
     pieces_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
     lengths = torch.tensor([len(reading.tokens) for reading in again], dtype=torch.int64)
-    batches = list(batches_by_length(lengths, token_budget, 64)) if again else []
+    batches = list(batches_by_length(lengths, token_budget, ITEMS_BUDGET)) if again else []
     with evaluating(model, model.encoder):
         tasks = ([again[i] for i in items] for items in processes.share(batches))
         for some, sums in processes.each(_sums, model, tasks):

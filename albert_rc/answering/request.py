@@ -35,7 +35,8 @@ class Request:
         str | None,
         Setting(
             "Model: a run's folder, a hub id, or a model of the package (default: the run in "
-            "models, or albert-rc-small if there is none)."
+            "models; if there is none for such papers, albert-rc-small or "
+            "albert-rc-small-choice)."
         ),
     ] = None
     scores: Annotated[

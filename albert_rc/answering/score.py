@@ -15,7 +15,7 @@ from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.batch import Batch
 from albert_rc.errors import CheckpointError
 from albert_rc.io.atomic import write_files
-from albert_rc.io.json import json_lines, parse_json, six_digits, to_json
+from albert_rc.io.json import as_json, json_lines, six_digits, to_json
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import letter
@@ -79,12 +79,21 @@ def score(
     scored_QK, times_Q = (tensor.cpu() for tensor in on_device)
     if not bool((times_Q == 1).all()):
         raise RuntimeError(f"{int((times_Q != 1).sum())} questions were not scored exactly once")
-    if bool(scored_QK.isnan().any()):
+    require_numbers(scored_QK)
+    return scored_QK.masked_fill_(absent_QK, float("-inf"))
+
+
+def require_numbers(scores: Tensor) -> None:
+    """Refuse a model's scores that contain NaN.
+
+    Raises:
+        CheckpointError: names the likely causes.
+    """
+    if bool(scores.isnan().any()):
         raise CheckpointError(
             "the model's scores are NaN: its weights are damaged (copy them again, or train "
             "again), or too large for fp16 (give --precision fp32)"
         )
-    return scored_QK.masked_fill_(absent_QK, float("-inf"))
 
 
 def _logits(model: ReadingModel, batch: Batch) -> Tensor:
@@ -113,8 +122,7 @@ def reading_of(model: ReadingModel, max_length: int) -> dict[str, Any]:
     }
     if compute.attention == "lsh":
         found["lsh"] = asdict(compute.lsh)
-    as_read: dict[str, Any] = parse_json(to_json(found))
-    return as_read
+    return as_json(found)
 
 
 def answers_of(store: Store, scored_QK: Tensor) -> Answers:
@@ -186,7 +194,7 @@ def score_lines(
         way: method for rescoring options of several words, if any.
     """
     lines = []
-    numbers: dict[int, int] = {}
+    numbers = store.number_in_passage.tolist()
     options = store.num_options.tolist()
     # Argmax of the undivided scores: dividing could turn a near tie into a tie.
     read = scored_QK.numpy().argmax(-1)
@@ -194,8 +202,7 @@ def score_lines(
     best = read if recalled is None else shown_QK.numpy().argmax(-1)
     keys = store.meta["question_keys"] if store.kind == "choice" else None
     for question, passage in enumerate(store.passage_of_question.tolist()):
-        numbers[passage] = numbers.get(passage, 0) + 1
-        line = {"paper": store.meta["ids"][passage], "number": numbers[passage]}
+        line = {"paper": store.meta["ids"][passage], "number": numbers[question]}
         if keys is not None:
             line["id"] = keys[question]
         chances = shown_QK[question, : options[question]].exp().tolist()

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from albert_rc.answering.request import TOKEN_BUDGET
-from albert_rc.answering.score import ITEMS_BUDGET
+from albert_rc.answering.score import ITEMS_BUDGET, require_numbers
 from albert_rc.batch import SpanBatch
-from albert_rc.errors import CheckpointError
-from albert_rc.io.atomic import write_together
-from albert_rc.io.json import to_json
+from albert_rc.io.atomic import write_files
+from albert_rc.io.json import json_lines, to_json
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.span_head import SpanModel
 from albert_rc.runtime.devices import Processes, device_of
@@ -100,11 +99,7 @@ def _read(
     """The best spans of a batch's windows."""
     batch, central_B2 = task
     logits_BL2 = model(batch.to(device_of(model))).logits_BL2.float().cpu()
-    if bool(logits_BL2.isnan().any()):
-        raise CheckpointError(
-            "the model's scores are NaN: its weights are damaged (copy them again, or train "
-            "again), or too large for fp16 (give --precision fp32)"
-        )
+    require_numbers(logits_BL2)
     return _best(logits_BL2, central_B2)
 
 
@@ -206,12 +201,11 @@ def write_spans(
     found: list[Found], null_threshold: float | None, path: Path, scores: Path | None
 ) -> None:
     """Write answer.json (id to text) and, if requested, a JSON line per question: both or none."""
-    answers = to_json({question.key: question.answer(null_threshold) for question in found})
-    writers = {path: lambda p: p.write_bytes(answers)}
+    answers = {question.key: question.answer(null_threshold) for question in found}
+    contents = {path: to_json(answers)}
     if scores is not None:
-        lines = b"".join(to_json(_line(each, null_threshold), indent=False) for each in found)
-        writers[scores] = lambda p: p.write_bytes(lines)
-    write_together(writers)
+        contents[scores] = json_lines(_line(each, null_threshold) for each in found)
+    write_files(contents)
 
 
 def _line(question: Found, null_threshold: float | None) -> dict[str, Any]:

@@ -28,8 +28,6 @@ from albert_rc.answering.temperature import (
 from albert_rc.checkpoints.load import Loaded
 from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.io.messages import listed
-from albert_rc.model.heads import ReadingModel
-from albert_rc.model.span_head import SpanModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.shards import is_store, open_store
 from albert_rc.stores.store import Store, check_store, make_store
@@ -118,7 +116,8 @@ class Task(ABC):
 class OptionTask(Task):
     """Blanks and questions with options, classification, and regression."""
 
-    model: ReadingModel
+    memory: Memory | None = None
+    """The papers that `--recall` names, indexed once for all parts."""
     recalled: Recalled | None = None
     recall_hash: str | None = None
     """Of the papers that `--recall` names."""
@@ -141,6 +140,20 @@ class OptionTask(Task):
 
     def _recall(self, path: Path) -> Recalled:
         """The options found in training papers for the store's blanks."""
+        if self.memory is None:
+            self.memory, self.recall_hash = self._remembered(path)
+        found = self.memory.recall(self.store)
+        blanks = len(self.store.num_options)
+        alike = self.recall_hash == self.store.meta["source_hash"]
+        if self.is_first and (alike or found.known > blanks / 2):
+            self.say(
+                f"warning: {found.known:,} of {blanks:,} blanks were found in {path}; if these are "
+                "the papers to answer, this only copies their key: give other papers with --recall"
+            )
+        return found
+
+    def _remembered(self, path: Path) -> tuple[Memory, str]:
+        """The training papers, indexed for lookup, and the hash of their source."""
         if is_store(path):
             known = open_store(path)
         else:
@@ -148,16 +161,7 @@ class OptionTask(Task):
             known = make_store(papers, self.loaded.tokenizer, self.loaded.model.config.max_length)
         if not known.has_answers:
             raise DataError(f"--recall {path}: its papers have no answers to recall")
-        found = Memory(known).recall(self.store)
-        self.recall_hash = known.meta["source_hash"]
-        blanks = len(self.store.num_options)
-        alike = known.meta["source_hash"] == self.store.meta["source_hash"]
-        if alike or found.known > blanks / 2:
-            self.say(
-                f"warning: {found.known:,} of {blanks:,} blanks were found in {path}; if these are "
-                "the papers to answer, this only copies their key: give other papers with --recall"
-            )
-        return found
+        return Memory(known), known.meta["source_hash"]
 
     def settle(self) -> None:
         request, folder = self.request, self.loaded.tokenizer.folder
@@ -249,7 +253,6 @@ class OptionTask(Task):
 class SpanTask(Task):
     """Questions whose answers are spans of a passage."""
 
-    model: SpanModel
     found: list[Found]
 
     @property

@@ -23,7 +23,6 @@ def in_own_process(
     module: str,
     job: dict[str, Any],
     name: str,
-    seconds: float | None = None,
     variables: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Run one measurement in a new process, with the job on stdin and the result on stdout.
@@ -32,25 +31,19 @@ def in_own_process(
         module: module for `python -m`.
         job: plain values.
         name: name of the measurement, for messages.
-        seconds: time limit, after which the process is killed.
         variables: environment variables; ours by default.
 
     Raises:
         OutOfMemoryError: memory ran out, or the process was killed, usually for that reason.
         AlbertRcError: another failure; the message is the last line of its output.
-        TimeoutError: the time limit was exceeded.
     """
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", module],
-            input=to_json(job),
-            capture_output=True,
-            check=False,
-            timeout=seconds,
-            env=variables,
-        )
-    except subprocess.TimeoutExpired:
-        raise TimeoutError(f"the measurement of {name} took over {seconds:.0f} s") from None
+    done = subprocess.run(
+        [sys.executable, "-m", module],
+        input=to_json(job),
+        capture_output=True,
+        check=False,
+        env=variables,
+    )
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it was killed"]
         kind = AlbertRcError

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from pathlib import Path
 
 from albert_rc.checkpoints.hf_names import saved_task
 from albert_rc.errors import UsageError
 from albert_rc.io.json import parse_json
-from albert_rc.io.messages import first_line
+from albert_rc.io.messages import first_line, first_of
 from albert_rc.text.tokenizer import VOCABULARY_FILES
 
 SHIPPED = Path(__file__).parents[1] / "pretrained"
@@ -20,13 +21,6 @@ def shipped_models() -> dict[str, Path]:
     """The models that come with the package, by name."""
     folders = sorted(SHIPPED.iterdir()) if SHIPPED.is_dir() else []
     return {folder.name: folder for folder in folders if (folder / "config.json").is_file()}
-
-
-def suited(source: str | Path, kind: str) -> str | Path:
-    """`source`, but if it is a package model for another kind of papers, the one for this kind."""
-    if str(source) in READY.values() and not Path(source).is_dir():
-        return READY.get(kind, source)
-    return source
 
 
 def usual_model(kind: str = "cloze") -> str:
@@ -57,7 +51,10 @@ def resolve_source(source: str | Path) -> Path:
     """
     path = Path(source)
     if path.is_dir():
+        _require_one_model(path)
         return path
+    if path.is_file():
+        raise UsageError(f"--model {source}: a file; give the folder that it is in")
     shipped = shipped_models()
     if str(source) in shipped:
         return shipped[str(source)]
@@ -65,12 +62,44 @@ def resolve_source(source: str | Path) -> Path:
     if shipped:
         looked += f", nor a model of the package ({' or '.join(shipped)})"
     advice = "check the name, or put the model's files into a folder and give that"
+    if meant := _meant(str(source)):
+        raise UsageError(f"{looked}; did you mean {meant}?")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)):
         raise UsageError(f"{looked}, nor a hub id, which has one slash; {advice}")
     try:
         return _download(str(source))
     except Exception as error:  # the hub's client raises many types
         raise UsageError(f"{looked}, and {_why(error)}; {advice}") from None
+
+
+_OWNERS = {
+    "albert-": "albert", "bert-": "google-bert", "roberta-": "FacebookAI", "mpnet-": "microsoft",
+}  # fmt: skip
+"""Whose the models are on the hub that are often called by their bare names."""
+
+
+def _meant(name: str) -> str | None:
+    """The model that a misspelt or bare name stands for, if it is plain."""
+    if close := get_close_matches(name, shipped_models(), 1, 0.85):
+        return close[0]
+    owner = next((_OWNERS[start] for start in _OWNERS if name.startswith(start)), None)
+    return f"{owner}/{name}" if owner and "/" not in name else None
+
+
+def _require_one_model(folder: Path) -> None:
+    """Refuse a folder of several models.
+
+    Raises:
+        UsageError: names them.
+    """
+    if any((folder / name).is_file() for name in ("config.json", *VOCABULARY_FILES)):
+        return
+    runs = sorted(str(path.parent) for path in folder.glob("*/config.json"))
+    if runs:
+        named = ", ".join(first_of(runs, 3))
+        raise UsageError(
+            f"--model {folder}: holds no model, but folders of them; name one: {named}"
+        )
 
 
 def _download(source: str) -> Path:

@@ -31,6 +31,8 @@ PUBLISHED = {
     "xxlarge": 235,
 }
 """Millions of parameters in Lan et al. 2020, Tables 1 and 2."""
+MAX_TOKENS = 20_000
+"""Number of tokens after which no more passages are read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,7 @@ class LayerDistance:
 
 
 def layer_distances(
-    encoder: Encoder, tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int = 20_000
+    encoder: Encoder, tokenizer: Tokenizer, texts: Sequence[str]
 ) -> list[LayerDistance]:
     """Input against output of each layer (Lan et al. 2020, section 3.1, Figure 1).
 
@@ -103,7 +105,6 @@ def layer_distances(
         encoder: on the CPU.
         tokenizer: the model's.
         texts: passages, each truncated to the encoder's longest sequence.
-        max_tokens: stop reading passages after this number of tokens.
 
     Raises:
         DataError: no text.
@@ -139,7 +140,7 @@ def layer_distances(
                 token_T = torch.tensor([tokenizer.cls_id, *ids, tokenizer.sep_id])
                 encoder(token_T, torch.arange(len(token_T)), (len(token_T),))
                 seen += len(token_T)
-                if seen >= max_tokens:
+                if seen >= MAX_TOKENS:
                     break
     finally:
         for hook in hooks:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from albert_rc import __version__
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.hf_names import FAMILIES, hub_config, hub_key, saved_task
-from albert_rc.checkpoints.hub import resolve_source, suited
+from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.shape import (
     attending,
     deepened,
@@ -265,7 +265,6 @@ def load_model(
         raise UsageError(f"task {task}: choose from {', '.join(TASKS)}")
     if option_score is not None and option_score not in OPTION_SCORES:
         raise UsageError(f"--option-score {option_score}: choose from {', '.join(OPTION_SCORES)}")
-    source = suited(source, task)
 
     def reading(config: EncoderConfig, raw: Mapping[str, Any] | None) -> ReadingModel:
         score = option_score

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.fields import flag_of
 from albert_rc.io.messages import quoted
 from albert_rc.model.attention import ATTENTION
 from albert_rc.model.config import (
@@ -157,7 +158,7 @@ def require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
     flags = {"num_groups": "--num-groups", "common": "--sharing"}
     for name, value in wanted.items():
         if value != getattr(config, name):
-            flag = flags.get(name, "--" + name.replace("_", "-"))
+            flag = flags.get(name, flag_of(name))
             raise UsageError(
                 f"{flag} {value}: the checkpoint has {getattr(config, name)}; leave the option "
                 "out, or start from random weights with --scratch SIZE"

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from albert_rc.checkpoints.shape import require_shape
 from albert_rc.errors import UsageError
+from albert_rc.fields import flag_of
 from albert_rc.model.config import SMALLER, EncoderConfig
 from albert_rc.model.sharing import schedule
 
@@ -68,7 +69,7 @@ def smaller_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> EncoderCon
 
 
 def _flags(wanted: Mapping[str, Any]) -> str:
-    return ", ".join(f"--{name.replace('_', '-')} {value}" for name, value in wanted.items())
+    return ", ".join(f"{flag_of(name)} {value}" for name, value in wanted.items())
 
 
 def smaller_weights(old: State, config: EncoderConfig, smaller: EncoderConfig) -> State:

@@ -68,7 +68,9 @@ def _put_in_order(path: Path) -> None:
         file.write(orjson.dumps(header).ljust(length))
 
 
-_SUMS, _VOCABULARY = "albert_rc.crc32", "albert_rc.text.make_vocabulary"
+_SUMS, _VOCABULARY = "albert_rc.crc32", "albert_rc.vocabulary"
+_MISNAMED = "albert_rc.text.make_vocabulary"
+"""What the vocabulary's key was for some days; two of the package's models have it."""
 
 
 PIECE = 32 * 2**20
@@ -138,7 +140,8 @@ def _safetensors(path: Path) -> Weights:
         _require_numbers(path, key, finite)
         return found
 
-    return Weights(path, read, {name: name for name in names}, shapes, metadata.get(_VOCABULARY))
+    vocabulary = metadata.get(_VOCABULARY, metadata.get(_MISNAMED))
+    return Weights(path, read, {name: name for name in names}, shapes, vocabulary)
 
 
 def _is_finite(values: Tensor) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,7 +14,8 @@ from albert_rc.cli import settings
 from albert_rc.cli.bench_report import measurement, show
 from albert_rc.cli.console import example, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
-from albert_rc.fields import LAST_SEED
+from albert_rc.errors import UsageError
+from albert_rc.fields import LAST_SEED, flag_of
 
 _LEARNS = ("train", "pretrain")
 _GOES_WITH = {
@@ -106,12 +108,10 @@ def bench(
     identical, else 1. A GPU may add numbers in a different order in each run; the option
     `--set deterministic=true` prevents that.
     """
-    from albert_rc.errors import UsageError
-
     chosen = settings.chosen(given)
     if work == "resume":
         if unknown := chosen.keys() - {"steps"}:
-            flag = "--" + min(unknown).replace("_", "-")
+            flag = flag_of(min(unknown))
             raise UsageError(f"bench resume has no option {flag}; put options for train after --")
         steps = chosen.get("steps", 12)
         _resume(context.args, folder, out, json, command=command, steps=steps, kills=kills,
@@ -125,7 +125,7 @@ def bench(
     for name, goes_with in _GOES_WITH.items():
         if name in chosen and work not in goes_with:
             named = " and ".join(f"bench {each}" for each in goes_with)
-            raise UsageError(f"--{name.replace('_', '-')} is only for {named}")
+            raise UsageError(f"{flag_of(name)} is only for {named}")
     if "length" in chosen and "data" in chosen:
         raise UsageError("--length is for random tokens and cannot be used with --data")
     if "size" in chosen and "model" in chosen:
@@ -145,7 +145,6 @@ def _measure(
     """Measure ours and a peer's, alternately."""
     from albert_rc.bench.compare import PEERS, compare, measured_machine
     from albert_rc.bench.jobs import check
-    from albert_rc.errors import UsageError
     from albert_rc.io.json import write_json
     from albert_rc.runtime.devices import choose_precision, processes
 
@@ -186,8 +185,6 @@ def _resume(
     arguments: list[str], folder: Path | None, out: Path | None, json: bool, **how: Any
 ) -> None:
     """Kill a run and resume it, on this machine and with these settings."""
-    import tempfile
-
     from albert_rc.io.json import write_json
     from albert_rc.training.runs.verify import kill_and_resume
 
@@ -224,7 +221,7 @@ def _command(job: Job, against: str | None, busy: int, rounds: int) -> str:
         parts.append("--data STORE")
     for name in ("length", "dropout", "memory", "recompute", "optimizer_states"):
         if getattr(job, name) is not None:
-            parts.append(f"--{name.replace('_', '-')} {getattr(job, name)}")
+            parts.append(f"{flag_of(name)} {getattr(job, name)}")
     if against:
         parts.append(f"--against {against}")
     if busy:

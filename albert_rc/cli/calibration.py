@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from albert_rc.cli.console import out, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
+from albert_rc.errors import UsageError
 
 if TYPE_CHECKING:
     from albert_rc.papers.schema import PaperSet
@@ -36,15 +37,19 @@ def calibrate(
         json: print the metrics as JSON.
     """
     from albert_rc.answering import temperature
+    from albert_rc.answering.pieces import WAYS
     from albert_rc.io.json import write_json
     from albert_rc.papers.formats import read_good
-    from albert_rc.report.plots import figure_paths
+    from albert_rc.report.plots import figure_paths, require_matplotlib
     from albert_rc.scoring import calibration
     from albert_rc.scoring.score_file import read_scores
 
     drawn = [] if figure is None else figure_paths(figure)
     written = {"--out": out_file} | {f"--figure's {path.suffix}": path for path in drawn}
-    check_outputs(written, [scores, gold])
+    records = [] if model is None else [temperature.record_path(model, w) for w in (None, *WAYS)]
+    check_outputs(written, [scores, gold, *records])
+    if figure is not None:
+        require_matplotlib()
     if model is not None:
         temperature.require_own(model)
     papers = read_good(gold, format_)
@@ -77,7 +82,6 @@ def _require_task(model: Path, papers: PaperSet) -> None:
     from albert_rc.checkpoints.hf_config import read_config
     from albert_rc.checkpoints.hf_names import FAMILIES
     from albert_rc.checkpoints.load import labels_in
-    from albert_rc.errors import UsageError
 
     config, raw = read_config(model)
     classes = FAMILIES[config.family].architectures

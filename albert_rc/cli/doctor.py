@@ -9,6 +9,7 @@ import typer
 
 from albert_rc.cli.console import example, out, print_json, table
 from albert_rc.cli.papers import Format, Strict, say_unread
+from albert_rc.errors import DataError
 from albert_rc.io.messages import first_of, shortened
 from albert_rc.model.config import LONGEST
 
@@ -41,7 +42,6 @@ def doctor(
     Nothing is written. The exit code is 3 if any paper cannot be used.
     """
     from albert_rc.checkpoints.hub import resolve_source
-    from albert_rc.errors import DataError
     from albert_rc.papers.formats import read_collection
     from albert_rc.stores.doctor import check_collection
     from albert_rc.text.tokenizer import load_tokenizer

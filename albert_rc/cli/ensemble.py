@@ -12,6 +12,7 @@ from albert_rc.cli import options, settings
 from albert_rc.cli.console import example, out, print_json, say, table
 from albert_rc.cli.outputs import answer_files, check_outputs
 from albert_rc.cli.papers import Format
+from albert_rc.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from albert_rc.scoring.ensemble.assess import Assessment
@@ -71,7 +72,6 @@ def ensemble(
     ] = False,
 ) -> None:
     """Combine several models' scores; fit their weights on dev papers and report the gain."""
-    from albert_rc.errors import UsageError
     from albert_rc.papers.formats import read_good
     from albert_rc.scoring.align import in_order_of, put_together
     from albert_rc.scoring.ensemble import files as kept
@@ -131,6 +131,7 @@ def ensemble(
         papers = read_good(gold, format_)
         dev = put_together([read_scores(path) for path in dev_scores]) if dev_scores else files
         kept.check_models(files, kept.models_of(dev))
+        kept.require_like(files[0], dev[0], papers.labels)
         _refuse_recalled(dev)
         dev = [in_order_of(file, papers) for file in dev]
         names = [str(file.path) for file in dev]
@@ -158,7 +159,6 @@ def ensemble(
 
 
 def _refuse_recalled(files: Sequence[ScoreFile]) -> None:
-    from albert_rc.errors import DataError
 
     recalled = sum(any(read) for read in zip(*(file.read for file in files), strict=True))
     if recalled:

@@ -10,6 +10,7 @@ import typer
 from albert_rc.cli import options, settings
 from albert_rc.cli.console import example, out, print_json, table
 from albert_rc.cli.papers import Format, TrainingPapers, training_passages
+from albert_rc.errors import UsageError
 
 if TYPE_CHECKING:
     from albert_rc.papers.schema import PaperSet
@@ -64,8 +65,6 @@ def evaluate(
     seed: options.FoldSeed = 0,
 ) -> None:
     """Accuracy with a 95% interval, by level, blank number, length and overlap with training."""
-    from albert_rc.errors import UsageError
-
     if calibrate:
         if against is not None or train is not None:
             raise UsageError("--against and --train cannot be used with --calibrate")
@@ -86,7 +85,6 @@ def _evaluate(
     json: bool,
 ) -> None:
     """Accuracy, or the metrics of the papers' kind."""
-    from albert_rc.errors import UsageError
     from albert_rc.papers.formats import read_good
     from albert_rc.papers.schema import gold_letters
     from albert_rc.scoring import evaluate as evaluation

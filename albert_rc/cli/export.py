@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from albert_rc.cli import settings
 from albert_rc.cli.console import example, out, print_json, say
 from albert_rc.cli.papers import Format
 
@@ -53,6 +54,7 @@ def export(
         typer.Option(help="Dev papers, for the comparison and for metrics in the model card."),
     ] = None,
     format_: Format = None,
+    set_: settings.Set = None,
     json: Annotated[
         bool,
         typer.Option("--json", help="Print the files and the results of the comparison as JSON."),
@@ -71,10 +73,12 @@ def export(
     given = None
     if papers is not None:
         given = read_good(papers, format_)
-    with source_of(runs, last, folder, say) as source:
+    with source_of(runs, last, folder, say) as (source, mean):
         done = write(
             source,
             folder,
+            mean_of=mean.made_of if mean else None,
+            run=mean.run if mean else None,
             onnx=onnx,
             precision=precision,
             licence=licence,

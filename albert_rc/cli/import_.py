@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from albert_rc.cli.console import example, out, print_json, say
+from albert_rc.errors import DataError, UsageError
 from albert_rc.io.messages import first_of
 
 if TYPE_CHECKING:
-    from albert_rc.printed.build.papers import Import, Paper
+    from albert_rc.printed.papers import Import, Paper
 
 SHOWN = 12
 
@@ -73,7 +74,6 @@ def import_(
     Reports what was recognised, and every question number whose place is unclear; nothing is
     guessed. The exit code is 3 if there is such a number.
     """
-    from albert_rc.errors import DataError
     from albert_rc.printed.build.write import earlier_papers, write_papers
     from albert_rc.printed.run import import_papers
 
@@ -129,7 +129,6 @@ def _warn(imports: list[Import], replaced: list[Path], earlier: list[Path]) -> N
 
 
 def _write_texts(imports: list[Import], folder: Path) -> None:
-    from albert_rc.errors import UsageError
     from albert_rc.io.atomic import write_bytes
 
     paths = [folder / f"{Path(found.source).stem}.txt" for found in imports if found.text]
@@ -159,7 +158,7 @@ def _show(found: Import) -> None:
 
 
 def _show_paper(paper: Paper) -> None:
-    from albert_rc.printed.build.papers import spans
+    from albert_rc.printed.papers import spans
 
     kind = "blanks" if paper.kind == "cloze" else "questions"
     sizes = sorted({len(options) for options in paper.options})

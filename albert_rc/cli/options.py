@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from albert_rc.cli.settings import Fields
+from albert_rc.cli.settings import Fields, chosen
+from albert_rc.errors import UsageError
 from albert_rc.fields import LAST_SEED, settings_of
 from albert_rc.model.config import LshConfig
 
@@ -120,8 +121,7 @@ LshLandmarks = Annotated[
 
 def lsh_of(form: str | None, landmarks: bool | None, given: dict[str, Any]) -> dict[str, Any]:
     """Settings of `LshConfig` from the options, which are removed from `given`."""
-    fields = {name: given.pop(LSH.prefix + name, None) for name in settings_of(LshConfig)}
-    found = {name: value for name, value in fields.items() if value is not None}
+    found = chosen({name: given.pop(LSH.prefix + name, None) for name in settings_of(LshConfig)})
     if form is not None:
         found["shared"] = form == "faithful"
     if landmarks is not None:
@@ -135,8 +135,6 @@ def require_teacher(teacher: str | None, given: Mapping[str, Any]) -> None:
     Raises:
         UsageError: a weight is given without a teacher.
     """
-    from albert_rc.errors import UsageError
-
     if teacher is None and given.get("teacher_weight") is not None:
         raise UsageError("--teacher-weight needs --teacher")
 
@@ -147,8 +145,6 @@ def seconds_of(minutes: float | None) -> float | None:
     Raises:
         UsageError: not a positive finite number.
     """
-    from albert_rc.errors import UsageError
-
     if minutes is not None and not 0 < minutes < float("inf"):
         raise UsageError(f"--minutes {minutes} must be a number above 0")
     return None if minutes is None else 60 * minutes

@@ -11,7 +11,11 @@ from albert_rc.io.atomic import require_writable
 from albert_rc.papers.opening import is_pattern
 from albert_rc.text.tokenizer import VOCABULARY_FILES
 
-OF_A_MODEL = ("config.json", *VOCABULARY_FILES)
+OF_A_MODEL = (
+    "config.json", "train.json", "pretrain.json", "run.toml", "metrics.jsonl", "log.txt",
+    "README.md", *VOCABULARY_FILES,
+)  # fmt: skip
+CALIBRATION = "calibration"
 WEIGHTS = (".safetensors", ".pt", ".bin")
 
 
@@ -64,7 +68,11 @@ def require_no_model(flag: str, path: Path) -> None:
         UsageError: names the option.
     """
     place = path.resolve()
-    of_model = place.name in OF_A_MODEL or place.suffix in WEIGHTS
+    of_model = (
+        place.name in OF_A_MODEL
+        or place.suffix in WEIGHTS
+        or (place.name.startswith(CALIBRATION) and place.suffix == ".json")
+    )
     if of_model and place.exists() and (place.parent / "config.json").is_file():
         raise UsageError(f"{flag} {path} is a file of a model; give another name")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from albert_rc.cli import options
+from albert_rc.cli import options, settings
 from albert_rc.cli.console import DEFAULT_MODEL, example, leave_cleanly, say
 from albert_rc.cli.papers import Format, Strict, say_unread
 from albert_rc.errors import UsageError
@@ -72,6 +72,7 @@ def preprocess(
             hidden=True,
         ),
     ] = PAPERS,
+    set_: settings.Set = None,
     engine: options.EngineName = "local",
     address: options.Address = None,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -93,7 +94,6 @@ def pretrain(
     """
     if context.invoked_subcommand is not None:
         return
-    from dataclasses import asdict
 
     from albert_rc.checkpoints.load import load_model
     from albert_rc.corpus.shards import Corpus, check_corpus
@@ -145,6 +145,7 @@ def pretrain(
             levers,
             masked_share=masking.rate,
             before=planned_before(out, group) if resume else None,
+            teacher=None if taught_by is None else taught_by.config,
         )
         if group.is_main:
             running.announce(

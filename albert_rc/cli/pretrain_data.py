@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -92,8 +93,6 @@ def pretrain_data(
     Shards that already exist for the same text and settings are kept, so the same command
     continues interrupted work. Words are masked and segments swapped later, by `pretrain`.
     """
-    from functools import partial
-
     from albert_rc.checkpoints.hub import resolve_source
     from albert_rc.corpus.cut import Count, Cut, ShardMaker, plan_shards
     from albert_rc.corpus.shards import require_same_plan

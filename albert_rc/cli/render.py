@@ -10,6 +10,7 @@ import typer
 from albert_rc.cli.console import example
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.cli.papers import Format
+from albert_rc.errors import UsageError
 
 
 def render(
@@ -24,15 +25,12 @@ def render(
     format_: Format = None,
     first: Annotated[
         int,
-        typer.Option(
-            min=0, max=9999, help="Number of the first question (default: 1).", hidden=True
-        ),
+        typer.Option(min=0, max=9999, help="Number of the first question (default: 1)."),
     ] = 1,
     font: Annotated[
         Path | None,
         typer.Option(
             help="TrueType font file for PDF; needed for letters beyond those of Western Europe.",
-            hidden=True,
         ),
     ] = None,
 ) -> None:
@@ -40,7 +38,6 @@ def render(
 
     `import` converts the result back to the same papers.
     """
-    from albert_rc.errors import UsageError
     from albert_rc.io.atomic import write_bytes
     from albert_rc.papers.formats import read_good
     from albert_rc.printed.render.docx import docx_bytes

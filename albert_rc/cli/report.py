@@ -10,6 +10,7 @@ import typer
 from albert_rc.cli.console import example, out, print_json
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.cli.papers import Format, TrainingPapers, training_passages
+from albert_rc.errors import UsageError
 
 
 def report(
@@ -35,6 +36,8 @@ def report(
     from albert_rc.report.runs import read_run, run_names
 
     check_outputs({"--out": page}, (scores, gold, against, train))
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--out {page}: the report is a page; let its name end in .html")
     papers = read_good(gold, format_)
     require_options(papers.kind)
     training = training_passages(train, gold, papers)

@@ -64,7 +64,7 @@ def announce(
     count = sum(p.numel() for p in loaded.model.parameters())
     for line in loaded.report.lines():
         say(line)
-    ranks = f"{group.world} ranks"
+    ranks = f"{group.world} process{'es' * (group.world > 1)}"
     say(f"{count:,} parameters, {settings.precision}, {group.device}, {ranks}")
     for line in plan:
         say(line)

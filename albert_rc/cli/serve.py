@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
+from threading import Thread
 from typing import Annotated, Literal
 
 import typer
 
-from albert_rc.cli import options
+from albert_rc.cli import options, settings
 from albert_rc.cli.console import example, say
+from albert_rc.errors import Interrupted, UsageError
 
 
 def serve(
     model: Annotated[
-        str, typer.Option(help="Model: a run's folder, a hub id, or a model of the package.")
-    ] = "albert-rc-small",
+        str | None,
+        typer.Option(
+            help="Model: a run's folder, a hub id, or a model of the package (default: "
+            "albert-rc-small for blanks, albert-rc-small-choice for questions)."
+        ),
+    ] = None,
     host: Annotated[
         str,
         typer.Option(
@@ -35,6 +42,7 @@ def serve(
         float, typer.Option(help="Maximum size of a request, in megabytes.", hidden=True)
     ] = 30,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    set_: settings.Set = None,
     device: options.Device = None,
 ) -> None:
     """Open a local web page that answers papers: paste or upload, correct, and save as JSON.
@@ -42,11 +50,7 @@ def serve(
     Nothing leaves this machine. There is also an HTTP API, described on the page /api. Stop the
     server with Ctrl-C.
     """
-    import os
     import webbrowser
-    from threading import Thread
-
-    from albert_rc.errors import Interrupted, UsageError
 
     if not 0 <= port <= 65535:
         raise UsageError(f"--port {port} must be between 0 and 65535")

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.fields import About, settings_of
+from albert_rc.fields import About, flag_of, settings_of
 from albert_rc.io.messages import shortened
 
 RUN = "run.toml"
@@ -27,8 +27,8 @@ Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        help="TOML file with options and settings, such as learning_rate = 1e-5; options on the "
-        "command line take precedence.",
+        help="TOML file with options and settings of this command, a line NAME = VALUE for each; "
+        "options on the command line take precedence.",
     ),
 ]
 Set = Annotated[
@@ -36,8 +36,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Further setting, such as clip=0.5; may be given several times. `--set help` lists "
-        "them all.",
+        help="Further setting; may be given several times. `--set help` lists them all.",
     ),
 ]
 
@@ -118,7 +117,7 @@ def run_file(context: typer.Context) -> dict[str, bytes]:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE" and name not in _NOT_REPEATED:
             plain = value if isinstance(value, (bool, int, float)) else str(value)
-            lines.append(f"{name.strip('_')} = {json.dumps(plain)}\n")
+            lines.append(f"{name.strip('_')} = {json.dumps(plain, ensure_ascii=False)}\n")
     said = f"# albert-rc {context.info_name} --config {RUN} --out ... repeats this run\n"
     return {RUN: "".join((said, *lines)).encode()}
 
@@ -182,7 +181,7 @@ class _WithSettings:
     def _turned_off(self, given: str) -> str | None:
         """The flag that a setting turns off, if it has no `--no-` form that would."""
         name, _, value = given.partition("=")
-        flag = "--" + name.replace("_", "-")
+        flag = flag_of(name)
         for option in self.params:
             if flag in option.opts and option.is_flag and not option.secondary_opts:
                 return flag if value == "false" else None
@@ -190,6 +189,8 @@ class _WithSettings:
 
     def _of_setting(self, given: str, ctx: Any) -> list[str]:
         if given == "help":
+            if not any(self._hidden()):
+                typer.echo("no settings besides the options that --help lists")
             for option in self._hidden():
                 # Typer 0.29 renamed it.
                 kind = getattr(option, "display_type", None) or option.make_metavar
@@ -215,7 +216,7 @@ class _WithSettings:
 
     def _written(self, name: str, value: str, where: str) -> list[str]:
         """A setting as an option."""
-        flag = "--" + name.replace("_", "-").replace(".", "-")
+        flag = flag_of(name).replace(".", "-")
         for option in self.params:
             if flag in option.opts and option.param_type_name == "option":
                 if not option.is_flag:

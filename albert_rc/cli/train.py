@@ -11,6 +11,7 @@ import typer
 
 from albert_rc.cli import options, running, settings
 from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, print_json, say, table
+from albert_rc.errors import UsageError
 from albert_rc.fields import LARGEST_BATCH
 from albert_rc.model.config import LONGEST, SMALLER, EncoderConfig
 from albert_rc.training.config import TrainConfig
@@ -143,8 +144,7 @@ def train(
     run.toml, which repeats the run with `--config`. For several GPUs, use
     `torchrun --nproc-per-node 2 -m albert_rc train ...`.
     """
-    from albert_rc.errors import UsageError
-    from albert_rc.io.json import write_files
+    from albert_rc.io.json import write_each
     from albert_rc.runtime.devices import be_deterministic, choose_precision, processes
     from albert_rc.training.checkpoint import require_state
     from albert_rc.training.objectives.teacher import Teacher
@@ -196,7 +196,7 @@ def train(
             stores = (train_store, dev_store)
             where = (LOW if low is None else low, HIGH if high is None else high, sizes)
             _search(tuning, stores, search, where, out, json)
-            write_files(out, settings.run_file(context))
+            write_each(out, settings.run_file(context))
             return
         seed, files = tuning.settings.seed, settings.run_file(context)
         parts = [Part("", seed, train_store, dev_store)]
@@ -222,8 +222,6 @@ def _require_search(searching: bool, of_search: dict[str, Any], chosen: bool) ->
         of_search: its options by name; None for those not given.
         chosen: whether a learning rate, dev papers to learn from, or a time limit were given.
     """
-    from albert_rc.errors import UsageError
-
     found = next((name for name, value in of_search.items() if value is not None), None)
     if not searching and found is not None:
         raise UsageError(f"--{found} needs --search")
@@ -237,8 +235,6 @@ def _require_search(searching: bool, of_search: dict[str, Any], chosen: bool) ->
 
 def _require_cloze(kind: str, option_score: str | None, given: dict[str, Any]) -> None:
     """Refuse settings of the cloze head for other papers."""
-    from albert_rc.errors import UsageError
-
     rate, weight = given.get("mask_rate"), given.get("mask_weight")
     for name, value in (
         ("option-score", option_score), ("mask-rate", rate or None), ("mask-weight", weight)
@@ -249,8 +245,6 @@ def _require_cloze(kind: str, option_score: str | None, given: dict[str, Any]) -
 
 def _sizes(listed: str | None) -> tuple[int, ...]:
     """The batch sizes of a list."""
-    from albert_rc.errors import UsageError
-
     try:
         sizes = tuple(map(int, listed.split(","))) if listed else ()
     except ValueError:
@@ -269,7 +263,6 @@ def _search(
     json: bool,
 ) -> None:
     """Trials with learning rates that optuna chooses, as a table."""
-    from albert_rc.errors import UsageError
     from albert_rc.training.runs.search import BEST, RESULT, Space, search
 
     train_store, dev_store = stores

@@ -51,12 +51,10 @@ def vocabulary(
     Pieces are chosen by a unigram language model. Text is first lower-cased and stripped of
     accents, as in ALBERT.
     """
-    from albert_rc.io.atomic import require_writable
     from albert_rc.text.make_vocabulary import check_settings, make_vocabulary
 
     check_settings(size, coverage)
     require_no_model("--out", out / "spiece.model")
-    require_writable(out / "spiece.model")
     examined = open_text(text, on_error)
     sentences = _sentences(examined.sources)
     made = make_vocabulary(

@@ -97,6 +97,8 @@ def export(
     licence: str | None = None,
     title: str | None = None,
     papers: PaperSet | None = None,
+    mean_of: str | None = None,
+    run: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Exported:
     """Write a model as a folder that transformers opens without our code, with its card.
@@ -111,6 +113,8 @@ def export(
         licence: the hub's identifier of the weights' licence; not stated by default.
         title: title of the card; the folder's name by default.
         papers: verify on the first of these too, and evaluate on all with known answers.
+        mean_of: the checkpoints that the weights are the mean of, in words, if they are one.
+        run: folder whose records are the card's; `source` by default.
         say: called with progress messages.
 
     Raises:
@@ -143,9 +147,8 @@ def export(
         if papers is not None:
             some = replace(papers, passages=papers.passages[:COMPARED])
             stores.append(make_store(some, ours.tokenizer, longest))
-        if chosen == stored:
-            _take_temperatures(folder, temporary)
-        else:
+        _take_temperatures(folder, temporary)
+        if chosen != stored:
             notes.append(_cost_of_rounding(loaded, ours, stores, chosen))
         del loaded
         alike, in_onnx = _compare(temporary, ours, stores, onnx, say)
@@ -153,7 +156,11 @@ def export(
         checks = [f"`tokenizer.json` against albert-rc: {split}.", f"transformers: {alike}."]
         if in_onnx is not None:
             checks.append(f"ONNX (onnxruntime): {in_onnx}.")
-        records = read_records(folder)
+        records = read_records(run or folder)
+        if mean_of is not None:
+            # Its weights are others than those that were measured.
+            records = replace(records, figures=[], temperature=None, own_card=None)
+            notes.append(f"Its weights are the mean of {mean_of}.")
         card = Card(
             title=title or out.resolve().name,
             folder=out.resolve().name,
@@ -348,7 +355,7 @@ def _cost_of_rounding(
 
 
 def _take_temperatures(source: Path, folder: Path) -> None:
-    """Copy a run's temperatures, since the weights are the same."""
+    """Copy a run's temperatures: the weights are the same but for rounding, as in `reading_of`."""
     for path in sorted(source.glob(RECORDS)):
         try:
             record = kept_record(path)

@@ -37,11 +37,23 @@ def write_json(target: Path, value: Any) -> None:
     write_bytes(target, to_json(value))
 
 
-def write_files(folder: Path, contents: Mapping[str, Any]) -> None:
+def write_each(folder: Path, contents: Mapping[str, Any]) -> None:
     """Write files by name, each atomically: bytes as they are, anything else as JSON."""
     for name, content in contents.items():
         found = content if isinstance(content, bytes) else to_json(content)
         write_bytes(folder / name, found)
+
+
+_NOT_TEXT = {
+    b"%PDF": "a PDF, not JSON",
+    b"PK\3\4": "a Word document or another zip archive, not JSON; unpack an archive first",
+    b"\xd0\xcf\x11\xe0": "an old Word document, not JSON; save it as .docx",
+    b"\x1f\x8b": "compressed by gzip; let its name end in .gz",
+    b"\x28\xb5\x2f\xfd": "compressed by Zstandard; let its name end in .zst",
+    b"\xfd7zXZ": "compressed by xz; unpack it first",
+    b"BZh": "compressed by bzip2; unpack it first",
+}
+"""What files begin with that are not text, and what to say of them."""
 
 
 def parse_json(content: bytes) -> Any:
@@ -50,6 +62,9 @@ def parse_json(content: bytes) -> Any:
     Raises:
         ValueError: not UTF-8 or not JSON; the message names the position and a solution.
     """
+    for opening, said in _NOT_TEXT.items():
+        if content.startswith(opening):
+            raise ValueError(said)
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError("the text is UTF-16, not UTF-8; save the file as UTF-8")
     try:
@@ -65,6 +80,12 @@ def parse_json(content: bytes) -> Any:
         raise ValueError(
             f"not JSON at line {error.lineno}, column {error.colno} ({error.msg}); fix it there"
         ) from None
+
+
+def as_json(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A value as it is read back from JSON: tuples are lists."""
+    found: dict[str, Any] = parse_json(to_json(value))
+    return found
 
 
 def read_json(path: Path) -> Any:

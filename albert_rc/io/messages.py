@@ -47,9 +47,9 @@ def shortened(text: str, longest: int = QUOTED) -> str:
     return one_line(text)
 
 
-def first_line(error: object, longest: int = 160) -> str:
+def first_line(error: object) -> str:
     """The first line of another library's message, which often includes a traceback."""
-    return str(error).strip().partition("\n")[0][:longest]
+    return str(error).strip().partition("\n")[0][:160]
 
 
 def first_of(lines: Sequence[str], longest: int = 20, rest: str = "more") -> list[str]:

@@ -199,7 +199,7 @@ def load_tensors(
 
     remake = "make it again with `albert-rc preprocess`"
     if not path.is_file():
-        raise DataError(f"{path}: no such store; {remake}")
+        raise DataError(_missing(path))
     try:
         check_archive(path)
         mapped = path.stat().st_size >= mapped_from
@@ -217,3 +217,20 @@ def load_tensors(
     if not known or not all(isinstance(value, torch.Tensor) for value in content.values()):
         raise DataError(f"{path}: not a store of this version of albert-rc; {remake}")
     return content, meta
+
+
+def _missing(path: Path) -> str:
+    """Why a store is not there, and the way out."""
+    folder = path.parent
+    if folder.is_file():
+        return f"{path}: no such store; {folder} is a file, so give the folder that it is in"
+    others = sorted(each.name for each in folder.glob("*.pt")) if folder.is_dir() else []
+    if others:
+        return (
+            f"{path}: no such store, only {', '.join(others)}; make it with `albert-rc preprocess` "
+            f"of a collection that has a split {path.stem}"
+        )
+    return (
+        f"{path}: no such store; make it with `albert-rc preprocess PAPERS --out {folder}`, and "
+        "give that folder"
+    )

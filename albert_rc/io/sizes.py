@@ -11,8 +11,8 @@ UNITS = {
     "": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30,
 }  # fmt: skip
 
-
-MOST_BYTES = 2**50
+LEAST_BYTES, MOST_BYTES = 2**20, 2**50
+"""Below the first a number without a unit is taken for a slip."""
 
 
 def parse_size(flag: str, text: str) -> int:
@@ -25,6 +25,8 @@ def parse_size(flag: str, text: str) -> int:
     if not found or found[2] not in UNITS or not float(found[1]):
         raise UsageError(f"{flag} {text}: give a size such as 8GiB or 7500MB")
     size = float(found[1]) * UNITS[found[2]]
+    if not found[2] and size < LEAST_BYTES:
+        raise UsageError(f"{flag} {text}: that is in bytes; write {found[1]}GiB or {found[1]}MB")
     if not 1 <= size <= MOST_BYTES:
         raise UsageError(
             f"{flag} {shortened(text)}: must be from 1 byte to {MOST_BYTES / 2**30:,.0f} GiB"

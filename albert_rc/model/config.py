@@ -148,26 +148,17 @@ SIZES: dict[str, dict[str, Any]] = {
 """Shapes of Tables 1 and 2 of Lan et al. 2020, ALBERT's and BERT's, and a tiny ALBERT."""
 
 
-def size_config(size: str, version: int = 2, vocab_size: int = 30000) -> EncoderConfig:
+def size_config(size: str, vocab_size: int = 30000) -> EncoderConfig:
     """The encoder of a published size.
 
-    ALBERT's version 1 uses the exact GELU and dropout 0.1 (none for xxlarge); version 2 the tanh
-    form of GELU and no dropout.
+    ALBERT's are version 2: the tanh form of GELU and no dropout.
 
     Raises:
-        UsageError: unknown size or version.
+        UsageError: unknown size.
     """
     if size not in SIZES:
         raise UsageError(f"{size}: no such size; choose from {', '.join(SIZES)}")
-    if version not in (1, 2):
-        raise UsageError(f"ALBERT version {version}: there are versions 1 and 2")
-    dropout = 0.1 if version == 1 and size != "xxlarge" else 0.0
-    shape = {
-        "activation": "gelu" if version == 1 else "gelu_new",
-        "dropout": dropout,
-        "attention_dropout": dropout,
-    }
-    return EncoderConfig(vocab_size=vocab_size, **(shape | SIZES[size]))
+    return EncoderConfig(vocab_size=vocab_size, **SIZES[size])
 
 
 SHARING = ("all", "attention", "ffn", "none")

@@ -37,7 +37,6 @@ class Output:
     loss_sum: Tensor
     """Cross-entropy in nats (squared error for regression) summed over the questions whose
     answer is known."""
-    num_answered: Tensor
     num_correct: Tensor
     masked_loss_sum: Tensor | None = None
     """Cross-entropy summed over the tokens masked by `masking`."""
@@ -280,7 +279,6 @@ class ReadingModel(HeadedModel):
         return Output(
             logits_QK=logits_QK,
             loss_sum=loss_Q.sum(),
-            num_answered=known_Q.sum(),
             num_correct=(right_Q & known_Q).sum(),
             masked_loss_sum=masked,
         )

@@ -154,27 +154,6 @@ class _WordLoss(torch.autograd.Function):
         return (*grads, None, None, None, None)
 
 
-def word_loss(
-    vector_ME: Tensor,
-    word_VE: Tensor,
-    offset_V: Tensor,
-    token_M: Tensor,
-    count_correct: bool = False,
-    dtype: torch.dtype = torch.float32,
-) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of words against the whole vocabulary, summed, in nats.
-
-    See `taught_word_loss` for the arguments.
-
-    Returns:
-        The loss, and the number of correct predictions (0 if not counted).
-    """
-    loss, _, correct = taught_word_loss(
-        vector_ME, word_VE, offset_V, token_M, None, count_correct, dtype
-    )
-    return loss, correct
-
-
 def taught_word_loss(
     vector_ME: Tensor,
     word_VE: Tensor,

@@ -25,11 +25,15 @@ from albert_rc.papers.tables import TABLES
 
 SPLITS = {
     "train": ("train", "training", "msr_paraphrase_train", "train-v1.1", "train-v2.0"),
-    "dev": ("dev", "valid", "validation", "val", "dev_matched", "dev-v1.1", "dev-v2.0"),
+    "dev": (
+        "dev", "valid", "validation", "val", "eval", "development", "dev_matched", "dev-v1.1",
+        "dev-v2.0",
+    ),
     "dev_mismatched": ("dev_mismatched",),
     "test": ("test", "test_matched", "msr_paraphrase_test"),
     "test_mismatched": ("test_mismatched",),
-}
+}  # fmt: skip
+"""Names of the splits' folders and files, in any case; the first that is there counts."""
 LEVELS = ("middle", "high")
 SHOWN = 200
 """Maximum number of problems that a command lists; `doctor` lists all."""
@@ -134,7 +138,7 @@ def unread_beside(raw: Path) -> list[tuple[Path, str]]:
         for child in children[1:]
         if not child.name.startswith("msr_paraphrase")
     ]
-    papers = [file for file in loose[:LOOKED_AT] if fitting and possible_formats(file)]
+    papers = [place for place in loose[:LOOKED_AT] if fitting and possible_formats(place)]
     return found + [(file, f"it is next to {', '.join(fitting)}") for file in papers]
 
 
@@ -146,18 +150,29 @@ def _candidates(raw: Path) -> tuple[dict[str, list[Path]], list[Path]]:
         known = {name for names in SPLITS.values() for name in names}
         inside = sorted(raw.iterdir())
         files = [f for f in inside if suffix_of(f) in (".json", ".jsonl") and f.name != REJECTS]
-        tables = [f for f in inside if suffix_of(f) in (".tsv", ".txt") and stem_of(f) in known]
+        tables = [
+            f for f in inside if suffix_of(f) in (".tsv", ".txt") and stem_of(f).lower() in known
+        ]
         # A paper that happens to be called test.json among others makes no collection.
         children = [child for child in inside if child.is_dir()]
-        children += files if all(stem_of(f) in known for f in files) else []
+        children += files if all(stem_of(f).lower() in known for f in files) else []
         children += tables if not files else []
         named: dict[str, list[Path]] = {}
         for child in children:
-            named.setdefault(child.name if child.is_dir() else stem_of(child), []).append(child)
+            name = child.name if child.is_dir() else stem_of(child)
+            named.setdefault(name.lower(), []).append(child)
         for split, names in SPLITS.items():
             if fitting := [child for name in names for child in named.get(name, ())]:
                 found[split] = fitting
+        taken = {child for fitting in found.values() for child in fitting}
+        others = [
+            child
+            for child in children
+            if child not in taken and child.is_dir() and not child.name.startswith(".")
+        ]
+        collections = set(collections_in(raw)) if others else ()
         loose = [file for file in files if file not in children]
+        loose += [child for child in others if child not in collections]
     return found, loose
 
 
@@ -170,7 +185,8 @@ def collections_in(raw: Path) -> list[Path]:
     return [
         child
         for child in _folders_in(raw)
-        if child.name not in known and any(inner.name in known for inner in _folders_in(child))
+        if child.name.lower() not in known
+        and any(inner.name.lower() in known for inner in _folders_in(child))
     ]
 
 
@@ -194,7 +210,7 @@ def split_name(path: Path) -> str:
     """The name of a single split, from its path; `valid` and the like are dev."""
     name = path.resolve().name if path.is_dir() else stem_of(path)
     name = re.split(r"[-_.]*[*?[]", name)[0] or "papers" if is_pattern(path) else name
-    return next((split for split, names in SPLITS.items() if name in names), name)
+    return next((split for split, names in SPLITS.items() if name.lower() in names), name)
 
 
 def possible_formats(path: Path) -> tuple[str, ...]:
@@ -394,7 +410,15 @@ def read_split(
 
 
 def read_good(path: Path, format_name: str | None = None, strict: bool = False) -> PaperSet:
-    """Read a split whose papers must all be valid; see `read_split` and `require_good`."""
+    """Read a split whose papers must all be valid; see `read_split` and `require_good`.
+
+    Raises:
+        UsageError: the folder holds several splits.
+    """
+    inside = _splits_in(path) if path.is_dir() else {}
+    if len(inside) > 1:
+        named = ", ".join(str(place) for place in inside.values())
+        raise UsageError(f"{path}: holds {len(inside)} splits; name one of them: {named}")
     papers = read_split(path, format_name=format_name, strict=strict)
     require_good([papers])
     return papers

@@ -67,7 +67,10 @@ class Register:
         )
         if not len(sources):
             said = f"the folder is empty; there is no {', '.join(suffixes)} file in it"
-            if sources.num_printed:
+            stores = sorted(path.name for path in sources.path.glob("*.pt"))
+            if stores:
+                said = f"a folder of stores; name one of them: {', '.join(stores)}"
+            elif sources.num_printed:
                 said = f"no {', '.join(suffixes)} file in it, and {passed_over}"
             register.problems.append(Problem(shown, said))
         elif sources.num_printed:

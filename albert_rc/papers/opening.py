@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from albert_rc.errors import UsageError
-from albert_rc.io.json import to_json
+from albert_rc.io.json import json_lines
 from albert_rc.io.messages import first_line
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class _Blocks(io.RawIOBase):
 def _rows(file: Any) -> Iterator[bytes]:
     """The rows of a Parquet file as lines of JSON."""
     for batch in file.iter_batches(_ROWS):
-        yield b"".join(to_json(_given(row), indent=False) for row in batch.to_pylist())
+        yield json_lines(map(_given, batch.to_pylist()))
 
 
 def _frames(file: IO[bytes], decompressor: Any) -> Iterator[bytes]:
@@ -149,13 +149,13 @@ def _needed(module: str, path: Path) -> Any:
         raise UsageError(f'{path}: needs {package}; pip install "albert-rc[data]"') from None
 
 
-def remote_path(place: str) -> Path:
+def remote_path(place: str | Path) -> Path:
     """A local path, or one in an object store if `place` is an address like `s3://bucket/papers`.
 
     Raises:
         UsageError: unknown kind of address, missing package, or a store that cannot be reached.
     """
-    if "://" not in place:
+    if isinstance(place, Path) or "://" not in place:
         return Path(place)
     try:
         from upath import UPath

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from albert_rc.papers.grams import Grams, hashed_grams
 from albert_rc.papers.schema import Passage
 
 N_GRAM = 5
 SHARE = 0.3
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|_")
-
-Grams = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -54,17 +53,13 @@ class OverlapIndex:
         """Hashes of the distinct 5-grams without an open blank."""
         words = _WORD.findall(text.lower())
         numbers = self._words
-        ids = np.array([numbers.setdefault(w, len(numbers) + 1) for w in words], dtype=np.uint64)
-        if len(ids) < N_GRAM:
-            return np.zeros(0, dtype=np.uint64)
-        count = len(ids) - N_GRAM + 1
-        mixed = np.zeros(count, dtype=np.uint64)
-        open_blank = np.zeros(count, dtype=bool)
-        is_blank = np.array([w == "_" for w in words])
-        for place in range(N_GRAM):  # a polynomial hash; overflow wraps around, as it should
-            mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + ids[place : place + count]
-            open_blank |= is_blank[place : place + count]
-        return np.unique(mixed[~open_blank])
+        ids = np.array([numbers.setdefault(w, len(numbers) + 1) for w in words], dtype=np.int64)
+        grams = hashed_grams(ids, N_GRAM)
+        open_blank = np.zeros(len(grams), dtype=bool)
+        is_blank = np.array([w == "_" for w in words], dtype=bool)
+        for place in range(N_GRAM):
+            open_blank |= is_blank[place : place + len(grams)]
+        return np.unique(grams[~open_blank])
 
     def best(self, passage: Passage, skip: int | None = None) -> Overlap | None:
         """The reference passage with most of this passage's 5-grams, if it has more than 30%.

@@ -7,6 +7,7 @@ or None after reporting at least one error.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
@@ -65,10 +66,31 @@ class Problems:
             self.problems.append(Problem(self.file, said, severity))
 
 
+_OTHER_NAMES = {
+    "article": ("text", "passage", "context", "content", "story"),
+    "questions": ("question", "queries"),
+    "options": ("choices", "candidates", "option"),
+}
+"""What others call the fields."""
+
+
+def _missing(raw: dict[str, Any], key: str) -> str:
+    """That a field is missing, and the way out."""
+    said = f'the field "{key}" is missing'
+    if other := next((name for name in _OTHER_NAMES.get(key, ()) if name in raw), None):
+        return f'{said}; rename "{other}" to it'
+    if key == "questions" and "options" in raw:
+        return (
+            f"{said}, as in a cloze paper; put papers with blanks and papers with questions into "
+            "folders of their own"
+        )
+    return f"{said}; add it"
+
+
 def _text(raw: dict[str, Any], key: str, report: Problems) -> str | None:
     value = raw.get(key, _MISSING)
     if value is _MISSING:
-        report.error(f'the field "{key}" is missing; add it')
+        report.error(_missing(raw, key))
     elif not isinstance(value, str):
         report.error(f'"{key}" is {kind_of(value)}; it must be text')
     elif not value.strip():
@@ -81,7 +103,7 @@ def _text(raw: dict[str, Any], key: str, report: Problems) -> str | None:
 def _list(raw: dict[str, Any], key: str, report: Problems) -> list[Any] | None:
     value = raw.get(key, _MISSING)
     if value is _MISSING:
-        report.error(f'the field "{key}" is missing; add it')
+        report.error(_missing(raw, key))
     elif not isinstance(value, list):
         report.error(f'"{key}" is {kind_of(value)}; it must be a list')
     else:
@@ -129,16 +151,22 @@ def _options(value: Any, where: str, report: Problems) -> tuple[str, ...] | None
     return tuple(stripped)
 
 
-def _answer(value: Any, num_options: int, where: str, report: Problems) -> int | None:
-    index = letter_index(value.strip()) if isinstance(value, str) else None
+def _answer(value: Any, options: Sequence[str], where: str, report: Problems) -> int | None:
+    num_options = len(options)
+    given = value.strip() if isinstance(value, str) else ""
+    index = letter_index(given)
+    if index is None and given.isascii() and given not in options:
+        index = letter_index(given.upper())
     if index is None:
+        write = f"write A to {letter(num_options - 1)}"
+        if given in options:
+            right = letter(options.index(given))
+            write = f"it is option {right}, so write {right}"
+        report.error(f"{where}: the answer {quoted(value)} is not a letter; {write}")
+        return None
+    if index >= num_options:
         report.error(
-            f"{where}: the answer {quoted(value)} is not a letter; "
-            f"write A to {letter(num_options - 1)}"
-        )
-    elif index >= num_options:
-        report.error(
-            f"{where}: the answer is {value.strip()}, but the last of its {num_options} options is "
+            f"{where}: the answer is {given}, but the last of its {num_options} options is "
             f"{letter(num_options - 1)}; give one of the options"
         )
     return index
@@ -240,7 +268,7 @@ def _questions(
         checked = _options(raw_options, place, report)
         answer = None
         if answers is not None and checked is not None and i < len(answers):
-            answer = _answer(answers[i], len(checked), place, report)
+            answer = _answer(answers[i], checked, place, report)
         if checked is not None:
             questions.append(Question(checked, answer, text))
     return tuple(questions)

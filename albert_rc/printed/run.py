@@ -10,10 +10,10 @@ from albert_rc.io.files import natural_key
 from albert_rc.printed.bounds import bounded
 from albert_rc.printed.build.assemble import assemble
 from albert_rc.printed.build.doubts import report_doubts
-from albert_rc.printed.build.papers import Import, Paper, Trouble
 from albert_rc.printed.build.write import check_readable, name_papers, require_own_names
+from albert_rc.printed.extract import read_printed, require_printed
 from albert_rc.printed.lines import shadow_of
-from albert_rc.printed.read.extract import read_printed, require_printed
+from albert_rc.printed.papers import Import, Paper, Trouble
 from albert_rc.printed.read.glosses import set_glosses_aside
 from albert_rc.printed.read.signs import repair_signs
 from albert_rc.printed.recognise import key

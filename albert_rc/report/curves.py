@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from albert_rc.errors import UsageError
 from albert_rc.io.json import read_json_lines
-from albert_rc.report.plots import lines, save
+from albert_rc.report.plots import lines, require_matplotlib, save
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 LEAST = 3
@@ -67,8 +68,8 @@ def draw_curves(folder: Path, curves: Curves) -> list[Path]:
     if not any(len(x) >= LEAST for by_name in curves.values() for x, _ in by_name.values()):
         return []
     try:
-        import matplotlib as _  # noqa: F401
-    except ImportError:  # a run must not fail for lack of a figure
+        require_matplotlib()
+    except UsageError:  # a run must not fail for lack of a figure
         return []
     panels = {figure.replace("_", " "): by_name for figure, by_name in curves.items()}
     return save(lines(panels, "step", folder.resolve().name), folder / "curves")

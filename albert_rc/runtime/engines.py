@@ -64,15 +64,13 @@ class Engine:
         with RayPool(self.address, prepare, workers, lambda nodes: {"CPU": 1.0}) as pool:
             yield from pool.map_in_order(tasks)
 
-    def model_pool(
-        self, prepare: Callable[[], Work[Task, Result]], workers: int | None = None
-    ) -> RayPool[Task, Result]:
+    def model_pool(self, prepare: Callable[[], Work[Task, Result]]) -> RayPool[Task, Result]:
         """Workers of a cluster that run one model each: on a GPU if there are any, else on cores.
 
         Raises:
             UsageError: Ray is not installed, or the cluster cannot be reached.
         """
-        return RayPool(self.address, prepare, workers, self._model_needs)
+        return RayPool(self.address, prepare, None, self._model_needs)
 
     def _model_needs(self, nodes: list[Needs]) -> Needs:
         if self.gpus and any(node.get("GPU", 0) >= 1 for node in nodes):

@@ -251,16 +251,6 @@ def spearman(gold: ArrayLike, predicted: ArrayLike) -> Scores:
     return pearson(rankdata(gold, axis=-1), rankdata(predicted, axis=-1))
 
 
-def pearson_spearman(gold: ArrayLike, predicted: ArrayLike) -> Scores:
-    """Mean of Pearson's and Spearman's correlation (STS-B)."""
-    return (pearson(gold, predicted) + spearman(gold, predicted)) / 2
-
-
-def accuracy_f1(gold: ArrayLike, predicted: ArrayLike, positive: Any = 1) -> Scores:
-    """Mean of accuracy and F1 of the positive class (MRPC, QQP)."""
-    return (accuracy(gold, predicted) + f1(gold, predicted, positive)) / 2
-
-
 def interval(
     metric: Callable[..., Scores],
     *columns: ArrayLike,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from albert_rc.errors import DataError
 from albert_rc.io.files import sha256
-from albert_rc.io.json import read_unique_json
+from albert_rc.io.json import parse_json, read_unique_json
 from albert_rc.io.messages import quoted
 from albert_rc.papers.schema import letter, letter_index
 
@@ -80,6 +80,11 @@ def read_scores(path: Path) -> ScoreFile:
         DataError: not readable, or not in the format of `predict --scores`; names the line.
     """
     content = _read(path)
+    if _is_answer_file(content):
+        raise DataError(
+            f"{path}: holds answers without their probabilities; give the file that `predict "
+            "--scores` wrote"
+        )
     lines = _lines(content, path)
     found = [_record(text, path, number) for number, text in lines]
     numbers = [number for number, _ in lines]
@@ -183,6 +188,17 @@ def span_answers(path: Path) -> dict[str, str]:
             )
         answers[key] = answer
     return answers
+
+
+def _is_answer_file(content: bytes) -> bool:
+    """Whether this is an answer.json: a single object over all lines, and no line of scores."""
+    if b'"probabilities"' in content[:4096] or not content.lstrip().startswith(b"{"):
+        return False
+    try:
+        value = parse_json(content)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and "paper" not in value
 
 
 _AGAIN = "make the file again with `albert-rc predict --scores`"

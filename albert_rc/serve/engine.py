@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from albert_rc.answering.pieces import read_again
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import answers_of, reading_of, score, score_lines
 from albert_rc.answering.temperature import kept_temperature
+from albert_rc.checkpoints.hub import READY
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError
 from albert_rc.io.json import to_json
@@ -51,9 +52,9 @@ class Engine:
     """Answers papers, one request at a time.
 
     Args:
-        model: a folder, a hub id, or a model of the package. It is loaded immediately for blanks,
-            and for questions with options on first use, or immediately if it was trained only for
-            those.
+        model: a folder, a hub id, or a model of the package; None for the package's own, one for
+            blanks and one for questions with options. It is loaded immediately for blanks, and for
+            questions on first use, or immediately if it was trained only for those.
         processes: the device.
         limits: limits of a request.
         say: called with messages about the weights.
@@ -67,16 +68,16 @@ class Engine:
 
     def __init__(
         self,
-        model: str,
+        model: str | None,
         processes: Processes,
         limits: Limits,
         say: Callable[[str], None],
         option_score: str | None = None,
     ) -> None:
-        # A path is the owner's business: clients are told the folder's name.
-        self.name = Path(model).resolve().name if Path(model).is_dir() else model
+        self._models = READY if model is None else dict.fromkeys(NOUNS, model)
+        self.name = self._names(NOUNS)
         self.limits = limits
-        self._model, self._processes, self._say = model, processes, say
+        self._processes, self._say = processes, say
         self._ways = {"cloze": option_score}
         self._loaded: dict[str, Loaded[ReadingModel]] = {}
         self._temperatures: dict[str, tuple[float, bool]] = {}
@@ -87,6 +88,14 @@ class Engine:
         if first.report.new and self._load("choice").report.new:
             said = " nor ".join(NOUNS.values())
             say(f"warning: {self.name} was trained for neither {said}; its answers are guesses")
+
+    def _names(self, tasks: Iterable[str]) -> str:
+        """Names of the models for these kinds of papers, as clients may know them."""
+        # A path is the owner's business: clients are told the folder's name.
+        models = dict.fromkeys(self._models[task] for task in tasks)
+        return " and ".join(
+            Path(model).resolve().name if Path(model).is_dir() else model for model in models
+        )
 
     @property
     def calibrated(self) -> bool:
@@ -164,7 +173,7 @@ class Engine:
         if task not in self._loaded:
             device = self._processes.device
             precision = choose_precision(None, device)
-            loaded = load_model(self._model, task, precision=precision)
+            loaded = load_model(self._models[task], task, precision=precision)
             for line in loaded.report.lines():
                 self._say(f"{NOUNS[task]}: {line}")
             loaded.model.to(device)
@@ -190,15 +199,14 @@ class Engine:
             loaded = self._load(found.kind)
             place.stage = "answering"
             if loaded.report.new:
-                said = (
-                    f"{self.name} was not trained for {NOUNS[found.kind]}: its answers are guesses"
-                )
+                name, asked = self._names([found.kind]), NOUNS[found.kind]
+                said = f"{name} was not trained for {asked}: its answers are guesses"
                 messages.append(Message("warning", said))
             answers[found.kind], lines = self._answer(found, loaded, end, stopped, place)
             papers += _papers(found, lines, reading.numbers)
         return to_json(
             {
-                "model": self.name,
+                "model": self._names(answers) or self.name,
                 "calibrated": bool(answers) and all(self._temperatures[x][1] for x in answers),
                 "complete": reading.complete,
                 "papers": papers,

@@ -25,7 +25,7 @@ from albert_rc.errors import AlbertRcError, DataError, UsageError
 from albert_rc.io.json import parse_json, to_json
 from albert_rc.io.messages import LONGEST, first_of, shortened
 from albert_rc.papers.raw import WholeFile
-from albert_rc.printed.build.papers import FOLDERS, Import
+from albert_rc.printed.papers import FOLDERS, Import
 from albert_rc.serve.confine import confine, small_environment
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.messages import Messages

@@ -122,6 +122,16 @@ class Store:
         return self.tensors["window_passage"].repeat_interleave(counts)
 
     @property
+    def number_in_passage(self) -> Tensor:
+        """[Q] number of each question in its passage, from 1."""
+        seen = [0] * len(self.meta["ids"])
+        numbers = []
+        for passage in self.passage_of_question.tolist():
+            seen[passage] += 1
+            numbers.append(seen[passage])
+        return torch.tensor(numbers, dtype=torch.int64)
+
+    @property
     def question_of_window(self) -> Tensor:
         """[W] index of the question of each window of a span store."""
         counts = self.tensors["window_offset"].diff().long()

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.fields import flag_of
 from albert_rc.io.atomic import atomic_path
+from albert_rc.io.messages import first_line
 from albert_rc.io.pt import check_archive
 from albert_rc.runtime.devices import Processes
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.identity import FIXED, GONE, difference, flag_of
+from albert_rc.training.identity import FIXED, GONE, difference
 from albert_rc.training.memory.planner import Levers
 
 _PARTS = {
@@ -110,10 +112,7 @@ class Checkpoints:
         """
         processes = self.processes
         # Each rank has its own random generator, so each rank's state is saved.
-        random: list[Any] = [_random_states(processes.device)]
-        if processes.world > 1:
-            random = [None] * processes.world
-            torch.distributed.all_gather_object(random, _random_states(processes.device))
+        random = processes.gather([_random_states(processes.device)])
         if processes.is_main:
             content = {
                 "model": self.model.state_dict(),
@@ -219,9 +218,7 @@ def _content(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises many types for a foreign file
-        raise ValueError(
-            f"not a state of a run ({str(error).partition(chr(10))[0][:120]})"
-        ) from None
+        raise ValueError(f"not a state of a run ({first_line(error)})") from None
     if not isinstance(content, dict) or any(
         not isinstance(content.get(name), kind) for name, kind in _PARTS.items()
     ):

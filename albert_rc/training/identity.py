@@ -16,11 +16,6 @@ GONE = ("label_smoothing", "r_drop", "fgm", "ema")
 """Settings of earlier versions that affected the result; runs that used one cannot be resumed."""
 
 
-def flag_of(name: str) -> str:
-    """The option of a setting."""
-    return "--" + name.replace("_", "-")
-
-
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """The first difference between two fingerprints, phrased to follow "started"; or None."""
     fields = TrainConfig.__dataclass_fields__

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from albert_rc.errors import DivergedError, Interrupted
-from albert_rc.io.json import write_files
+from albert_rc.io.json import write_each
 from albert_rc.runtime.devices import Processes
 from albert_rc.runtime.seeds import mix
 from albert_rc.training.checkpoint import Checkpoints, Progress
@@ -44,7 +44,7 @@ class Trainer(Generic[Kind]):
         folder: output folder for weights, states and records.
         processes: the ranks that share the work.
         workers: processes that make batches ahead of time; with 0, the loop makes them.
-        about: contents to write into the folder at the start, by file name; see `write_files`.
+        about: contents to write into the folder at the start, by file name; see `write_each`.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class Trainer(Generic[Kind]):
         aside = None
         if self.processes.is_main and not resume:
             aside = set_aside(self.folder)
-            write_files(self.folder, self.about)
+            write_each(self.folder, self.about)
         if not resume:
             self.way_back.keep_start()
         self._set_order()

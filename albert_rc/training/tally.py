@@ -56,11 +56,6 @@ class Tally:
         self.parts.append(sums)
         self.items += items
 
-    @property
-    def steps(self) -> int:
-        """Number of steps in the sums."""
-        return len(self.parts)
-
     def totals(self) -> list[float]:
         """The sums so far, on the host."""
         return [float(x) for x in torch.stack(self.parts).double().sum(0).cpu()]

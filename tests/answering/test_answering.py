@@ -180,9 +180,16 @@ def test_tuples_and_bytes_are_papers_too(tiny):
     assert answer(json.dumps(PAPER).encode(), tiny) == expected
 
 
-def test_a_models_name_is_no_model():
-    with pytest.raises(UsageError, match="load_model"):
+def test_a_model_is_also_its_name_or_folder(tiny):
+    assert (
         answer(PAPER, "albert-rc-tiny")
+        == answer(PAPER, tiny)
+        == answer(PAPER, tiny.tokenizer.folder)
+    )
+    with pytest.raises(UsageError, match="the model is 3; give its name or folder"):
+        answer(PAPER, 3)
+    with pytest.raises(UsageError, match="none: no such folder"):
+        answer(PAPER, "none")
 
 
 def test_the_readmes_example_runs(monkeypatch):

@@ -128,6 +128,7 @@ def test_answers_that_were_recalled_are_told_apart(sample, tmp_path, works):
         "--recall", gold,
     )  # fmt: skip
     assert "recalled from training papers: " in done.stdout
+    assert "this only copies their key" in done.stderr
     lines = [json.loads(line) for line in scores.read_text().splitlines()]
     known = [line for line in lines if "read" in line]
     assert len(known) > 0.9 * len(lines)

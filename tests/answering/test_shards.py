@@ -9,8 +9,15 @@ import pytest
 import torch
 from conftest import SAMPLE
 
+from albert_rc.answering.lookup import Memory
+from albert_rc.answering.request import Request
+from albert_rc.answering.run import run
+from albert_rc.answering.tasks import Show
+from albert_rc.cli.console import bar
 from albert_rc.errors import DataError
+from albert_rc.runtime.devices import processes
 from albert_rc.stores.shards import open_store, split_path
+from albert_rc.stores.store import load_store
 
 MODEL = "albert-rc-tiny"
 
@@ -54,6 +61,42 @@ def test_joined_answers_are_those_of_one_store(data, tmp_path, works, kind):
     for path in tmp_path.glob("1000*"):
         other = path.with_name(path.name.replace("1000", "3"))
         assert path.read_bytes() == other.read_bytes(), path.name
+
+
+def test_papers_to_recall_are_read_once_for_all_parts(data, tmp_path, works, monkeypatch):
+    made = []
+    first = Memory.__init__
+    monkeypatch.setattr(Memory, "__init__", lambda self, store: made.append(first(self, store)))
+    for size in (1000, 3):
+        with processes("cpu") as group:
+            request = Request(
+                data=split_path(data["cloze", size], "dev"), model=MODEL,
+                out=tmp_path / f"{size}.json", scores=tmp_path / f"{size}.jsonl",
+                recall=split_path(data["cloze", size], "dev"),
+            )  # fmt: skip
+            said = []
+            run(request, group, Show(said.append, bar))
+        assert len(made) == 1
+        assert sum("this only copies their key" in line for line in said) == 1
+        made.clear()
+    for end in ("json", "jsonl"):
+        assert (tmp_path / f"3.{end}").read_bytes() == (tmp_path / f"1000.{end}").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("kind", "split", "said"),
+    [("dream", "train", "its task differs"), ("cloze", "train", "made from other papers")],
+)
+def test_a_shard_of_other_papers_is_refused_amid_the_others(
+    data, tmp_path, works, cli, kind, split, said
+):
+    out = tmp_path / "data"
+    works("preprocess", SAMPLE / "cloze", "--model", MODEL, "--out", out, "--shard-papers", "3")
+    other = load_store(next(split_path(data[kind, 3], split).glob("*00001-*")))
+    other.save(out / "dev.shards" / "shard-00002-of-00003.pt")
+    done = cli("predict", "--data", out / "dev.shards", "--model", MODEL, "--out", out / "a.json")
+    assert (done.returncode, said in done.stderr) == (3, True), done.stderr
+    assert not (out / "a.json").exists()
 
 
 def test_a_job_that_was_ended_goes_on_where_whole_parts_are(data, tmp_path, works, cli):

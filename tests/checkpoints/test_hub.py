@@ -45,7 +45,7 @@ CASES = [
     ("some/model-broken", "0", "could not be reached|did not give it"),
     ("some/model", "1", "the hub was not contacted because HF_HUB_OFFLINE is set"),
     ("some/model", "nobody", "the hub could not be reached .*no earlier download"),
-    ("albert-rc-tny", "0", "nor a hub id, which has one slash"),
+    ("my-model", "0", "nor a hub id, which has one slash"),
 ]
 
 

@@ -2,12 +2,17 @@
 
 import pytest
 import torch
+from safetensors import safe_open
 
 from albert_rc import answer
 from albert_rc.checkpoints import hub
-from albert_rc.checkpoints.hub import READY, resolve_source, shipped_models, suited, usual_model
+from albert_rc.checkpoints.hf_config import read_config
+from albert_rc.checkpoints.hf_names import FAMILIES
+from albert_rc.checkpoints.hub import READY, resolve_source, shipped_models, usual_model
 from albert_rc.checkpoints.load import load_model, save_model
+from albert_rc.checkpoints.weights import open_weights
 from albert_rc.errors import UsageError
+from albert_rc.text.tokenizer import load_tokenizer
 
 
 @pytest.fixture
@@ -30,6 +35,21 @@ def test_a_name_leads_to_the_package(shelf, tmp_path, monkeypatch):
     assert resolve_source("some-model").resolve() == tmp_path / "some-model"
 
 
+@pytest.mark.parametrize("name", sorted(shipped_models()))
+def test_weights_name_the_vocabulary_that_lies_beside_them(name):
+    """Also by the key that some of them were written with."""
+    folder = resolve_source(name)
+    weights = open_weights(folder, FAMILIES[read_config(folder)[0].family])
+    assert weights.vocabulary == load_tokenizer(folder).fingerprint
+
+
+def test_the_key_of_the_vocabulary_stays(shelf):
+    """Weights that others have saved would not be checked any more."""
+    with safe_open(shelf[1] / "model.safetensors", "pt") as file:
+        found = file.metadata()
+    assert found["albert_rc.vocabulary"] == load_tokenizer(shelf[1]).fingerprint
+
+
 def test_half_the_size_and_rounded_once(shelf):
     model, folder = shelf
     loaded = load_model("some-model", "cloze")
@@ -42,17 +62,24 @@ def test_half_the_size_and_rounded_once(shelf):
 
 
 def test_the_models_for_each_kind_of_papers_are_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for kind, name in READY.items():
         folder = shipped_models()[name]
-        assert suited(READY["cloze"], kind) == name
+        assert usual_model(kind) == name
         assert sum(path.stat().st_size for path in folder.iterdir()) < 32e6
         assert {"README.md", "LICENSE", "calibration.json"} <= {p.name for p in folder.iterdir()}
-    assert suited("some-model", "choice") == "some-model"
-    monkeypatch.chdir(tmp_path)
     assert usual_model("cloze") == READY["cloze"]
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "config.json").write_text("{}")
     assert usual_model("cloze") == "models"
+
+
+def test_a_model_that_is_named_is_the_one_that_is_loaded():
+    """Also for papers that another of the package is for: its head is untrained then."""
+    for kind, other in (("cloze", "choice"), ("choice", "cloze")):
+        loaded = load_model(READY[other], kind)
+        assert loaded.tokenizer.folder == shipped_models()[READY[other]]
+        assert loaded.report.new
 
 
 @pytest.mark.parametrize("kind", READY)

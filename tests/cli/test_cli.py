@@ -11,6 +11,7 @@ from conftest import SAMPLE
 from safetensors.torch import load_file, save_file
 from typer.main import get_command
 
+from albert_rc.checkpoints.hub import SHIPPED
 from albert_rc.io.json import read_json, write_json
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import gold_letters
@@ -193,12 +194,47 @@ def test_doctor_tells_all(cli, tmp_path):
             2,
             "at least 8",
         ),
-        (["train", "--data", "nowhere"], 3, "train.pt: no such store; make it again"),
+        (
+            ["train", "--data", "nowhere"],
+            3,
+            "train.pt: no such store; make it with `albert-rc preprocess PAPERS --out nowhere`",
+        ),
+        (["train", "--data", VOCABULARY / "spiece.model"], 3, "is a file, so give the folder"),
         (["predict", "--data", "nowhere.pt"], 3, "no such store"),
+        (["predict", "--data", SAMPLE / "cloze"], 2, "holds 3 splits; name one of them: "),
+        (["preprocess"], 3, "data/raw_data: no such file or folder"),
+        (
+            ["preprocess", SAMPLE / "cloze", "--model", "albert-rc-smal"],
+            2,
+            "did you mean albert-rc-small?",
+        ),
+        (
+            ["preprocess", SAMPLE / "cloze", "--model", "bert-base-uncased"],
+            2,
+            "did you mean google-bert/bert-base-uncased?",
+        ),
+        (["preprocess", SAMPLE / "cloze", "--model", SAMPLE / "README.md"], 2, "a file; give the"),
+        (
+            ["predict", "--data", SAMPLE / "cloze" / "dev", "--model", SHIPPED],
+            2,
+            "holds no model, but folders of them; name one: ",
+        ),
+        (["import", SAMPLE / "printed", "--out", "x"], 2, "of others give the files: "),
+        (["report", "a.jsonl", "b", "--out", "r.pdf"], 2, "let its name end in .html"),
         (
             ["predict", "--data", SAMPLE / "cloze" / "dev", "--model", VOCABULARY],
             4,
             "cannot be read",
+        ),
+        (
+            [
+                "evaluate",
+                "--calibrate",
+                SAMPLE / "cloze" / "test_answers.json",
+                SAMPLE / "cloze" / "dev",
+            ],
+            3,
+            "holds answers without their probabilities",
         ),
         (["evaluate", "nowhere.json", SAMPLE / "cloze" / "dev"], 3, "nowhere.json: cannot be read"),
         (["train", "--nonsense"], 2, "No such option"),

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from albert_rc.checkpoints.hub import SHIPPED
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.errors import UsageError
 
@@ -16,7 +17,8 @@ def place(tmp_path, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
     (tmp_path / "run/answer.json").write_text("{}")
-    (tmp_path / "run/model.safetensors").write_text("")
+    for name in ("model.safetensors", "metrics.jsonl", "calibration-masks.json"):
+        (tmp_path / "run" / name).write_text("")
     return tmp_path
 
 
@@ -31,6 +33,8 @@ def place(tmp_path, monkeypatch):
         ("papers", "--out papers is a folder; name a file in it"),
         ("run/config.json", "is a file of a model"),
         ("run/model.safetensors", "is a file of a model"),
+        ("run/metrics.jsonl", "is a file of a model"),
+        ("run/calibration-masks.json", "is a file of a model"),
         ("kept.json", "--out and --scores are both kept.json"),
     ],
 )
@@ -75,6 +79,18 @@ def test_commands_look_before_they_work(sample, tmp_path, cli):
         assert "to read; " in done.stderr
     assert {path: path.read_bytes() for path in papers.iterdir()} == before
     assert scores.read_text() == ""
+
+
+def test_figures_do_not_replace_the_temperature_that_is_kept(sample, tmp_path, cli):
+    """Which would lose them: the temperature is written after them."""
+    run = tmp_path / "run"
+    shutil.copytree(SHIPPED / "albert-rc-tiny", run)
+    (run / "calibration.json").unlink()
+    scores = tmp_path / "scores.jsonl"
+    scores.write_text("")
+    command = ("evaluate", "--calibrate", scores, sample / "cloze" / "dev", "--model", run)
+    done = cli(*command, "--out", run / "calibration.json")
+    assert (done.returncode, "one of the files to read" in done.stderr) == (2, True), done.stderr
 
 
 def test_a_model_of_the_package_is_not_written_to(sample, tmp_path, cli):

@@ -8,7 +8,7 @@ import typer
 from conftest import SAMPLE
 from typer.testing import CliRunner
 
-from albert_rc.cli.app import app
+from albert_rc.cli.app import COMMANDS, app
 from albert_rc.cli.options import lsh_of
 from albert_rc.cli.renamed import RENAMED
 from albert_rc.errors import DataError, UsageError
@@ -116,7 +116,9 @@ def prepared(cli, tmp_path):
 
 
 def test_a_file_gives_what_the_command_line_does_not(cli, prepared):
+    (prepared / "data").rename(prepared / "papers \U00020bb7")
     (prepared / "run.toml").write_text(
+        'data = "papers \U00020bb7"\n'
         f'model = "{SAMPLE / "vocabulary"}"\nscratch = "tiny"\nmax_steps = 3\nbatch-size = 4\n'
         "clip = 0.25\nkeep = 1\nwith_dev = false\n[lsh]\nchunk = 8\n"
     )
@@ -131,8 +133,9 @@ def test_a_file_gives_what_the_command_line_does_not(cli, prepared):
 
     repeats = prepared / "run" / "run.toml"
     assert tomllib.loads(repeats.read_text()) == {
-        "model": str(SAMPLE / "vocabulary"), "scratch": "tiny", "max_steps": 2, "batch_size": 4,
-        "clip": 0.25, "keep": 2, "weight_decay": 0.5, "attention": "lsh", "lsh_chunk": 8,
+        "data": "papers \U00020bb7", "model": str(SAMPLE / "vocabulary"), "scratch": "tiny",
+        "max_steps": 2, "batch_size": 4, "clip": 0.25, "keep": 2, "weight_decay": 0.5,
+        "attention": "lsh", "lsh_chunk": 8,
         "device": "cpu", "with_dev": False,
     }  # fmt: skip
     done = cli("train", "--config", repeats, "--out", "again", cwd=prepared)
@@ -166,6 +169,22 @@ def test_settings_end_where_a_command_below_begins():
     assert str(done.exception) == "--clip -1.0 must be at least 0"
     done = CliRunner().invoke(app, ["pretrain", "data", "none", "--set", "part=3/2"])
     assert str(done.exception) == "--part 3/2: give a part I/N, from 1/N to N/N"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        *((name,) for commands in COMMANDS.values() for name in commands if name != "inspect"),
+        ("pretrain", "data"),
+        ("pretrain", "vocabulary"),
+    ],
+)
+def test_a_command_with_hidden_options_shows_how_to_find_them(names):
+    shown = " ".join(CliRunner().invoke(app, [*names, "--help"]).output.split())
+    hidden = any(getattr(option, "hidden", False) for option in options_of(*names))
+    assert ("--set" in shown) == hidden
+    said = CliRunner().invoke(app, [*names, "--set", "help"]).output
+    assert ("no settings besides" in said) != hidden
 
 
 @pytest.mark.parametrize("flag", ["--bins", "--folds", "--seed"])

@@ -27,6 +27,7 @@ from albert_rc.model.pretraining_head import PretrainingModel
 from albert_rc.model.span_head import SpanModel
 from albert_rc.papers.formats import read_split
 from albert_rc.text.tokenizer import load_tokenizer
+from albert_rc.training.runs.mean_weights import source_of
 
 onnxruntime = pytest.importorskip("onnxruntime")
 transformers = pytest.importorskip("transformers")
@@ -232,9 +233,25 @@ def test_a_runs_records_are_in_its_card(trainer, stores, tmp_path, monkeypatch):
     assert "papers," not in str(dict(read_records(folder).data)["train"])
 
 
+def test_the_card_of_a_mean_has_the_records_of_its_run(trainer, tmp_path):
+    made_by = trainer(tmp_path / "run1", max_steps=4, save_steps=2, eval_steps=2, keep=2)
+    made_by.run()
+    settings = {"model": "albert/albert-base-v2", "batch_size": 6, "data": "store"}
+    write_json(tmp_path / "run1" / "train.json", settings)
+    with source_of([str(tmp_path / "run1")], 2, tmp_path / "mean", list) as (source, mean):
+        export(source, tmp_path / "mean", mean_of=mean.made_of, run=mean.run)
+    text = (tmp_path / "mean" / "README.md").read_text()
+    assert 'base_model: "albert/albert-base-v2"' in text
+    assert "| batch size | 6 |" in text
+    assert re.search(r"are the mean of 2 checkpoints, `resume-\d+\.pt` and `resume-\d+", text)
+    assert "step of these weights" not in text
+
+
 @pytest.mark.slow
 def test_rounding_says_what_it_costs(vocabularies, tmp_path):
     source = made(vocabularies, "albert", "cloze", tmp_path / "source")
+    weights = file_sha256(source / "model.safetensors")
+    write_json(source / "calibration.json", {"temperature": 1.7, "weights_sha256": weights})
     full = export(source, tmp_path / "full")
     half = export(source, tmp_path / "half", precision="bf16")
     assert (full.precision, half.precision) == ("fp32", "bf16")
@@ -242,6 +259,7 @@ def test_rounding_says_what_it_costs(vocabularies, tmp_path):
     assert re.search(r"rounded to bf16, which changed [\d,]+ of [\d,]+ answers",
                      (tmp_path / "half" / "README.md").read_text())  # fmt: skip
     assert read_json(tmp_path / "half" / "config.json")["dtype"] == "bfloat16"
+    assert kept_temperature(tmp_path / "half") == (1.7, True)
 
 
 def refused(source, tmp_path, error, match, **how):
@@ -334,8 +352,8 @@ def test_the_command_writes_everything(cli, tmp_path):
     assert found["onnx"]["questions"] == found["transformers"]["questions"]
     assert found["precision"] == "fp16"
     assert set(found["bytes"]) == {
-        "README.md", "config.json", "model.safetensors", "onnx/model.onnx", "spiece.model",
-        "tokenizer.json", "tokenizer_config.json",
+        "README.md", "calibration.json", "config.json", "model.safetensors", "onnx/model.onnx",
+        "spiece.model", "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
 
 

@@ -150,7 +150,7 @@ def put_junk(paper: Any, rng: Random) -> Any:
 
 def _wrong_answer(paper: Any, rng: Random) -> Any:
     paper["answers"] = ["A"] * len(paper["options"])
-    wrong = ("a", "А", "Ａ", "", "AB C", "ZZZZ", "A" * 5000, 1, None, True, ["A"], "AAA")
+    wrong = ("ａ", "ß", "А", "Ａ", "", "AB C", "ZZZZ", "A" * 5000, 1, None, True, ["A"], "AAA")
     paper["answers"][rng.randrange(len(paper["options"]))] = rng.choice(wrong)
     return paper
 

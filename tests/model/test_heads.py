@@ -52,7 +52,6 @@ def test_losses_and_counts_add_up_over_micro_batches(stores, tokenizer, name):
     whole, parts = model(collate([0, 1, 2, 3])), [model(collate([i])) for i in range(4)]
     torch.testing.assert_close(whole.loss_sum, sum(p.loss_sum for p in parts), rtol=1e-5, atol=1e-4)
     assert whole.num_correct == sum(p.num_correct for p in parts)
-    assert whole.num_answered == sum(p.num_answered for p in parts)
 
 
 @pytest.mark.parametrize("name", ["cloze", "race"])
@@ -62,7 +61,6 @@ def test_questions_without_an_answer_cost_nothing(stores, tokenizer, name):
     batch = Collator(store, tokenizer)([0, 1])
     batch.answer_Q[1:] = -1
     output = model(batch)
-    assert output.num_answered == 1
     expected = -output.logits_QK.log_softmax(-1)[0, batch.answer_Q[0]]
     torch.testing.assert_close(output.loss_sum, expected)
     output.loss_sum.backward()
@@ -113,11 +111,9 @@ def test_the_masked_loss_is_adjusted_by_frequency(stores, tokenizer):
     torch.testing.assert_close(model(batch).masked_loss_sum, expected)
 
 
-def test_versions_differ_in_activation_and_dropout():
-    one, two = size_config("base", 1), size_config("base", 2)
-    assert (one.activation, one.dropout) == ("gelu", 0.1)
-    assert (two.activation, two.dropout) == ("gelu_new", 0.0)
-    assert size_config("xxlarge", 1).dropout == 0.0
+def test_published_sizes_are_those_of_version_2():
+    base = size_config("base")
+    assert (base.activation, base.dropout) == ("gelu_new", 0.0)
     with pytest.raises(UsageError, match="no such size"):
         size_config("huge")
 

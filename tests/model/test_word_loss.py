@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from albert_rc.model import word_loss as module
-from albert_rc.model.word_loss import Taught, block_rows, taught_word_loss, word_loss
+from albert_rc.model.word_loss import Taught, block_rows, taught_word_loss
 
 
 @pytest.fixture(params=[1, 7, 1000])
@@ -24,7 +24,7 @@ def inputs(words=23):
 
 def test_it_is_cross_entropy_and_so_are_its_gradients(rows):
     vector, word, offset, token = inputs()
-    loss, correct = word_loss(vector, word, offset, token, count_correct=True)
+    loss, _, correct = taught_word_loss(vector, word, offset, token, None, count_correct=True)
     (3 * loss).backward()
     found = [tensor.grad for tensor in (vector, word, offset)]
     others = inputs()
@@ -63,8 +63,8 @@ def test_a_teachers_probabilities_have_their_share(rows, weight):
 def test_products_in_bf16_are_as_near_as_bf16_is(rows):
     vector, word, offset, token = inputs(words=200)
     exact = inputs(words=200)
-    loss, correct = word_loss(vector, word, offset, token, True, torch.bfloat16)
-    wanted, right = word_loss(*exact, True)
+    loss, _, correct = taught_word_loss(vector, word, offset, token, None, True, torch.bfloat16)
+    wanted, _, right = taught_word_loss(*exact, None, True)
     loss.backward()
     wanted.backward()
     torch.testing.assert_close(loss, wanted, rtol=2e-3, atol=0)
@@ -78,21 +78,22 @@ def test_products_in_bf16_are_as_near_as_bf16_is(rows):
 def test_what_nothing_is_learned_from_is_scored_in_fp32(rows):
     vector, word, offset, token = inputs()
     with torch.inference_mode():
-        found = word_loss(vector, word, offset, token, True, torch.bfloat16)
-        assert found == word_loss(vector, word, offset, token, True)
+        found = taught_word_loss(vector, word, offset, token, None, True, torch.bfloat16)
+        assert found == taught_word_loss(vector, word, offset, token, None, True)
 
 
 def test_it_is_the_same_where_nothing_is_learned(rows):
     vector, word, offset, token = inputs()
     with torch.inference_mode():
-        loss, correct = word_loss(vector, word, offset, token)
-    torch.testing.assert_close(loss, word_loss(vector, word, offset, token)[0].detach())
+        loss, _, correct = taught_word_loss(vector, word, offset, token, None)
+    learned, _, _ = taught_word_loss(vector, word, offset, token, None)
+    torch.testing.assert_close(loss, learned.detach())
     assert correct == 0
 
 
 def test_nothing_hidden_is_no_loss(rows):
     vector, word, offset, token = inputs(words=0)
-    loss, _ = word_loss(vector, word, offset, token)
+    loss, _, _ = taught_word_loss(vector, word, offset, token, None)
     loss.backward()
     assert loss == 0
     assert not word.grad.any()
@@ -102,7 +103,7 @@ def test_an_impossible_word_costs_much_and_not_infinity(rows):
     vector, word, offset, token = inputs(words=2)
     with torch.no_grad():
         offset[token] = -1e4
-    loss, _ = word_loss(vector, word, offset, token)
+    loss, _, _ = taught_word_loss(vector, word, offset, token, None)
     loss.backward()
     assert 1e4 < loss < 1e5
     assert word.grad.isfinite().all()

@@ -115,6 +115,10 @@ def test_blanks_at_the_edges_and_beside_signs_are_blanks(write):
         ({"options": [["a", "b"]], "answers": ["A"]}, "blank 2 has none"),
         ({"answers": ["A", "C"]}, "blank 2: the answer is C, but the last of its 2 options is B"),
         ({"answers": ["A", 1]}, "blank 2: the answer 1 is not a letter; write A to B"),
+        (
+            {"answers": ["A", "short"]},
+            "the answer 'short' is not a letter; it is option B, so write B",
+        ),
         ({"answers": "AB"}, '"answers" is text; it must be a list of letters'),
     ],
 )
@@ -129,6 +133,42 @@ def test_a_missing_field_is_named(write):
     assert errors_of(write("a.json", {"article": "A _ ."})) == [
         'papers/a.json: the field "options" is missing; add it'
     ]
+    assert errors_of(write("a.json", {"article": "A _ .", "choices": [["b", "c"]]})) == [
+        'papers/a.json: the field "options" is missing; rename "choices" to it'
+    ]
+    race = {"article": "A.", "questions": ["b"], "options": [["c", "d"]]}
+    write("a.json", race)
+    (said,) = errors_of(write("b.json", {"article": "A _ .", "options": [["b", "c"]]}))
+    assert 'the field "questions" is missing, as in a cloze paper; put papers with' in said
+
+
+def test_small_letters_are_letters_unless_they_are_options(write):
+    article = {"article": "It is _ .", "options": [["an", "a", "the"]]}
+    folder = write("a.json", article | {"answers": ["b"]})
+    assert read_split(folder).passages[0].questions[0].answer == 1
+    (said,) = errors_of(write("a.json", article | {"answers": ["a"]}))
+    assert "the answer 'a' is not a letter; it is option B, so write B" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"%PDF-1.7 ...", "a PDF, not JSON"),
+        (b"PK\3\4 ...", "a Word document or another zip archive"),
+        (b"\x1f\x8b ...", "compressed by gzip; let its name end in .gz"),
+        (b"\xfd7zXZ ...", "compressed by xz; unpack it first"),
+    ],
+)
+def test_files_that_are_no_text_are_called_by_what_they_are(write, content, said):
+    (found,) = errors_of(write("a.json", content))
+    assert said in found
+
+
+def test_a_folder_of_stores_is_called_one(tmp_path):
+    (tmp_path / "dev.pt").touch()
+    (tmp_path / "train.pt").touch()
+    (error,) = read_split(tmp_path).problems
+    assert error.message == "a folder of stores; name one of them: dev.pt, train.pt"
 
 
 @pytest.mark.parametrize(

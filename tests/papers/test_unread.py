@@ -61,6 +61,16 @@ def test_the_first_name_of_a_split_counts_and_the_others_are_told(tmp_path):
     }  # fmt: skip
 
 
+def test_splits_have_names_in_any_case_and_other_folders_are_told(tmp_path):
+    for name in ("Train", "EVAL", "more", "notes", "race/train"):
+        put(tmp_path / name / "a.json", CLOZE if name != "notes" else {"to": "do"})
+    names = {split: place.name for split, place in find_splits(tmp_path).items()}
+    assert names == {"train": "Train", "dev": "EVAL"}
+    told = dict(unread_beside(tmp_path))
+    assert told == {tmp_path / "more": "it is next to train, dev"}
+    assert find_splits(tmp_path / "Train") == {"train": tmp_path / "Train"}
+
+
 def test_mrpcs_own_split_is_preferred_to_the_published_tables(tmp_path):
     """Whose training table holds the dev rows."""
     for name in ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt", "train.tsv", "dev.tsv"):

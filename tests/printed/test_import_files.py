@@ -21,7 +21,7 @@ from exam import (
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.papers.formats import read_split
-from albert_rc.printed.read.extract import read_printed
+from albert_rc.printed.extract import read_printed
 from albert_rc.printed.run import import_papers
 
 

@@ -1,7 +1,9 @@
 """What `import` leaves out: text, questions and answers are never lost without a word."""
 
+import re
+
 import pytest
-from exam import BREAD, CLOZE, LISTS, QUESTIONS, RACE, STORY, TEXT, bring
+from exam import BREAD, CLOZE, KEY, LISTS, QUESTIONS, RACE, STORY, TEXT, bring
 
 from albert_rc.printed.run import import_papers
 
@@ -187,3 +189,31 @@ def test_parts_of_a_key_that_are_called_after_their_files(tmp_path):
     imports = import_papers(paths, key)
     assert all("which does not fit the passages" in line for line in said(imports))
     assert not any(paper.whole for found in imports for paper in found.papers)
+
+
+@pytest.mark.parametrize("blank", ["______", "__"])
+@pytest.mark.parametrize("head", ["", "Name: ________  Class: ________\n\n"])
+def test_blanks_without_numbers_are_numbered_in_their_order(tmp_path, blank, head):
+    text = head + re.sub(r"__[0-9]+__", blank, STORY) + "\n" + LISTS + KEY
+    papers, refused, imports = bring(tmp_path, text)
+    assert (papers, refused) == ([CLOZE], [])
+    assert "blanks without numbers are 36-38 in their order" in imports[0].papers[0].notes
+
+
+@pytest.mark.parametrize(
+    ("text", "blanks"),
+    [
+        (re.sub(r"__[0-9]+__", "____", STORY, count=2).replace("__38__", "happy"), 2),
+        (re.sub(r"__[0-9]+__", "____", STORY).replace("Nobody", "____ nobody"), 4),
+    ],
+)
+def test_blanks_without_numbers_that_are_not_as_many_as_lists_are_refused(tmp_path, text, blanks):
+    papers, refused, imports = bring(tmp_path, f"{text}\n{LISTS}")
+    assert (papers, refused) == ([], [36, 37, 38])
+    assert f"{blanks} blanks without numbers for 3 lists of options" in "\n".join(said(imports))
+
+
+def test_a_number_among_blanks_without_numbers_is_refused(tmp_path):
+    text = STORY.replace("__36__", "____").replace("__38__", "____")
+    papers, refused, _ = bring(tmp_path, f"{text}\n{LISTS}")
+    assert (papers, refused) == ([], [36, 38])

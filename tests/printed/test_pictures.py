@@ -5,8 +5,8 @@ import pytest
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.printed.build.doubts import report_doubts
-from albert_rc.printed.build.papers import Import, Paper
 from albert_rc.printed.lines import Doubt, Line, PrintedText, make_line
+from albert_rc.printed.papers import Import, Paper
 from albert_rc.printed.read.layout import Word, lines_of
 from albert_rc.printed.run import import_papers
 from albert_rc.printed.scan.blanks import apart, joined

@@ -297,6 +297,39 @@ def test_options_that_do_not_go_together_are_refused(options, said):
     assert "two score files" in str(run("a.jsonl", "--out", "a").exception)
 
 
+MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + "".join(
+    f"{n % 2}\t{n}\t{n}\tA {n}.\tB {n}.\n" for n in range(6)
+)
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ([line("x", answer="yes", chances=(0.2, 0.8)), line("y", answer="no")],
+         "its labels are not 0, 1, in that order"),
+        ([line("x", answer="b", chances=(0.2, 0.7, 0.1))], "labels in number 3, not 2"),
+        ([line("x", answer="B", chances=(0.2, 0.8))], "holds letters, but the fit"),
+    ],
+)  # fmt: skip
+def test_a_fit_answers_only_scores_of_its_own_task(tmp_path, scores, said):
+    (tmp_path / "dev.tsv").write_text(MRPC)
+    dev = [line(str(n + 1), answer=str(n % 2), chances=((0.8, 0.2), (0.1, 0.9))[n % 2])
+           for n in range(6)]  # fmt: skip
+    both = []
+    for lines in (dev, scores):
+        also = [x.replace("0.2", "0.25").replace("0.8", "0.75").replace("0.1]", "0.05]")
+                for x in lines]  # fmt: skip
+        both.append([written(tmp_path / f"{len(both)}{n}.jsonl", x)
+                     for n, x in enumerate((lines, also))])  # fmt: skip
+    files, others = both
+    fit, out = tmp_path / "fit.json", tmp_path / "a.json"
+    refused = run(*others, "--gold", tmp_path / "dev.tsv", "--dev-scores", files[0],
+                  "--dev-scores", files[1], "--out", out, "--fit", fit)  # fmt: skip
+    assert said in str(refused.exception)
+    assert not fit.exists()
+    assert not out.exists()
+
+
 def test_labels_and_numbers(tmp_path):
     out = tmp_path / "answer.json"
     one = [line("1", answer="no", chances=(0.4, 0.6)), line("2", answer="yes", chances=(0.9, 0.1))]

@@ -117,6 +117,24 @@ def test_the_paper_comes_back_in_the_projects_form(served):
     assert [message["level"] for message in warned["messages"]] == ["warning"]
 
 
+def test_each_kind_of_paper_has_its_model_and_the_answer_names_it():
+    import torch
+
+    from albert_rc.runtime.devices import Processes
+    from albert_rc.serve.engine import Engine
+    from albert_rc.serve.limits import Limits
+
+    race = {"article": "It rains .", "questions": ["What ?"], "options": [["rain", "sun"]]}
+    papers = {"albert-rc-small": CLOZE, "albert-rc-small-choice": race}
+    engine = Engine(None, Processes(torch.device("cpu")), Limits(), lambda _: None)
+    for name, paper in papers.items():
+        upload = make_upload(json.dumps({**paper, "answers": []}).encode(), "a.json")
+        found = json.loads(engine.submit(upload, None).result())
+        assert (found["model"], found["calibrated"], found["messages"]) == (name, True, [])
+    engine.close()
+    assert engine.name == "albert-rc-small and albert-rc-small-choice"
+
+
 @pytest.mark.parametrize("way", [None, "masks"])
 def test_probabilities_are_calibrated_as_those_of_predict(tmp_path, way):
     import torch

@@ -8,22 +8,34 @@ from small import task
 from albert_rc.errors import OutOfMemoryError, UsageError
 from albert_rc.io.sizes import parse_size
 from albert_rc.model.config import RECOMPUTE
+from albert_rc.model.cost import encoder_parameters
 from albert_rc.training.memory.footprint import predict_parts
 from albert_rc.training.memory.planner import GIB, Levers, make_plan
 
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("8GiB", 8 * GIB), ("8 gib", 8 * GIB), ("7.5GB", 7.5e9), ("500m", 5e8), ("12345", 12345)],
+    [
+        ("8GiB", 8 * GIB),
+        ("8 gib", 8 * GIB),
+        ("7.5GB", 7.5e9),
+        ("500m", 5e8),
+        ("12345678", 12345678),
+    ],
 )
 def test_sizes_are_read(text, size):
     assert parse_size("--memory", text) == size
 
 
-@pytest.mark.parametrize("text", ["", "eight", "8 TiB", "-1GiB", "0", "8GiB!"])
+@pytest.mark.parametrize("text", ["", "eight", "8 TiB", "-1GiB", "0", "8GiB!", "6"])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(UsageError, match="--memory"):
         parse_size("--memory", text)
+
+
+def test_a_number_that_lacks_its_unit_is_not_taken_for_bytes():
+    with pytest.raises(UsageError, match="--memory 6: that is in bytes; write 6GiB or 6MB"):
+        parse_size("--memory", "6")
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -86,3 +98,13 @@ def test_every_lever_saves():
     assert len(set(by_level)) == 3
     by_states = [sum(predict_parts(task(), 1024, "layers", s).values()) for s in ("fp32", "8bit")]
     assert by_states == sorted(by_states, reverse=True)
+
+
+def test_a_teacher_that_reads_every_micro_batch_is_counted():
+    alone = replace(task("base", device="cpu"), masked_share=0.15)
+    taught = replace(alone, teacher=task("xxlarge").config)
+    parts = predict_parts(taught, 1024, "layers", "fp32")
+    assert parts["teacher"] > 4 * encoder_parameters(taught.teacher)
+    assert parts.items() > predict_parts(alone, 1024, "layers", "fp32").items()
+    plans = [make_plan(each, 80 * GIB, Levers(recompute="layers")) for each in (alone, taught)]
+    assert plans[1].total - plans[0].total == plans[1].parts["teacher"]

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from albert_rc.printed.build.joining import join_blocks
-from albert_rc.printed.build.papers import Import, Paper, Trouble, letters_of, spans
 from albert_rc.printed.lines import Line, shortened, words
-from albert_rc.printed.recognise.blanks import Placement, candidates, lone_blanks, place
+from albert_rc.printed.papers import Import, Paper, Trouble, letters_of, spans
+from albert_rc.printed.recognise.blanks import Placement, candidates, lone_blanks, place, unnumbered
 from albert_rc.printed.recognise.blocks import Block, LeftOut, Outline
 from albert_rc.printed.recognise.checks import lost_questions, number_troubles, stem_of
 from albert_rc.printed.recognise.labels import give_headings
@@ -132,6 +132,10 @@ class _Assembler:
     def _trouble(self, numbers: Sequence[int], place_: str, reason: str, way_out: str) -> None:
         self.troubles.append(Trouble(tuple(numbers), place_, reason, way_out))
 
+    def _prose(self) -> list[Paragraph]:
+        """The passage itself, without headings and fields to fill in."""
+        return [p for p in self.paragraphs if p.role == "text" and not is_field(p.shadow)]
+
     def _text(self) -> list[Line]:
         return [line for _, line in text_lines(self.paragraphs)]
 
@@ -180,9 +184,23 @@ class _Assembler:
     def _cloze(self, items: Sequence[Item]) -> None:
         by_number = {item.number: item for item in reversed(items) if item.number is not None}
         numbers = sorted(by_number)
-        placement = place(self.candidates, numbers)
-        self._report(placement)
         options = {number: self._options(by_number[number]) for number in numbers}
+        marked = any(c.style == "line" and c.number in options for c in self.candidates)
+        lines = [] if marked else unnumbered(text_lines(self._prose()), numbers)
+        if len(lines) == len(numbers):
+            self.notes.append(f"blanks without numbers are {spans(numbers)} in their order")
+            placement = Placement({line.number: line for line in lines}, {}, [], "line")
+        else:
+            placement = place(self.candidates, numbers)
+            if lines and not placement.placed:
+                self._trouble(
+                    numbers,
+                    lines[0].place,
+                    f"{len(lines)} blanks without numbers for {len(numbers)} lists of options",
+                    f"number the blanks as __{numbers[0]}__, or write as many lists",
+                )
+            else:
+                self._report(placement)
         self._write_cloze(placement, options)
 
     def _report(self, placement: Placement) -> None:

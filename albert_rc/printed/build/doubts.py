@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from albert_rc.printed.build.papers import Import, Paper, Trouble
 from albert_rc.printed.lines import Line, PrintedText
+from albert_rc.printed.papers import Import, Paper, Trouble
 
 CORRECT = "write the text with --text, correct it, and import it"
 AGAIN = "take the picture again, from above and in good light, or import the text"

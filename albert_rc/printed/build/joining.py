@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from albert_rc.printed.build.papers import Import
 from albert_rc.printed.lines import shortened, words
+from albert_rc.printed.papers import Import
 from albert_rc.printed.recognise.blanks import Candidate, candidates, lone_blanks
 from albert_rc.printed.recognise.blocks import Block, LeftOut, Outline
 from albert_rc.printed.recognise.passages import split_paragraphs, text_lines

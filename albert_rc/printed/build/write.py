@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from albert_rc.errors import UsageError
-from albert_rc.io.atomic import write_together
+from albert_rc.io.atomic import write_files
 from albert_rc.io.files import natural_key
-from albert_rc.io.json import parse_json, to_json
+from albert_rc.io.json import as_json, to_json
 from albert_rc.papers.parse import Problems, parse_cloze, parse_race
-from albert_rc.printed.build.papers import FOLDERS, Import, Paper, Trouble, spans
+from albert_rc.printed.papers import FOLDERS, Import, Paper, Trouble, spans
 
 _PARSE = {"cloze": (parse_cloze, ".json"), "choice": (parse_race, ".txt")}
 
@@ -51,7 +50,7 @@ def check_readable(paper: Paper) -> None:
     """Read a paper as `doctor` and `preprocess` do, and add their problems to it."""
     parse, _ = _PARSE[paper.kind]
     report = Problems(paper.name)
-    passage = parse(parse_json(to_json(paper.content())), paper.name, None, report)
+    passage = parse(as_json(paper.content()), paper.name, None, report)
     for problem in report.problems:
         if problem.severity == "error":
             reason = f"{spans(paper.numbers)}: {problem.message}"
@@ -85,8 +84,7 @@ def write_papers(
     for path, content in targets.items():
         if path.is_file() and (before := path.read_bytes()) != content:
             replaced[path.with_name(path.name + REPLACED)] = before
-    contents = replaced | targets
-    write_together({path: partial(_put, content) for path, content in contents.items()})
+    write_files(replaced | targets)
     return list(targets), list(replaced)
 
 
@@ -113,7 +111,3 @@ def earlier_papers(
         for path in sorted(there - set(written), key=lambda path: natural_key(str(path)))
         if (match := name.fullmatch(path.name)) and match[1] in stems
     ]
-
-
-def _put(content: bytes, path: Path) -> None:
-    path.write_bytes(content)

@@ -21,6 +21,7 @@ _RULE_BEFORE = re.compile(rf"{_RULE}\s*$")
 _RULE_AFTER = re.compile(rf"(?:[.、)]\s?(?=_)|\s*){_RULE}")
 _NUMBER_AND_RULE = re.compile(r"\s?[0-9]{1,4}\s?_")
 _RULE_AND_NUMBER = re.compile(r"_\s?[0-9]{1,4}\s?$")
+_LINE = re.compile(r"(?<![_0-9])(?<![0-9][ .、)])_{2,}(?![_0-9])(?! ?[0-9]+ ?_)")
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _NO_BLANK_BEFORE = re.compile(r"(?:[A-Za-z0-9$£€¥#/:'’+]|[0-9][.,]|[-–]|\b[Nn]o\.\s?|\b[Pp]age\s)$")
 _NO_BLANK_AFTER = re.compile(r"(?:[A-Za-z%°/+]|[.,:][0-9]|[-–]\s?[A-Za-z0-9])")
@@ -56,6 +57,27 @@ def candidates(numbered_lines: Iterable[tuple[int, Line]]) -> list[Candidate]:
                 found.append(candidate)
                 taken = candidate.end
     return found
+
+
+def unnumbered(
+    numbered_lines: Iterable[tuple[int, Line]], numbers: Sequence[int]
+) -> list[Candidate]:
+    """Blanks that are lines without a number, numbered in the order of the text.
+
+    Args:
+        numbered_lines: of the passage.
+        numbers: those with options, ascending; lines beyond them get the numbers that follow.
+    """
+    runs = [
+        (line_number, line, match)
+        for line_number, line in numbered_lines
+        for match in _LINE.finditer(line.shadow)
+    ]
+    names = [*numbers, *range(numbers[-1] + 1, numbers[-1] + 1 + len(runs))]
+    return [
+        Candidate(line_number, match.start(), match.end(), number, "line", line.place)
+        for number, (line_number, line, match) in zip(names, runs, strict=False)
+    ]
 
 
 def _candidate(line_number: int, line: Line, match: re.Match[str], taken: int) -> Candidate | None:

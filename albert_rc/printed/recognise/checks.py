@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from itertools import count, pairwise, takewhile
 
-from albert_rc.printed.build.papers import Trouble
 from albert_rc.printed.lines import Line
+from albert_rc.printed.papers import Trouble
 from albert_rc.printed.recognise.blanks import Candidate
 from albert_rc.printed.recognise.options import Item
 

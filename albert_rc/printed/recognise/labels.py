@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from albert_rc.printed.build.papers import Import, Paper
 from albert_rc.printed.lines import HAN, shadow_of
+from albert_rc.printed.papers import Import, Paper
 from albert_rc.printed.recognise.blocks import Outline
 from albert_rc.printed.recognise.key import HEADING_WORDS
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from albert_rc.papers.schema import letter
-from albert_rc.printed.build.papers import Paper, spans
+from albert_rc.printed.papers import Paper, spans
 from albert_rc.printed.recognise import key
 from albert_rc.printed.recognise.answers import give, must_agree
 from albert_rc.printed.recognise.options import SIGN, Item

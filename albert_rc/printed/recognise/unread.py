@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from albert_rc.printed.build.papers import Trouble
 from albert_rc.printed.lines import HAN, Line, make_line, shortened, words
+from albert_rc.printed.papers import Trouble
 from albert_rc.printed.recognise.blocks import LeftOut
 from albert_rc.printed.recognise.key import DASH, HEADING_WORDS, UNDER, KeyProblem, read_row
 from albert_rc.printed.recognise.labels import tells

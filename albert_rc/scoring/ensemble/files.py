@@ -47,6 +47,33 @@ def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
     return tuple(names[place] for place in range(count))
 
 
+def require_like(file: ScoreFile, dev: ScoreFile, labels: Sequence[str]) -> None:
+    """Refuse scores of another task than a fit's, where `check_models` cannot tell.
+
+    Args:
+        file: one of the score files that are answered.
+        dev: one of those that the fit is made on.
+        labels: of the papers that `dev` is for; empty where options have letters.
+
+    Raises:
+        DataError: one has blanks and the other questions, or their labels differ.
+    """
+    said = f"{file.path}: cannot be answered by a fit on {dev.path}: "
+    for name, one, other in (
+        ("is of", *("blanks" if each.ids is None else "questions" for each in (file, dev))),
+        ("has labels in number", *(_num_labels(each) for each in (file, dev))),
+    ):
+        if one != other:
+            raise DataError(f"{said}it {name} {one}, not {other}")
+    wrong = [name for place, name in file.labels.items() if labels[place] != name]
+    if wrong:
+        raise DataError(f"{said}its labels are not {', '.join(labels)}, in that order")
+
+
+def _num_labels(file: ScoreFile) -> int:
+    return int(file.num_options_Q.max()) if file.kind == "labels" else 0
+
+
 def score_lines(
     files: Sequence[ScoreFile], fit: Fit, labels: Sequence[str]
 ) -> list[dict[str, Any]]:

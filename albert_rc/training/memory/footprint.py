@@ -46,6 +46,8 @@ class StepShape:
     attention: str = "dense"
     moments: tuple[str, ...] = tuple(STATES)
     """Formats of the optimiser's moments to choose from: keys of `STATES`."""
+    teacher: EncoderConfig | None = None
+    """A model that reads each micro-batch first, for hidden words."""
 
 
 def task_of(
@@ -55,6 +57,7 @@ def task_of(
     processes: Processes,
     masked_share: float = 0.0,
     attention: str = "dense",
+    teacher: EncoderConfig | None = None,
 ) -> StepShape:
     """The task of training a model of this shape on a store."""
     items = -(-settings.batch_size // processes.world)
@@ -71,6 +74,7 @@ def task_of(
         ffn_chunk=settings.ffn_chunk,
         attention=attention,
         moments=tuple(STATES) if settings.optimizer == "adamw" else ("fp32",),
+        teacher=teacher,
     )
 
 
@@ -132,9 +136,23 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
         "activations": kept,
         "working": working + head,
     }
+    if task.teacher is not None:
+        parts["teacher"] = _teacher_bytes(task.teacher, task, tokens)
     if states == "8bit" and on_cpu:
         parts["optimiser"] += COMPILER
     slack = SLACK[task.device]
     parts["activations"] = int(parts["activations"] * slack)
     parts["working"] = int(parts["working"] * slack)
     return parts | {"runtime": RUNTIME[task.device]}
+
+
+def _teacher_bytes(teacher: EncoderConfig, task: StepShape, tokens: int) -> int:
+    """Of a model that only reads: its weights, as products use them too, and one layer's vectors.
+
+    Its probabilities of the masked words stay until the student's are compared with them.
+    """
+    size = BYTES[task.precision]
+    weights = 4 * encoder_parameters(teacher) + layer_matrices(teacher) * size
+    layer = tokens * (8 * teacher.hidden_size + 2 * teacher.ffn_size) * size
+    words = int(task.masked_share * tokens)
+    return weights + layer + 2 * 4 * words * teacher.vocab_size

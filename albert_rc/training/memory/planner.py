@@ -163,6 +163,7 @@ def fit(
     masked_share: float = 0.0,
     attention: str = "dense",
     before: Levers | None = None,
+    teacher: EncoderConfig | None = None,
 ) -> tuple[TrainConfig, list[str]]:
     """Settings that fit the available memory, and the plan as sentences.
 
@@ -177,6 +178,7 @@ def fit(
         attention: a key of `ATTENTION`.
         before: the plan of the resumed run; it is reused where it fits and the user does not
             choose another, because other micro-batches round differently.
+        teacher: shape of the model that reads each micro-batch too, for hidden words.
 
     Raises:
         OutOfMemoryError: nothing fits.
@@ -193,7 +195,7 @@ def fit(
         budget = parse_size("--memory", memory)
         limit_memory(device, budget)
     budget = processes.least(budget)  # one plan for all: their optimisers must match
-    task = task_of(config, store, settings, processes, masked_share, attention)
+    task = task_of(config, store, settings, processes, masked_share, attention, teacher)
     plan, said = _plan_as_before(task, budget, levers, before)
     if device.type == "cpu":
         keep_freed_memory(plan.is_tight(budget), plan.total, plan.varying)

@@ -153,7 +153,7 @@ class Pretraining(Objective[PretrainBatch]):
         sums = torch.zeros(self.num_sums + self.num_counts, device=processes.device)
         one = torch.ones(self.num_counts, device=processes.device)
         with evaluating(self.model, self.encoder):
-            for items in batches[processes.rank :: processes.world]:
+            for items in processes.share(batches):
                 batch = collate(items)
                 _, parts = self.losses(batch.to(processes.device), one)
                 counts = torch.tensor(self.counts(batch), device=processes.device)

@@ -116,11 +116,10 @@ def _from_file(path: Path, store: Store) -> Tensor:
     rows = {key: row for row, key in enumerate(file.keys)}
     counts = store.num_options.tolist()
     found: list[Tensor] = []
-    numbers: dict[int, int] = {}
+    numbers = store.number_in_passage.tolist()
     known = 0
     for question, passage in enumerate(store.passage_of_question.tolist()):
-        numbers[passage] = numbers.get(passage, 0) + 1
-        row = rows.get((store.meta["ids"][passage], numbers[passage]))
+        row = rows.get((store.meta["ids"][passage], numbers[question]))
         if row is None:
             found.append(torch.full((counts[question],), torch.nan))
             continue
@@ -128,8 +127,9 @@ def _from_file(path: Path, store: Store) -> Tensor:
         if given != counts[question]:
             key = quoted(store.meta["ids"][passage])
             raise DataError(
-                f"{file.where(row)}: {given} options, but number {numbers[passage]} of paper {key} "
-                f"in the training papers has {counts[question]}; give scores of the same papers"
+                f"{file.where(row)}: {given} options, but number {numbers[question]} of paper "
+                f"{key} in the training papers has {counts[question]}; give scores of the same "
+                "papers"
             )
         known += 1
         found.append(torch.from_numpy(file.chances_QK[row, :given]).float())

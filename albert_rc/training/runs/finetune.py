@@ -9,14 +9,15 @@ from typing import Any
 
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.json import parse_json, to_json
+from albert_rc.fields import flag_of
+from albert_rc.io.json import as_json
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.shards import exists, open_store, split_path
 from albert_rc.stores.store import Store, check_store
 from albert_rc.stores.subset import joined
 from albert_rc.training.checkpoint import planned_before
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.identity import FIXED, flag_of
+from albert_rc.training.identity import FIXED
 from albert_rc.training.loop import Trainer
 from albert_rc.training.memory.planner import Levers, fit
 from albert_rc.training.objective import Objective, stores_identity
@@ -220,5 +221,4 @@ def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, An
         **{flag_of(name): getattr(settings, name) for name in FIXED},
         "--optimizer-states": tuning.levers.states or settings.optimizer_states,
     }
-    as_read: dict[str, Any] = parse_json(to_json(found))
-    return as_read
+    return as_json(found)

@@ -26,10 +26,20 @@ from albert_rc.text.tokenizer import VOCABULARY_FILES, load_tokenizer
 from albert_rc.training.checkpoint import states
 
 
+@dataclass(frozen=True)
+class Mean:
+    """Where averaged weights come from."""
+
+    run: Path
+    """Folder whose records hold for the mean, too: of the run, or of the first checkpoint."""
+    made_of: str
+    """The checkpoints, in words."""
+
+
 @contextmanager
 def source_of(
     runs: Sequence[str], last: int | None, out: Path, say: Callable[[str], None]
-) -> Iterator[str | Path]:
+) -> Iterator[tuple[str | Path, Mean | None]]:
     """Context that gives a run's folder, or a temporary one with the mean of several checkpoints.
 
     Args:
@@ -38,12 +48,15 @@ def source_of(
         out: path of the result; the mean is written next to it temporarily.
         say: called with the number of checkpoints averaged.
 
+    Yields:
+        the folder, and what it is the mean of, if it is one.
+
     Raises:
         UsageError: `last` with several runs, or checkpoints that cannot be averaged.
         CheckpointError: unusable, or of different shapes.
     """
     if len(runs) == 1 and last is None:
-        yield runs[0]
+        yield runs[0], None
         return
     if last is not None and len(runs) > 1:
         raise UsageError("--last averages the states of one run; give only one folder")
@@ -55,7 +68,8 @@ def source_of(
         mean = Path(temporary) / "mean"
         count = write_mean(sources, like, mean)
         say(f"the mean of {len(sources)} checkpoints, {count} tensors")
-        yield mean
+        names = " and ".join(f"`{Path(source.name).name}`" for source in sources)
+        yield mean, Mean(like, f"{len(sources)} checkpoints, {names}")
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.errors import DivergedError, Interrupted, UsageError
-from albert_rc.io.atomic import write_bytes
-from albert_rc.io.json import to_json
+from albert_rc.io.json import write_json
 from albert_rc.runtime.seeds import mix
 from albert_rc.stores.store import Store
 from albert_rc.training.identity import difference
@@ -251,5 +250,5 @@ def _result(study: Any, out: Path) -> dict[str, Any]:
         dev = None if given_up else trial.value
         rows[trial.number] = {**trial.params, "dev": dev, "given_up": given_up}
     found = {"best": rows[best.number], "trials": list(rows.values())}
-    write_bytes(out / RESULT, to_json(found))
+    write_json(out / RESULT, found)
     return found

@@ -20,7 +20,7 @@ from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import DataError, Interrupted, UsageError
 from albert_rc.io.atomic import write_bytes
 from albert_rc.io.files import natural_key
-from albert_rc.io.json import json_lines, parse_json, read_json, write_files, write_json
+from albert_rc.io.json import json_lines, parse_json, read_json, write_each, write_json
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import Store
 from albert_rc.stores.subset import chosen_papers
@@ -111,7 +111,7 @@ def run_all(
         resume: continue where this was stopped.
         run: runs one in its folder, resuming it or not.
         say: called with a message before each run.
-        files: written into `out` when the runs begin; see `write_files`.
+        files: written into `out` when the runs begin; see `write_each`.
 
     Returns:
         The content of `RUNS`; None if a run was paused.
@@ -126,7 +126,7 @@ def run_all(
     if isinstance(done, str):
         raise UsageError(done)
     if group.is_main and not resume:
-        write_files(out, files or {})
+        write_each(out, files or {})
     for part in parts:
         if any(row["name"] == part.name for row in done):
             continue
@@ -281,11 +281,9 @@ def _write_scores(parts: Sequence[Part], out: Path) -> None:
 
 def _answered(part: Part, store: Store, out: Path) -> list[dict[str, Any]]:
     """A run's scores of its held-out papers, checked to be complete and of no others."""
-    path, count = out / part.name / HELD_OUT, Counter[int]()
-    asked = Counter[tuple[str, int]]()
-    for paper in store.passage_of_question.tolist():
-        count[paper] += 1
-        asked[store.meta["ids"][paper], count[paper]] += 1
+    path = out / part.name / HELD_OUT
+    papers = [store.meta["ids"][passage] for passage in store.passage_of_question.tolist()]
+    asked = Counter(zip(papers, store.number_in_passage.tolist(), strict=True))
     try:
         lines = [parse_json(line) for line in path.read_bytes().splitlines()]
         found = Counter((line["paper"], line["number"]) for line in lines)

@@ -18,7 +18,7 @@ from torch import Tensor
 from albert_rc.errors import UsageError, error_of
 from albert_rc.io.json import read_json_lines
 from albert_rc.runtime.busy import busy_processes
-from albert_rc.training.checkpoint import state_path, states
+from albert_rc.training.checkpoint import state_path, states, step_of
 
 OWN = (
     "--out", "--resume", "--max-steps", "--save-steps", "--epochs", "--minutes", "--keep",
@@ -146,7 +146,7 @@ def _kill_after(command: list[str], folder: Path, step: int, wait: float) -> flo
         last = time.perf_counter()
         before = 0
         while run.poll() is None:
-            reached = max((int(p.stem.partition("-")[2]) for p in states(folder)), default=0)
+            reached = max(map(step_of, states(folder)), default=0)
             if reached > before:
                 before, last, took = reached, time.perf_counter(), time.perf_counter() - last
             if state_path(folder, step).is_file() or reached >= step:

@@ -26,6 +26,14 @@ def require_printed(path: Path) -> None:
     """
     suffix = path.suffix.lower()
     if path.is_dir():
+        names = [file.name for file in path.iterdir()]
+        if not any(name.lower().endswith(PICTURES) for name in names):
+            ends = [end for end in SUFFIXES if any(name.lower().endswith(end) for name in names)]
+            if ends:
+                raise UsageError(
+                    f"{path}: a folder holds the pictures of one paper; of others give the files: "
+                    f"{path / ('*' + ends[0])}"
+                )
         return
     if suffix == ".doc":
         raise UsageError(f"{path}: an old Word document; save it as .docx")
