@@ -43,7 +43,7 @@ class OutOfMemoryError(AlbertRcError):
 
 
 class Interrupted(AlbertRcError):  # noqa: N818 - not an error
-    """The user or the system requested a stop; everything worth keeping is saved."""
+    """The user or the system requested a stop; all progress is saved."""
 
     exit_code = 130
 

@@ -25,60 +25,60 @@ PACKAGE = HERE.parent / "albert_rc" / "pretrained"
 LICENCE = HERE / "cards" / "LICENSE-APACHE-2.0"
 FIRST = (
     "The weights of [all-MiniLM-L6-v2](https://huggingface.co/sentence-transformers/"
-    "all-MiniLM-L6-v2) (Apache-2.0; a BERT of 6 layers made of Microsoft's MiniLM, MIT) became an "
-    "ALBERT with 6 groups that computes the same; of its vocabulary the pieces stayed that exam "
-    "papers and novels use."
+    "all-MiniLM-L6-v2) (Apache-2.0; a BERT of 6 layers made of Microsoft's MiniLM, MIT) were "
+    "converted to an equivalent ALBERT with 6 groups; of its vocabulary, only the pieces that "
+    "occur in exam papers and novels were kept."
 )
 RESULTS = HERE / "results" / "reader.json"
 MODELS: dict[str, dict[str, Any]] = {
     "albert-rc-small": {
         "run": "papers", "task": "cloze", "gold": "ele/dev",
         "train": "text/ele/train", "papers": "ELE", "asked": "blanks",
-        "what": "cloze papers, passages with blanks and options for each",
+        "what": "cloze papers (passages with blanks, and options for each blank)",
         "architecture": "AlbertForMaskedLM", "pipeline": "fill-mask", "tag": "cloze",
-        "reads": "every blank is a `[MASK]`, and an option has the mean of its pieces' logits "
-        "there",
+        "reads": "every blank is a `[MASK]`, and the score of an option is the mean of its pieces' "
+        "logits there",
         "larger": "for that, 90.5% of the blanks of ELE are reported",
         "made": (
             FIRST,
-            "It learned hidden words again ($hidden_steps steps of 32 sequences of 384 tokens; "
-            "$hidden_words of the hidden dev words right) from the training passages of ELE "
-            "(ASC20-21, MIT), MCTest (Microsoft Research), DREAM (for non-commercial research), "
-            "OneStopEnglish and XQuAD (CC BY-SA 4.0).",
-            "Its embeddings were factorised to $embedding dimensions (singular values, then fitted "
-            "to what the first layer had read).",
-            "It learned hidden words of the same texts and of English novels in the public domain "
-            "($more_steps steps of 32 sequences of 256 tokens; $more_words right; these dev words "
-            "are harder).",
-            "It was trained on $papers_made papers with blanks, made of these texts and novels, "
+            "It was trained on masked words again ($hidden_steps steps of 32 sequences of 384 "
+            "tokens; $hidden_words of the masked dev words right), with the training passages of "
+            "ELE (ASC20-21, MIT), MCTest (Microsoft Research), DREAM (for non-commercial "
+            "research), OneStopEnglish and XQuAD (CC BY-SA 4.0).",
+            "Its embeddings were factorised to $embedding dimensions (singular value "
+            "decomposition, then fitted to the original inputs of the first layer).",
+            "It was trained on masked words of the same texts and of English novels in the public "
+            "domain ($more_steps steps of 32 sequences of 256 tokens; $more_words right; these dev "
+            "words are harder).",
+            "It was trained on $papers_made cloze papers made from these texts and novels, "
             "with the options that ELE's training papers give for such words.",
             "It was fine-tuned on the training papers of ELE ($steps steps of 16).",
         ),
         "apart": "Training passages that share over 30% of their word 5-grams with a dev or test "
         "paper of ELE, DREAM or MCTest were left out at every step, and `experiments/reader.py "
         "prove` shows that none is left. `experiments/reader.py` and `experiments/made_papers.py` "
-        "make it again.",
+        "reproduce it.",
     },
     "albert-rc-small-choice": {
         "run": "choice", "task": "choice", "gold": "dream/dev.json",
         "train": "text/choice/train", "papers": "DREAM", "asked": "questions",
-        "what": "questions about a text, with options for each",
+        "what": "multiple-choice questions about a text",
         "architecture": "AlbertForMultipleChoice", "pipeline": "multiple-choice",
         "tag": "multiple-choice",
-        "reads": "a pair is the text, and the question with an option in place of its `_` or "
-        "after it",
-        "control": "Trained alike without the dialogues, on questions and options alone, it gets "
-        "39.6% (`experiments/no_passage.py`).",
+        "reads": "a pair consists of the text and the question, with an option instead of its `_` "
+        "or after it",
+        "control": "Trained in the same way without the dialogues, on questions and options only, "
+        "it reaches 39.6% (`experiments/no_passage.py`).",
         "larger": "the best systems answer 92.6% of DREAM's test questions, people 95.5%",
         "made": (
             FIRST,
-            "It learned which sentences follow from others (19,666 pairs of SNLI's dev and test "
-            "sets, CC BY-SA 4.0; two epochs).",
+            "It was trained to decide which sentences follow from others (19,666 pairs of SNLI's "
+            "dev and test sets, CC BY-SA 4.0; two epochs).",
             "It was fine-tuned on the training questions of DREAM ($steps steps of 16), which is "
             "for non-commercial research.",
         ),
-        "apart": "Nothing of DREAM's dev and test dialogues was learned from. "
-        "`experiments/reader.py questions` and `slice` make it again.",
+        "apart": "It was not trained on DREAM's dev and test dialogues. "
+        "`experiments/reader.py questions` and `slice` reproduce it.",
     },
 }  # fmt: skip
 
@@ -161,9 +161,9 @@ def measured(
 def read_again(found: dict[str, Any]) -> str:
     """What reading options of several words again comes to, as a sentence."""
     return (
-        "With `predict --option-score masks`, which reads options of several words again in twice "
-        f"the time, {found['accuracy']:.2%} [{found['low']:.2%}, {found['high']:.2%}] of the "
-        "blanks are right."
+        "With `predict --option-score masks`, which scores options of several words again and "
+        f"takes twice the time, {found['accuracy']:.2%} [{found['low']:.2%}, {found['high']:.2%}] "
+        "of the blanks are right."
     )
 
 
@@ -205,9 +205,8 @@ def publish(sources: Path, work: Path) -> None:
             architecture=about["architecture"],
             reads=about["reads"],
             figures=figures(found, about)
-            + f"\n\nCalibration error on papers that the temperature was not fitted on: "
-            f"{calibrated['after']['ece']:.3f} ({calibrated['before']['ece']:.3f} without). "
-            + control,
+            + f"\n\nCalibration error on held-out papers: {calibrated['after']['ece']:.3f} with "
+            f"the temperature, {calibrated['before']['ece']:.3f} without. " + control,
             larger=about["larger"],
             made="\n".join(
                 f"{number}. {Template(step).substitute(words)}"

@@ -56,7 +56,12 @@ PACKAGE = Path(__file__).parents[1] / "albert_rc" / "pretrained"
 CARDS = Path(__file__).parent / "cards"
 RESULTS = Path(__file__).parent / "results"
 MODELS = (
-    ("albert-rc-tiny-pretrained", "long", "It only predicts hidden words; fine-tune it.", 2),
+    (
+        "albert-rc-tiny-pretrained",
+        "long",
+        "It only predicts masked words; fine-tune it before use.",
+        2,
+    ),
     ("albert-rc-tiny", "papers", "It is fine-tuned on cloze exam papers.", 3),
 )
 """Names in the package; their runs, what they are for, and how many phases they had."""
@@ -284,7 +289,7 @@ def _history(run: Path, phase: Phase) -> dict[str, Any]:
 
 def _table(done: list[dict[str, Any]]) -> str:
     said = {
-        "short": "hidden n-grams (20%), sequences of 128 tokens",
+        "short": "masked n-grams (20%), sequences of 128 tokens",
         "long": "the same, sequences of 512 tokens",
         "papers": "the blanks of the ELE training papers, and 20% of their other words",
     }
@@ -293,7 +298,7 @@ def _table(done: list[dict[str, Any]]) -> str:
         f"| {row['epochs']:.1f} | {row['dev']['accuracy']:.1%} |"
         for row in done
     ]
-    head = "| phase | steps | learning rate | epochs | dev: words, or blanks, right |"
+    head = "| phase | steps | learning rate | epochs | dev accuracy (words or blanks) |"
     return "\n".join([head, "|---|---|---|---|---|", *rows])
 
 

@@ -28,7 +28,7 @@ Job = tuple[Callable[[Any, Any], Any], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """What a worker needs to open the model."""
+    """The information that a worker needs to open the model."""
 
     source: str
     """Value of `--model`; must mean the same weights on every machine."""

@@ -42,7 +42,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Cost:
-    """What int8 changes on a store."""
+    """The effect of int8 on a store."""
 
     questions: int
     changed: int
@@ -179,7 +179,7 @@ def identity(
 
 
 def _kernels_of(device: torch.device) -> str:
-    """The device, and what its kernels are chosen by."""
+    """The device, and the properties that determine its kernels."""
     if device.type == "cuda":
         return f"cuda, {torch.cuda.get_device_name(device)}"
     return f"{device.type}, {torch.backends.cpu.get_cpu_capability()}"

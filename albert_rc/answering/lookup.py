@@ -38,7 +38,7 @@ _EDGE, _HIDDEN = -1, -2
 
 @dataclass(frozen=True)
 class Recalled:
-    """What other papers say about a store's blanks."""
+    """The options found in other papers for a store's blanks."""
 
     option_Q: Tensor
     """[Q] index of the option found there; -1 where none, or several, were found."""

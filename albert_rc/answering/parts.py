@@ -1,6 +1,6 @@
 """Parts of a large prediction: one for each shard of a store, answered one after the other.
 
-Each part's answers are written to files of their own, so that the same command, run again, skips
+Each part's answers are written to separate files, so that the same command, run again, skips
 finished parts. `--out answers.json` joins the parts' files into the one that a store without shards
 would give, and `--out FOLDER` leaves them in the folder.
 """

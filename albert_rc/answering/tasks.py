@@ -1,4 +1,4 @@
-"""The kinds of tasks: what each checks beforehand, scores and writes."""
+"""The kinds of tasks, with their checks, scoring and output."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class OptionTask(Task):
             self.recalled = self._recall(request.recall)
 
     def _recall(self, path: Path) -> Recalled:
-        """What training papers say about the store's blanks."""
+        """The options found in training papers for the store's blanks."""
         if self.memory is None:
             self.memory, self.recall_hash = self._remembered(path)
         found = self.memory.recall(self.store)
@@ -153,7 +153,7 @@ class OptionTask(Task):
         return found
 
     def _remembered(self, path: Path) -> tuple[Memory, str]:
-        """Training papers to look blanks up in, and the hash of their source."""
+        """The training papers, indexed for lookup, and the hash of their source."""
         if is_store(path):
             known = open_store(path)
         else:

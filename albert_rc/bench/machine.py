@@ -48,8 +48,8 @@ INSTRUCTIONS = {
     "sme": "sme",
     "sme2": "sme2",
 }
-"""Instruction sets that affect the speed of products: torch's names, and Linux's where they differ.
-The first nine are those of x86, the others of ARM."""
+"""Instruction sets that affect the speed of products: torch's names, and Linux's if different. The
+first nine are for x86, the others for ARM."""
 
 
 def synchronise(device: torch.device) -> None:

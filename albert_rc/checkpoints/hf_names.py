@@ -199,7 +199,7 @@ def saved_class(raw: Mapping[str, Any]) -> str | None:
 
 
 def saved_task(raw: Mapping[str, Any]) -> str | None:
-    """The task of the class that a config.json names first; None if it answers nothing."""
+    """The task of the class that a config.json names first; None if it has no head for a task."""
     family, name = FAMILIES.get(str(raw.get("model_type"))), saved_class(raw)
     classes = family.architectures if family else {}
     return next((task for task, named in classes.items() if named == name), None)

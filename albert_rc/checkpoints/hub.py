@@ -30,7 +30,7 @@ def usual_model(kind: str = "cloze") -> str:
 
 
 def _answers(config: Path, kind: str) -> bool:
-    """Whether there is a model, and no other kind of papers is what it was made for."""
+    """Whether a model exists there that was not made for another kind of papers."""
     if not config.is_file():
         return False
     try:

@@ -193,7 +193,7 @@ def load_weights(
 
 
 def _require_tied(model: torch.nn.Module, weights: Weights, unused: Mapping[str, str]) -> None:
-    """Refuse a masked-LM head whose output matrix is another one than the word embeddings."""
+    """Refuse a masked-LM head whose output matrix differs from the word embeddings."""
     if not isinstance(model, PretrainingModel | ReadingModel):
         return
     if isinstance(model, ReadingModel) and model.task != "cloze":

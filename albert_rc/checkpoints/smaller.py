@@ -165,7 +165,7 @@ def _rotation(size: int, seed: int) -> Tensor:
 
 
 def describe(config: EncoderConfig, smaller: EncoderConfig) -> str:
-    """What was made smaller, as a sentence."""
+    """The reductions, as a sentence."""
     parts = []
     if smaller.num_layers != config.num_layers:
         parts.append(f"{smaller.num_layers} of {config.num_layers} layers")

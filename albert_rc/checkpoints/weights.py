@@ -234,7 +234,7 @@ def open_weights(folder: Path, family: Family) -> Weights:
 
 
 def _raise_if_memory(error: Exception) -> None:
-    """A file that is whole must not be called torn where memory ran out."""
+    """Raise MemoryError if memory ran out, so that an intact file is not reported as damaged."""
     if is_out_of_memory(error):
         raise MemoryError from None
 

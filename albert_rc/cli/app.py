@@ -165,7 +165,7 @@ def leave(code: object) -> NoReturn:
 
 def _run() -> None:
     prepare()
-    leave_cleanly("stopped; no file is half-written")
+    leave_cleanly("stopped; no incomplete file was left")
     for stream in (sys.stdout, sys.stderr):
         # A paper or a file's name may hold characters that the terminal's encoding lacks.
         if isinstance(stream, io.TextIOWrapper):

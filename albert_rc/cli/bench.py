@@ -34,7 +34,9 @@ def bench(
     context: typer.Context,
     work: Annotated[
         Literal["train", "predict", "pretrain", "resume"],
-        typer.Argument(help="What to measure: train, predict or pretrain; or resume, to test it."),
+        typer.Argument(
+            help="What to measure: train, predict or pretrain; or resume, to test resuming."
+        ),
     ] = "train",
     against: Annotated[
         Literal["transformers"] | None,

@@ -55,7 +55,7 @@ class Fields(NamedTuple):
 def takes(
     *parts: Fields, before: str, shown: Collection[str] = (), defaults: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the fields of dataclasses as options, in place of its `**` parameter.
+    """Give a command the fields of dataclasses as options, replacing its `**` parameter.
 
     Options that are not given are None, so that a recipe can decide.
 

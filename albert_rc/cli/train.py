@@ -218,7 +218,7 @@ def _require_search(searching: bool, of_search: dict[str, Any], chosen: bool) ->
     """Refuse options of a search without one, and options that a search does not support.
 
     Args:
-        searching: whether a search was asked for.
+        searching: whether a search was requested.
         of_search: its options by name; None for those not given.
         chosen: whether a learning rate, dev papers to learn from, or a time limit were given.
     """

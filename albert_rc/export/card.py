@@ -20,11 +20,11 @@ PIPELINES = {
 }
 """The hub's pipeline tags by task."""
 DOES = {
-    "cloze": "answers the blanks of English cloze passages, each from its own options",
-    "pretraining": "predicts hidden words, and is there to be fine-tuned",
+    "cloze": "fills the blanks of English cloze passages, choosing from the options of each blank",
+    "pretraining": "predicts masked words and is meant to be fine-tuned",
     "choice": "answers multiple-choice questions about English passages",
-    "label": "sorts English sentences, or pairs of them, or gives them a number",
-    "span": "marks the answer to a question in an English passage",
+    "label": "classifies or rates English sentences, or pairs of sentences",
+    "span": "finds the answer to a question in an English passage",
 }
 
 

@@ -55,8 +55,8 @@ class Agreement:
 
     def __str__(self) -> str:
         return (
-            f"{self.questions:,} answers alike in {self.batches} batches of {self.shortest} to "
-            f"{self.longest} tokens, logits at most {self.largest:.1e} of the largest apart "
+            f"{self.questions:,} answers agree in {self.batches} batches of {self.shortest} to "
+            f"{self.longest} tokens, logits differ by at most {self.largest:.1e} of the largest "
             f"(allowed: {TOLERANCE:g})"
         )
 
@@ -187,7 +187,8 @@ def _marks(logits_S2: Tensor, batch: Tokens) -> Tensor:
 def _compare(found: Agreement, ours_XV: Tensor, theirs_XV: Tensor, who: str, batch: Tokens) -> None:
     if ours_XV.shape != theirs_XV.shape:
         raise CheckpointError(
-            f"{who} gives logits of shape {list(theirs_XV.shape)}, ours {list(ours_XV.shape)}"
+            f"{who} gives logits of shape {list(theirs_XV.shape)}, albert-rc of "
+            f"{list(ours_XV.shape)}"
         )
     scale = max(1.0, float(ours_XV.abs().max()))
     apart = float((ours_XV - theirs_XV).abs().max()) / scale
@@ -198,9 +199,9 @@ def _compare(found: Agreement, ours_XV: Tensor, theirs_XV: Tensor, who: str, bat
     found.largest = max(found.largest, apart)
     if not apart <= TOLERANCE:  # also true for NaN
         raise CheckpointError(
-            f"{who} differs from ours: logits of a batch of {len(batch.lengths)} sequences up to "
-            f"{max(batch.lengths)} tokens are {apart:.2g} of the largest apart, allowed are "
-            f"{TOLERANCE:g}; nothing was written"
+            f"{who} differs from albert-rc: in a batch of {len(batch.lengths)} sequences of up to "
+            f"{max(batch.lengths)} tokens, logits differ by {apart:.2g} of the largest (allowed: "
+            f"{TOLERANCE:g}); nothing was written"
         )
 
 
@@ -208,7 +209,7 @@ def _same(ours_Q: Tensor, theirs_Q: Tensor, who: str, batch: Tokens) -> None:
     if not torch.equal(ours_Q, theirs_Q):
         count = int((ours_Q != theirs_Q).sum())
         raise CheckpointError(
-            f"{who} differs from ours: {count} of {ours_Q.numel()} answers of a batch of "
-            f"{len(batch.lengths)} sequences up to {max(batch.lengths)} tokens are others, though "
-            "the logits are alike; nothing was written"
+            f"{who} differs from albert-rc: in a batch of {len(batch.lengths)} sequences of up to "
+            f"{max(batch.lengths)} tokens, {count} of {ours_Q.numel()} answers differ, although "
+            "the logits agree; nothing was written"
         )

@@ -47,7 +47,7 @@ def open_folder(folder: Path, task: str) -> Any:
             attn_implementation="eager",
         )  # fmt: skip
     if missing := sorted(found["missing_keys"]):
-        raise CheckpointError(f"transformers misses weights: {', '.join(missing[:20])}")
+        raise CheckpointError(f"transformers does not find weights: {', '.join(missing[:20])}")
     return model.eval()
 
 
@@ -117,9 +117,9 @@ class SplitAlike:
         return {"texts": self.texts, "others": self.others}
 
     def __str__(self) -> str:
-        said = f"{self.texts:,} texts split alike"
+        said = f"{self.texts:,} texts are split identically"
         if self.others:
-            said = f"{self.others:,} of {self.texts:,} texts split otherwise"
+            said = f"{self.others:,} of {self.texts:,} texts are split differently"
         return said
 
 

@@ -1,6 +1,6 @@
 """Records in a run's folder: data, recipe, figures. Missing ones are left out.
 
-Every file is optional: a foreign checkpoint has none of them.
+Every file is optional: other checkpoints have none of them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Row = tuple[str, str]
 SETTINGS = {
     "batch_size": "batch size",
     "learning_rate": "learning rate",
-    "warmup": "warm-up, share of the steps",
+    "warmup": "share of warm-up steps",
     "weight_decay": "weight decay",
-    "clip": "largest gradient norm",
+    "clip": "maximum gradient norm",
     "optimizer": "optimiser",
     "precision": "precision",
-    "mask_rate": "other words hidden as well, share",
-    "mask_weight": "weight of their loss",
-    "option_score": "logit of an option of several pieces",
+    "mask_rate": "share of other words masked",
+    "mask_weight": "weight of the loss on these words",
+    "option_score": "score of an option of several pieces",
     "attention": "attention",
-    "pair": "order of segments",
+    "pair": "task on pairs of segments",
     "world": "processes",
     "seed": "seed",
 }
@@ -91,7 +91,7 @@ def read_records(folder: Path) -> Records:
         found.own_card = re.sub(r"^(?=#{1,4} )", "##", body, flags=re.MULTILINE)
     for name, path in shipped_models().items():
         if path.resolve() == folder.resolve():
-            found.started_from = f"`{name}`, which comes with albert-rc, as it is"
+            found.started_from = f"`{name}`, which comes with albert-rc, unchanged"
     return found
 
 
@@ -120,23 +120,23 @@ def _start(found: Records, settings: Mapping[str, Any]) -> None:
     elif re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", model) and not Path(model).exists():
         found.started_from, found.base_model = f"`{model}`", model
     else:
-        found.started_from = f"a folder `{name}`"
+        found.started_from = f"the folder `{name}`"
 
 
 def _recipe(settings: Mapping[str, Any]) -> Iterator[Row]:
     steps = settings.get("max_steps")
     if steps:
-        yield "steps asked for", _shown(steps)
+        yield "requested steps", _shown(steps)
     elif "epochs" in settings:
-        yield "epochs asked for", _shown(settings["epochs"])
+        yield "requested epochs", _shown(settings["epochs"])
     for name, shown in SETTINGS.items():
         value = settings.get(name)
         if value is not None and (name != "mask_weight" or settings.get("mask_rate")):
             yield shown, _shown(value)
     masking = settings.get("masking")
     if isinstance(masking, dict):
-        yield "words hidden, share", _shown(masking.get("rate"))
-        yield "longest run of words hidden together", _shown(masking.get("max_ngram"))
+        yield "share of tokens masked", _shown(masking.get("rate"))
+        yield "maximum number of consecutive masked words", _shown(masking.get("max_ngram"))
 
 
 def _data(folder: Path, settings: Mapping[str, Any]) -> list[Row]:
@@ -183,7 +183,7 @@ def _store(path: Path, recorded: str | None) -> str:
         f"SHA-256 of the papers {_shown(meta.get('source_hash'))}"
     )
     if recorded is None:
-        said += " (as found at export; the run's states, which would prove it, are gone)"
+        said += " (as found at export; the run's states, which would confirm it, were removed)"
     return said
 
 
@@ -212,7 +212,10 @@ def _calibration(found: Records, folder: Path) -> None:
     if record is None:
         return
     found.temperature = temperature = float(record["temperature"])
-    for side, shown in (("before", "as it is"), ("after", "with the temperature, held out")):
+    for side, shown in (
+        ("before", "without a temperature"),
+        ("after", "with the temperature, held out"),
+    ):
         part = record.get(side)
         error = part.get("ece") if isinstance(part, dict) else None
         if isinstance(error, (int, float)):

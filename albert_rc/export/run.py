@@ -211,7 +211,7 @@ def _require_fitting(papers: PaperSet | None, kind: Kind, labels: tuple[str, ...
     if papers is None:
         return
     if papers.kind != kind:
-        raise UsageError(f"--papers: they are {papers.kind}, but the model answers {kind}")
+        raise UsageError(f"--papers: the papers are {papers.kind}, but the model answers {kind}")
     if kind == "label" and papers.labels != labels:
         known = ", ".join(labels) or "numbers"
         raise UsageError(
@@ -252,8 +252,8 @@ def _task(folder: Path, raw: dict[str, Any]) -> tuple[str, str]:
     task = saved_task(raw)
     if task is None:
         raise UsageError(
-            f"{folder}/config.json: it names {saved_class(raw) or 'no class'}, which answers "
-            "nothing; fine-tune it with `albert-rc train`, and export that run"
+            f"{folder}/config.json: the model ({saved_class(raw) or 'no class is named'}) has no "
+            "head for a task; fine-tune it with `albert-rc train`, and export that run"
         )
     return task, FAMILIES[raw["model_type"]].architectures[task]
 
@@ -274,7 +274,7 @@ def _require_expressible(folder: Path, loaded: Loaded[Any], raw: dict[str, Any])
     """
     config, ours = loaded.model.config, raw.get("albert_rc", {})
     if config.residual != "post":
-        raise UsageError(f"{folder}: reversible layers; Hugging Face's classes have none")
+        raise UsageError(f"{folder}: Hugging Face's classes do not support reversible layers")
     if loaded.report.new:
         raise UsageError(
             f"{folder}: lacks {', '.join(loaded.report.new)}; fine-tune it first, and export that"
@@ -284,9 +284,9 @@ def _require_expressible(folder: Path, loaded: Loaded[Any], raw: dict[str, Any])
     if (ours.get("lsh") or {}).get("shared"):
         raise UsageError(
             f"{folder}: it was trained with queries that serve as keys (lsh.form=faithful), "
-            "which Hugging Face's classes do not do"
+            "which Hugging Face's classes do not support"
         )
-    return ["It was trained with attention by hashing; this folder computes all of attention."]
+    return ["It was trained with hashed attention; this folder uses full attention."]
 
 
 def _require_split(
@@ -305,7 +305,7 @@ def _require_split(
         split = SplitAlike(split.texts + more.texts, split.others + more.others)
     if split.others > allowed:
         raise CheckpointError(
-            f"{loaded.tokenizer.folder}: as tokenizer.json, {split}; nothing was written"
+            f"{loaded.tokenizer.folder}: by its tokenizer.json, {split}; nothing was written"
         )
     return split
 
@@ -350,7 +350,7 @@ def _cost_of_rounding(
         total += len(both[0])
     return (
         f"Its weights were rounded to {precision}, which changed {changed:,} of {total:,} answers "
-        "to the papers that it was compared on."
+        "on the papers of the comparison."
     )
 
 

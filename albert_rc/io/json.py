@@ -100,7 +100,7 @@ def read_json(path: Path) -> Any:
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a JSON Lines file, such as a run's metrics.jsonl.
 
-    Lines truncated by a crash are left out; a missing file has none.
+    Lines truncated by a crash are left out; a missing file counts as empty.
     """
     try:
         lines = path.read_bytes().splitlines()

@@ -48,7 +48,7 @@ def shortened(text: str, longest: int = QUOTED) -> str:
 
 
 def first_line(error: object) -> str:
-    """The first line of what another library says, which often goes on with a traceback."""
+    """The first line of another library's message, which often includes a traceback."""
     return str(error).strip().partition("\n")[0][:160]
 
 

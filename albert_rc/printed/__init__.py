@@ -1,1 +1,1 @@
-"""Printed exam papers to JSON: text, lines, what each of them is, papers, files."""
+"""Import of printed exam papers: text, lines, recognition of their parts, papers, files."""

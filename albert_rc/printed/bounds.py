@@ -1,4 +1,4 @@
-"""How long a printed paper may take to read, and how much memory."""
+"""Limits of time and memory for reading a printed paper."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from albert_rc.runtime.heap import mapped
 LEAST_SECONDS, MOST_SECONDS = 60.0, 600.0
 """Limits of processor time for one file, in seconds."""
 SECONDS_A_MEGABYTE = 200.0
-"""As many as a thousand full pages of a PDF take, twice as many as a megabyte holds."""
+"""Time for a thousand full pages of a PDF, twice as many as fit into a megabyte."""
 MOST_MEMORY = 2 * 2**30
-"""Bytes that reading may add to the address space."""
+"""Maximum number of bytes that reading may add to the address space."""
 
 
 class _OutOfTime(BaseException):
-    """Not an Exception: parsers of damaged files catch those and go on."""
+    """Not an Exception, because parsers of damaged files catch those and continue."""
 
 
 @contextmanager
 def bounded(path: Path) -> Iterator[None]:
-    """Bound the work on a file, as far as the system does that and this is the main thread.
+    """Limit time and memory inside the block, if the system supports it, in the main thread only.
 
-    What parses Word and PDF was not made for files that want to hurt: a few kilobytes may unpack
-    to gigabytes or keep it busy for hours.
+    Parsers of Word and PDF files are not hardened against malicious files: a few kilobytes may
+    unpack to gigabytes or keep them busy for hours.
 
     Args:
-        path: the file, or a folder of pictures; a larger one may take longer.
+        path: the file, or a folder of pictures; larger ones may take longer.
 
     Raises:
-        DataError: it takes more.
+        DataError: a limit was exceeded.
     """
     files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else [path]
     size = sum(file.stat().st_size for file in files if file.is_file())

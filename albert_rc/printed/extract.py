@@ -1,4 +1,4 @@
-"""A file of any kind to its lines."""
+"""Reading of the lines of a file of any kind."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SUFFIXES = (*TEXT, ".docx", ".pdf", *PICTURES)
 
 
 def require_printed(path: Path) -> None:
-    """Refuse what cannot be a printed paper, without reading it.
+    """Refuse a file that cannot be a printed paper, without reading it.
 
     Raises:
-        UsageError: a kind of file that is not read.
-        DataError: nothing there.
+        UsageError: unsupported file type.
+        DataError: no such file.
     """
     suffix = path.suffix.lower()
     if path.is_dir():
@@ -46,14 +46,14 @@ def require_printed(path: Path) -> None:
 
 
 def read_printed(path: Path) -> PrintedText:
-    """A paper's lines, and what must be said of how it was read.
+    """A paper's lines, with notes on how it was read.
 
     Args:
         path: a file, or a folder of pictures, which are the pages of one paper.
 
     Raises:
-        UsageError: a kind of file that is not read, or whose library is not installed.
-        DataError: nothing there, or it cannot be read.
+        UsageError: unsupported file type, or one whose library is not installed.
+        DataError: no such file, or it cannot be read.
     """
     require_printed(path)
     suffix = path.suffix.lower()

@@ -1,4 +1,4 @@
-"""Lines of a printed paper: the text as it stands, and a shadow of it that is easy to recognise."""
+"""Lines of a printed paper: the text as printed, and a normalised copy for recognition."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FIRST = re.compile(r"\s*(?:[_(\[]+\s*[0-9]{1,4}\s*[_)\]]+\S*|\S+)")  # a word, 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Something in a picture that was read with little certainty, or not at all."""
+    """Part of a picture that was read with low certainty, or not at all."""
 
     text: str
     """As read; empty for a line that could not be read."""
     picture: bytes
-    """The line that it stands in, as JPEG."""
+    """Picture of its line, as JPEG."""
     place: str = ""
-    """For people; empty where it is its line's."""
+    """Its position, for messages; empty if it is that of its line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,37 +42,37 @@ class Line:
     """One line of a page, or one whole paragraph of a document."""
 
     text: str
-    """As printed, without what cannot be seen."""
+    """The text as printed, without invisible characters."""
     shadow: str
-    """The same characters, full-width ones as their narrow twins; just as long."""
+    """The same text with full-width characters replaced by narrow ones; of the same length."""
     place: str
-    """For people: `line 12`, `page 3, line 4`."""
+    """Its position, for messages: `line 12`, `page 3, line 4`."""
     gap: bool = False
-    """Whether white space parts it from the line before."""
+    """Whether white space separates it from the line before."""
     indent: float = 0
-    """How far it is set in, in characters."""
+    """Its indent, in characters."""
     width: float = 0
-    """Its length, in characters; on a page, as wide as it was printed."""
+    """Its width, in characters; on a page, as printed."""
     whole: bool = False
-    """Whether it is a paragraph, so that nothing of it stands in the next line."""
+    """Whether it is a complete paragraph, which does not continue in the next line."""
     turns: bool = False
     """Whether it is the first of its page."""
     doubts: tuple[Doubt, ...] = ()
-    """Its words that may have been read wrong, from a picture."""
+    """Its words that may have been misread from a picture."""
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to see."""
+        """Whether the line is empty."""
         return not self.shadow.strip()
 
 
 @dataclass(frozen=True, slots=True)
 class PrintedText:
-    """What was read of a file."""
+    """The text read from a file."""
 
     lines: list[Line]
     notes: list[str]
-    """What must be said of how it was read."""
+    """Notes on how it was read."""
     unread: Sequence[Doubt] = ()
     """Lines of a picture that could not be read."""
 
@@ -102,12 +102,12 @@ def _narrow(char: str) -> str:
 
 
 def shadow_of(text: str) -> str:
-    """The text with each character's plain twin in its place (NFKC, where that is one too)."""
+    """The text with each character in its NFKC form, if that is a single character."""
     return text if text.isascii() else "".join(map(_narrow, text))
 
 
 def clean(text: str) -> str:
-    """A line without invisible characters, and soft hyphens only at its end."""
+    """A line without invisible characters; soft hyphens are kept only at its end."""
     text = text.translate(_INVISIBLE).translate(_LIGATURES).rstrip()
     text = _LONG_RUN.sub(lambda match: match[0][:LONGEST_RUN], text)
     if SOFT_HYPHEN in text:
@@ -116,7 +116,7 @@ def clean(text: str) -> str:
 
 
 def make_line(text: str, place: str, *, gap: bool = False, whole: bool = False) -> Line:
-    """A line of running text, its width that of its characters."""
+    """A line of running text, as wide as its number of characters."""
     text = clean(text)
     shadow = shadow_of(text)
     bare = shadow.expandtabs(4)
@@ -127,10 +127,10 @@ def make_line(text: str, place: str, *, gap: bool = False, whole: bool = False) 
 
 
 def make_lines(texts: Iterable[str], where: str = "line") -> list[Line]:
-    """Lines of a text file, those with nothing in them kept as the `gap` of the next.
+    """Lines of a text file; empty lines are recorded as the `gap` of the next one.
 
-    Where nearly every line has an empty one above it, the text is double-spaced, and only more
-    than one empty line is a gap.
+    If nearly every line follows an empty one, the text is double-spaced, and only more than one
+    empty line is a gap.
     """
     found: list[tuple[int, str, int]] = []
     empty = 0
@@ -148,14 +148,14 @@ def make_lines(texts: Iterable[str], where: str = "line") -> list[Line]:
 
 
 def wraps(line: Line, following: Line, width: float) -> bool:
-    """Whether a line is full, so that the next one may go on with its paragraph.
+    """Whether a line is full, so that the next one may continue its paragraph.
 
-    A line was broken there to fit the page if the next line's first word had no room on it.
+    A line was wrapped if the first word of the next line would not have fitted on it.
 
     Args:
-        line: the one before.
-        following: the one after.
-        width: of the column, in characters.
+        line: the line.
+        following: the next line.
+        width: width of the column, in characters.
     """
     if line.whole or following.whole or following.gap:
         return False
@@ -171,7 +171,7 @@ def words(line: Line | str) -> list[str]:
 
 
 def vocabulary(lines: Iterable[Line]) -> frozenset[str]:
-    """All words of lines, small; those with hyphens whole and in parts."""
+    """All words of lines, in lower case; hyphenated words whole and in parts."""
     found: set[str] = set()
     for line in lines:
         for word in re.findall(r"[A-Za-z]+(?:-[A-Za-z]+)*", line.text):
@@ -186,10 +186,10 @@ def shortened(text: str, length: int = 40) -> str:
 
 
 def column_width(lines: Sequence[Line]) -> float:
-    """The width that running lines were broken at: many of them end near it.
+    """The width at which running lines were wrapped: many of them end near it.
 
-    Where no such edge shows it is the longest one's; or infinite, if that fits on no page, for
-    then every line is a paragraph.
+    Without such an edge it is the width of the longest line; or infinite if that is too wide for a
+    page, because then every line is a paragraph.
     """
     wide = sorted((line.width for line in lines if line.width >= LEAST_WIDTH), reverse=True)
     needed = max(3, 0.2 * len(wide))

@@ -1,4 +1,4 @@
-"""What an import understood: papers, numbers that could not be placed, lines left out."""
+"""Results of an import: papers, numbers that could not be placed, lines left out."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from albert_rc.printed.recognise.blocks import LeftOut
 from albert_rc.printed.recognise.key import KeyEntry
 
 FOLDERS = {"cloze": "cloze", "choice": "race"}
-"""Where papers of each kind go: a split holds one format."""
+"""Folder for each kind of papers, since a split has only one format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A number, or several, that could not be placed."""
+    """A problem: one or several numbers that could not be placed."""
 
     numbers: tuple[int, ...]
     place: str
@@ -31,29 +31,29 @@ class Trouble:
 
 @dataclass(slots=True)
 class Paper:
-    """A passage with its options, as it will be written."""
+    """A passage with its options, as it is written."""
 
     kind: Literal["cloze", "choice"]
     numbers: list[int]
-    """As printed, in order."""
+    """The printed numbers, in order."""
     article: str
     questions: list[str]
-    """Empty texts for blanks."""
+    """Texts of the questions; empty for blanks."""
     options: list[list[str]]
     place: str
     answers: list[str] | None = None
     name: str = ""
-    """Of its file."""
+    """The name of the file to write."""
     marked: dict[str, list[KeyEntry]] = field(default_factory=dict)
-    """Answers that are marked on the paper itself, each kind by what it is called."""
+    """Answers marked on the paper itself, by the name of the kind of mark."""
     headings: list[str] = field(default_factory=list)
-    """What stands above it, and may be its label."""
+    """The headings above it, which may contain its label."""
     notes: list[str] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
 
     @property
     def whole(self) -> bool:
-        """Whether every number has its place."""
+        """Whether every number was placed."""
         return not self.troubles
 
     def content(self) -> dict[str, Any]:
@@ -85,23 +85,23 @@ class Paper:
 
 @dataclass(slots=True)
 class Import:
-    """One file's papers."""
+    """The papers of one file."""
 
     source: str
     papers: list[Paper]
     troubles: list[Trouble]
-    """Those that belong to no paper."""
+    """Problems that do not belong to any paper."""
     left_out: list[LeftOut]
     notes: list[str]
     text: list[str] = field(default_factory=list)
-    """Its lines, as read."""
+    """The lines of the file, as read."""
     doubts: list[Doubt] = field(default_factory=list)
-    """What may have been read wrong in a picture, and what could not be read."""
+    """Words of a picture that may have been misread, and unreadable lines."""
     doubt_notes: list[str] = field(default_factory=list)
-    """Of these, what is in no paper or was taken as it is."""
+    """Those of them that are in no paper, or were accepted as read."""
 
     def all_troubles(self) -> list[Trouble]:
-        """Everything that could not be placed."""
+        """All problems, of the file and its papers."""
         return [*(trouble for paper in self.papers for trouble in paper.troubles), *self.troubles]
 
 

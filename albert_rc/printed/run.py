@@ -1,4 +1,4 @@
-"""Printed papers, and a key, to papers with everything said of them; nothing is written here."""
+"""The steps of an import, from printed papers and a key to papers with notes and problems."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def import_papers(
     """Read printed papers.
 
     Args:
-        paths: of papers: text, Word documents, PDF, pictures, folders of pictures.
-        key_path: of the answers to all of them, if they stand in a file of their own.
+        paths: papers as text, Word documents, PDF, pictures, or folders of pictures.
+        key_path: file with the answers to all of them, if they are separate.
         keep_glosses: leave translations in brackets in the text.
-        keep_unsure: take words of a picture that may have been read wrong; they are in the notes.
+        keep_unsure: accept words of a picture that may have been misread; notes list them.
 
     Raises:
-        UsageError: a kind of file that is not read; two papers of one name.
-        DataError: a file that cannot be read, or not within the bounds of a paper.
+        UsageError: an unsupported file type, or two papers with the same name.
+        DataError: a file cannot be read, or not within the limits of time and memory.
     """
     _check_first(paths, key_path)
     imports = []
@@ -93,17 +93,17 @@ def import_papers(
 
 
 def _check_first(paths: Sequence[Path], key_path: Path | None) -> None:
-    """Check what can be told without reading, as pictures take long to recognise."""
+    """Check what is possible before reading, because recognising pictures takes long."""
     for path in paths if key_path is None else (*paths, key_path):
         require_printed(path)
     require_own_names(paths)
 
 
 def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:
-    """Give papers the answers of their own file.
+    """Give papers the answers from their own file.
 
-    Those are not used if some of them cannot be read at all and there is a key of its own, for
-    that is the way out that is given then.
+    These are not used if some of them are unreadable and there is a separate key, since giving
+    one is the solution that the message proposes.
     """
     answers: list[key.KeyEntry] = []
     followed: list[tuple[int, Sequence[key.KeyEntry]]] = []
@@ -125,7 +125,7 @@ def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:
 
 
 def _blame_key(outline: Outline, papers: Sequence[Paper], found: Import) -> None:
-    """Report entries of the key that cannot be read, to the papers that they are for."""
+    """Report unreadable entries of the key to the papers that they are for."""
     for problem in (problem for block in outline.blocks for problem in block.key_problems):
         way_out = problem.way_out or "correct the key there"
         if not found.papers:  # the key's own file

@@ -24,7 +24,7 @@ def put_together(files: Sequence[ScoreFile]) -> list[ScoreFile]:
     result = [first]
     for other in files[1:]:
         if other.kind != first.kind:
-            raise DataError(f"{other.path}: holds {other.kind}, but {first.path} {first.kind}")
+            raise DataError(f"{other.path} has {other.kind}, but {first.path} has {first.kind}")
         for question, key in enumerate(other.keys):
             mine = places.get(key)
             if mine is None:

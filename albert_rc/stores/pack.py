@@ -1,6 +1,6 @@
 """Packing of encoded papers into a store's columns, a chunk at a time.
 
-The columns are flat arrays, with counts in place of the store's offsets, so that papers can be
+The columns are flat arrays, with counts instead of the store's offsets, so that papers can be
 dropped and reordered afterwards (`writer`).
 """
 

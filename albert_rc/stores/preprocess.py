@@ -3,7 +3,7 @@
 A chunk of papers goes to a worker as bytes and returns as flat arrays, which are appended to
 anonymous temporary files. When all papers are known, the arrays are written into the stores in
 natural order of the ids. Memory grows with the number of papers only by the ids, a few numbers per
-paper, and the problems. A large job that is stopped goes on where it was (`journal`).
+paper, and the problems. An interrupted large job can be continued (`journal`).
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class PreparedSplit:
         self._save(path, slice(None))
 
     def save_shards(self, folder: Path, papers: int) -> None:
-        """Write the store to a folder in shards of so many papers; wrap it in `atomic_folder`."""
+        """Write the store to a folder in shards of that many papers; wrap it in `atomic_folder`."""
         spans = self._spans(papers)
         for number, span in enumerate(spans):
             self._save(folder / shard_name(number, len(spans)), span)
@@ -161,7 +161,7 @@ class PreparedSplit:
         save_tensors(path, chosen.tensors(), meta)
 
     def _spans(self, papers: int) -> list[slice]:
-        """Which papers each shard of so many papers has."""
+        """The ranges of papers of the shards."""
         return [slice(i, i + papers) for i in range(0, len(self._order), papers)]
 
     def summary(self) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class StepReport:
-    """What the progress bar shows after a step."""
+    """The values that the progress bar shows after a step."""
 
     step: int
     total_steps: int

@@ -49,5 +49,5 @@ def test_it_stops_and_says_so_once(number, tidying, pauses, said):
         os.kill(program.pid, number)
     _, stderr = program.communicate(timeout=60)
     assert program.returncode == 130
-    assert stderr == ("error: stopped; no file is half-written\n" if said else "")
+    assert stderr == ("error: stopped; no incomplete file was left\n" if said else "")
     assert time.monotonic() - begun < 20

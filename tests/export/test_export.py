@@ -225,7 +225,7 @@ def test_a_runs_records_are_in_its_card(trainer, stores, tmp_path, monkeypatch):
     assert "| learning rate | 0.001 |" in text
     assert re.search(r"accuracy, 95% interval over papers \| [\d.]+% \[[\d.]+%, [\d.]+%\]", text)
     assert "dev store, accuracy" in text
-    assert "Divide logits by the temperature 1.7000" in text
+    assert "divide the logits by the temperature 1.7000" in text
     assert kept_temperature(tmp_path / "out") == (1.7, True)
     assert str(tmp_path) not in text
     # A store that was made anew is not the one of the run.
@@ -280,20 +280,20 @@ def test_a_graph_that_answers_otherwise_is_not_written(vocabularies, tmp_path, m
         return model
 
     monkeypatch.setattr(graph, "open_folder", otherwise)
-    refused(source, tmp_path, CheckpointError, "ONNX differs from ours: logits of", onnx=True)
+    refused(source, tmp_path, CheckpointError, "ONNX differs from albert-rc: in a batch", onnx=True)
 
 
 def test_a_folder_that_others_read_otherwise_is_not_written(vocabularies, tmp_path):
     # transformers' RoBERTa takes GELU before the words, whatever its config.json says.
     source = made(vocabularies, "roberta-relu", "cloze", tmp_path / "source")
-    refused(source, tmp_path, CheckpointError, "transformers differs from ours: logits of")
+    refused(source, tmp_path, CheckpointError, "transformers differs from albert-rc: in a batch")
 
 
 def test_a_vocabulary_that_splits_otherwise_is_not_written(vocabularies, tmp_path, monkeypatch):
     source = made(vocabularies, "albert", "cloze", tmp_path / "source")
     scores = vocabulary._scores
     monkeypatch.setattr(vocabulary, "_scores", lambda proto: [[p, -1.0] for p, _ in scores(proto)])
-    refused(source, tmp_path, CheckpointError, "texts split otherwise; nothing was written")
+    refused(source, tmp_path, CheckpointError, "texts are split differently; nothing was written")
 
 
 def test_what_others_cannot_compute_is_refused(vocabularies, tmp_path):
@@ -305,7 +305,7 @@ def test_what_others_cannot_compute_is_refused(vocabularies, tmp_path):
     write_json(plain / "config.json", config | {"albert_rc": config["albert_rc"] | lsh})
     refused(plain, tmp_path, UsageError, "queries that serve as keys")
     write_json(plain / "config.json", config | {"architectures": ["AlbertModel"]})
-    refused(plain, tmp_path, UsageError, "AlbertModel, which answers nothing; fine-tune it")
+    refused(plain, tmp_path, UsageError, "has no head for a task; fine-tune it")
 
 
 def test_a_missing_extra_is_named_first(tmp_path, monkeypatch):
@@ -320,7 +320,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
     refused("albert-rc-tiny", tmp_path, UsageError, "is not empty; name a new folder")
     out = tmp_path / "new"
     dream = read_split(SAMPLE / "dream" / "dev.json")
-    with pytest.raises(UsageError, match="they are choice, but the model answers cloze"):
+    with pytest.raises(UsageError, match="the papers are choice, but the model answers cloze"):
         export("albert-rc-tiny", out, papers=dream)
     assert not out.exists()
     out = tmp_path / "out"

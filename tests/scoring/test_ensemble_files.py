@@ -64,7 +64,7 @@ def test_lines_that_are_no_scores_are_refused(tmp_path, bad, said):
         ),
         (GOOD[:2], r"a\.jsonl, line 3: paper 'q', number 1, is not in .*b\.jsonl"),
         ([*GOOD[:2], line("q")], r"b\.jsonl, line 3: 2 options, but 3 in .*a\.jsonl, line 3"),
-        (['{"paper": "p", "number": 1, "answer": 3.5}'], r"b\.jsonl: holds numbers, but"),
+        (['{"paper": "p", "number": 1, "answer": 3.5}'], r"b\.jsonl has numbers, but"),
         (
             [line(chances=(0.6, 0.4), id="p#1")],
             r"b\.jsonl: has ids of questions, unlike .*a\.jsonl",

@@ -1,1 +1,1 @@
-"""Blocks and lists to papers."""
+"""Assembly of papers from recognised text and lists."""

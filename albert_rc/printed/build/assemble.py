@@ -1,4 +1,4 @@
-"""Blocks of text and lists to papers: every number is placed, or what it lacks is named."""
+"""Assembly of papers from text and lists: every number is placed, or its problem is reported."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from albert_rc.printed.recognise.passages import (
 from albert_rc.printed.recognise.prose import has_english, is_field, join_lines
 
 AROUND = ("before the passage", "no questions", "no blank in it")
-"""Why text may be left out that could be part of a passage."""
+"""Reasons for leaving out text that could be part of a passage."""
 INTRODUCTION = 30
-"""Words on an exam as a whole, at most."""
+"""Maximum number of words of a line about the exam as a whole."""
 _LIST = re.compile(r"(?:^|\s)[Aa]\W{0,2}\s.{1,80}?\s[Bb]\W{0,2}\s")
-"""Something like options."""
+"""Pattern of text that resembles options."""
 
 
 def assemble(outline: Outline, source: str) -> Import:
-    """Make papers of a file's outline, without answers yet.
+    """Make papers, still without answers, from a file's outline.
 
     Args:
-        outline: what `read_outline` found; blocks that belong together are joined in place.
+        outline: result of `read_outline`; blocks that belong together are joined in place.
         source: the file's name, for messages.
     """
     found = Import(source, [], [], list(outline.left_out), [])
@@ -70,7 +70,7 @@ class _Assembler:
     ) -> None:
         self.block = block
         self.before = before
-        """The last number of the list above, if the text goes on from it."""
+        """The last number of the list above, if the text continues from it."""
         self.known = known
         """All numbers of the file that have options."""
         self.outline = outline
@@ -225,14 +225,14 @@ class _Assembler:
     def _parts(
         self, of: Callable[..., list[list[Paragraph]]], *known: set[int]
     ) -> list[list[Paragraph]]:
-        """The block's passages; what of its text is in none of them is said."""
+        """The passages of a block; text that is in none of them is reported."""
         left_out: list[LeftOut] = []
         parts = of(self.paragraphs, *known, left_out)
         self._leave_out(left_out)
         return parts
 
     def _leave_out(self, lines: Sequence[LeftOut]) -> None:
-        """Leave out what stands around a passage; sentences may be its own."""
+        """Leave out text around a passage; report sentences there, as they may belong to it."""
         self.found.left_out += lines
         for line in lines:
             if line.why == "foreign" and has_english(line.text):
@@ -254,7 +254,7 @@ class _Assembler:
             self._trouble((), line.place, reason, way_out)
 
     def _introduces(self, paragraph: Paragraph) -> bool:
-        """Whether it is a word on the exam as a whole: short, at the top, before `Part I`."""
+        """Whether a line is about the exam as a whole: short, at the top, before `Part I`."""
         at = self.paragraphs.index(paragraph)
         following = next((p for p in self.paragraphs[at:] if p.role != "text"), None)
         first = self.outline.blocks[0] is self.block

@@ -1,4 +1,4 @@
-"""Words and lines of a picture that may have been read wrong, said of the papers they stand in."""
+"""Reports of possibly misread words and lines of a picture, by paper."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ AGAIN = "take the picture again, from above and in good light, or import the tex
 
 
 def report_doubts(found: Import, text: PrintedText, keep: bool) -> None:
-    """Report what may have been read wrong: no paper with any of it is whole.
+    """Report words and lines that may have been misread; papers with any of them are incomplete.
 
     Args:
         found: the file's papers.
-        text: what was read of the file.
-        keep: only note doubtful words; lines that could not be read still count.
+        text: the text read from the file.
+        keep: only add notes about doubtful words; unreadable lines are still problems.
     """
     found.doubts = [doubt for line in text.lines for doubt in line.doubts]
     texts = [(paper, _text_of(paper)) for paper in found.papers]
@@ -45,7 +45,7 @@ def _text_of(paper: Paper) -> str:
 
 
 def _may_hold(content: str, line: Line) -> bool:
-    """Whether a line may be one of a paper's, from the words that it has."""
+    """Whether a line may belong to a paper, judged by its words."""
     if re.fullmatch(r"\W*\d{0,3}\W*", line.text):  # a page's number
         return False
     own = set(re.findall(r"[A-Za-z]{3,}", line.text))

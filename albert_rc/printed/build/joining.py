@@ -1,4 +1,4 @@
-"""Blocks that were parted by mistake, put together again."""
+"""Joining of blocks that were separated by mistake."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from albert_rc.printed.recognise.blocks import Block, LeftOut, Outline
 from albert_rc.printed.recognise.passages import split_paragraphs, text_lines
 
 STRAY = 20
-"""Words of a line between two lists that is not a passage."""
+"""Maximum number of words of a line between two lists that is not a passage."""
 
 
 def join_blocks(outline: Outline, found: Import) -> None:
-    """Undo parting by a page's header in a list, and give a list before its passage to it."""
+    """Join lists separated by a page header, and lists with the passage that follows them."""
     blocks: list[Block] = []
     for block in outline.blocks:
         last = blocks[-1] if blocks else None

@@ -1,4 +1,4 @@
-"""Papers to files: named after the printed paper, and read by our own reader before that."""
+"""Writing of papers: named after the printed paper, and checked by our own reader first."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _PARSE = {"cloze": (parse_cloze, ".json"), "choice": (parse_race, ".txt")}
 
 
 def safe_stem(path: Path) -> str:
-    """A file's name without its ending, as a name that is one everywhere."""
+    """A file's name without suffix, as a name that is valid on every system."""
     stem = re.sub(r"[^\w.-]+", "_", path.stem).strip("._-")
     return stem[:80] or "paper"
 
 
 def require_own_names(paths: Sequence[Path]) -> None:
-    """Refuse printed papers whose papers would be written under the same names.
+    """Refuse printed papers whose papers would have the same file names.
 
     Raises:
         UsageError: names two of them.
@@ -39,7 +39,7 @@ def require_own_names(paths: Sequence[Path]) -> None:
 
 
 def name_papers(imports: Sequence[Import]) -> None:
-    """Name each paper after its file and its place in it."""
+    """Name each paper after its file and its position in it."""
     for found in imports:
         stem = safe_stem(Path(found.source))
         for number, paper in enumerate(found.papers, 1):
@@ -47,7 +47,7 @@ def name_papers(imports: Sequence[Import]) -> None:
 
 
 def check_readable(paper: Paper) -> None:
-    """Read a paper as `doctor` and `preprocess` will; what they object to is its trouble."""
+    """Read a paper as `doctor` and `preprocess` do, and add their problems to it."""
     parse, _ = _PARSE[paper.kind]
     report = Problems(paper.name)
     passage = parse(as_json(paper.content()), paper.name, None, report)
@@ -63,7 +63,7 @@ def check_readable(paper: Paper) -> None:
 
 
 REPLACED = ".replaced"
-"""End of the names of files that a new import has replaced; no command reads them as papers."""
+"""Suffix of files replaced by a new import; no command reads them as papers."""
 
 
 def write_papers(
@@ -71,10 +71,10 @@ def write_papers(
 ) -> tuple[list[Path], list[Path]]:
     """Write papers below a folder, all of them or none: `OUT/cloze/SPLIT/`, `OUT/race/SPLIT/`.
 
-    Another paper of the same name, or one that was corrected by hand, is kept under another name.
+    An existing file with other content, perhaps corrected by hand, is kept under another name.
 
     Returns:
-        The papers' files, and those of what they replaced.
+        The papers' files, and the files with replaced content.
     """
     targets = {}
     for paper in papers:
@@ -91,15 +91,15 @@ def write_papers(
 def earlier_papers(
     imports: Sequence[Import], out: Path, split: str | None, written: Sequence[Path]
 ) -> list[Path]:
-    """Files that an earlier import of the same printed papers left, and this one did not write.
+    """Files from an earlier import of the same printed papers that this import did not write.
 
-    They are not deleted, but whatever reads the folder takes them for papers of today.
+    They are not deleted, but commands that read the folder will read them too.
 
     Args:
-        imports: of this run.
-        out: as for `write_papers`, and so is `split`.
-        split: see above.
-        written: what `write_papers` gave.
+        imports: the imports of this run.
+        out: as for `write_papers`.
+        split: as for `write_papers`.
+        written: result of `write_papers`.
     """
     # A key's file has no papers, and its name says nothing of theirs.
     stems = {safe_stem(Path(found.source)) for found in imports if found.papers}

@@ -1,1 +1,1 @@
-"""A printed file of any kind to its lines."""
+"""Reading of the lines of a printed file of any kind."""

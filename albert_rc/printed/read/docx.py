@@ -1,7 +1,7 @@
-"""Lines of a Word document: its paragraphs and tables, with the numbers that Word itself writes.
+"""Lines of a Word document: its paragraphs and tables, with automatic numbering.
 
-python-docx opens the package. The elements are read here, as plain XML: schools' documents come
-from many programs, and what an attribute of theirs should be is no reason to lose a paper.
+python-docx opens the package. The elements are read here as plain XML, because schools' documents
+come from many programs, and an invalid attribute is no reason to reject a paper.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from albert_rc.printed.read.package import unpack
 from albert_rc.printed.recognise.key import is_key_heading
 
 FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-"""What older readers show in the place of what stands next to it."""
+"""Fallback content for older readers, a duplicate of the content next to it."""
 _GONE = (f"{WORD}del", f"{WORD}moveFrom", FALLBACK)
 MOST_CHARACTERS = 10_000_000
-"""Of a document's text; a book has one million. Cells that are merged say theirs in each row."""
+"""Limits of a document's text; a book has a million characters. Merged cells repeat theirs."""
 MOST_LINES = 200_000  # paragraphs, rows of tables, lines
 MOST_BOXES = 20  # text boxes that are named
 _WRITTEN = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "-"}
 
 
 def read_docx(path: Path) -> tuple[list[Line], list[str]]:
-    """A document's paragraphs and the rows of its tables, in order, cells parted by tabs.
+    """A document's paragraphs and the rows of its tables, in order, with cells separated by tabs.
 
-    Underlined numbers and spaces, as Word's users draw blanks, become underscores. Changes that
-    are tracked are read as accepted.
+    Underlined numbers and spaces, which authors use for blanks, become underscores. Tracked
+    changes are read as accepted.
 
     Returns:
-        the lines, and what of the document was not read.
+        The lines, and notes on parts of the document that were not read.
 
     Raises:
         UsageError: python-docx is not installed.
-        DataError: no Word document, or one that is too large.
+        DataError: not a Word document, or too large.
     """
     try:
         import docx
@@ -92,7 +92,7 @@ class _Reader:
         return found
 
     def unread(self) -> list[str]:
-        """What is not read, if it has text."""
+        """Notes on parts that are not read, if they have text."""
         boxes = {
             "".join(text.text or "" for text in box.iter(f"{WORD}t"))
             for box in self.body.iter(f"{WORD}txbxContent")
@@ -139,11 +139,11 @@ class _Reader:
             yield self._spend(between.join(cells)), place
 
     def _cells(self, row: Any, above: dict[int, str]) -> dict[int, str]:
-        """The texts of a row's cells by their first column, also of those in content controls.
+        """The texts of a row's cells by their first column, including those in content controls.
 
         Args:
-            row: of a table.
-            above: the row before; a cell that goes on from there has its text again.
+            row: a row of a table.
+            above: the row before; a cell that is merged with one there repeats its text.
         """
         found: dict[int, str] = {}
         column = whole(child(child(row, "trPr"), "gridBefore"), 0)
@@ -179,7 +179,7 @@ def _root(part: Any, kind: str) -> Any:
 
 
 def _text(run: Any) -> str:
-    """What a run of letters says: its text, tabs and line breaks."""
+    """The text of a run, with tabs and line breaks."""
     said = []
     for element in run:
         if element.tag == f"{WORD}t":
@@ -192,10 +192,10 @@ def _text(run: Any) -> str:
 
 
 def _is_header(cells: list[str]) -> bool:
-    """Whether a table's first row names the columns of its options: A, B, C.
+    """Whether a table's first row has the letters of options as column names: A, B, C.
 
-    A row of one letter, or with a number or a word like `Answers` before it, is one of a key:
-    `1 | A`, `1-4 | A | B | C | D`.
+    A row with a single letter, or with a number or a word like `Answers` before the letters,
+    belongs to a key: `1 | A`, `1-4 | A | B | C | D`.
     """
     first, *names = [cell.strip().strip(".、．") for cell in cells]
     if len(names) < 2 or names != list("ABCDEFG")[: len(names)]:
@@ -204,7 +204,7 @@ def _is_header(cells: list[str]) -> bool:
 
 
 def _within(holder: Any, wanted: tuple[str, ...]) -> Iterator[Any]:
-    """Elements of some kinds, also those in links, content controls, tags and insertions."""
+    """Elements of some kinds, including those in links, content controls, tags and insertions."""
     for element in holder:
         if element.tag in wanted:
             yield element
@@ -213,7 +213,7 @@ def _within(holder: Any, wanted: tuple[str, ...]) -> Iterator[Any]:
 
 
 def _ruled(text: str) -> str:
-    """Underlined text with its blank made visible: `  36  ` as `__36__`."""
+    """Underlined text with its blank as underscores: `  36  ` becomes `__36__`."""
     if re.fullmatch(r"\s*[(\[（]?\s*[0-9０-９]{1,3}\s*[)\]）]?\s*[.．]?\s*", text):
         return f" __{text.strip()}__ "
     if not text.strip():

@@ -1,4 +1,4 @@
-"""Glosses: a word's translation in brackets behind it, as papers for learners have them."""
+"""Glosses: translations in brackets after a word, as in papers for learners."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _GLOSS = re.compile(
     rf"[ \t\u3000]*[(（\[［][^()（）\[\]［］]{{0,60}}[{_LETTERS}][^()（）\[\]［］]{{0,60}}[)）\]］]"
 )
 _OF_THE_EXAM = re.compile("[0-9]|小题|满分|分钟|答案|解析|选项|第.节|部分")
-"""What stands in brackets in headings and keys."""
+"""Words in brackets that belong to headings and keys, and are not glosses."""
 _ENDS_IN_WORD = re.compile(r"[A-Za-zÀ-ÿ_][\"'’”,]?\s*$")
 _LEADING = re.compile(r"\s*([.,;:!?]+)\s*")
 SHOWN = 5
 
 
 def set_glosses_aside(lines: Sequence[Line], keep: bool = False) -> tuple[list[Line], list[str]]:
-    """Lines whose glosses do not hide that they are English.
+    """Remove glosses, so that lines are recognised as English.
 
     Args:
-        lines: a paper's.
-        keep: leave glosses in the text, and hide them only from what recognises the lines.
+        lines: a paper's lines.
+        keep: leave glosses in the text, and hide them only from the recognition of lines.
 
     Returns:
-        the lines, and a note on the glosses if there are some.
+        The lines, and a note on the glosses if there are any.
     """
     found: list[str] = []
     result: list[Line] = []
@@ -76,6 +76,6 @@ def _without(line: Line, above: str, keep: bool, found: list[str]) -> Line:
 
 
 def _is_running(line: Line, match: re.Match[str], above: str) -> bool:
-    """Whether brackets stand in a sentence or behind an option, and not alone on a line."""
+    """Whether brackets are in a sentence or after an option, and not alone on a line."""
     rest = line.shadow[: match.start()] + line.shadow[match.end() :]
     return bool(re.search("[A-Za-z]{2}", rest)) or (bool(above) and not rest.strip())

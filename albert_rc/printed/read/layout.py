@@ -1,4 +1,4 @@
-"""Words with their places to lines: rows, and columns of text one after another."""
+"""Lines from words with positions: rows, and columns of text one after another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_CROSSING = 2  # rows across both columns of a page whose right one is short
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word and where it stands, in points from the page's upper left corner."""
+    """A word with its position, in points from the page's upper left corner."""
 
     text: str
     left: float
@@ -27,19 +27,19 @@ class Word:
     top: float
     bottom: float
     certainty: float = 1.0
-    """Of having been read right, where it was read from a picture."""
+    """Certainty of having been read correctly, if it was read from a picture."""
     picture: bytes = b""
-    """If it must be looked at by a person: the line that it stands in, as JPEG."""
+    """Picture of its line as JPEG, if a person must check the word."""
 
 
 Row = list[Word]
 
 
 def lines_of(pages: Sequence[tuple[Sequence[Word], float]]) -> tuple[list[Line], list[str]]:
-    """The lines of pages, and which headers were left out.
+    """The lines of pages, with notes on headers and footers left out.
 
     Args:
-        pages: each page's words, and its width in points.
+        pages: words and width in points of each page.
     """
     rows = [(_rows(words), width) for words, width in pages]
     whitest = [_whitest(page, width) for page, width in rows]
@@ -56,7 +56,7 @@ def lines_of(pages: Sequence[tuple[Sequence[Word], float]]) -> tuple[list[Line],
 
 
 def _page_lines(rows: Sequence[Row], gutter: float | None, number: int) -> list[Line]:
-    """A page's rows as lines; two columns of text are read one after the other."""
+    """The rows of a page as lines; two columns of text are read one after the other."""
     if gutter is None:
         columns = [rows]
     else:
@@ -96,7 +96,7 @@ def _middle(row: Row) -> float:
 
 
 def _gutter(rows: Sequence[Row], at: float) -> float | None:
-    """Where the white between two columns of text is, if the page has two and it is there."""
+    """The position of the gutter between two columns of text, if the page has two."""
     both = _halves(rows, at)
     if _crossed(rows, at) > 0.25 * len(rows) or len(both) < 4 or len(both) < 0.3 * len(rows):
         return None
@@ -104,14 +104,14 @@ def _gutter(rows: Sequence[Row], at: float) -> float | None:
 
 
 def _gutter_of_few(rows: Sequence[Row], others: Sequence[float], own: float) -> float | None:
-    """Where two columns are parted of which the right one has but a few rows.
+    """The gutter between two columns if the right one has only a few rows.
 
-    Nothing but a title or a page's number may cross it, and what stands at its right is aligned.
+    Only a title or a page number may cross it, and the text to its right must be aligned.
 
     Args:
-        rows: of the page.
+        rows: rows of the page.
         others: the gutters of the document's other pages.
-        own: where it would be on this page.
+        own: the likeliest position on this page.
     """
     for at in (*dict.fromkeys(others), own):
         both = _halves(rows, at)
@@ -126,7 +126,7 @@ def _gutter_of_few(rows: Sequence[Row], others: Sequence[float], own: float) -> 
 
 
 def _whitest(rows: Sequence[Row], width: float) -> float:
-    """The place near the middle of a page that the fewest rows cross."""
+    """The position near the middle of a page that the fewest rows cross."""
     steps = range(int(0.35 * width), max(int(0.65 * width), int(0.35 * width) + 1), 3)
     return float(min(steps, key=lambda step: (_crossed(rows, step), abs(step - width / 2))))
 
@@ -146,7 +146,7 @@ def _halves(rows: Sequence[Row], at: float) -> list[tuple[Row, Row]]:
 
 
 def _are_options(both: Sequence[tuple[Row, Row]]) -> bool:
-    """Whether it is not the text but its options that stand in two columns."""
+    """Whether only the options, not the text, are in two columns."""
     # They go on from left to right: A at the left, B at the right.
     going_on = 0
     for left, right in both:
@@ -163,7 +163,7 @@ def _whole(line: Line) -> Piece:
 
 
 def _spans(row: Row, gutter: float) -> bool:
-    """Whether a row is one line across both columns, as a title is."""
+    """Whether a row is a single line across both columns, such as a title."""
     left = [w for w in row if w.right <= gutter]
     right = [w for w in row if w.left >= gutter]
     if not left or not right:
@@ -215,7 +215,7 @@ def _line(row: Row, place: str, edge: float, letter: float) -> Line:
 
 
 def _without_headers(lines: list[Line]) -> tuple[list[Line], list[str]]:
-    """Lines without those that stand, but for their numbers, on top or bottom of several pages."""
+    """Lines without repeated headers and footers, which may differ in their numbers only."""
     pages: dict[str, list[Line]] = {}
     for line in lines:
         pages.setdefault(line.place.partition(",")[0], []).append(line)

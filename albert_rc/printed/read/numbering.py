@@ -1,4 +1,4 @@
-"""The numbers that Word writes before paragraphs, which are not part of their text."""
+"""Word's automatic numbers of paragraphs, which are not part of their text."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-"""What the names of Word's own elements and attributes begin with."""
+"""Namespace of Word's elements and attributes."""
 LEVELS = 9
-"""Of a list, Word's most."""
+"""Word's maximum number of levels of a list."""
 LONGEST = 100
-"""Characters of what stands around a number; Word has 255."""
+"""Maximum number of characters around a number; Word allows 255."""
 _FORMS: dict[str, Callable[[int], str]] = {
     "decimal": str,
     "upperLetter": lambda number: chr(64 + number) if 1 <= number <= 26 else "?",
     "lowerLetter": lambda number: chr(96 + number) if 1 <= number <= 26 else "?",
 }
 Level = tuple[str, str, int]
-"""Form, text and first number."""
+"""Number format, text and first number of a level."""
 
 
 class Numbering:
-    """Counts a document's numbered paragraphs.
+    """Counter of a document's numbered paragraphs.
 
-    What is not a number where one belongs counts as not given: Word, too, goes on.
+    Attributes with invalid numbers are ignored, as in Word.
 
     Args:
         lists: the root of the part that describes lists, or None.
@@ -38,7 +38,7 @@ class Numbering:
         self._counts: dict[str, Counter[int]] = {}
 
     def number(self, paragraph: Any) -> str:
-        """What Word writes before the next paragraph, with a space behind it; mostly nothing."""
+        """The automatic number of the next paragraph, followed by a space; usually empty."""
         properties = child(paragraph, "pPr")
         style = attribute(child(properties, "pStyle"))
         own = child(properties, "numPr")
@@ -58,23 +58,23 @@ class Numbering:
 
 
 def child(element: Any, name: str) -> Any:
-    """The first child of a name in Word's own namespace, or None; of None there is none."""
+    """The first child with a name in Word's namespace; None if there is none, or no parent."""
     return None if element is None else element.find(WORD + name)
 
 
 def attribute(element: Any, name: str = "val") -> str:
-    """An attribute in Word's own namespace; empty if there is none."""
+    """An attribute in Word's namespace; empty if missing."""
     return "" if element is None else element.get(WORD + name, "")
 
 
 def whole(element: Any, default: int, name: str = "val") -> int:
-    """An attribute that is a number of up to nine digits, or the default."""
+    """The value of an attribute that is a number of up to nine digits, else the default."""
     given = attribute(element, name)
     return int(given) if re.fullmatch("[0-9]{1,9}", given) else default
 
 
 def _levels(root: Any) -> Iterator[tuple[str, dict[int, Level]]]:
-    """The levels of each list by its name; lists have their own first numbers, and share forms."""
+    """The levels of each list by its id; lists share formats, but have their own first numbers."""
     forms: dict[str, dict[int, Level]] = {}
     for element in root.findall(f"{WORD}abstractNum"):
         levels = forms.setdefault(attribute(element, "abstractNumId"), {})
@@ -102,7 +102,7 @@ def _levels(root: Any) -> Iterator[tuple[str, dict[int, Level]]]:
 
 
 def _styles(root: Any) -> dict[str, Any]:
-    """The lists that styles put their paragraphs in; an empty name: where none is given."""
+    """The list and level of each style; under the empty name, those of the default style."""
     found: dict[str, Any] = {}
     for style in root.findall(f"{WORD}style"):
         if attribute(style, "type") in ("paragraph", ""):

@@ -1,4 +1,4 @@
-"""The package that a Word document is, unpacked no further than a paper needs."""
+"""The zip package of a Word document, unpacked only as far as needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from albert_rc.errors import DataError
 
 MOST_BYTES = 30_000_000
-"""Of XML in a document. A page of text has some 20,000; parsed, a byte takes up to 40."""
+"""Maximum number of bytes of XML. A page has some 20,000; parsed, a byte takes up to 40."""
 MOST_PARTS = 10_000
 _XML = (".xml", ".rels")
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -17,13 +17,12 @@ _STEP = 2**16
 
 
 def unpack(path: Path) -> BytesIO:
-    """A document's XML in an archive that is what it says; pictures and the like are left empty.
+    """A safe copy of a document's archive with its XML only; pictures and the like are left empty.
 
-    What an archive says of the size of its parts need not be true: only so much is taken out as
-    there is room for.
+    The sizes stated in an archive need not be true, so parts are unpacked only up to the limit.
 
     Raises:
-        DataError: too large, or packed as no Word document is.
+        DataError: too large, or not packed like a Word document.
         zipfile.BadZipFile: not an archive, or a damaged one.
         OSError: it cannot be read.
     """
@@ -54,7 +53,7 @@ def unpack(path: Path) -> BytesIO:
 
 
 def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """A part, step by step: `read` at once would unpack all of it, whatever size it says it has."""
+    """A part, read step by step: a single `read` would unpack it whatever its stated size."""
     pieces = []
     with archive.open(info) as part:
         while piece := part.read(_STEP):

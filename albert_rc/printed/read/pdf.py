@@ -1,4 +1,4 @@
-"""Lines of a PDF: its words put into lines by where they stand."""
+"""Lines of a PDF, from the positions of its words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGEST = 14_400  # points: a page's side, by the standard's limits
 
 
 def read_pdf(path: Path) -> tuple[list[Line], list[str]]:
-    """The lines of a PDF's pages, none if they are pictures, and which headers were left out.
+    """The lines of a PDF's pages (none if they are pictures), with notes on headers left out.
 
     Raises:
         UsageError: pdfplumber is not installed.

@@ -1,7 +1,7 @@
-"""Signs of options that are missing or unusual, put right where the rest of the line tells them.
+"""Correction of missing or unusual option marks that follow from the rest of the line.
 
 `42. A condition  B. broken` lacks a full stop, `3 A: across  B: under` has colons, and a row of a
-table may have no letters at all. Circled numbers from 10 on have no plain twin of one character.
+table may have no letters at all. Circled numbers from 10 on have no single-character plain form.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from albert_rc.printed.lines import Line, shadow_of
 
 LETTERS = "ABCDEFG"
 LEAST_ROWS = 3
-"""Rows of options without letters, at least: fewer may be anything."""
+"""Minimum number of rows of options without letters; fewer may be anything."""
 _CIRCLED = re.compile("[\u2469-\u2473]")  # 10 to 20
 _HEAD = re.compile(r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\].、:]{0,2}\s*")
 _SIGNED = re.compile(r"(?<![A-Za-z0-9])[(\[]?\s?([A-G])\s?[.、)\]](?![A-Za-z]\.)")
@@ -24,10 +24,10 @@ _WORDS_OF_A_CELL = 6
 
 
 def repair_signs(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
-    """Lines whose options have the usual signs.
+    """Lines whose options have the usual marks.
 
     Returns:
-        the lines, and notes on what was put right.
+        The lines, and notes on the corrections.
     """
     notes: list[str] = []
     plain = [_with_plain_numbers(line) for line in lines]
@@ -36,7 +36,7 @@ def repair_signs(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
 
 
 def _changed(line: Line, start: int, end: int, text: str) -> Line:
-    """A line with other characters in a place."""
+    """A line with the characters at one position replaced."""
     return replace(
         line,
         text=line.text[:start] + text + line.text[end:],
@@ -54,7 +54,7 @@ def _with_plain_numbers(line: Line) -> Line:
 
 
 def _with_full_stops(line: Line, notes: list[str]) -> Line:
-    """A list of options in one line whose colons are full stops, and none of them missing."""
+    """A list of options in one line, with colons replaced and missing full stops added."""
     head = _HEAD.match(line.shadow)
     if head is None:
         return line
@@ -86,7 +86,7 @@ def _with_full_stops(line: Line, notes: list[str]) -> Line:
 
 
 def _with_letters(lines: list[Line], notes: list[str]) -> list[Line]:
-    """Rows of a table of options get the letters that their columns stand for."""
+    """Add the letters of their columns to the rows of a table of options."""
     result = list(lines)
     at = 0
     while at < len(lines):
@@ -106,7 +106,7 @@ def _with_letters(lines: list[Line], notes: list[str]) -> list[Line]:
 
 
 def _rows_from(lines: Sequence[Line], at: int) -> list[tuple[int, list[tuple[int, int]]]]:
-    """Numbered rows from a line on, alike in their columns, and where their cells stand."""
+    """Consecutive numbered rows with the same columns, and the positions of their cells."""
     rows: list[tuple[int, list[tuple[int, int]]]] = []
     for line in lines[at:]:
         row = _row(line)

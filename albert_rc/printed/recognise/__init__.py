@@ -1,1 +1,1 @@
-"""Lines to what they are: text, options, numbers, keys."""
+"""Recognition of lines: text, options, numbers, keys."""

@@ -1,4 +1,4 @@
-"""Answers to papers: by number where numbers are unique, by place or order where they restart."""
+"""Assignment of answers: by number if numbers are unique, by place or order if they restart."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def assign(
     """Give each paper its answers.
 
     Args:
-        papers: in the order of the file.
+        papers: the papers, in the order of the file.
         answers: the whole key, in its order.
-        followed: parts of the key that stand right behind passages, each with the number of
-            papers above it.
+        followed: parts of the key that directly follow passages, each with the number of papers
+            above it.
 
     Returns:
-        what belongs to no paper; what a paper lacks is added to its troubles.
+        Problems that belong to no paper; those of a paper are added to its troubles.
     """
     if not answers:
         return []
@@ -41,7 +41,7 @@ def assign(
 
 
 def _agrees(answers: Sequence[key.KeyEntry], numbers: Counter[int]) -> bool:
-    """Whether the key counts as the papers do, and not from 1 again for each of them."""
+    """Whether the key has the papers' numbers, and does not restart from 1 for each of them."""
     if len(key.groups(answers)) == 1:
         return True
     known = sum(answer.number in numbers for answer in answers)
@@ -69,7 +69,7 @@ def _by_number(
 def _by_place(
     papers: Sequence[Paper], followed: Sequence[tuple[int, Sequence[key.KeyEntry]]]
 ) -> list[Trouble]:
-    """Keys right behind their passages: each is for the papers since the one before."""
+    """Keys directly after their passages: each is for the papers since the one before."""
     troubles: list[Trouble] = []
     start = 0
     for end, answers in followed:
@@ -92,9 +92,9 @@ def _labels(part: Sequence[key.KeyEntry]) -> list[Label]:
 
 
 def _by_order(papers: Sequence[Paper], answers: Sequence[key.KeyEntry]) -> list[Trouble]:
-    """A key that begins again for each passage: as many parts, of as many answers.
+    """A key that restarts for each passage: its parts must fit the passages' numbers of blanks.
 
-    Parts are in the order of the passages, or labelled as these are.
+    Parts are in the order of the passages, or have the labels of these.
     """
     wanted = [len(paper.numbers) for paper in papers]
     parts = key.groups(answers)
@@ -135,7 +135,7 @@ def _by_order(papers: Sequence[Paper], answers: Sequence[key.KeyEntry]) -> list[
 
 
 def _forbid(papers: Sequence[Paper], parts: Sequence[Sequence[key.KeyEntry]]) -> None:
-    """Refuse a key whose labels neither are those of the passages nor allow their order."""
+    """Refuse a key whose labels neither match the passages' nor allow their order."""
     named = "; ".join(map(_named, parts))
     for paper in papers:
         paper.troubles.append(
@@ -150,7 +150,7 @@ def _forbid(papers: Sequence[Paper], parts: Sequence[Sequence[key.KeyEntry]]) ->
 
 
 def _naming(answers: Sequence[key.KeyEntry]) -> list[key.KeyEntry]:
-    """Answers without labels that tell nothing: `Answers:`."""
+    """Answers without uninformative labels such as `Answers:`."""
     return [a if labels_in_all(a.labels) else replace(a, labels=()) for a in answers]
 
 
@@ -160,12 +160,12 @@ def _named(part: Sequence[key.KeyEntry]) -> str:
 
 
 def give(paper: Paper, answers: Sequence[key.KeyEntry], shift: int = 0) -> None:
-    """Give a paper its answers; what is wrong with them is its trouble.
+    """Give a paper its answers; problems with them are added to its troubles.
 
     Args:
-        paper: takes them.
-        answers: of this paper.
-        shift: from the key's numbers to the paper's.
+        paper: the paper, changed in place.
+        answers: the answers to this paper.
+        shift: difference between the paper's numbers and the key's.
     """
     given: dict[int, key.KeyEntry] = {}
     for answer in answers:
@@ -208,13 +208,13 @@ def give(paper: Paper, answers: Sequence[key.KeyEntry], shift: int = 0) -> None:
 def must_agree(
     paper: Paper, others: Iterable[tuple[int, str, str]], said: str, known_from: str
 ) -> None:
-    """Report where a paper's answers, if it has them all, are not what is said elsewhere.
+    """Report answers of a paper that contradict another source; the paper must have them all.
 
     Args:
-        paper: takes the troubles.
-        others: number, letter and place of what is said elsewhere.
-        said: where that is.
-        known_from: where the paper's answers are from.
+        paper: the paper; problems are added to its troubles.
+        others: number, letter and place of each answer in the other source.
+        said: the other source, for messages.
+        known_from: the source of the paper's answers, for messages.
     """
     if paper.answers is None or len(paper.answers) < len(paper.numbers):
         return  # what is missing is the paper's trouble already

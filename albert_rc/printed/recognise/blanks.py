@@ -1,4 +1,4 @@
-"""Numbers in running text, and which of them are blanks: by their marks, order and options."""
+"""Recognition of blanks among the numbers in running text, by marks, order and options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from albert_rc.printed.lines import Line
 
 Style = Literal["line", "bracket", "bare"]
 STYLES: tuple[Style, ...] = ("line", "bracket", "bare")
-"""From the clearest to the least clear: `__36__`, `(36)`, `36`."""
+"""Styles of blanks, from the clearest to the least clear: `__36__`, `(36)`, `36`."""
 
 _NUMBER = re.compile(r"(?<![0-9])(?:[0-9]{1,4}|[0-9]\s[0-9])(?![0-9])")
 _RULE = r"(?:_+|[-—–─]{2,}|\.{3,}|…+)"
@@ -26,7 +26,7 @@ _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _NO_BLANK_BEFORE = re.compile(r"(?:[A-Za-z0-9$£€¥#/:'’+]|[0-9][.,]|[-–]|\b[Nn]o\.\s?|\b[Pp]age\s)$")
 _NO_BLANK_AFTER = re.compile(r"(?:[A-Za-z%°/+]|[.,:][0-9]|[-–]\s?[A-Za-z0-9])")
 LONE = {"line": 1, "bracket": 3, "bare": 5}
-"""How many numbers in a row look like blanks without options."""
+"""Minimum number of consecutive numbers that count as blanks without options."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,7 +47,7 @@ class Candidate:
 
 
 def candidates(numbered_lines: Iterable[tuple[int, Line]]) -> list[Candidate]:
-    """Every number that may be a blank's, in the order of the text."""
+    """Every number that may be that of a blank, in the order of the text."""
     found = []
     for line_number, line in numbered_lines:
         taken = 0
@@ -118,11 +118,11 @@ def _candidate(line_number: int, line: Line, match: re.Match[str], taken: int) -
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which candidates are blanks."""
+    """The result of finding blanks among candidates."""
 
     placed: dict[int, Candidate]
     problems: dict[int, tuple[str, str]]
-    """Per number that could not be placed: where, and why."""
+    """Places and reasons for each number that could not be placed."""
     passed_over: list[Candidate]
     """Candidates that share a blank's number and were read as text."""
     style: Style | None
@@ -131,12 +131,12 @@ class Placement:
 def place(found: Sequence[Candidate], numbers: Sequence[int]) -> Placement:
     """Find the blanks of the numbers that have options.
 
-    A passage marks its blanks in one way, the one that most of its numbers are found in; and they
-    stand in ascending order. A number that is left with several places, or none, is a problem.
+    A passage marks all blanks in the same style, the one in which most of its numbers are found,
+    and they are in ascending order. A number with several possible places, or none, is a problem.
 
     Args:
         found: all candidates of the passage.
-        numbers: those with options, ascending.
+        numbers: the numbers with options, ascending.
     """
     style = _style(found, numbers)
     problems: dict[int, tuple[str, str]] = {}
@@ -193,7 +193,7 @@ def _nowhere(found: Sequence[Candidate], number: int, style: Style | None) -> tu
 def _in_order(
     places: dict[int, list[Candidate]],
 ) -> tuple[dict[int, list[Candidate]], list[int]]:
-    """Of each number the candidates that stand between its neighbours' in some reading of all."""
+    """For each number, the candidates that are between its neighbours in some complete order."""
     unordered: list[int] = []
     while True:
         numbers = sorted(set(places) - set(unordered))
@@ -234,7 +234,7 @@ def _outside_longest(places: dict[int, list[Candidate]], numbers: Sequence[int])
 
 
 def _lengths(positions: Sequence[tuple[int, int]]) -> list[int]:
-    """Per element the length of the longest ascending chain that ends with it."""
+    """For each element, the length of the longest ascending chain that ends with it."""
     tails: list[tuple[int, int]] = []
     lengths = []
     for position in positions:
@@ -271,9 +271,9 @@ def _without_options(
 
 
 def lone_blanks(found: Sequence[Candidate]) -> list[Candidate]:
-    """Numbers that look like blanks in a text under which there are no options for them.
+    """Numbers that look like blanks in a text without options for them.
 
-    Underlined ones all do; others if that many of them count on, one after the other.
+    Underlined numbers always do; others only if enough of them are consecutive.
     """
     blanks = {c for c in found if c.style == "line"}
     for style in ("bracket", "bare"):

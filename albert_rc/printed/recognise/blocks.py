@@ -1,4 +1,4 @@
-"""What a file is made of: text lists of options, answers; and pages' marks taken out."""
+"""Parts of a file: text, lists of options, answers; and removal of page numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from albert_rc.printed.recognise.prose import is_page_mark
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A line that belongs to no paper."""
+    """A line that does not belong to any paper."""
 
     place: str
     text: str
@@ -23,31 +23,31 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Block:
-    """Text with the lists of options under it, and the answers that follow before more text."""
+    """Text, the lists of options under it, and the answers that follow before further text."""
 
     text: list[Line] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     answers: list[key.KeyEntry] = field(default_factory=list)
     key_problems: list[key.KeyProblem] = field(default_factory=list)
     papers: int = 0
-    """How many were made of it."""
+    """Number of papers made from it."""
 
 
 @dataclass(slots=True)
 class Outline:
-    """A whole file."""
+    """The outline of a whole file."""
 
     blocks: list[Block]
     left_out: list[LeftOut]
     width: float
     vocabulary: frozenset[str]
-    """All words of the file, small."""
+    """All words of the file, in lower case."""
     order: dict[str, int] = field(default_factory=dict)
-    """Where in the file each place is."""
+    """Index of the line at each place."""
 
 
 def without_page_marks(lines: Sequence[Line]) -> tuple[list[Line], list[LeftOut]]:
-    """Lines without the numbers of pages, and these."""
+    """Lines without page numbers, and the page numbers."""
     kept: list[Line] = []
     left_out: list[LeftOut] = []
     turned = False

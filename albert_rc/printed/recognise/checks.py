@@ -1,4 +1,4 @@
-"""What the numbers and lengths of lists say by themselves: twice, missing, shorter than others."""
+"""Checks of lists of options: duplicate or missing numbers, differing lengths."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MOST_MISSING = 10  # numbers between two others; more are another passage's
 
 
 def stem_of(item: Item) -> str:
-    """What a question asks, without spaces and signs; empty for a blank."""
+    """The text of a question, without spaces and punctuation; empty for a blank."""
     return re.sub(r"[\s_().]+", "", "".join(p.line.shadow[p.start : p.end] for p in item.stem))
 
 
 def number_troubles(items: Sequence[Item], found: Sequence[Candidate]) -> list[Trouble]:
-    """What is wrong with lists of options before anything is known of their passage.
+    """Problems of lists of options that do not depend on their passage.
 
     Args:
-        items: of one block.
+        items: the lists of a block.
         found: the numbers in the text above them.
     """
     numbered = [item for item in items if item.number is not None]
@@ -44,13 +44,13 @@ _TITLE = re.compile(
 def lost_questions(
     text: Sequence[Line], items: Sequence[Item], before: int | None, known: Container[int | None]
 ) -> list[Trouble]:
-    """Questions whose options could not be read, so that they were taken for text.
+    """Questions that were read as text because their options could not be read.
 
-    They begin a line with the number that the list below begins after, or the one above ends
-    before.
+    They begin a line with the number directly before the list below, or directly after the list
+    above.
 
     Args:
-        text: a block's.
+        text: the text of a block.
         items: the lists under it.
         before: the last number of the list above it.
         known: all numbers of the file that have options.
@@ -106,7 +106,7 @@ def _own(items: Sequence[Item]) -> Iterator[Trouble]:
 
 
 def _mark_lengths(items: Sequence[Item]) -> None:
-    """Lists of a passage are equally long: another length is a list that was not cut right."""
+    """Report lists of another length, which were not divided correctly."""
     sizes = Counter(len(item.options) for item in items if not item.trouble)
     if len(sizes) < 2:
         return

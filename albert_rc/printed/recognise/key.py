@@ -27,7 +27,7 @@ WHY = re.compile(
     r"(?i)[\s,;.、]*(?:\[?\s*(?:解析|详解|分析|考点|点评|句意|解题)|"
     r"[(\[]?\s*(?:explanation|explained|reason|because|rationale)\b)"
 )
-"""Where an explanation begins."""
+"""Pattern of the beginning of an explanation."""
 # `36. B. The verb ...`: only under a heading, for so do options begin.
 _EXPLAINED = re.compile(
     r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\]]?\s*[.、:)]?\s*(?:\[?答案\]?\s*:?\s*)?"
@@ -58,7 +58,7 @@ class KeyEntry:
     letter: str
     place: str
     labels: tuple[str, ...] = ()
-    """What its part of the key is called, where it is the first under that: `Passage 2:`."""
+    """The label of its part of the key, such as `Passage 2:`, if it is the first under it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class KeyProblem:
     place: str
     reason: str
     way_out: str = ""
-    """Set where nothing of it could be read."""
+    """A solution, given only if nothing of the entry could be read."""
 
 
 def is_key_heading(line: Line) -> bool:
@@ -90,7 +90,7 @@ def is_key_heading(line: Line) -> bool:
 
 
 def read_key_line(line: Line) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
-    """The answers of a line that holds nothing else but a label before them, else None."""
+    """The answers of a line with nothing else but a label before them, else None."""
     shadow = line.shadow.rstrip()
     for match in re.finditer(r"(?<![0-9A-Za-z])[(\[]?\s*[0-9]", shadow):
         if match.start() > 40:
@@ -102,7 +102,7 @@ def read_key_line(line: Line) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
 
 
 def labelled(answers: list[KeyEntry], *labels: str) -> list[KeyEntry]:
-    """Answers, the first with what stands before or above them added to its labels."""
+    """Answers, with the text before or above them added to the labels of the first."""
     new = tuple(label.strip() for label in labels if label.strip())
     if not answers or not new:
         return answers
@@ -144,15 +144,15 @@ def _entries(line: Line, position: int) -> tuple[list[KeyEntry], list[KeyProblem
 
 
 def read_explained(line: Line) -> KeyEntry | None:
-    """`36. B. The verb ...`, which is an answer where it stands in a key."""
+    """`36. B. The verb ...`, which is an answer if it is in a key."""
     match = _EXPLAINED.match(line.shadow)
     return KeyEntry(int(match[1]), match[2], line.place) if match else None
 
 
 def read_under(line: Line) -> tuple[str, bool] | None:
-    """The letter of `Answer: B` under a question, and whether it is explained behind it.
+    """The letter of `Answer: B` under a question, and whether an explanation follows.
 
-    None for anything else.
+    None for any other line.
     """
     match = UNDER.match(line.shadow)
     if match is None:
@@ -163,7 +163,7 @@ def read_under(line: Line) -> tuple[str, bool] | None:
 
 
 def read_row(line: Line) -> tuple[str, list[KeyEntry]] | None:
-    """Letters without numbers, `Passage One: BAD`: what stands before them, and they from 1."""
+    """Letters without numbers, as in `Passage One: BAD`: the label, and answers numbered from 1."""
     match = _ROW.fullmatch(line.shadow.strip())
     if match is None or re.search("[0-9]", match["row"]):
         return None
@@ -174,7 +174,7 @@ def read_row(line: Line) -> tuple[str, list[KeyEntry]] | None:
 
 
 def read_broken(above: Line, below: Line) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
-    """A key whose line was broken between a range and its letters, else None."""
+    """A key whose line was wrapped between a range and its letters, else None."""
     if not _RANGE_ENDS.search(above.shadow) or not re.fullmatch(r"[A-G\s,;.]+", below.shadow):
         return None
     return read_key_line(replace(above, shadow=f"{above.shadow.rstrip()} {below.shadow}"))
@@ -202,11 +202,11 @@ def read_key_table(above: Line, below: Line) -> tuple[list[KeyEntry], list[KeyPr
 
 
 def groups(answers: Sequence[KeyEntry], by_label: bool = False) -> list[list[KeyEntry]]:
-    """A key's parts: a new one begins where the numbers begin again.
+    """The parts of a key: a new one begins where the numbers restart.
 
     Args:
-        answers: in the key's order.
-        by_label: begin one under each label, too.
+        answers: the answers, in the key's order.
+        by_label: also begin a new part at each label.
     """
     found: list[list[KeyEntry]] = []
     for answer in answers:

@@ -1,4 +1,4 @@
-"""What passages and parts of a key are called, `Passage 2` or `B`, and which belong together."""
+"""Matching of passages and parts of a key by their labels, such as `Passage 2` or `B`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _GENERAL = re.compile(
     r"(?i)\b(?:points?|marks?|scores?|total|each|pts|vocabulary|grammar|listening|writing|"
     r"use of english)\b|[分题]"
 )
-"""What parts of a key are called that are no passage's name."""
+"""Words in labels of keys that do not name a passage."""
 _KINDS = {
     "cloze": re.compile(r"(?i)\bcloze\b|\bgaps?\b|完形|填空"),
     "choice": re.compile(r"(?i)\bread(?:ing)?\b|\bcomprehension\b|阅读"),
@@ -45,15 +45,15 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """`Passage 2`: a word and a number. `B`: no word. `Cloze`, or a title: no number."""
+    """A label: a word and a number (`Passage 2`), a number or letter (`B`), or a word (`Cloze`)."""
 
     word: str
     number: int | None
-    """Letters and other figures as what they count."""
+    """The value of a number in digits, letters, words or other numerals."""
 
 
 def give_headings(found: Import, outline: Outline) -> None:
-    """Give each paper the headings between the paper before it and its text."""
+    """Assign to each paper the headings between the previous paper and its text."""
     headings = [line for line in found.left_out if line.why in HEADINGS]
     start = -1
     for paper in found.papers:
@@ -67,10 +67,10 @@ def give_headings(found: Import, outline: Outline) -> None:
 
 
 def labels_in(text: str) -> list[Label]:
-    """Everything in a heading that tells its passage from others, outermost first.
+    """All labels in a heading that distinguish its passage from others, outermost first.
 
     Args:
-        text: with plain signs, as in a line's shadow.
+        text: normalised text, as in a line's shadow.
     """
     found = []
     for match in _NAMED.finditer(text):
@@ -91,7 +91,7 @@ def labels_in(text: str) -> list[Label]:
 
 
 def tells(text: str) -> bool:
-    """Whether a heading says which passage it is of: by a number, or by its kind."""
+    """Whether a heading identifies its passage, by a number or by its kind."""
     return any(label.number is not None or label.word in _KINDS for label in labels_in(text))
 
 
@@ -113,13 +113,13 @@ def _value(written: str) -> int | None:
 
 
 def match_parts(papers: Sequence[Paper], parts: Sequence[Sequence[Label]]) -> list[int] | None:
-    """The paper that each part of a key is for, or None where labels forbid every way.
+    """The paper for each part of a key, or None if labels rule out every assignment.
 
-    Labels that agree with the order, and parts without any, leave the order as it is.
+    If labels agree with the order, or parts have none, parts are assigned in order.
 
     Args:
-        papers: in the order of the file.
-        parts: the labels of each part of the key, in its order; as many as papers.
+        papers: the papers, in the order of the file.
+        parts: the labels of each part of the key, in its order; as many parts as papers.
     """
     order = list(range(len(parts)))
     names = [labels_in_all(paper.headings) for paper in papers]
@@ -145,7 +145,7 @@ def match_parts(papers: Sequence[Paper], parts: Sequence[Sequence[Label]]) -> li
 
 
 def _is_strange(parts: Sequence[Sequence[Label]], possible: Sequence[set[int] | None]) -> bool:
-    """Whether parts are told from each other by titles that no passage has."""
+    """Whether parts are distinguished by titles that no passage has."""
     titles = {
         label.word
         for labels, mine in zip(parts, possible, strict=True)
@@ -156,7 +156,7 @@ def _is_strange(parts: Sequence[Sequence[Label]], possible: Sequence[set[int] | 
 
 
 def _within(parts: Sequence[Sequence[Label]]) -> list[list[Label]]:
-    """Labels with those that they stand below: `Section A, Passage 2` for the second part of it."""
+    """Labels with those of the sections above them, as in `Section A, Passage 2`."""
     above: dict[str, Label] = {}
     found = []
     for labels in parts:
@@ -168,7 +168,7 @@ def _within(parts: Sequence[Sequence[Label]]) -> list[list[Label]]:
 
 
 def _enter(above: dict[str, Label], label: Label) -> None:
-    """Go on to a label: those that stood below the last one of its word end."""
+    """Continue with a label, which ends the labels below the previous one with the same word."""
     if label.word in above:
         for word in list(above)[list(above).index(label.word) + 1 :]:
             del above[word]
@@ -183,7 +183,7 @@ def labels_in_all(texts: Sequence[str]) -> list[Label]:
 def _possible(
     labels: Sequence[Label], papers: Sequence[Paper], names: Sequence[Sequence[Label]]
 ) -> set[int] | None:
-    """The papers whose headings have all of a part's labels; None if no heading has any."""
+    """The papers whose headings have all labels of a part; None if no heading has any of them."""
     found: set[int] | None = None
     for label in labels:
         mine = {at for at, own in enumerate(names) if label in own}
@@ -211,11 +211,11 @@ def _contradicts(
     possible: Sequence[set[int] | None],
     names: Sequence[Sequence[Label]],
 ) -> bool:
-    """Whether labels that no heading has speak against the order.
+    """Whether labels that occur in no heading contradict the order.
 
-    They do if they do not go up (each word by itself, and anew below a label that goes up), if
-    only some parts have them and not at their place, or if the paper at their place is called
-    by another number.
+    They do if they are not ascending (for each word separately, and restarting below an ascending
+    label), if only some parts have them and not at the matching position, or if the paper at that
+    position has another number.
     """
     above: dict[str, Label] = {}
     named = any(label.number or label.word in _KINDS for label in parts[0])

@@ -1,4 +1,4 @@
-"""Where questions and lists begin, seen from the line of their number."""
+"""Lookahead: where questions and lists begin, from the line of their number."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ KEY_AHEAD = 10
 
 
 class Head(NamedTuple):
-    """The beginning of an item in its line."""
+    """The beginning of an item in a line."""
 
     start: int
     number: int
     body: int
-    """Where its A stands."""
+    """Position of its option A."""
     answer: str
     """The letter in brackets before the number."""
 
 
 def heads_in(line: Line) -> list[Head]:
-    """Items of a line that have their A right behind the number."""
+    """Items of a line whose option A directly follows the number."""
     heads: list[Head] = []
     for match in (START.match(line.shadow), *INNER.finditer(line.shadow)):
         if match is None or (heads and match.start() <= heads[-1].body):
@@ -41,11 +41,11 @@ def heads_in(line: Line) -> list[Head]:
 
 
 def question_ahead(lines: Sequence[Line], at: int) -> tuple[int, Mark] | None:
-    """The line and the A where the options of a question begin, whose number begins a line.
+    """The line and option A where the options of a question begin.
 
     Args:
-        lines: all of the file.
-        at: the one that begins with a number.
+        lines: all lines of the file.
+        at: index of the line that begins with the question's number.
     """
     match = START.match(lines[at].shadow)
     start = match.end() if match else 0
@@ -67,14 +67,14 @@ def question_ahead(lines: Sequence[Line], at: int) -> tuple[int, Mark] | None:
 
 
 def list_ahead(lines: Sequence[Line]) -> bool:
-    """Whether a B stands in the lines, the first of which begins with an A."""
+    """Whether an option B occurs in the lines, the first of which begins with an A."""
     return any(
         mark.index == 1 for line in lines for mark in marks_in(Piece(line, 0, len(line.text)))
     )
 
 
 def _inline(piece: Piece) -> Mark | None:
-    """The A of options that stand behind other words in a line: one that a B follows."""
+    """The A of options that follow other words in a line; a B must follow it."""
     for mark, following in pairwise(marks_in(piece)):
         if mark.index == 0 and following.index == 1:
             return mark
@@ -82,11 +82,11 @@ def _inline(piece: Piece) -> Mark | None:
 
 
 def single_answers(lines: Sequence[Line], at: int) -> list[list[key.KeyEntry]]:
-    """A key that has one answer a line: `21. A` above `22. B`; empty if there is none.
+    """A key with one answer per line: `21. A` above `22. B`; empty if there is none.
 
     Args:
-        lines: all of the file.
-        at: the first that may be part of it.
+        lines: all lines of the file.
+        at: index of the first line that may belong to it.
     """
     found: list[list[key.KeyEntry]] = []
     rises = False
@@ -113,15 +113,15 @@ def explained_at(lines: Sequence[Line], at: int) -> key.KeyEntry | None:
 def odd_key(
     lines: Sequence[Line], at: int, labels: Sequence[str]
 ) -> tuple[list[key.KeyEntry], int]:
-    """What is a key under a heading alone: explained, in one column, or without numbers.
+    """A key in a form recognised only under a heading: explained, in a column, or unnumbered.
 
     Args:
-        lines: all of the file.
-        at: where it may stand.
+        lines: all lines of the file.
+        at: index of the first line that may belong to it.
         labels: the lines above it.
 
     Returns:
-        the answers, none if it is no such key, and how many lines they take.
+        The answers, empty if it is not such a key, and the number of lines used.
     """
     explained = explained_at(lines, at)
     if explained is not None:
@@ -136,9 +136,9 @@ def odd_key(
 
 
 def begins_key(lines: Sequence[Line], at: int) -> bool:
-    """Whether a line is a key's heading: by its words, and by an answer that follows.
+    """Whether a line is a key's heading, by its words and by an answer that follows.
 
-    It may follow in a way that cannot be read.
+    The answer need not be readable.
     """
     if not key.is_key_heading(lines[at]):
         return False

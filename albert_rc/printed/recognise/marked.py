@@ -19,9 +19,9 @@ BELOW = "answers under its questions"
 
 
 def without_ticks(texts: Sequence[str]) -> tuple[list[str], str]:
-    """Options without the ticks at them, and the letters of those that had one.
+    """Options without their ticks, and the letters of the ticked ones.
 
-    An option that is nothing but the sign stays.
+    An option that consists only of the sign stays.
     """
     bare, ticked = [], ""
     for number, text in enumerate(texts):
@@ -33,13 +33,14 @@ def without_ticks(texts: Sequence[str]) -> tuple[list[str], str]:
 
 
 def take_letters_behind(items: Sequence[Item], questions: Sequence[str]) -> list[str]:
-    """Questions without the letters in brackets behind them, which are their answers.
+    """Questions without the letters in brackets after them, which are their answers.
 
-    They stay, and nothing is noted, unless each question has one: one alone may be its own.
+    Unless every question has one, the letters stay and are not used, as a single one may be part
+    of its question.
 
     Args:
-        items: of the questions; take the letters.
-        questions: their text, as it is printed.
+        items: the questions' items, to which the letters are added.
+        questions: their text, as printed.
     """
     found = [_BEHIND.search(question) for question in questions]
     if any(match is None for match in found) or any(item.answer for item in items):
@@ -53,7 +54,7 @@ def take_letters_behind(items: Sequence[Item], questions: Sequence[str]) -> list
 
 
 def collect_marks(papers: Sequence[Paper], items: Sequence[Item]) -> None:
-    """Keep for papers what is marked at the lists of options that they were made of."""
+    """Copy the answers marked at lists of options to the papers made from them."""
     ticked, doubtful = _ticked(items)
     for paper in papers:
         numbered = [
@@ -81,9 +82,9 @@ def collect_marks(papers: Sequence[Paper], items: Sequence[Item]) -> None:
 
 
 def _ticked(items: Sequence[Item]) -> tuple[dict[int, str], bool]:
-    """The letters ticked in each item, by its identity, and whether it is doubtful which.
+    """The letters ticked in each item, by its identity, and whether they are uncertain.
 
-    A tick as near to the option before it as to the one behind it is read as the others are.
+    A tick as near to the option before it as to the one after it is read like the others.
     """
     behind = any(set(item.ticks) - set(_before(_doubtful(item))) for item in items)
     before = any(item.ticks_before for item in items)
@@ -99,9 +100,9 @@ def _ticked(items: Sequence[Item]) -> tuple[dict[int, str], bool]:
 
 
 def _doubtful(item: Item) -> str:
-    """The letters whose tick may be that of the option before.
+    """The letters whose tick may belong to the option before.
 
-    A sign that is all there is of that option is not a tick.
+    If that option consists only of the sign, it is not a tick.
     """
     return "".join(x for x in item.ticks_doubtful if _before(x) in item.ticks)
 
@@ -112,9 +113,9 @@ def _before(letters: str) -> str:
 
 
 def use_marks(papers: Sequence[Paper]) -> None:
-    """Marks are the key of a paper that has one at each number; another key must agree.
+    """Use the marks of a paper as its key if each number has one; another key must agree.
 
-    To be called once the papers have the answers of their keys.
+    To be called after the papers have received the answers of their keys.
     """
     for paper in papers:
         for name, found in paper.marked.items():

@@ -1,4 +1,4 @@
-"""Lists of options: where each begins, what belongs to it, which number it is of."""
+"""Lists of options: their beginnings, extents and numbers."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ INNER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where an option begins."""
+    """The mark at the beginning of an option."""
 
     line: Line
     start: int
     end: int
-    """After the sign."""
+    """Index after the mark."""
     letter: str
     strong: bool
-    """Whether it stands at the beginning of a line, behind a wide space, or behind a number."""
+    """Whether it is at the beginning of a line, after a wide space, or after a number."""
     tick: Literal["", "its", "doubtful"] = ""
-    """A tick before it, that may be the one behind the option before it where it is doubtful."""
+    """A tick before it; if uncertain, it may belong to the option before."""
 
     @property
     def index(self) -> int:
@@ -58,7 +58,7 @@ class Item:
     place: str
     stem: list[Piece] = field(default_factory=list)
     body: list[Piece] = field(default_factory=list)
-    """What stands behind the number and the stem."""
+    """The text after the number and the stem."""
     options: list[list[Piece]] = field(default_factory=list)
     trouble: str = ""
     answer: str = ""
@@ -66,17 +66,17 @@ class Item:
     below: str = ""
     """The letter that a line under it gives, `Answer: B`."""
     ticks: str = ""
-    """The letters of options with a tick behind them."""
+    """The letters of options with a tick after them."""
     ticks_before: str = ""
     """The letters with a tick before them."""
     ticks_doubtful: str = ""
-    """The letters with a tick before them that is in `ticks` as one behind the option before."""
+    """The letters with a tick before them that `ticks` counts as one after the option before."""
     columns: bool = False
     """Whether it shares its lines with another item."""
 
 
 def marks_in(piece: Piece) -> list[Mark]:
-    """Everything in part of a line that may be the beginning of an option."""
+    """All possible option marks in part of a line."""
     found = []
     shadow = piece.line.shadow
     for match in MARK.finditer(shadow, piece.start, piece.end):
@@ -99,7 +99,7 @@ def marks_in(piece: Piece) -> list[Mark]:
 
 
 def _tick_before(match: re.Match[str], before: str) -> Literal["", "its", "doubtful"]:
-    """Whose a tick before a letter is: of the option that it stands nearer to."""
+    """The option that a tick before a letter belongs to: the nearer one."""
     if not match["tick"]:
         return ""
     left = len(before) - len(before.rstrip()) if before.strip() else math.inf
@@ -117,17 +117,17 @@ def first_mark(line: Line) -> Mark | None:
 
 
 def in_columns(line: Line) -> bool:
-    """Whether options stand side by side in a line with wide white space between them."""
+    """Whether options are side by side in a line with wide white space between them."""
     marks = marks_in(Piece(line, 0, len(line.text)))
     return any(re.search(r"\s{3}$|\t$", line.shadow[: mark.start]) for mark in marks[1:])
 
 
 def sequence(marks: Sequence[Mark], expected: int | None) -> list[Mark] | str:  # noqa: PLR0911 - one case, one answer
-    """The marks that cut a list into A, B, C, ..., or why that cannot be said.
+    """The marks that divide a list into A, B, C, ..., or the reason why that is unclear.
 
     Args:
-        marks: everything that may be one, in order.
-        expected: how many the paper's lists have, where that is known.
+        marks: all possible marks, in order.
+        expected: number of options of the paper's lists, if known.
     """
     if not marks or marks[0].index != 0:
         return "its options do not begin with A"
@@ -157,7 +157,7 @@ def sequence(marks: Sequence[Mark], expected: int | None) -> list[Mark] | str:  
 
 
 def cut(item: Item, expected: int | None) -> None:
-    """Cut an item's body into options; what cannot be cut is its trouble."""
+    """Divide an item's body into options; if that fails, the reason is its trouble."""
     if item.options or item.trouble:
         return
     chosen = sequence([mark for piece in item.body for mark in marks_in(piece)], expected)
@@ -186,7 +186,7 @@ def _between(body: Sequence[Piece], mark: Mark, following: Mark | None) -> list[
 
 
 def usual_count(items: Sequence[Item]) -> int | None:
-    """How many options most of the lists have, where most agree."""
+    """The number of options of most lists, if most agree."""
     counts: Counter[int] = Counter()
     for item in items:
         marks = [mark.index for piece in item.body for mark in marks_in(piece)]

@@ -1,4 +1,4 @@
-"""The order of a paper: text, lists of options, answers; decided line by line."""
+"""The outline of a file: text, lists of options and answers, decided line by line."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ LABEL = 60  # characters of a line that may be the label of a part of the key, a
 
 
 def read_outline(lines: Sequence[Line], only_key: bool = False) -> Outline:
-    """Say of each line what it is.
+    """Decide what each line is.
 
     Args:
-        lines: a file's.
-        only_key: the file is an answer key, and nothing else.
+        lines: the lines of a file.
+        only_key: whether the file is only an answer key.
     """
     return _Reader(lines, only_key).read()
 
@@ -46,16 +46,16 @@ class _Reader:
         self.lines, self.left_out = without_page_marks(lines)
         self.blocks = [Block()]
         self.row: list[Item] = []
-        """Items that are open: the last one, or several side by side."""
+        """The open items: the last one, or several side by side."""
         self.in_key = self.only_key = only_key
         self.key_end = -1
-        """The line under the last one with answers."""
+        """The line after the last one with answers."""
         self.labels: list[str] = []
-        """Lines of the key since its last answers: the next ones' labels."""
+        """Lines of the key since its last answers, which are labels of the next ones."""
         self.answered = False
-        """Whether an answer was the last to be taken, so that its explanation may follow."""
+        """Whether the last thing read was an answer, so that its explanation may follow."""
         self.explained: Line | None = None
-        """The last line of an explanation, if it may go on."""
+        """The last line of an explanation, if it may continue."""
 
     def read(self) -> Outline:
         position = 0
@@ -70,7 +70,7 @@ class _Reader:
         return Outline(blocks, self.left_out, self.width, self.vocabulary, order)
 
     def _take(self, at: int) -> int:  # noqa: PLR0911 - one case, one answer
-        """Take the line at a position; the number of lines that were used up."""
+        """Read the line at a position; returns the number of lines used."""
         line = self.lines[at]
         if begins_key(self.lines, at):
             self.in_key = True
@@ -142,9 +142,9 @@ class _Reader:
         return taken
 
     def _follows_key(self, at: int, answers: Sequence[key.KeyEntry]) -> bool:
-        """Whether one answer stands under a line of a key, and goes on with its numbers.
+        """Whether a single answer under a line of a key continues its numbers.
 
-        Or gives one of them again, which then stands twice.
+        It may also repeat one of them, which is then a duplicate.
         """
         before = self.blocks[-1].answers
         if at != self.key_end or not before or not answers:
@@ -153,7 +153,7 @@ class _Reader:
         return again or answers[0].number == before[-1].number + 1
 
     def _take_odd_key(self, at: int) -> int:
-        """Take what is a key under a heading alone: with reasons, without numbers, in a column."""
+        """Read a key in a form recognised only under a heading: see `lookahead`."""
         if not self.in_key:
             return 0
         found, taken = odd_key(self.lines, at, self.labels)
@@ -165,7 +165,7 @@ class _Reader:
         return taken
 
     def _take_under(self, line: Line) -> bool:
-        """Take `Answer: B` under a question as its answer."""
+        """Read `Answer: B` under a question as its answer."""
         found = None if self.in_key else key.read_under(line)
         items = self.blocks[-1].items
         if found is None or not items or items[-1].number is None or len(self.row) > 1:
@@ -180,10 +180,7 @@ class _Reader:
         self.answered, self.explained = True, explained
 
     def _take_explanation(self, line: Line) -> bool:
-        """Leave out what explains the answer before it.
-
-        It begins as explanations do, and goes on where its line was broken.
-        """
+        """Leave out the explanation of the answer before it, which may span several lines."""
         begins = key.WHY.match(line.shadow) is not None and (self.in_key or self.answered)
         if not begins and not (self.explained and self._goes_on_explaining(self.explained, line)):
             self.answered, self.explained = False, None
@@ -209,7 +206,7 @@ class _Reader:
         block.key_problems += problems
 
     def _take_unread(self, at: int) -> int:
-        """Take what looks like a key and cannot be read, so that it is no text."""
+        """Set apart an unreadable line that looks like a key, so that it is not read as text."""
         line = self.lines[at]
         run = letters_below(self.lines, at) if self.in_key else 0
         problem = problem_at(line) if run else unread_key(line, self.in_key)
@@ -251,7 +248,7 @@ class _Reader:
         )
 
     def _is_in_text(self, number: int) -> bool:
-        """Whether a number stands as a blank in the text under which there are no items yet."""
+        """Whether a number is a blank of the current text, which has no items yet."""
         block = self.blocks[-1]
         if block.items:
             return False
@@ -296,7 +293,7 @@ class _Reader:
         return True
 
     def _spread(self, line: Line) -> None:
-        """Give a line that begins with a mark to the open item, or its parts to those in a row."""
+        """Add a line that begins with a mark to the open item, or its parts to several in a row."""
         marks = marks_in(Piece(line, 0, len(line.text)))
         cuts = [marks[0]]
         for before, mark in pairwise(marks):
@@ -348,7 +345,7 @@ class _Reader:
         return wraps(item.body[-1].line, line, self.width)
 
     def _go_on(self, line: Line) -> None:
-        """Take a line without a mark into the option before it, if that is the only one near."""
+        """Add a line without a mark to the option before it, if that is the only one nearby."""
         if len(self.row) > 1 or in_columns(self.row[0].body[-1].line):
             for item in self.row:
                 item.trouble = f"{_beginning(line)} may belong to any option of the line above it"
@@ -393,7 +390,7 @@ def _beginning(line: Line) -> str:
 
 
 def _is_running(line: Line) -> bool:
-    """Whether it may be a line of a passage, and neither options, question nor key."""
+    """Whether a line may belong to a passage, and not to options, a question or a key."""
     return not (marks_in(_all(line)) or _QUESTION.match(line.shadow) or key.read_key_line(line))
 
 

@@ -1,4 +1,4 @@
-"""The text above a list of options as passages: what is one, and what only stands around it."""
+"""Division of the text above a list of options into passages and the text around them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from albert_rc.printed.recognise.blocks import LeftOut
 from albert_rc.printed.recognise.prose import Role, join_lines, paragraphs, role_of
 
 ENOUGH = 60
-"""Words that are a text of their own, and not the title or the heading of what follows."""
+"""Minimum number of words of a separate text; a shorter one is a title or heading."""
 SENTENCE = 12
-"""Words of a sentence that is none of those either."""
+"""Minimum number of words of a sentence that is neither a title nor a heading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """Lines that belong together."""
+    """A paragraph: lines that belong together."""
 
     lines: list[tuple[int, Line]]
-    """With their numbers in the block."""
+    """The lines with their indices in the block."""
     role: Role
 
     @property
     def shadow(self) -> str:
-        """For recognising."""
+        """The normalised text, for recognition."""
         return " ".join(line.shadow.strip() for _, line in self.lines)
 
     @property
@@ -37,13 +37,13 @@ class Paragraph:
         return self.role == "text" and ends and len(words(self.shadow)) >= SENTENCE
 
     def left_out(self, why: str) -> LeftOut:
-        """For the report."""
+        """The printed text, for messages."""
         text = " ".join(line.text.strip() for _, line in self.lines)
         return LeftOut(self.lines[0][1].place, text, why)
 
 
 def split_paragraphs(lines: Sequence[Line], width: float) -> list[Paragraph]:
-    """A block's text as paragraphs, each with what it seems to be."""
+    """A block's text as paragraphs, each with its probable role."""
     found = []
     number = 0
     for group in paragraphs(lines, width):
@@ -62,12 +62,12 @@ def text_lines(found: Sequence[Paragraph]) -> list[tuple[int, Line]]:
 def cloze_parts(
     found: Sequence[Paragraph], blank_lines: set[int], left_out: list[LeftOut]
 ) -> list[list[Paragraph]]:
-    """The passages that have blanks; headings and instructions part them.
+    """The passages that have blanks; headings and instructions separate them.
 
     Args:
         found: all paragraphs.
-        blank_lines: numbers of the lines with blanks.
-        left_out: takes what belongs to none.
+        blank_lines: indices of the lines with blanks.
+        left_out: collects lines that belong to no passage.
     """
     parts: list[list[Paragraph]] = []
     current: list[Paragraph] = []
@@ -99,7 +99,7 @@ def cloze_parts(
 
 
 def choice_parts(found: Sequence[Paragraph], left_out: list[LeftOut]) -> list[list[Paragraph]]:
-    """The texts above questions: the last one is theirs, longer ones before it have none."""
+    """The texts above questions: the last one is theirs; longer ones before have no questions."""
     parts: list[list[Paragraph]] = [[]]
     for paragraph in found:
         if paragraph.role == "text":
@@ -143,7 +143,7 @@ def article(
 
 
 def with_blanks(text: str, blanks: Sequence[Candidate]) -> str:
-    """A line with `_` in the place of each blank, parted from letters and digits."""
+    """A line with `_` for each blank, separated from letters and digits."""
     parts = []
     start = 0
     for blank in blanks:
@@ -159,7 +159,7 @@ def with_blanks(text: str, blanks: Sequence[Candidate]) -> str:
 
 
 def as_gap(text: str) -> str:
-    """A question's text with `_` for its line of underscores, and without the place to tick."""
+    """A question's text with `_` for its underscores, and without the brackets for a tick."""
     text = re.sub(r"^\s*[(（]\s*[)）]\s*|\s*[(（]\s*[)）]\s*$", "", text)
     text = re.sub(r"(?<=[^\W_])[_＿]+", " _", text)
     text = re.sub(r"[_＿]+(?=[^\W_])", "_ ", text)

@@ -1,4 +1,4 @@
-"""What is around a passage: headings, instructions, page numbers; and its lines as paragraphs."""
+"""Recognition of headings, instructions and page numbers, and of paragraphs of a passage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INSTRUCTION_LINES = 12
 ENGLISH = 0.6
 """Share of known words from which a text in Latin letters is English."""
 ENGLISH_WITH_ACCENTS, PERHAPS = 0.9, 0.52
-"""Likewise where letters have accents; and from which it might be, for all its names."""
+"""Likewise if letters have accents; and the share from which it may be English with many names."""
 Role = Literal["text", "heading", "instruction", "foreign"]
 
 _ORDINAL = r"(?:[0-9]{1,2}|[IVXivx]{1,4}|[A-H]|one|two|three|four|five|six|seven|eight|nine|ten)"
@@ -85,7 +85,7 @@ def is_page_mark(line: Line) -> bool:
 
 
 def is_foreign(shadow: str) -> bool:
-    """Whether a text is in no English: other letters, or few words that are English."""
+    """Whether a text is not English: it has other letters, or few English words."""
     han = len(re.findall(f"[{_OTHER}]", shadow))
     found = words(shadow)
     if han:
@@ -98,7 +98,7 @@ def is_foreign(shadow: str) -> bool:
 
 
 def _english(found: Sequence[str]) -> float:
-    """Share of words that are known to be English."""
+    """Share of words that are known English words."""
     parts = [part for word in found for part in re.split("['’]", word) if len(part) > 1]
     known = sum(part.isascii() and is_word(part, compound=False) for part in parts)
     share: float = known / max(1, len(parts))
@@ -106,7 +106,7 @@ def _english(found: Sequence[str]) -> float:
 
 
 def has_english(shadow: str) -> bool:
-    """Whether a text that counts as foreign holds a sentence of English, or most of one."""
+    """Whether a text that counts as foreign contains an English sentence, or most of one."""
     found = words(shadow)
     if len(found) >= 5 and any(word.lower() in _COMMON for word in found):
         return True
@@ -114,12 +114,12 @@ def has_english(shadow: str) -> bool:
 
 
 def is_field(shadow: str) -> bool:
-    """Whether it begins as `Name: ____` and `Time: 9:00` do."""
+    """Whether a text begins like `Name: ____` or `Time: 9:00`."""
     return _HEADER.match(shadow.strip()) is not None
 
 
 def role_of(shadow: str) -> Role:
-    """What a paragraph that is neither options nor key seems to be."""
+    """The probable role of a paragraph that is neither options nor key."""
     shadow = shadow.strip()
     found = words(shadow)
     if is_foreign(shadow):
@@ -149,11 +149,11 @@ def _hints(sentence: str) -> int:
 
 
 def paragraphs(lines: Sequence[Line], width: float) -> list[list[Line]]:
-    """Lines put together as they belong.
+    """Lines grouped into paragraphs.
 
     Args:
         lines: running text.
-        width: that lines were broken at.
+        width: the width at which lines were wrapped.
     """
     pairs = list(pairwise(lines))
     close = [(a, b) for a, b in pairs if not (a.whole or b.gap or b.indent >= a.indent + 1.5)]
@@ -179,9 +179,9 @@ def _starts_paragraph(before: Line, line: Line, width: float, filled: bool, marg
     Args:
         before: the line above it.
         line: the line.
-        width: of the column.
-        filled: whether nearly all lines reach its edge, so that one that does not is a last one.
-        margin: how far the line is set in that is set in least.
+        width: width of the column.
+        filled: whether nearly all lines reach its edge, so that a shorter one ends a paragraph.
+        margin: the smallest indent of all lines.
     """
     if before.whole or line.whole or _is_han(before) != _is_han(line):
         return True
@@ -198,7 +198,7 @@ def _starts_paragraph(before: Line, line: Line, width: float, filled: bool, marg
 
 
 def _ends_instruction(paragraph: Sequence[Line], line: Line) -> bool:
-    """Whether a paragraph is a whole heading or instruction, and the line under it no more."""
+    """Whether a paragraph is a complete heading or instruction, without the line under it."""
     if len(paragraph) > INSTRUCTION_LINES:
         return False
     text = " ".join(line.shadow.strip() for line in paragraph)
@@ -217,13 +217,13 @@ def _is_han(line: Line) -> bool:
 def join_lines(parts: Sequence[str], vocabulary: frozenset[str], notes: list[str]) -> str:
     """Lines of one paragraph as running text, with one space where there were several.
 
-    A hyphen at the end of a line is one of the word's own if the word stands so elsewhere in the
-    paper; otherwise it is taken for the end of the line's, and said.
+    A hyphen at the end of a line belongs to the word if the word is hyphenated elsewhere in the
+    paper; otherwise it is removed, with a note.
 
     Args:
         parts: the lines' text.
         vocabulary: the paper's words.
-        notes: takes what was decided.
+        notes: collects notes on the decisions.
     """
     lines = [" ".join(part.split()) for part in parts]
     lines = [line for line in lines if line]
@@ -241,7 +241,7 @@ def join_lines(parts: Sequence[str], vocabulary: frozenset[str], notes: list[str
 
 
 def _mended(line: str, below: str, vocabulary: frozenset[str], notes: list[str]) -> str:
-    """A line that ends with a hyphen, as it goes on with the one below it."""
+    """A line that ends with a hyphen, joined with the one below it."""
     first = re.search(r"[A-Za-z-]+$", line[-60:-1])
     rest = re.match(r"[A-Za-z]+", below)
     if first is None or rest is None:

@@ -1,4 +1,4 @@
-"""What looks like a key and cannot be read as one: it must be said, or answers are lost."""
+"""Reports of text that looks like a key but cannot be read, so that no answers are lost."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ HEADED = 6  # likewise, under a heading or behind one
 
 
 def unread_key(line: Line, in_key: bool = False) -> KeyProblem | None:
-    """A line that looks like a key, as a problem, or None.
+    """A problem for a line that looks like a key, else None.
 
     Args:
-        line: one that could not be read as a key, and is not a list of options.
-        in_key: it stands under a key's heading.
+        line: a line that could not be read as a key, and is not a list of options.
+        in_key: whether it is under a key's heading.
     """
     shadow = line.shadow.strip()
     explained = _EXPLAINED.match(shadow)  # `21. A [解析] ...`
@@ -49,14 +49,14 @@ def unread_key(line: Line, in_key: bool = False) -> KeyProblem | None:
 
 
 def problem_at(line: Line, numbers: Sequence[int] = ()) -> KeyProblem:
-    """What is said of a line that looks like a key."""
+    """The message for a line that looks like a key."""
     named = f" {'-'.join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))}" if numbers else ""
     reason = f"what looks like a key{named} cannot be read"
     return KeyProblem(tuple(numbers), line.place, reason, WAY_OUT)
 
 
 def lost_answers(left_out: Sequence[LeftOut]) -> list[Trouble]:
-    """Lines that belong to no passage, and look as if they held answers."""
+    """Lines that belong to no passage but seem to contain answers."""
     found = []
     for line in left_out:
         if line.why in ("instruction", "page number", "heading of a key", "looks like a key"):
@@ -74,7 +74,7 @@ def lost_answers(left_out: Sequence[LeftOut]) -> list[Trouble]:
 
 
 def letters_below(lines: Sequence[Line], at: int) -> int:
-    """How many lines from one on are one letter each; fewer than 3 are headings."""
+    """The number of consecutive lines with one letter each; fewer than 3 are headings."""
     end = at
     while end < len(lines) and re.fullmatch(r"\W*[A-Ga-g]\W*", lines[end].shadow):
         end += 1
@@ -106,13 +106,13 @@ def _numbers(shadow: str, in_key: bool) -> list[int] | None:
 
 
 def _is_bare(shadow: str) -> bool:
-    """Whether a heading or a range of numbers is followed by letters, and by nothing else."""
+    """Whether a heading or a range of numbers is followed by letters only."""
     begins = _HEADED.match(shadow) or _RANGE.match(shadow)
     return begins is not None and re.fullmatch(_ROW, begins["rest"]) is not None
 
 
 def _is_row(rest: str) -> bool:
-    """Whether what stands behind a range is not a sentence."""
+    """Whether the text after a range is not a sentence."""
     return sum(word[0].islower() for word in words(rest)) <= 2 * FEW and "_" not in rest
 
 

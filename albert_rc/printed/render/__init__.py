@@ -1,1 +1,1 @@
-"""Papers as schools print them: numbered blanks, lists of options, an answer key."""
+"""Papers in print layout: numbered blanks, lists of options, an answer key."""

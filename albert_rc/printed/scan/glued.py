@@ -12,7 +12,7 @@ LIKE_SPACES = 0.7
 LIKE_SPACES_OF_WORDS = 0.45
 """Likewise if both parts are words and the whole is not, or if one part is a number."""
 LIKE_SPACES_OF_SLIM = 1.0
-"""Likewise beside narrow characters, which have wide gaps around them anyway."""
+"""Likewise next to narrow characters, which have wide gaps around them anyway."""
 SLIM, APOSTROPHES = set("lIitjf1r!|"), set("'’‘`")
 NO_SPACE = 0.3
 """Share of the usual space below which a recognised space is false."""
