@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from python_multipart.multipart import parse_options_header
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message
 
 from albert_rc import __version__
 from albert_rc.errors import AlbertRcError
+from albert_rc.io.decode import decode
 from albert_rc.io.json import to_json
 from albert_rc.serve.engine import Engine, FailedError, SlowError
 from albert_rc.serve.guard import Refusal, RequestGuard, read_body, until_gone
@@ -26,6 +28,8 @@ from albert_rc.serve.page import ICON, Page, api_page, paper_page
 from albert_rc.serve.uploads import TYPES, Upload, as_pages, make_upload
 
 FORM = "multipart/form-data"
+FORM_BLOCK = 2**16
+"""Bytes of a form that are parsed at a time; hostile ones take 10 ms."""
 STATUS = {BusyError: 503, SlowError: 503, FailedError: 500}
 """HTTP status codes of errors; all others are caused by the request."""
 
@@ -150,13 +154,17 @@ class _Site:
 
 async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Upload, Upload | None]:
     """The parts `paper` and `key` of a form."""
+    parts = (body[i : i + FORM_BLOCK] for i in range(0, len(body), FORM_BLOCK))
 
     async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
+        await asyncio.sleep(0)  # others have their turn
+        part = next(parts, b"")
+        return {"type": "http.request", "body": part, "more_body": bool(part)}
 
+    headers = [(b"content-type", _form_type(request.headers["content-type"]))]
     found: dict[str, list[Upload]] = {"paper": [], "key": []}
     # Text fields are held in memory, files in nameless temporary ones; both are of one limit.
-    form = await Request(request.scope, receive).form(
+    form = await Request(request.scope | {"headers": headers}, receive).form(
         max_files=pictures + 1, max_fields=2, max_part_size=len(body)
     )
     try:
@@ -164,12 +172,11 @@ async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Uplo
             if name not in found:
                 raise Refusal(400, 'the form may only have parts "paper" and one part "key"')
             if isinstance(value, str):
-                content = value.encode("utf-8", "surrogateescape")
-                found[name].append(make_upload(content, "", ""))
+                found[name].append(make_upload(value.encode("latin-1"), "", ""))
             else:
                 said = (value.content_type or "").partition(";")[0].strip().lower()
                 content = await value.read()
-                found[name].append(make_upload(content, value.filename or "", said))
+                found[name].append(make_upload(content, _file_name(value.filename), said))
     finally:
         await form.close()
     papers, keys = found.values()
@@ -182,6 +189,28 @@ async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Uplo
         )  # fmt: skip
     paper = as_pages(papers)
     return paper, keys[0] if keys and keys[0].content.strip() else None
+
+
+def _form_type(content_type: str) -> bytes:
+    """A form's content type without the client's `charset`.
+
+    Starlette decodes by it, and Python has codecs that take hours or fail. As Latin-1 every byte
+    is one character, so that the bytes can be had back and their encoding detected.
+    """
+    boundary = parse_options_header(content_type)[1].get(b"boundary")
+    if boundary is None:
+        return b"multipart/form-data"  # is refused
+    escaped = boundary.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+    return b'multipart/form-data; charset=latin-1; boundary="' + escaped + b'"'
+
+
+def _file_name(name: str | None) -> str:
+    """A name that was read as Latin-1, in its own encoding."""
+    content = (name or "").encode("latin-1")
+    try:
+        return decode(content)[0]
+    except ValueError:
+        return content.decode("utf-8", "replace")
 
 
 def _page(page: Page) -> Response:

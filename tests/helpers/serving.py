@@ -69,8 +69,11 @@ class Served:
         path = f"/api/answer?name={name}" if name else "/api/answer"
         return self.request("POST", path, body, {"Content-Type": content_type, **headers})
 
-    def post_form(self, parts):
-        """Parts: name, filename or None, content, and perhaps a content type."""
+    def post_form(self, parts, more=""):
+        """Parts: name, filename or None, content, and perhaps a content type.
+
+        `more` is added to the whole form's Content-Type.
+        """
         body = b""
         for name, filename, content, *kind in parts:
             said = f'name="{name}"' + (f'; filename="{filename}"' if filename is not None else "")
@@ -78,7 +81,7 @@ class Served:
             body += f"Content-Type: {kind[0]}\r\n".encode() if kind else b""
             body += b"\r\n" + content + b"\r\n"
         body += f"--{BOUNDARY}--\r\n".encode()
-        return self.post(body, f"multipart/form-data; boundary={BOUNDARY}")
+        return self.post(body, f"multipart/form-data; boundary={BOUNDARY}{more}")
 
     def raw(self, content, wait=5.0):
         """Send bytes as they are; what comes back until the server closes."""

@@ -6,6 +6,7 @@ import struct
 import tempfile
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -234,6 +235,36 @@ def test_broken_forms(served):
         assert found.status == 400, (body[:60], found.content)
         assert found.error
     assert served.post_form([("paper", "a.json", b"x" * 1_999_000)]).status == 422
+
+
+@pytest.mark.parametrize(
+    "charset", ["punycode", "undefined", "idna", "unicode_escape", "utf-16", "zlib", "no such", ""]
+)
+def test_a_form_is_not_decoded_as_it_says(served, charset):
+    paper = {**CLOZE, "article": "He was _ to see the café . \\u0041"}
+    text = ("paper", None, json.dumps(paper, ensure_ascii=False).encode())
+    for more in (f"; charset={charset}", f'; charset="{charset}"', f"; charset*=x''{charset}"):
+        found = served.post_form([text], more)
+        assert found.json["papers"][0]["paper"]["article"] == paper["article"], found.content
+    began = time.perf_counter()
+    long = ("paper", None, b'{"-' + b"a" * 500_000)  # some twenty seconds of punycode
+    assert "not JSON" in served.post_form([long], f"; charset={charset}").error
+    assert time.perf_counter() - began < 5
+
+
+def test_a_hostile_form_does_not_keep_others_waiting():
+    # Each of these may be the end of the part, which the parser looks at in Python.
+    almost = b"\r\n--" + BOUNDARY.encode() + b"X"
+    form = [("other", "a.txt", almost * 900_000)]
+    with serving(body_bytes=20_000_000) as served, ThreadPoolExecutor(1) as pool:
+        hostile = pool.submit(served.post_form, form)
+        waits = []
+        while not hostile.done():
+            began = time.perf_counter()
+            assert served.get("/api/health").status == 200
+            waits.append(time.perf_counter() - began)
+        assert hostile.result().status == 400
+    assert max(waits) < sum(waits) / 2
 
 
 def test_requests_that_are_none(served):

@@ -87,6 +87,22 @@ def test_a_printed_paper_is_answered_and_what_has_no_place_is_said(served):
     assert len(found["answers"]["cloze"]) == 1
 
 
+def test_a_form_is_read_in_the_encoding_that_it_is_in(served):
+    text = "完形填空\n".encode("gbk") + PRINTED
+    name = "试卷.txt".encode("gbk")
+    for filename in (None, "mine.txt"):
+        found = served.post_form([("paper", filename, text)]).json
+        assert found["complete"]
+        assert "read as GB18030" in [message["text"] for message in found["messages"]]
+    part = b'Content-Disposition: form-data; name="paper"; filename="' + name + b'"'
+    body = b"--%b\r\n%b\r\n\r\n%b\r\n--%b--\r\n" % (b"x", part, text, b"x")
+    for boundary in ("x", '"x"'):
+        found = served.post(body, f"multipart/form-data; boundary={boundary}").json
+        assert [paper["id"] for paper in found["papers"]] == ["试卷-1.json"]
+    doubtful = served.post_form([("paper", None, PRINTED + b"\xa1 \x81\x20")])
+    assert "save it as UTF-8" in doubtful.error
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
 def test_the_docs_curl_commands(served, tmp_path):
     printed, cloze = SAMPLE / "printed", SAMPLE / "cloze" / "test"
