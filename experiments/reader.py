@@ -112,7 +112,7 @@ TAUGHT_WORDS = Phase(
 )  # fmt: skip
 TAUGHT_PAPERS = Phase(
     "taught-papers", "train", "ele",
-    {**BLANKS, "--epochs": 3, "--learning-rate": 1.5e-4, "--save-steps": 140,
+    {**BLANKS, "--epochs": 1, "--learning-rate": 1.5e-4, "--save-steps": 140,
      "--teacher-weight": 0.7},
 )  # fmt: skip
 INFERENCE = Phase(

@@ -164,7 +164,7 @@ async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Uplo
     headers = [(b"content-type", _form_type(request.headers["content-type"]))]
     found: dict[str, list[Upload]] = {"paper": [], "key": []}
     # Text fields are held in memory, files in nameless temporary ones; both are of one limit.
-    form = await Request(request.scope | {"headers": headers}, receive).form(
+    form = await Request({**request.scope, "headers": headers}, receive).form(
         max_files=pictures + 1, max_fields=2, max_part_size=len(body)
     )
     try:
