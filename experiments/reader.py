@@ -110,6 +110,11 @@ TAUGHT_WORDS = Phase(
     {**WORDS, "--mask-rate": 0.3, "--learning-rate": 4e-4, "--warmup": 0.05, "--max-steps": 600,
      "--eval-steps": 100, "--save-steps": 50, "--teacher-weight": 0.7},
 )  # fmt: skip
+TAUGHT_MADE = Phase(
+    "taught-made", "train", "made-store",
+    {"--epochs": 1, "--learning-rate": 2.5e-4, "--batch-size": 16, "--warmup": 0.05,
+     "--mask-rate": 0.1, "--eval-steps": 136, "--save-steps": 68, "--teacher-weight": 0.7},
+)  # fmt: skip
 TAUGHT_PAPERS = Phase(
     "taught-papers", "train", "ele",
     {**BLANKS, "--epochs": 1, "--learning-rate": 1.5e-4, "--save-steps": 140,
@@ -299,14 +304,22 @@ def teach(work: Path, minutes: float) -> None:
 
     if not goes(work / "teacher", *TEACHER):
         return
-    scores = work / "teacher.jsonl"
+    made, papers = (_scores(work, store) for store in ("made-store", "ele"))
+    phases = by(runs / "teacher", TAUGHT_WORDS), by(made, TAUGHT_MADE), by(papers, TAUGHT_PAPERS)
+    if goes(work / "start", *phases):
+        print("done")
+
+
+def _scores(work: Path, store: str) -> Path:
+    """The teacher's probabilities for the options of a store's training papers."""
+    scores = work / f"{store}-scores.jsonl"
     if not scores.is_file():
         command(
-            "predict", "--data", work / "ele" / "train.pt", "--model", runs / "teacher-papers",
-            "--temperature", 1, "--out", work / "teacher.json", "--scores", scores,
+            "predict", "--data", work / store / "train.pt", "--model",
+            work / "runs" / "teacher-papers", "--temperature", 1,
+            "--out", scores.with_suffix(".json"), "--scores", scores,
         )  # fmt: skip
-    if goes(work / "start", by(runs / "teacher", TAUGHT_WORDS), by(scores, TAUGHT_PAPERS)):
-        print("done")
+    return scores
 
 
 def smaller(
