@@ -12,14 +12,12 @@ from typing import Any, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from albert_rc.serve.guard import HEADERS, NO_POLICY, Refusal
+from albert_rc.serve.guard import HEADERS, NO_POLICY, REST_SECONDS, Refusal
 
 CONNECTIONS = 64
 """Maximum number of open connections."""
 HEAD_SECONDS = 10
 """Time for a request to begin and for its header to arrive."""
-REST_SECONDS = 30
-"""Time for the rest of a body whose request has been answered already."""
 SEND_SECONDS = 120
 """Time in which a client must take what is sent to it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from urllib.parse import urlsplit
 
@@ -23,6 +24,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 READING = ("GET", "HEAD")
+REST_SECONDS, QUIET_SECONDS = 30, 1
+"""Time for the rest of a body after the response, and for a client to send more of it."""
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer
@@ -41,7 +44,26 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
     def response(self) -> Response:
         """`{"error": ...}`."""
         content = to_json({"error": self.message}, indent=False)
-        return Response(content, self.status, self.headers, "application/json")
+        kind = _LastResponse if "Connection" in self.headers else Response
+        return kind(content, self.status, self.headers, "application/json")
+
+
+class _LastResponse(Response):
+    """A response that closes the connection, after the client has stopped sending.
+
+    A client whose connection is closed while it sends never sees the response.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI's."""
+        start: Message = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REST_SECONDS):
+                while (await asyncio.wait_for(receive(), QUIET_SECONDS)).get("more_body"):
+                    pass
+        await send({"type": "http.response.body", "body": b""})
 
 
 class RequestGuard:
