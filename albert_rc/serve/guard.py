@@ -91,8 +91,12 @@ class RequestGuard:
             await send({"type": "websocket.close", "code": 1008})
             return
 
+        started = False
+
         async def guarded(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
@@ -106,7 +110,11 @@ class RequestGuard:
             refusal.headers["Connection"] = "close"
             await refusal.response()(scope, receive, guarded)
             return
-        await self.app(scope, receive, guarded)
+        try:
+            await self.app(scope, receive, guarded)
+        except asyncio.CancelledError:  # by the server, which ends
+            if not started:
+                await shutting_down().response()(scope, receive, guarded)
 
     def _check(self, method: str, headers: Headers) -> None:
         hosts = headers.getlist("host")
@@ -150,6 +158,11 @@ def too_large(limits: Limits) -> Refusal:
         "--max-megabytes",
         {"Connection": "close"},
     )
+
+
+def shutting_down() -> Refusal:
+    """The response to a request that the server's end interrupts."""
+    return Refusal(503, "the server is shutting down")
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:

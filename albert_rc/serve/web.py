@@ -21,7 +21,7 @@ from albert_rc.errors import AlbertRcError
 from albert_rc.io.decode import decode
 from albert_rc.io.json import to_json
 from albert_rc.serve.engine import Engine, FailedError, SlowError
-from albert_rc.serve.guard import Refusal, RequestGuard, read_body, until_gone
+from albert_rc.serve.guard import Refusal, RequestGuard, read_body, shutting_down, until_gone
 from albert_rc.serve.line import BusyError
 from albert_rc.serve.openapi import document
 from albert_rc.serve.page import ICON, Page, api_page, paper_page
@@ -145,7 +145,7 @@ class _Site:
             try:
                 return Response(done.result(), media_type="application/json")
             except (InterruptedError, asyncio.CancelledError):
-                raise Refusal(503, "the server is shutting down") from None
+                raise shutting_down() from None
         finally:
             left.set()
             gone.cancel()

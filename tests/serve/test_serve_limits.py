@@ -202,3 +202,19 @@ def test_many_at_once_get_their_own_answers(served):
     with ThreadPoolExecutor(7) as pool:
         together = pool.map(lambda i: served.post(papers[i], name=f"p{i}.json").json, range(7))
         assert list(together) == alone
+
+
+def test_what_is_at_work_when_the_server_ends_is_told_so(caplog):
+    import socket
+
+    with ThreadPoolExecutor(1) as pool:
+        with serving() as served, socket.create_connection(("127.0.0.1", served.port)) as slow:
+            served.engine._answer = lambda *_: time.sleep(4)
+            asked = pool.submit(served.post, CLOZE)
+            until(lambda: len(served.engine.line) == 1)
+            slow.sendall(b"POST /api/answer HTTP/1.1\r\nHost: localhost\r\n")
+            slow.sendall(b"Content-Type: text/plain\r\nContent-Length: 9\r\n\r\nHe")
+        found = asked.result()
+    assert found.status == 503
+    assert "shutting down" in found.error
+    assert not [record for record in caplog.records if record.exc_info]
