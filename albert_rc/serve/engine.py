@@ -22,7 +22,7 @@ from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import PaperSet, gold_letters
 from albert_rc.runtime.devices import Processes, choose_precision, is_out_of_memory
 from albert_rc.serve.limits import Limits
-from albert_rc.serve.line import Place, Queue
+from albert_rc.serve.line import BusyError, Place, Queue
 from albert_rc.serve.messages import Message
 from albert_rc.serve.printed import read_printed
 from albert_rc.serve.reading import (
@@ -121,11 +121,15 @@ class Engine:
             A future with the response's JSON, or with DataError, SlowError or FailedError.
 
         Raises:
-            BusyError: the queue is full.
+            BusyError: the queue is full, or the engine was closed.
             DataError: the ticket is invalid or in use.
         """
         place = self.line.enter(ticket)
-        future = self._pool.submit(self._work, upload, key, gone, place)
+        try:
+            future = self._pool.submit(self._work, upload, key, gone, place)
+        except RuntimeError:  # closed
+            self.line.leave(place)
+            raise BusyError("the server is shutting down") from None
         future.add_done_callback(lambda _: self.line.leave(place))
         return future
 

@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn", reason="no uvicorn; pip install 'albert-rc[serve]
 jsonschema = pytest.importorskip("jsonschema")
 from serving import CLOZE, schema_of, serving  # noqa: E402
 
-from albert_rc.serve.line import Place  # noqa: E402
+from albert_rc.serve.line import BusyError, Place  # noqa: E402
 
 JSON = "application/json"
 
@@ -218,3 +218,13 @@ def test_what_is_at_work_when_the_server_ends_is_told_so(caplog):
     assert found.status == 503
     assert "shutting down" in found.error
     assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_what_comes_after_the_end_is_refused():
+    from albert_rc.serve.uploads import make_upload
+
+    with serving() as served:
+        pass
+    with pytest.raises(BusyError, match="shutting down"):
+        served.engine.submit(make_upload(b"{}"), None)
+    assert len(served.engine.line) == 0
