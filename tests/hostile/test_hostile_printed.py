@@ -1,5 +1,6 @@
 """Word and PDF files that nobody's program should have written: read, or refused by name, soon."""
 
+import os
 import re
 import struct
 import time
@@ -172,6 +173,26 @@ def test_time_and_memory_have_an_end(tmp_path, monkeypatch):
     assert "too much memory" in read(tmp_path, pdf_of(objects), "exam.pdf")
     # What was bounded is free again.
     assert len(bytearray(400_000_000)) == 400_000_000
+
+
+def test_a_picture_is_given_to_no_other_program(tmp_path, monkeypatch):
+    image = pytest.importorskip("PIL.Image", reason="no Pillow; pip install 'albert-rc[ocr]'")
+    from albert_rc.printed.scan.pictures import read_pictures
+
+    ran, program = tmp_path / "ran", tmp_path / "gs"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    picture = tmp_path / "exam.jpg"
+    picture.write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    )
+    with pytest.raises(DataError, match="not a readable picture"):
+        list(read_pictures(picture))
+    assert not ran.exists()
+    for kind in ("JPEG", "MPO", "PNG", "WEBP", "BMP", "TIFF"):
+        image.new("RGB", (40, 30), "white").save(picture, kind)
+        assert [page.shape for page in read_pictures(picture)] == [(30, 40, 3)], kind
 
 
 @pytest.mark.parametrize(("form", "count"), [("docx", 60), ("pdf", 40)])
