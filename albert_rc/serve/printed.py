@@ -26,6 +26,7 @@ from albert_rc.io.json import parse_json, to_json
 from albert_rc.io.messages import LONGEST, first_of, shortened
 from albert_rc.papers.raw import WholeFile
 from albert_rc.printed.papers import FOLDERS, Import
+from albert_rc.runtime.pool import cores
 from albert_rc.serve.confine import confine, small_environment
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.messages import Messages
@@ -102,8 +103,10 @@ def _run_child(folder: Path, files: list[str], limits: Limits, stopped: Callable
     """Wait for the child process, and kill it when its time is up."""
     # -P: what lies in the folder is never imported, whatever its name.
     command = [sys.executable, "-P", "-m", "albert_rc.serve.printed"]
-    # The time is for when nobody is left to end it; a second more than it may take is enough.
-    bounds = (limits.read_bytes, math.ceil(limits.read_seconds) + 1, os.getpid())
+    # The time is for when nobody is left to end it; a second more than it may take is enough. The
+    # system counts all threads, and text recognition has one for each core.
+    seconds = cores() * (math.ceil(limits.read_seconds) + 1)
+    bounds = (limits.read_bytes, seconds, os.getpid())
     child = subprocess.Popen(
         [*command, *map(str, bounds), *files],
         cwd=folder,
