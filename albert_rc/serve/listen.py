@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import logging
 import socket
 
 import uvicorn
@@ -77,4 +78,5 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
         timeout_graceful_shutdown=3,
         h11_max_incomplete_event_size=32 * 1024,
     )
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # likewise
     return uvicorn.Server(settings)

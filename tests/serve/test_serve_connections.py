@@ -155,6 +155,7 @@ def test_what_clients_send_is_not_written_to_the_terminal(served, caplog):
     served.raw(b"\0\r\n\r\n")
     upgrade = {"Connection": "upgrade", "Upgrade": "websocket"}
     assert served.request("GET", "/", headers=upgrade).status == 200
+    assert served.post(b"x", "multipart/form-data; boundary=y").status == 400
     assert served.post(CLOZE).status == 200
     assert not caplog.records
 
