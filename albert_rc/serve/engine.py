@@ -154,14 +154,21 @@ class Engine:
             end = time.monotonic() + self.limits.answer_seconds
             return self._respond(reading, end, stopped, place)
         except CheckpointError as error:
-            self._say(f"error: {error}")
-            raise FailedError(
-                "the model cannot answer this; see the server's terminal for the reason"
-            ) from None
+            raise self._failed("the model cannot answer this", error) from None
+        except InterruptedError:  # the client or the server stops
+            raise
+        except OSError as error:  # a full disk, too many files or processes
+            said = f"the server cannot read this now ({error.strerror})"
+            raise self._failed(said, error) from None
         except (MemoryError, RuntimeError) as error:
             if not (isinstance(error, MemoryError) or is_out_of_memory(error)):
                 raise
             raise FailedError("out of memory; give fewer or shorter papers") from None
+
+    def _failed(self, message: str, error: Exception) -> FailedError:
+        """A failure for the client, after the terminal was told where and why."""
+        self._say(f"error: {error}")
+        return FailedError(f"{message}; see the server's terminal for the reason")
 
     def _read(self, upload: Upload, key: Upload | None, stopped: Callable[[], bool]) -> ReadText:
         if upload.kind not in ("json", "lines"):
@@ -200,7 +207,10 @@ class Engine:
         answers: dict[str, Any] = {}
         for found in reading.sets:
             place.stage = "loading"
-            loaded = self._load(found.kind)
+            try:
+                loaded = self._load(found.kind)
+            except AlbertRcError as error:  # the model's folder changed
+                raise self._failed("the model cannot be loaded", error) from None
             place.stage = "answering"
             if loaded.report.new:
                 name, asked = self._names([found.kind]), NOUNS[found.kind]

@@ -192,8 +192,30 @@ def test_bugs_and_damaged_models_say_nothing_of_the_machine(narrow, monkeypatch,
     assert "secret" in narrow.said[-1]
     fail(MemoryError())
     assert "out of memory" in narrow.post(CLOZE).error
+    fail(OSError(28, "No space left on device", "/tmp/secret/paper.txt"))
+    full = narrow.post(CLOZE)
+    assert full.status == 500
+    assert "No space left on device" in full.error
+    assert "secret" in narrow.said[-1]
     monkeypatch.undo()
     assert narrow.post(CLOZE).status == 200
+
+
+def test_a_model_that_is_gone_says_nothing_of_the_machine(tmp_path):
+    import shutil
+
+    from albert_rc.checkpoints.hub import SHIPPED
+
+    folder = tmp_path / "secret"
+    shutil.copytree(SHIPPED / "albert-rc-tiny", folder)
+    race = {"article": "It rains .", "questions": ["?"], "options": [["a", "b"]], "answers": []}
+    with serving(model=str(folder)) as served:
+        shutil.rmtree(folder)
+        gone = served.post(race)
+        assert gone.status == 500
+        assert "secret" not in gone.error
+        assert "secret" in served.said[-1]
+        assert served.post(CLOZE).status == 200
 
 
 def test_many_at_once_get_their_own_answers(served):
