@@ -12,6 +12,7 @@ import base64
 import contextlib
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -37,6 +38,7 @@ PAPER, KEY, RESULT = "paper", "key", "result.json"
 SHOWN_LINES = 20
 LONGEST_TEXT = 200_000
 _SUFFIXES = {"text": ".txt", "docx": ".docx", "pdf": ".pdf", "doc": ".doc", "picture": ".jpg"}
+_PAGE = rf"{PAPER}(?:[/\\]page(?P<number>\d+)\.jpg)?"
 _ROOT = Path(__file__).parents[2]
 
 
@@ -168,9 +170,10 @@ def _named(text: str, upload: Upload, key: Upload | None) -> str:
     """A message with the client's file name instead of ours, if it begins with one."""
     for own, given in ((PAPER, upload), (KEY, key)):
         if given is not None:
-            start = own + _SUFFIXES[given.kind]
-            if text.startswith(f"{start}: "):
-                return given.name + text.removeprefix(start)
+            start = _PAGE if given.pages else re.escape(own + _SUFFIXES[given.kind])
+            if found := re.match(f"{start}: ", text):
+                page = f", page {found['number']}" if given.pages and found["number"] else ""
+                return f"{given.name}{page}: {text[found.end() :]}"
     return text
 
 
