@@ -80,6 +80,7 @@ def test_a_printed_paper_is_answered_and_what_has_no_place_is_said(served):
     refused = served.post(GARBLED, "text/plain")
     assert refused.status == 422
     assert "3 is missing" in refused.error
+    assert "number them" in served.post(b"It rains.", "text/plain").error
     part = PRINTED + b"\n\nPassage 2\nThe sun is __3__ .\n\n3. A. hot B. cold\n5. A. x B. y\n"
     found = served.post(part, "text/plain").json
     assert not found["complete"]
