@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from albert_rc.io.json import to_json
 from albert_rc.serve.limits import MEGABYTE, Limits
+from albert_rc.serve.line import BusyError
 
 NO_POLICY = "default-src 'none'; frame-ancestors 'none'"
 HEADERS = {
@@ -163,6 +165,49 @@ def too_large(limits: Limits) -> Refusal:
 def shutting_down() -> Refusal:
     """The response to a request that the server's end interrupts."""
     return Refusal(503, "the server is shutting down")
+
+
+class Arrivals:
+    """The requests whose bodies are being received, a limited number at a time.
+
+    If there are too many, the oldest of the client that has most is given up for a client that has
+    fewer. So a client that sends many slowly can only shut out itself.
+
+    Args:
+        most: maximum number.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._owners: dict[asyncio.Timeout, str] = {}
+
+    @contextlib.asynccontextmanager
+    async def place(self, client: str) -> AsyncIterator[None]:
+        """A place for a request.
+
+        Args:
+            client: the client's address.
+
+        Raises:
+            BusyError: there is none, or it was needed for another client.
+        """
+        busy = BusyError("busy: too many requests at once; try again in a moment")
+        if len(self._owners) >= self._most:
+            numbers = Counter(self._owners.values())
+            first = max(self._owners, key=lambda one: numbers[self._owners[one]])
+            if numbers[self._owners[first]] <= numbers[client] + 1:
+                raise busy
+            del self._owners[first]
+            first.reschedule(0)
+        try:
+            async with asyncio.timeout(None) as until:
+                self._owners[until] = client
+                try:
+                    yield
+                finally:
+                    self._owners.pop(until, None)
+        except TimeoutError:
+            raise busy from None
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:

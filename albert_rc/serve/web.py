@@ -21,7 +21,14 @@ from albert_rc.errors import AlbertRcError
 from albert_rc.io.decode import decode
 from albert_rc.io.json import to_json
 from albert_rc.serve.engine import Engine, FailedError, SlowError
-from albert_rc.serve.guard import Refusal, RequestGuard, read_body, shutting_down, until_gone
+from albert_rc.serve.guard import (
+    Arrivals,
+    Refusal,
+    RequestGuard,
+    read_body,
+    shutting_down,
+    until_gone,
+)
 from albert_rc.serve.line import BusyError
 from albert_rc.serve.openapi import document
 from albert_rc.serve.page import ICON, Page, api_page, paper_page
@@ -81,7 +88,7 @@ class _Site:
         self.document = to_json(described)
         self.paper_page = paper_page(engine.name, engine.limits)
         self.api_page = api_page(described, engine.name)
-        self._arriving = 0
+        self._arrivals = Arrivals(engine.limits.arriving)
 
     async def show_paper_page(self, _: Request) -> Response:
         return _page(self.paper_page)
@@ -115,18 +122,14 @@ class _Site:
         if content_type != FORM and content_type not in TYPES:
             kinds = ", ".join((FORM, *TYPES))
             raise Refusal(415, f"Content-Type must be one of {kinds}")
-        if self._arriving >= self.limits.arriving:
-            raise BusyError("busy: too many requests at once; try again in a moment")
-        self._arriving += 1
-        try:
+        client = request.client.host if request.client else ""
+        async with self._arrivals.place(client):
             body = await read_body(request, self.limits)
             if content_type == FORM:
                 paper, key = await _from_form(request, body, self.limits.pictures)
             else:
                 name = request.query_params.get("name", "")
                 paper, key = make_upload(body, name, content_type), None
-        finally:
-            self._arriving -= 1
         if not paper.content.strip():
             raise Refusal(422, "the request has no paper; paste one, or choose a file")
         return await self._answered(request, paper, key)

@@ -81,6 +81,29 @@ def test_one_client_can_open_a_new_connection_always(served):
         assert served.get("/api/health").status == 200
 
 
+def test_slow_uploads_shut_nobody_else_out():
+    slow = b"POST /api/answer HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
+    slow += b"Content-Length: 9\r\n\r\nHe"
+    with ExitStack() as stack:
+        served = stack.enter_context(serving(arriving=4))
+        first, *others = [stack.enter_context(connected(served, OTHER)) for _ in range(4)]
+        for one in (first, *others):
+            one.sendall(slow)
+            time.sleep(0.1)
+        assert served.post(CLOZE).status == 200
+        received = first.recv(65536)
+        assert received.startswith(b"HTTP/1.1 503")
+        assert b"retry-after" in received
+        assert all(not closed(one, 0.1) for one in others)
+        again = stack.enter_context(connected(served, OTHER))
+        again.sendall(slow)
+        time.sleep(0.1)
+        # Of one client, whoever came first goes on.
+        more = stack.enter_context(connected(served, OTHER))
+        more.sendall(slow)
+        assert more.recv(65536).startswith(b"HTTP/1.1 503")
+
+
 def test_a_request_must_begin_and_its_header_arrive(monkeypatch):
     monkeypatch.setattr(connection, "HEAD_SECONDS", 0.3)
     with serving() as served:
