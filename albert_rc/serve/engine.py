@@ -32,6 +32,7 @@ from albert_rc.serve.reading import (
     require_within,
 )
 from albert_rc.serve.uploads import Upload
+from albert_rc.serve.workplace import clear_away
 from albert_rc.stores.store import make_store
 
 CPU_TOKENS = 1024
@@ -84,6 +85,7 @@ class Engine:
         self._pool = ThreadPoolExecutor(1, "answers")
         self.line = Queue(limits.waiting)
         self._closing = Event()
+        clear_away()
         first = self._load("cloze")
         if first.report.new and self._load("choice").report.new:
             said = " nor ".join(NOUNS.values())

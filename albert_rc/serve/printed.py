@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from albert_rc.errors import AlbertRcError, DataError, UsageError
@@ -33,6 +32,7 @@ from albert_rc.serve.limits import Limits
 from albert_rc.serve.messages import Messages
 from albert_rc.serve.reading import ReadText, read_raws
 from albert_rc.serve.uploads import Upload
+from albert_rc.serve.workplace import workplace
 
 PAPER, KEY, RESULT = "paper", "key", "result.json"
 SHOWN_LINES = 20
@@ -59,8 +59,7 @@ def read_printed(
     """
     if key is not None and key.kind in ("json", "lines"):
         raise DataError("an answer key must be text, Word or PDF, such as `36-40 ABCDA`")
-    with TemporaryDirectory(prefix="albert-rc-") as name:
-        folder = Path(name)
+    with workplace() as folder:
         if upload.pages:
             files = [PAPER]
             (folder / PAPER).mkdir()
