@@ -221,10 +221,18 @@ def _page(page: Page) -> Response:
     return Response(page.content, headers=policy, media_type="text/html")
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     """Errors from Starlette: unknown addresses and methods, malformed forms."""
     assert isinstance(error, HTTPException)
-    return Refusal(error.status_code, error.detail, dict(error.headers or {})).response()
+    headers = dict(error.headers or {})
+    if "Allow" in headers:
+        headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))
+    said = {
+        400: f"not a form that can be read: {error.detail.rstrip('.')}; /api shows how to send one",
+        404: "there is nothing at this address; / is the page, and /api describes the API",
+        405: f"this address does not accept {request.method}, but {headers.get('Allow')}; see /api",
+    }
+    return Refusal(error.status_code, said.get(error.status_code, error.detail), headers).response()
 
 
 async def _refused(_: Request, error: Exception) -> Response:

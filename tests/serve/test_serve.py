@@ -299,9 +299,14 @@ def test_others_are_let_in_only_where_that_was_asked_for():
 
 def test_other_routes_and_methods(served):
     assert served.get("/nothing").status == 404
-    assert served.get("/nothing").error
+    assert "/api describes" in served.get("/nothing").error
     assert served.get("/api/answer").status == 405
-    assert served.request("DELETE", "/").status == 405
+    assert "but POST; see /api" in served.get("/api/answer").error
+    deleted = served.request("DELETE", "/")
+    assert deleted.status == 405
+    assert deleted.headers["allow"] == "GET, HEAD"
+    assert "does not accept DELETE, but GET, HEAD" in deleted.error
+    assert "how to send one" in served.post(b"x", "multipart/form-data").error
     assert served.request("HEAD", "/").content == b""
     assert served.post(b"a=b", "application/x-www-form-urlencoded").status == 415
     assert "Content-Type" in served.post(b"x", "image/gif").error
