@@ -20,6 +20,7 @@ from albert_rc import __version__
 from albert_rc.errors import AlbertRcError
 from albert_rc.io.decode import decode
 from albert_rc.io.json import to_json
+from albert_rc.io.messages import shortened
 from albert_rc.serve.engine import Engine, FailedError, SlowError
 from albert_rc.serve.guard import (
     Arrivals,
@@ -122,6 +123,9 @@ class _Site:
         if content_type != FORM and content_type not in TYPES:
             kinds = ", ".join((FORM, *TYPES))
             raise Refusal(415, f"Content-Type must be one of {kinds}")
+        if (packed := request.headers.get("content-encoding", "identity").lower()) != "identity":
+            said = f"Content-Encoding {shortened(packed)} is not accepted; send the paper as it is"
+            raise Refusal(415, said, {"Accept-Encoding": "identity"})
         client = request.client.host if request.client else ""
         async with self._arrivals.place(client):
             body = await read_body(request, self.limits)

@@ -1,5 +1,6 @@
 """`serve` without a browser: answers, limits, who may ask, and what the API says of itself."""
 
+import gzip
 import json
 import re
 import shlex
@@ -310,6 +311,9 @@ def test_other_routes_and_methods(served):
     assert served.request("HEAD", "/").content == b""
     assert served.post(b"a=b", "application/x-www-form-urlencoded").status == 415
     assert "Content-Type" in served.post(b"x", "image/gif").error
+    packed = served.post(gzip.compress(PRINTED), "text/plain", **{"Content-Encoding": "gzip"})
+    assert packed.status == 415
+    assert "send the paper as it is" in packed.error
     assert served.post(b"  \n", "text/plain").status == 422
 
 
