@@ -83,7 +83,8 @@ class Engine:
         self._loaded: dict[str, Loaded[ReadingModel]] = {}
         self._temperatures: dict[str, tuple[float, bool]] = {}
         self._pool = ThreadPoolExecutor(1, "answers")
-        self.line = Queue(limits.waiting)
+        self._futures: dict[Place, Future[bytes]] = {}
+        self.line = Queue(limits.waiting, lambda place: self._futures[place].cancel())
         self._closing = Event()
         clear_away()
         first = self._load("cloze")
@@ -110,6 +111,7 @@ class Engine:
         key: Upload | None,
         gone: Callable[[], bool] = lambda: False,
         ticket: str | None = None,
+        client: str = "",
     ) -> Future[bytes]:
         """Queue a request.
 
@@ -118,22 +120,35 @@ class Engine:
             key: its answer key, if that is a separate file.
             gone: called repeatedly; returns whether the client has left.
             ticket: identifies the request for `line.progress`.
+            client: the client's address.
 
         Returns:
-            A future with the response's JSON, or with DataError, SlowError or FailedError.
+            A future with the response's JSON, or with DataError, SlowError or FailedError. It is
+            cancelled if another client needs the place, or the engine is closed.
 
         Raises:
             BusyError: the queue is full, or the engine was closed.
             DataError: the ticket is invalid or in use.
         """
-        place = self.line.enter(ticket)
+        place = self.line.enter(ticket, client)
         try:
             future = self._pool.submit(self._work, upload, key, gone, place)
         except RuntimeError:  # closed
             self.line.leave(place)
             raise BusyError("the server is shutting down") from None
-        future.add_done_callback(lambda _: self.line.leave(place))
+        self._futures[place] = future
+
+        def leave(_: Future[bytes]) -> None:
+            self.line.leave(place)
+            del self._futures[place]
+
+        future.add_done_callback(leave)
         return future
+
+    @property
+    def closing(self) -> bool:
+        """Whether the engine accepts no more requests."""
+        return self._closing.is_set()
 
     def close(self) -> None:
         """Cancel the current request at its next batch, and accept no more."""

@@ -61,11 +61,14 @@ class _LastResponse(Response):
         start: Message = {"type": "http.response.start", "status": self.status_code}
         await send({**start, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(REST_SECONDS):
                 while (await asyncio.wait_for(receive(), QUIET_SECONDS)).get("more_body"):
                     pass
-        await send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            pass
+        finally:  # when the server ends, too
+            await send({"type": "http.response.body", "body": b""})
 
 
 class RequestGuard:

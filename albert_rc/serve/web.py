@@ -126,8 +126,7 @@ class _Site:
         if (packed := request.headers.get("content-encoding", "identity").lower()) != "identity":
             said = f"Content-Encoding {shortened(packed)} is not accepted; send the paper as it is"
             raise Refusal(415, said, {"Accept-Encoding": "identity"})
-        client = request.client.host if request.client else ""
-        async with self._arrivals.place(client):
+        async with self._arrivals.place(_client(request)):
             body = await read_body(request, self.limits)
             if content_type == FORM:
                 paper, key = await _from_form(request, body, self.limits.pictures)
@@ -142,7 +141,8 @@ class _Site:
         """Wait for the answers, or for the client to leave."""
         left = threading.Event()
         ticket = request.query_params.get("ticket")
-        done = asyncio.wrap_future(self.engine.submit(paper, key, left.is_set, ticket))
+        client = _client(request)
+        done = asyncio.wrap_future(self.engine.submit(paper, key, left.is_set, ticket, client))
         gone: asyncio.Future[None] = asyncio.ensure_future(until_gone(request.receive)())
         try:
             waited: set[asyncio.Future[Any]] = {done, gone}
@@ -152,11 +152,20 @@ class _Site:
             try:
                 return Response(done.result(), media_type="application/json")
             except (InterruptedError, asyncio.CancelledError):
-                raise shutting_down() from None
+                if self.engine.closing:
+                    raise shutting_down() from None
+                raise BusyError(
+                    "busy: another client needed the place in the line; try again in a moment"
+                ) from None
         finally:
             left.set()
             gone.cancel()
             done.cancel()
+
+
+def _client(request: Request) -> str:
+    """The client's address; all clients of a proxy have the same."""
+    return request.client.host if request.client else ""
 
 
 async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Upload, Upload | None]:

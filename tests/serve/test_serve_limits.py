@@ -1,5 +1,6 @@
 """`serve` when it is much that is asked, or at once: limits, the line, who leaves, what fails."""
 
+import http.client
 import json
 import threading
 import time
@@ -106,6 +107,34 @@ def test_busy_is_said_and_the_page_stays_at_hand(narrow, held):
         assert time.perf_counter() - began < 1
         go.set()
         assert first.result().json == second.result().json
+    until(lambda: len(narrow.engine.line) == 0)
+
+
+def test_one_client_does_not_take_the_whole_line(narrow, held):
+    def of_other():
+        other = http.client.HTTPConnection("127.0.0.1", narrow.port, 60, ("127.0.0.9", 0))
+        try:
+            other.request("POST", "/api/answer", json.dumps(CLOZE), {"Content-Type": JSON})
+            response = other.getresponse()
+            return response.status, response.read()
+        except OSError:
+            pytest.skip("this system has no 127.0.0.9")
+        finally:
+            other.close()
+
+    go, working = held
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(of_other)
+        assert working.wait(10)
+        second = pool.submit(of_other)
+        until(lambda: len(narrow.engine.line) == 2)
+        assert of_other()[0] == 503
+        mine = pool.submit(narrow.post, CLOZE)
+        status, said = second.result()
+        assert (status, b"another client needed the place" in said) == (503, True)
+        assert narrow.post(CLOZE).status == 503  # as many as the other's
+        go.set()
+        assert first.result()[0] == mine.result().status == 200
     until(lambda: len(narrow.engine.line) == 0)
 
 
