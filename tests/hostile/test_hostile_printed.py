@@ -229,6 +229,14 @@ def test_a_picture_is_given_to_no_other_program(tmp_path, monkeypatch):
         assert [page.shape for page in read_pictures(picture)] == [(30, 40, 3)], kind
 
 
+def test_what_is_no_file_is_no_picture(tmp_path):
+    pytest.importorskip("rapidocr", reason="no rapidocr; pip install 'albert-rc[ocr]'")
+    (tmp_path / "a.jpg").mkdir()
+    os.mkfifo(tmp_path / "b.jpg")
+    with pytest.raises(DataError, match="no pictures in this folder"):
+        import_papers([tmp_path])
+
+
 @pytest.mark.parametrize(("form", "count"), [("docx", 60), ("pdf", 40)])
 def test_damaged_files_are_read_or_refused(tmp_path, monkeypatch, form, count):
     monkeypatch.setattr(bounds, "LEAST_SECONDS", 5.0)
