@@ -31,7 +31,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._since = self.loop.time()
+        self._since, self._begun = self.loop.time(), False
         self._check: asyncio.TimerHandle | None = self.loop.call_later(HEAD_SECONDS, self._in_time)
         self._make_room()
 
@@ -41,8 +41,13 @@ class Connection(H11Protocol):
             self._check = None
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        if not self._begun:  # a request's header has its time from its first byte on
+            self._since, self._begun = self.loop.time(), True
+        super().data_received(data)
+
     def on_response_complete(self) -> None:
-        self._since = self.loop.time()
+        self._since, self._begun = self.loop.time(), False
         super().on_response_complete()
 
     def pause_writing(self) -> None:

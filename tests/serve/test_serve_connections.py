@@ -113,6 +113,16 @@ def test_a_request_must_begin_and_its_header_arrive(monkeypatch):
                 assert closed(one), said
 
 
+def test_a_header_has_its_time_from_its_first_byte_on(monkeypatch):
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 2)
+    with serving() as served, connected(served) as one:
+        time.sleep(1.5)
+        one.sendall(GET[:20])
+        time.sleep(1.5)
+        one.sendall(GET[20:])
+        assert one.recv(65536).startswith(b"HTTP/1.1 200")
+
+
 def test_the_rest_of_a_refused_body_is_not_awaited_forever(monkeypatch):
     monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
     monkeypatch.setattr(connection, "REST_SECONDS", 0.5)
