@@ -379,7 +379,7 @@ def test_it_starts_and_ends(tmp_path):
             import urllib.request
 
             with urllib.request.urlopen(f"{address}/api/health", timeout=20) as reply:
-                assert json.loads(reply.read())["model"] == "albert-rc-tiny"
+                assert json.loads(reply.read())["model"].startswith("albert-rc-small")
             server.send_signal(stop)
             _, said = server.communicate(timeout=20)
         finally:

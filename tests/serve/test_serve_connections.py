@@ -114,11 +114,11 @@ def test_a_request_must_begin_and_its_header_arrive(monkeypatch):
 
 
 def test_a_header_has_its_time_from_its_first_byte_on(monkeypatch):
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 2)
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 3)
     with serving() as served, connected(served) as one:
-        time.sleep(1.5)
+        time.sleep(2)
         one.sendall(GET[:20])
-        time.sleep(1.5)
+        time.sleep(2)
         one.sendall(GET[20:])
         assert one.recv(65536).startswith(b"HTTP/1.1 200")
 
