@@ -187,12 +187,15 @@ async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Uplo
         for name, value in form.multi_items():
             if name not in found:
                 raise Refusal(400, 'the form may only have parts "paper" and one part "key"')
+            unnamed = "key.txt" if name == "key" else ""
             if isinstance(value, str):
-                found[name].append(make_upload(value.encode("latin-1"), "", ""))
+                found[name].append(make_upload(value.encode("latin-1"), unnamed, ""))
             else:
                 said = (value.content_type or "").partition(";")[0].strip().lower()
                 content = await value.read()
-                found[name].append(make_upload(content, _file_name(value.filename), said))
+                found[name].append(
+                    make_upload(content, _file_name(value.filename) or unnamed, said)
+                )
     finally:
         await form.close()
     papers, keys = found.values()

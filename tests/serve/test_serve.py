@@ -78,6 +78,9 @@ def test_a_printed_paper_is_answered_and_what_has_no_place_is_said(served):
     with_key = served.post_form([("paper", "exam.txt", PRINTED), ("key", None, b"1-2 AB")]).json
     assert [question["right"] for question in with_key["papers"][0]["questions"]] == ["A", "B"]
     assert with_key["answers"] == good["answers"]
+    for filename, said in ((None, "key.txt: "), ("", "key.txt: "), ("mine.pdf", "mine.pdf: ")):
+        parts = [("paper", "exam.txt", PRINTED), ("key", filename, b"%PDF-1.4 and no more")]
+        assert served.post_form(parts).error.startswith(said)
     refused = served.post(GARBLED, "text/plain")
     assert refused.status == 422
     assert "3 is missing" in refused.error
