@@ -81,6 +81,8 @@ def test_a_printed_paper_is_answered_and_what_has_no_place_is_said(served):
     for filename, said in ((None, "key.txt: "), ("", "key.txt: "), ("mine.pdf", "mine.pdf: ")):
         parts = [("paper", "exam.txt", PRINTED), ("key", filename, b"%PDF-1.4 and no more")]
         assert served.post_form(parts).error.startswith(said)
+    own = ("paper", "exam.txt", PRINTED + b"\nAnswers\n1-2 AB\n")
+    assert "in mine.txt" in served.post_form([own, ("key", "mine.txt", b"1-2 BB")]).error
     refused = served.post(GARBLED, "text/plain")
     assert refused.status == 422
     assert "3 is missing" in refused.error
