@@ -84,7 +84,7 @@ class Engine:
         self._temperatures: dict[str, tuple[float, bool]] = {}
         self._pool = ThreadPoolExecutor(1, "answers")
         self._futures: dict[Place, Future[bytes]] = {}
-        self.line = Queue(limits.waiting, lambda place: self._futures[place].cancel())
+        self.line = Queue(limits.waiting, self._displace)
         self._closing = Event()
         clear_away()
         first = self._load("cloze")
@@ -144,6 +144,10 @@ class Engine:
 
         future.add_done_callback(leave)
         return future
+
+    def _displace(self, place: Place) -> None:
+        if (future := self._futures.get(place)) is not None:  # not answered just now
+            future.cancel()
 
     @property
     def closing(self) -> bool:
