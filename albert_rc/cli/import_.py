@@ -9,7 +9,7 @@ import typer
 
 from albert_rc.cli.console import example, out, print_json, say
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.messages import first_of
+from albert_rc.io.messages import first_of, one_line, visible
 
 if TYPE_CHECKING:
     from albert_rc.printed.papers import Import, Paper
@@ -142,19 +142,24 @@ def _write_texts(imports: list[Import], folder: Path) -> None:
         say(f"the text of {found.source} is in {path}")
 
 
+def _print(line: str) -> None:
+    """Print a line about a paper literally: no markup in brackets, and no escape sequences."""
+    out.print(visible(line), markup=False)
+
+
 def _show(found: Import) -> None:
-    out.print(found.source, style="bold", markup=False)
+    out.print(one_line(found.source), style="bold", markup=False)
     for note in found.notes + found.doubt_notes:
-        out.print(f"  note: {note}", markup=False)
+        _print(f"  note: {note}")
     for paper in found.papers:
         _show_paper(paper)
     for trouble in found.troubles:
-        out.print(f"  not placed: {trouble}", markup=False)
+        _print(f"  not placed: {trouble}")
     if found.left_out:
-        out.print("  not part of any passage:", markup=False)
+        _print("  not part of any passage:")
     lines = [f"{line.place} ({line.why}): {_short(line.text)}" for line in found.left_out]
     for line in first_of(lines, SHOWN, "more (--json lists all)"):
-        out.print(f"    {line}", markup=False)
+        _print(f"    {line}")
 
 
 def _show_paper(paper: Paper) -> None:
@@ -165,15 +170,14 @@ def _show_paper(paper: Paper) -> None:
     options = " or ".join(map(str, sizes)) or "no"
     key = "key found" if paper.answers is not None else "no key"
     state = "" if paper.whole else "INCOMPLETE, "
-    out.print(
+    _print(
         f"  {paper.name}: {state}{kind} {spans(paper.numbers) or 'none'}, {options} options each, "
-        f"{key}; begins: {_short(paper.article)}",
-        markup=False,
+        f"{key}; begins: {_short(paper.article)}"
     )
     for note in dict.fromkeys(paper.notes):
-        out.print(f"    note: {note}", markup=False)
+        _print(f"    note: {note}")
     for trouble in paper.troubles:
-        out.print(f"    not placed: {trouble}", markup=False)
+        _print(f"    not placed: {trouble}")
 
 
 def _short(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,17 +62,23 @@ def bounded(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _clock(seconds: float) -> Iterator[None]:
-    def expire(number: int, frame: FrameType | None) -> None:
-        raise _OutOfTime
+    """Limit the processor time of this thread, in programs and in the system's calls."""
+    end = time.thread_time() + seconds
 
-    before = signal.signal(signal.SIGVTALRM, expire)
-    # Again after that, in case that the first one was swallowed.
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1)
+    def expire(number: int, frame: FrameType | None) -> None:
+        # The timer counts all threads, and text recognition has one for each core.
+        if time.thread_time() >= end:
+            raise _OutOfTime
+
+    handler = signal.signal(signal.SIGPROF, expire)
+    # Every second, and after the end too, in case that a parser swallows the error.
+    timer = signal.setitimer(signal.ITIMER_PROF, min(1, seconds), 1)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, handler)
+        signal.setitimer(signal.ITIMER_PROF, *timer)  # of whoever called
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def confine(memory: int, seconds: int, parent: int) -> None:
 
     Args:
         memory: limit of the address space in bytes.
-        seconds: limit of processor time.
+        seconds: limit of processor time, of all threads together.
         parent: id of the parent process.
     """
     try:

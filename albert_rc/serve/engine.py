@@ -22,7 +22,7 @@ from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import PaperSet, gold_letters
 from albert_rc.runtime.devices import Processes, choose_precision, is_out_of_memory
 from albert_rc.serve.limits import Limits
-from albert_rc.serve.line import Place, Queue
+from albert_rc.serve.line import BusyError, Place, Queue
 from albert_rc.serve.messages import Message
 from albert_rc.serve.printed import read_printed
 from albert_rc.serve.reading import (
@@ -32,6 +32,7 @@ from albert_rc.serve.reading import (
     require_within,
 )
 from albert_rc.serve.uploads import Upload
+from albert_rc.serve.workplace import clear_away
 from albert_rc.stores.store import make_store
 
 CPU_TOKENS = 1024
@@ -82,8 +83,10 @@ class Engine:
         self._loaded: dict[str, Loaded[ReadingModel]] = {}
         self._temperatures: dict[str, tuple[float, bool]] = {}
         self._pool = ThreadPoolExecutor(1, "answers")
-        self.line = Queue(limits.waiting)
+        self._futures: dict[Place, Future[bytes]] = {}
+        self.line = Queue(limits.waiting, self._displace)
         self._closing = Event()
+        clear_away()
         first = self._load("cloze")
         if first.report.new and self._load("choice").report.new:
             said = " nor ".join(NOUNS.values())
@@ -108,6 +111,7 @@ class Engine:
         key: Upload | None,
         gone: Callable[[], bool] = lambda: False,
         ticket: str | None = None,
+        client: str = "",
     ) -> Future[bytes]:
         """Queue a request.
 
@@ -116,18 +120,39 @@ class Engine:
             key: its answer key, if that is a separate file.
             gone: called repeatedly; returns whether the client has left.
             ticket: identifies the request for `line.progress`.
+            client: the client's address.
 
         Returns:
-            A future with the response's JSON, or with DataError, SlowError or FailedError.
+            A future with the response's JSON, or with DataError, SlowError or FailedError. It is
+            cancelled if another client needs the place, or the engine is closed.
 
         Raises:
-            BusyError: the queue is full.
+            BusyError: the queue is full, or the engine was closed.
             DataError: the ticket is invalid or in use.
         """
-        place = self.line.enter(ticket)
-        future = self._pool.submit(self._work, upload, key, gone, place)
-        future.add_done_callback(lambda _: self.line.leave(place))
+        place = self.line.enter(ticket, client)
+        try:
+            future = self._pool.submit(self._work, upload, key, gone, place)
+        except RuntimeError:  # closed
+            self.line.leave(place)
+            raise BusyError("the server is shutting down") from None
+        self._futures[place] = future
+
+        def leave(_: Future[bytes]) -> None:
+            self.line.leave(place)
+            del self._futures[place]
+
+        future.add_done_callback(leave)
         return future
+
+    def _displace(self, place: Place) -> None:
+        if (future := self._futures.get(place)) is not None:  # not answered just now
+            future.cancel()
+
+    @property
+    def closing(self) -> bool:
+        """Whether the engine accepts no more requests."""
+        return self._closing.is_set()
 
     def close(self) -> None:
         """Cancel the current request at its next batch, and accept no more."""
@@ -150,14 +175,21 @@ class Engine:
             end = time.monotonic() + self.limits.answer_seconds
             return self._respond(reading, end, stopped, place)
         except CheckpointError as error:
-            self._say(f"error: {error}")
-            raise FailedError(
-                "the model cannot answer this; see the server's terminal for the reason"
-            ) from None
+            raise self._failed("the model cannot answer this", error) from None
+        except InterruptedError:  # the client or the server stops
+            raise
+        except OSError as error:  # a full disk, too many files or processes
+            said = f"the server cannot read this now ({error.strerror})"
+            raise self._failed(said, error) from None
         except (MemoryError, RuntimeError) as error:
             if not (isinstance(error, MemoryError) or is_out_of_memory(error)):
                 raise
             raise FailedError("out of memory; give fewer or shorter papers") from None
+
+    def _failed(self, message: str, error: Exception) -> FailedError:
+        """A failure for the client, after the terminal was told where and why."""
+        self._say(f"error: {error}")
+        return FailedError(f"{message}; see the server's terminal for the reason")
 
     def _read(self, upload: Upload, key: Upload | None, stopped: Callable[[], bool]) -> ReadText:
         if upload.kind not in ("json", "lines"):
@@ -196,7 +228,10 @@ class Engine:
         answers: dict[str, Any] = {}
         for found in reading.sets:
             place.stage = "loading"
-            loaded = self._load(found.kind)
+            try:
+                loaded = self._load(found.kind)
+            except AlbertRcError as error:  # the model's folder changed
+                raise self._failed("the model cannot be loaded", error) from None
             place.stage = "answering"
             if loaded.report.new:
                 name, asked = self._names([found.kind]), NOUNS[found.kind]

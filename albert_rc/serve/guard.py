@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -13,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from albert_rc.io.json import to_json
 from albert_rc.serve.limits import MEGABYTE, Limits
+from albert_rc.serve.line import BusyError
 
 NO_POLICY = "default-src 'none'; frame-ancestors 'none'"
 HEADERS = {
@@ -23,6 +26,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 READING = ("GET", "HEAD")
+REST_SECONDS, QUIET_SECONDS = 30, 1
+"""Time for the rest of a body after the response, and for a client to send more of it."""
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer
@@ -41,7 +46,29 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
     def response(self) -> Response:
         """`{"error": ...}`."""
         content = to_json({"error": self.message}, indent=False)
-        return Response(content, self.status, self.headers, "application/json")
+        kind = _LastResponse if "Connection" in self.headers else Response
+        return kind(content, self.status, self.headers, "application/json")
+
+
+class _LastResponse(Response):
+    """A response that closes the connection, after the client has stopped sending.
+
+    A client whose connection is closed while it sends never sees the response.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI's."""
+        start: Message = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        try:
+            async with asyncio.timeout(REST_SECONDS):
+                while (await asyncio.wait_for(receive(), QUIET_SECONDS)).get("more_body"):
+                    pass
+        except TimeoutError:
+            pass
+        finally:  # when the server ends, too
+            await send({"type": "http.response.body", "body": b""})
 
 
 class RequestGuard:
@@ -69,8 +96,12 @@ class RequestGuard:
             await send({"type": "websocket.close", "code": 1008})
             return
 
+        started = False
+
         async def guarded(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
@@ -84,7 +115,11 @@ class RequestGuard:
             refusal.headers["Connection"] = "close"
             await refusal.response()(scope, receive, guarded)
             return
-        await self.app(scope, receive, guarded)
+        try:
+            await self.app(scope, receive, guarded)
+        except asyncio.CancelledError:  # by the server, which ends
+            if not started:
+                await shutting_down().response()(scope, receive, guarded)
 
     def _check(self, method: str, headers: Headers) -> None:
         hosts = headers.getlist("host")
@@ -128,6 +163,54 @@ def too_large(limits: Limits) -> Refusal:
         "--max-megabytes",
         {"Connection": "close"},
     )
+
+
+def shutting_down() -> Refusal:
+    """The response to a request that the server's end interrupts."""
+    return Refusal(503, "the server is shutting down")
+
+
+class Arrivals:
+    """The requests whose bodies are being received, a limited number at a time.
+
+    If there are too many, the oldest of the client that has most is given up for a client that has
+    fewer. So a client that sends many slowly can only shut out itself.
+
+    Args:
+        most: maximum number.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._owners: dict[asyncio.Timeout, str] = {}
+
+    @contextlib.asynccontextmanager
+    async def place(self, client: str) -> AsyncIterator[None]:
+        """A place for a request.
+
+        Args:
+            client: the client's address.
+
+        Raises:
+            BusyError: there is none, or it was needed for another client.
+        """
+        busy = BusyError("busy: too many requests at once; try again in a moment")
+        if len(self._owners) >= self._most:
+            numbers = Counter(self._owners.values())
+            first = max(self._owners, key=lambda one: numbers[self._owners[one]])
+            if numbers[self._owners[first]] <= numbers[client] + 1:
+                raise busy
+            del self._owners[first]
+            first.reschedule(0)
+        try:
+            async with asyncio.timeout(None) as until:
+                self._owners[until] = client
+                try:
+                    yield
+                finally:
+                    self._owners.pop(until, None)
+        except TimeoutError:
+            raise busy from None
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
@@ -24,6 +26,8 @@ class Place:
     """One request in the queue."""
 
     ticket: str | None
+    client: str = ""
+    """The client's address."""
     stage: Stage = "waiting"
     done: int = 0
     """Number of questions answered."""
@@ -42,23 +46,28 @@ class Place:
 class Queue:
     """A first-in, first-out queue.
 
+    If it is full, the last request of the client that has most is displaced for one of a client
+    that has fewer. So a client that sends many can only shut out itself.
+
     Args:
         most: maximum number of requests, including the one being answered.
+        displaced: called with a request that is displaced.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, displaced: Callable[[Place], object] = lambda _: None) -> None:
+        self._most, self._displaced = most, displaced
         self._places: list[Place] = []
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def enter(self, ticket: str | None) -> Place:
+    def enter(self, ticket: str | None, client: str = "") -> Place:
         """Add a request at the end.
 
         Args:
             ticket: identifies the request for `progress`; None if that is not needed.
+            client: the client's address.
 
         Raises:
             DataError: the ticket is invalid or in use.
@@ -66,22 +75,35 @@ class Queue:
         """
         if ticket is not None and not re.fullmatch(TICKET, ticket):
             raise DataError("a ticket has 16 to 64 letters, digits, - and _; choose one at random")
+        last = None
         with self._lock:
-            if len(self._places) >= self._most:
+            if len(self._places) >= self._most and (last := self._last_of_most(client)) is None:
                 raise BusyError(
                     f"busy: {len(self._places)} requests are being answered or waiting; try again "
                     "in a moment"
                 )
             if ticket is not None and any(place.ticket == ticket for place in self._places):
                 raise DataError("this ticket is in use; choose another")
-            place = Place(ticket)
+            if last is not None:
+                self._places.remove(last)
+            place = Place(ticket, client)
             self._places.append(place)
+        if last is not None:
+            self._displaced(last)
         return place
 
+    def _last_of_most(self, client: str) -> Place | None:
+        """The last waiting request of the client with most, if that has more than this one gets."""
+        numbers = Counter(place.client for place in self._places)
+        waiting = [place for place in reversed(self._places) if place.stage == "waiting"]
+        last = max(waiting, key=lambda place: numbers[place.client], default=None)
+        return last if last and numbers[last.client] > numbers[client] + 1 else None
+
     def leave(self, place: Place) -> None:
-        """Remove a request that was answered or cancelled."""
+        """Remove a request that was answered, cancelled or displaced."""
         with self._lock:
-            self._places.remove(place)
+            if place in self._places:
+                self._places.remove(place)
 
     def progress(self, ticket: str) -> dict[str, str | int]:
         """The progress of a request; `unknown` if it has not arrived yet, or is done."""
@@ -89,4 +111,4 @@ class Queue:
             for before, place in enumerate(self._places):
                 if place.ticket == ticket:
                     return place.as_json(before)
-        return Place(ticket, "unknown").as_json()
+        return Place(ticket, stage="unknown").as_json()

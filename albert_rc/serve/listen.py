@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import logging
 import socket
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from albert_rc.errors import UsageError
-
-CONNECTIONS = 64
+from albert_rc.serve.connection import CONNECTIONS, HEAD_SECONDS, Connection
 
 
 def open_socket(host: str, port: int) -> tuple[socket.socket, bool]:
@@ -65,17 +65,18 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
     """
     settings = uvicorn.Config(
         app,
-        http="h11",
+        http=Connection,
         ws="none",
         loop="asyncio",
         lifespan="on",
-        log_level="warning",
+        log_level="error",  # warnings are about what clients send
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS,
-        timeout_keep_alive=10,
+        backlog=CONNECTIONS,
+        timeout_keep_alive=HEAD_SECONDS,
         timeout_graceful_shutdown=3,
         h11_max_incomplete_event_size=32 * 1024,
     )
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # likewise
     return uvicorn.Server(settings)

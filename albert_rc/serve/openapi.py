@@ -183,7 +183,7 @@ def document(limits: Limits) -> dict[str, Any]:
         "403": "The Host header names another server, or another site's page sent the request.",
         "408": "The request did not arrive in time.",
         "413": f"The request is larger than {limits.body_bytes / MEGABYTE:g} MB.",
-        "415": "Unsupported content type.",
+        "415": "Unsupported content type, or a compressed body.",
         "422": "No paper can be answered, or there are more than the limits allow.",
         "500": "Internal server error.",
         "503": "The server is busy, or answering took too long.",

@@ -12,13 +12,13 @@ import base64
 import contextlib
 import math
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from albert_rc.errors import AlbertRcError, DataError, UsageError
@@ -26,16 +26,19 @@ from albert_rc.io.json import parse_json, to_json
 from albert_rc.io.messages import LONGEST, first_of, shortened
 from albert_rc.papers.raw import WholeFile
 from albert_rc.printed.papers import FOLDERS, Import
+from albert_rc.runtime.pool import cores
 from albert_rc.serve.confine import confine, small_environment
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.messages import Messages
 from albert_rc.serve.reading import ReadText, read_raws
 from albert_rc.serve.uploads import Upload
+from albert_rc.serve.workplace import workplace
 
 PAPER, KEY, RESULT = "paper", "key", "result.json"
 SHOWN_LINES = 20
 LONGEST_TEXT = 200_000
 _SUFFIXES = {"text": ".txt", "docx": ".docx", "pdf": ".pdf", "doc": ".doc", "picture": ".jpg"}
+_PAGE = rf"{PAPER}(?:[/\\]page(?P<number>\d+)\.jpg)?"
 _ROOT = Path(__file__).parents[2]
 
 
@@ -56,8 +59,7 @@ def read_printed(
     """
     if key is not None and key.kind in ("json", "lines"):
         raise DataError("an answer key must be text, Word or PDF, such as `36-40 ABCDA`")
-    with TemporaryDirectory(prefix="albert-rc-") as name:
-        folder = Path(name)
+    with workplace() as folder:
         if upload.pages:
             files = [PAPER]
             (folder / PAPER).mkdir()
@@ -102,8 +104,10 @@ def _run_child(folder: Path, files: list[str], limits: Limits, stopped: Callable
     """Wait for the child process, and kill it when its time is up."""
     # -P: what lies in the folder is never imported, whatever its name.
     command = [sys.executable, "-P", "-m", "albert_rc.serve.printed"]
-    # The time is for when nobody is left to end it; a second more than it may take is enough.
-    bounds = (limits.read_bytes, math.ceil(limits.read_seconds) + 1, os.getpid())
+    # The time is for when nobody is left to end it; a second more than it may take is enough. The
+    # system counts all threads, and text recognition has one for each core.
+    seconds = cores() * (math.ceil(limits.read_seconds) + 1)
+    bounds = (limits.read_bytes, seconds, os.getpid())
     child = subprocess.Popen(
         [*command, *map(str, bounds), *files],
         cwd=folder,
@@ -162,12 +166,15 @@ def _with_id(content: dict[str, Any], stem: str) -> dict[str, Any]:
 
 
 def _named(text: str, upload: Upload, key: Upload | None) -> str:
-    """A message with the client's file name instead of ours, if it begins with one."""
+    """A message with the client's file names instead of ours."""
+    if key is not None:  # "36 has A in the paper's own key and B in key.txt"
+        text = text.replace(f" {KEY}{_SUFFIXES[key.kind]}", f" {key.name}")
     for own, given in ((PAPER, upload), (KEY, key)):
         if given is not None:
-            start = own + _SUFFIXES[given.kind]
-            if text.startswith(f"{start}: "):
-                return given.name + text.removeprefix(start)
+            start = _PAGE if given.pages else re.escape(own + _SUFFIXES[given.kind])
+            if found := re.match(f"{start}: ", text):
+                page = f", page {found['number']}" if given.pages and found["number"] else ""
+                return f"{given.name}{page}: {text[found.end() :]}"
     return text
 
 

@@ -144,8 +144,11 @@ def require_within(reading: ReadText, limits: Limits) -> None:
     """
     if not reading.sets:
         said = [message.text for message in reading.messages if message.level == "refused"]
-        shown = "\n".join(first_of(said))
-        raise DataError(f"no paper that can be answered\n{shown}".strip())
+        shown = "\n".join(first_of(said)) or (
+            "no blanks or questions with options were found in it; number them, and give a list of "
+            "options for each"
+        )
+        raise DataError(f"no paper that can be answered\n{shown}")
     passages = [passage for papers in reading.sets for passage in papers.passages]
     counts = (
         (len(passages), limits.papers, "papers"),

@@ -20,8 +20,16 @@ from albert_rc import __version__
 from albert_rc.errors import AlbertRcError
 from albert_rc.io.decode import decode
 from albert_rc.io.json import to_json
+from albert_rc.io.messages import shortened
 from albert_rc.serve.engine import Engine, FailedError, SlowError
-from albert_rc.serve.guard import Refusal, RequestGuard, read_body, until_gone
+from albert_rc.serve.guard import (
+    Arrivals,
+    Refusal,
+    RequestGuard,
+    read_body,
+    shutting_down,
+    until_gone,
+)
 from albert_rc.serve.line import BusyError
 from albert_rc.serve.openapi import document
 from albert_rc.serve.page import ICON, Page, api_page, paper_page
@@ -81,7 +89,7 @@ class _Site:
         self.document = to_json(described)
         self.paper_page = paper_page(engine.name, engine.limits)
         self.api_page = api_page(described, engine.name)
-        self._arriving = 0
+        self._arrivals = Arrivals(engine.limits.arriving)
 
     async def show_paper_page(self, _: Request) -> Response:
         return _page(self.paper_page)
@@ -115,18 +123,16 @@ class _Site:
         if content_type != FORM and content_type not in TYPES:
             kinds = ", ".join((FORM, *TYPES))
             raise Refusal(415, f"Content-Type must be one of {kinds}")
-        if self._arriving >= self.limits.arriving:
-            raise BusyError("busy: too many requests at once; try again in a moment")
-        self._arriving += 1
-        try:
+        if (packed := request.headers.get("content-encoding", "identity").lower()) != "identity":
+            said = f"Content-Encoding {shortened(packed)} is not accepted; send the paper as it is"
+            raise Refusal(415, said, {"Accept-Encoding": "identity"})
+        async with self._arrivals.place(_client(request)):
             body = await read_body(request, self.limits)
             if content_type == FORM:
                 paper, key = await _from_form(request, body, self.limits.pictures)
             else:
                 name = request.query_params.get("name", "")
                 paper, key = make_upload(body, name, content_type), None
-        finally:
-            self._arriving -= 1
         if not paper.content.strip():
             raise Refusal(422, "the request has no paper; paste one, or choose a file")
         return await self._answered(request, paper, key)
@@ -135,7 +141,8 @@ class _Site:
         """Wait for the answers, or for the client to leave."""
         left = threading.Event()
         ticket = request.query_params.get("ticket")
-        done = asyncio.wrap_future(self.engine.submit(paper, key, left.is_set, ticket))
+        client = _client(request)
+        done = asyncio.wrap_future(self.engine.submit(paper, key, left.is_set, ticket, client))
         gone: asyncio.Future[None] = asyncio.ensure_future(until_gone(request.receive)())
         try:
             waited: set[asyncio.Future[Any]] = {done, gone}
@@ -145,11 +152,20 @@ class _Site:
             try:
                 return Response(done.result(), media_type="application/json")
             except (InterruptedError, asyncio.CancelledError):
-                raise Refusal(503, "the server is shutting down") from None
+                if self.engine.closing:
+                    raise shutting_down() from None
+                raise BusyError(
+                    "busy: another client needed the place in the line; try again in a moment"
+                ) from None
         finally:
             left.set()
             gone.cancel()
             done.cancel()
+
+
+def _client(request: Request) -> str:
+    """The client's address; all clients of a proxy have the same."""
+    return request.client.host if request.client else ""
 
 
 async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Upload, Upload | None]:
@@ -171,12 +187,15 @@ async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Uplo
         for name, value in form.multi_items():
             if name not in found:
                 raise Refusal(400, 'the form may only have parts "paper" and one part "key"')
+            unnamed = "key.txt" if name == "key" else ""
             if isinstance(value, str):
-                found[name].append(make_upload(value.encode("latin-1"), "", ""))
+                found[name].append(make_upload(value.encode("latin-1"), unnamed, ""))
             else:
                 said = (value.content_type or "").partition(";")[0].strip().lower()
                 content = await value.read()
-                found[name].append(make_upload(content, _file_name(value.filename), said))
+                found[name].append(
+                    make_upload(content, _file_name(value.filename) or unnamed, said)
+                )
     finally:
         await form.close()
     papers, keys = found.values()
@@ -218,10 +237,18 @@ def _page(page: Page) -> Response:
     return Response(page.content, headers=policy, media_type="text/html")
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     """Errors from Starlette: unknown addresses and methods, malformed forms."""
     assert isinstance(error, HTTPException)
-    return Refusal(error.status_code, error.detail, dict(error.headers or {})).response()
+    headers = dict(error.headers or {})
+    if "Allow" in headers:
+        headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))
+    said = {
+        400: f"not a form that can be read: {error.detail.rstrip('.')}; /api shows how to send one",
+        404: "there is nothing at this address; / is the page, and /api describes the API",
+        405: f"this address does not accept {request.method}, but {headers.get('Allow')}; see /api",
+    }
+    return Refusal(error.status_code, said.get(error.status_code, error.detail), headers).response()
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -99,11 +99,11 @@ def schema_of(served, name):
 
 
 @contextmanager
-def serving(**limits):
-    """A server with albert-rc-tiny on any free port."""
+def serving(model="albert-rc-tiny", **limits):
+    """A server with a model on any free port."""
     said = []
     processes = Processes(torch.device("cpu"))
-    engine = Engine("albert-rc-tiny", processes, Limits(**limits), said.append)
+    engine = Engine(model, processes, Limits(**limits), said.append)
     listener, _ = open_socket("127.0.0.1", 0)
     server = server_of(make_app(engine, names_of("127.0.0.1")))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -1,7 +1,10 @@
 """Word and PDF files that nobody's program should have written: read, or refused by name, soon."""
 
+import os
 import re
+import signal
 import struct
+import threading
 import time
 import zlib
 from random import Random
@@ -172,6 +175,66 @@ def test_time_and_memory_have_an_end(tmp_path, monkeypatch):
     assert "too much memory" in read(tmp_path, pdf_of(objects), "exam.pdf")
     # What was bounded is free again.
     assert len(bytearray(400_000_000)) == 400_000_000
+
+
+def test_only_the_time_of_the_reading_thread_counts(tmp_path, monkeypatch):
+    paper = tmp_path / "exam.txt"
+    paper.write_text("")
+    monkeypatch.setattr(bounds, "LEAST_SECONDS", 0.5)
+
+    def work(seconds, task=lambda: sum(range(10_000))):
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            task()
+
+    with bounds.bounded(paper):  # as if on many cores
+        other = threading.Thread(target=work, args=(3,))
+        other.start()
+        other.join()
+    began = time.thread_time()
+    with pytest.raises(DataError, match="more than 0 seconds"), bounds.bounded(paper):
+        work(10, lambda: os.urandom(2**18))  # the system's counts too
+    assert time.thread_time() - began < 3
+
+
+def test_the_timer_of_whoever_calls_goes_on(tmp_path):
+    signal.setitimer(signal.ITIMER_PROF, 500, 7)
+    try:
+        with bounds.bounded(tmp_path):
+            pass
+        left, interval = signal.getitimer(signal.ITIMER_PROF)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    assert 400 < left < 501
+    assert interval == 7
+
+
+def test_a_picture_is_given_to_no_other_program(tmp_path, monkeypatch):
+    image = pytest.importorskip("PIL.Image", reason="no Pillow; pip install 'albert-rc[ocr]'")
+    from albert_rc.printed.scan.pictures import read_pictures
+
+    ran, program = tmp_path / "ran", tmp_path / "gs"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    picture = tmp_path / "exam.jpg"
+    picture.write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    )
+    with pytest.raises(DataError, match="not a readable picture"):
+        list(read_pictures(picture))
+    assert not ran.exists()
+    for kind in ("JPEG", "MPO", "PNG", "WEBP", "BMP", "TIFF"):
+        image.new("RGB", (40, 30), "white").save(picture, kind)
+        assert [page.shape for page in read_pictures(picture)] == [(30, 40, 3)], kind
+
+
+def test_what_is_no_file_is_no_picture(tmp_path):
+    pytest.importorskip("rapidocr", reason="no rapidocr; pip install 'albert-rc[ocr]'")
+    (tmp_path / "a.jpg").mkdir()
+    os.mkfifo(tmp_path / "b.jpg")
+    with pytest.raises(DataError, match="no pictures in this folder"):
+        import_papers([tmp_path])
 
 
 @pytest.mark.parametrize(("form", "count"), [("docx", 60), ("pdf", 40)])

@@ -120,6 +120,13 @@ def test_files_that_are_not_what_they_say(served):
         assert found.error
 
 
+def test_a_page_that_cannot_be_read_is_named(served):
+    pytest.importorskip("rapidocr", reason="no rapidocr; pip install 'albert-rc[ocr]'")
+    broken = b"\x89PNG\r\n\x1a\n" + b"\0\xff" * 400
+    pages = [("paper", f"photo{number}.png", broken) for number in (1, 2)]
+    assert served.post_form(pages).error.startswith("photo1.png, page 1: not a readable picture")
+
+
 def test_hostile_json(served):
     for body, said in (
         (b'{"article": "\xff\xfe _ ", "options": []}', "not UTF-8"),

@@ -198,3 +198,18 @@ def test_what_is_shown_obeys_no_terminal(tmp_path):
         assert "Traceback" not in shown
         assert ":smile:" in shown
         assert all(c.isprintable() or c == "\n" for c in shown), ascii(shown)
+
+
+def test_what_import_shows_obeys_no_terminal(tmp_path):
+    hostile = "\x1b[2J\x1b]0;evil\x07\u202e\x9b31m :smile: [red]x[/red]"
+    exam = tmp_path / f"{hostile.replace('/', '')}.txt"
+    exam.write_text(
+        f"{hostile}\n\n{hostile} Tom went to the __1__ to buy bread for 36 {hostile}.\n\n"
+        f"1. A. {hostile} B. sea C. moon D. tree\n\nEnd {hostile}\n3. A. {hostile} B. b\n"
+    )
+    done = start_cli("import", exam, "--out", tmp_path / "out", env={"PYTHONIOENCODING": "ascii"})
+    shown = done.stdout + done.stderr
+    assert "Traceback" not in shown
+    assert ":smile:" in shown
+    assert "begins:" in shown
+    assert all(c.isprintable() or c == "\n" for c in shown), ascii(shown)

@@ -1,6 +1,8 @@
 """`serve` when it is much that is asked, or at once: limits, the line, who leaves, what fails."""
 
+import http.client
 import json
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +15,7 @@ pytest.importorskip("uvicorn", reason="no uvicorn; pip install 'albert-rc[serve]
 jsonschema = pytest.importorskip("jsonschema")
 from serving import CLOZE, schema_of, serving  # noqa: E402
 
-from albert_rc.serve.line import Place  # noqa: E402
+from albert_rc.serve.line import BusyError, Place  # noqa: E402
 
 JSON = "application/json"
 
@@ -109,6 +111,36 @@ def test_busy_is_said_and_the_page_stays_at_hand(narrow, held):
     until(lambda: len(narrow.engine.line) == 0)
 
 
+def test_one_client_does_not_take_the_whole_line(narrow, held):
+    def of_other():
+        other = http.client.HTTPConnection("127.0.0.1", narrow.port, 10, ("127.0.0.9", 0))
+        try:
+            other.request("POST", "/api/answer", json.dumps(CLOZE), {"Content-Type": JSON})
+            response = other.getresponse()
+            return response.status, response.read()
+        finally:
+            other.close()
+
+    try:
+        socket.create_connection(("127.0.0.1", narrow.port), 10, ("127.0.0.9", 0)).close()
+    except OSError:
+        pytest.skip("this system has no 127.0.0.9")
+    go, working = held
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(of_other)
+        assert working.wait(10)
+        second = pool.submit(of_other)
+        until(lambda: len(narrow.engine.line) == 2)
+        assert of_other()[0] == 503
+        mine = pool.submit(narrow.post, CLOZE)
+        status, said = second.result()
+        assert (status, b"another client needed the place" in said) == (503, True)
+        assert narrow.post(CLOZE).status == 503  # as many as the other's
+        go.set()
+        assert first.result()[0] == mine.result().status == 200
+    until(lambda: len(narrow.engine.line) == 0)
+
+
 def test_how_far_a_request_has_come(narrow, held):
     def asked(ticket):
         return narrow.request(
@@ -151,8 +183,6 @@ def test_questions_are_counted_as_they_are_answered(served, monkeypatch):
 
 
 def test_who_leaves_waits_no_more(narrow, held):
-    import socket
-
     body = json.dumps(CLOZE).encode()
     head = f"POST /api/answer HTTP/1.1\r\nHost: 127.0.0.1:{narrow.port}\r\nContent-Type: "
     head += f"application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -192,8 +222,30 @@ def test_bugs_and_damaged_models_say_nothing_of_the_machine(narrow, monkeypatch,
     assert "secret" in narrow.said[-1]
     fail(MemoryError())
     assert "out of memory" in narrow.post(CLOZE).error
+    fail(OSError(28, "No space left on device", "/tmp/secret/paper.txt"))
+    full = narrow.post(CLOZE)
+    assert full.status == 500
+    assert "No space left on device" in full.error
+    assert "secret" in narrow.said[-1]
     monkeypatch.undo()
     assert narrow.post(CLOZE).status == 200
+
+
+def test_a_model_that_is_gone_says_nothing_of_the_machine(tmp_path):
+    import shutil
+
+    from albert_rc.checkpoints.hub import SHIPPED
+
+    folder = tmp_path / "secret"
+    shutil.copytree(SHIPPED / "albert-rc-tiny", folder)
+    race = {"article": "It rains .", "questions": ["?"], "options": [["a", "b"]], "answers": []}
+    with serving(model=str(folder)) as served:
+        shutil.rmtree(folder)
+        gone = served.post(race)
+        assert gone.status == 500
+        assert "secret" not in gone.error
+        assert "secret" in served.said[-1]
+        assert served.post(CLOZE).status == 200
 
 
 def test_many_at_once_get_their_own_answers(served):
@@ -202,3 +254,27 @@ def test_many_at_once_get_their_own_answers(served):
     with ThreadPoolExecutor(7) as pool:
         together = pool.map(lambda i: served.post(papers[i], name=f"p{i}.json").json, range(7))
         assert list(together) == alone
+
+
+def test_what_is_at_work_when_the_server_ends_is_told_so(caplog):
+    with ThreadPoolExecutor(1) as pool:
+        with serving() as served, socket.create_connection(("127.0.0.1", served.port)) as slow:
+            served.engine._answer = lambda *_: time.sleep(4)
+            asked = pool.submit(served.post, CLOZE)
+            until(lambda: len(served.engine.line) == 1)
+            slow.sendall(b"POST /api/answer HTTP/1.1\r\nHost: localhost\r\n")
+            slow.sendall(b"Content-Type: text/plain\r\nContent-Length: 9\r\n\r\nHe")
+        found = asked.result()
+    assert found.status == 503
+    assert "shutting down" in found.error
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_what_comes_after_the_end_is_refused():
+    from albert_rc.serve.uploads import make_upload
+
+    with serving() as served:
+        pass
+    with pytest.raises(BusyError, match="shutting down"):
+        served.engine.submit(make_upload(b"{}"), None)
+    assert len(served.engine.line) == 0

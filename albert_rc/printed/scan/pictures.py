@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF")
+"""What is opened, whatever a file's name: Pillow gives other formats to programs (EPS to `gs`)."""
 LARGEST = 120_000_000
 """Maximum number of pixels of a picture; phones take 12 to 50 million."""
 LONGEST_SIDE = 5000
@@ -39,7 +41,7 @@ def read_pictures(path: Path) -> Iterator[np.ndarray[Any, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            with Image.open(path) as opened:
+            with Image.open(path, formats=FORMATS) as opened:
                 if opened.width * opened.height > LARGEST:
                     raise DataError(
                         f"{path}: {opened.width} x {opened.height} pixels are too many; reduce it"

@@ -55,7 +55,8 @@ def _pictures(path: Path) -> Iterable[np.ndarray[Any, Any]]:
         return
     files = [path]
     if path.is_dir():
-        files = [file for file in path.iterdir() if file.suffix.lower() in SUFFIXES]
+        # No pipes, which are never read to their end.
+        files = [one for one in path.iterdir() if one.suffix.lower() in SUFFIXES and one.is_file()]
         files.sort(key=lambda file: natural_key(file.name))
         if not files:
             raise DataError(f"{path}: no pictures in this folder; {', '.join(SUFFIXES)} are read")
