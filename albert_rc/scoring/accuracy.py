@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -161,19 +162,39 @@ def bootstrap(
     return float(interval.low), float(interval.high)
 
 
-@dataclass(frozen=True)
-class Gain:
+@dataclass(frozen=True, kw_only=True)
+class Discordance:
+    """Questions that only one of two systems answers correctly."""
+
+    only_first: int
+    """Number of questions that only the first answers correctly."""
+    only_second: int
+
+    @cached_property
+    def p_value(self) -> float:
+        """McNemar's exact test, two-sided."""
+        from scipy.stats import binomtest
+
+        differing = self.only_first + self.only_second
+        return float(binomtest(self.only_first, differing).pvalue) if differing else 1.0
+
+    def as_json(self) -> dict[str, float | int | None]:
+        """The value for `--json`."""
+        return {
+            "only_first_right": self.only_first,
+            "only_second_right": self.only_second,
+            "mcnemar_p": self.p_value,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain(Discordance):
     """Difference in accuracy of two systems on the same questions, with its interval."""
 
     value: float
     """Difference of the accuracies, as a share."""
     low: float
     high: float
-    only_first: int
-    """Number of questions that only this system answers correctly."""
-    only_second: int
-    p_value: float
-    """McNemar's exact test, two-sided."""
 
     def __str__(self) -> str:
         said = f"{100 * self.value:+.2f} points"
@@ -185,15 +206,8 @@ class Gain:
         )
 
     def as_json(self) -> dict[str, float | int | None]:
-        """The value for `--json`."""
-        return {
-            "gain": _finite(self.value),
-            "low": _finite(self.low),
-            "high": _finite(self.high),
-            "only_first_right": self.only_first,
-            "only_second_right": self.only_second,
-            "mcnemar_p": self.p_value,
-        }
+        ends = {"gain": self.value, "low": self.low, "high": self.high}
+        return {**{name: _finite(end) for name, end in ends.items()}, **super().as_json()}
 
 
 def gain(
@@ -211,9 +225,13 @@ def gain(
     """
     ours, theirs = np.asarray(first, np.float64), np.asarray(second, np.float64)
     low, high = interval_over_papers((ours - theirs).tolist(), papers, seed)
-    only_first, only_second = int((ours > theirs).sum()), int((theirs > ours).sum())
-    value = float((ours - theirs).mean()) if len(ours) else float("nan")
-    return Gain(value, low, high, only_first, only_second, _mcnemar(only_first, only_second))
+    return Gain(
+        value=float((ours - theirs).mean()) if len(ours) else float("nan"),
+        low=low,
+        high=high,
+        only_first=int((ours > theirs).sum()),
+        only_second=int((theirs > ours).sum()),
+    )
 
 
 def by_group(
@@ -248,17 +266,12 @@ def members_of(groups: Sequence[str | None]) -> dict[str, list[int]]:
     return found
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Discordance):
     """Two systems on the same questions."""
 
     agreement: float
     """Share of questions with the same answer of both."""
-    only_first: int
-    """Number of questions that only the first answers correctly."""
-    only_second: int
-    p_value: float
-    """McNemar's exact test, two-sided."""
 
     def __str__(self) -> str:
         return (
@@ -266,14 +279,8 @@ class Comparison:
             f"only the second: {self.only_second} (McNemar's exact p = {self.p_value:.3g})"
         )
 
-    def as_json(self) -> dict[str, float | int]:
-        """The value for `--json`."""
-        return {
-            "agreement": round(self.agreement, 6),
-            "only_first_right": self.only_first,
-            "only_second_right": self.only_second,
-            "mcnemar_p": self.p_value,
-        }
+    def as_json(self) -> dict[str, float | int | None]:
+        return {"agreement": round(self.agreement, 6), **super().as_json()}
 
 
 def compare(first: Sequence[str], second: Sequence[str], gold: Sequence[str | None]) -> Comparison:
@@ -294,14 +301,8 @@ def compare_right(
         second: whether the second is right, for the same questions.
     """
     pairs = list(zip(first, second, strict=True))
-    only_first = sum(a and not b for a, b in pairs)
-    only_second = sum(b and not a for a, b in pairs)
-    p_value = _mcnemar(only_first, only_second)
-    return Comparison(sum(alike) / max(1, len(alike)), only_first, only_second, p_value)
-
-
-def _mcnemar(only_first: int, only_second: int) -> float:
-    from scipy.stats import binomtest
-
-    differing = only_first + only_second
-    return float(binomtest(only_first, differing).pvalue) if differing else 1.0
+    return Comparison(
+        agreement=sum(alike) / max(1, len(alike)),
+        only_first=sum(a and not b for a, b in pairs),
+        only_second=sum(b and not a for a, b in pairs),
+    )
