@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 
 from albert_rc.answering.temperature import weights_id
-from albert_rc.checkpoints.load import load_model
+from albert_rc.checkpoints.load import Opening, load_model
 from albert_rc.errors import CheckpointError
 from albert_rc.model.encoder import evaluating
 from albert_rc.runtime.devices import Processes
@@ -33,8 +33,7 @@ class Reader:
     source: str
     """Value of `--model`; must mean the same weights on every machine."""
     task: str
-    how: dict[str, Any]
-    """Further arguments of `load_model`."""
+    how: Opening
     ffn_chunk: int | None
     weights: str | None
     """Identifier of the weights."""

@@ -13,11 +13,9 @@ from albert_rc.answering.opening import Say, open_model, open_papers, ready_stor
 from albert_rc.answering.parts import MANIFEST, Parts
 from albert_rc.answering.request import Request
 from albert_rc.answering.tasks import OptionTask, Show, SpanTask, Task
-from albert_rc.answering.temperature import (
-    weights_id,
-)
+from albert_rc.answering.temperature import weights_id
 from albert_rc.checkpoints.hub import usual_model
-from albert_rc.checkpoints.load import Loaded
+from albert_rc.checkpoints.load import Loaded, Opening
 from albert_rc.errors import UsageError
 from albert_rc.io.messages import counted
 from albert_rc.papers.schema import Kind, PaperSet
@@ -64,7 +62,7 @@ def run(request: Request, group: Processes, show: Show, engine: Engine | None = 
     papers = open_papers(first.data, request.format_, request.model, show.say, request.strict)
     _require_for(request, papers)
     chosen = choose_precision(request.precision, group.device)
-    how = {"attention": request.attention, "lsh": request.lsh, "precision": chosen}
+    how: Opening = {"attention": request.attention, "lsh": request.lsh, "precision": chosen}
     loaded = open_model(request.model, papers, how, group, show.say)
     store = ready_store(first.data, papers, loaded, request.max_length, show.say)
     task = (SpanTask if papers.kind == "span" else OptionTask)(first, loaded, store, group, show)
@@ -101,7 +99,7 @@ def run(request: Request, group: Processes, show: Show, engine: Engine | None = 
 
 @contextmanager
 def _readers(
-    engine: Engine, request: Request, kind: Kind, how: dict[str, Any], task: Task
+    engine: Engine, request: Request, kind: Kind, how: Opening, task: Task
 ) -> Iterator[Processes]:
     """The processes that read: these, or the workers of a cluster."""
     if engine.is_local:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from albert_rc.checkpoints.load import Loaded, load_model
+from albert_rc.checkpoints.load import Loaded, Opening, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.fields import flag_of
 from albert_rc.io.json import as_json
@@ -69,8 +69,7 @@ class FineTuning:
 
     model: str
     """Folder or hub id to start from."""
-    how: Mapping[str, Any]
-    """Further arguments of `load_model`, without the seed."""
+    how: Opening
     option_score: str | None
     settings: TrainConfig
     levers: Levers
