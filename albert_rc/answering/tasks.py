@@ -32,7 +32,6 @@ from albert_rc.runtime.devices import Processes
 from albert_rc.stores.shards import is_store, open_store
 from albert_rc.stores.store import Store, check_store, make_store
 
-_OF_PAPERS = ("source_hash", "vocabulary", "max_length")
 Progress = Callable[[int], None]
 
 
@@ -96,12 +95,16 @@ class Task(ABC):
 
     def made_by(self) -> dict[str, Any]:
         """All that answers depend on besides the papers and the request, as JSON."""
-        compute = self.loaded.model.encoder.compute
+        compute, meta = self.loaded.model.encoder.compute, self.store.meta
         return {
             "weights": weights_id(self.loaded.tokenizer.folder),
             "precision": compute.precision,
             "made_with": f"albert-rc {__version__}",
-            "papers": {name: self.store.meta[name] for name in _OF_PAPERS},
+            "papers": {
+                "source_hash": meta["source_hash"],
+                "vocabulary": meta["vocabulary"],
+                "max_length": meta["max_length"],
+            },
         }
 
     @abstractmethod

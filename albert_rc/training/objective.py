@@ -112,8 +112,7 @@ class Objective(ABC, Generic[Kind]):
 
 def stores_identity(train: Store, dev: Store | None) -> dict[str, Any]:
     """Fingerprints of a run's stores, for `identity`."""
-    keys = ("split", "source_hash", "vocabulary", "max_length")
     return {
-        name: None if store is None else {key: store.meta[key] for key in keys}
+        name: None if store is None else store.identity
         for name, store in (("train store", train), ("dev store", dev))
     }
