@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -18,10 +18,9 @@ from albert_rc.checkpoints.load import Opening, load_model
 from albert_rc.errors import CheckpointError
 from albert_rc.model.encoder import evaluating
 from albert_rc.runtime.devices import Processes
+from albert_rc.runtime.pool import ResultT, TaskT
 from albert_rc.runtime.ray_pool import RayPool
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 Job = tuple[Callable[[Any, Any], Any], Any]
 """A function of a model and a batch, and the batch."""
 
@@ -75,8 +74,8 @@ class Cluster(Processes):
     pool: RayPool[Job, Any]
 
     def each(
-        self, work: Callable[[Any, Task], Result], model: Any, tasks: Iterable[Task]
-    ) -> Iterator[tuple[Task, Result]]:
+        self, work: Callable[[Any, TaskT], ResultT], model: Any, tasks: Iterable[TaskT]
+    ) -> Iterator[tuple[TaskT, ResultT]]:
         """As `Processes.each`, with the workers' models."""
         for (_, task), result in self.pool.map_in_order((work, task) for task in tasks):
             yield task, result

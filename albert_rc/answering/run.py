@@ -20,7 +20,7 @@ from albert_rc.errors import UsageError
 from albert_rc.io.messages import counted
 from albert_rc.papers.schema import Kind, PaperSet
 from albert_rc.runtime.devices import Processes, choose_precision
-from albert_rc.runtime.engines import Engine
+from albert_rc.runtime.engines import TaskEngine
 from albert_rc.runtime.heap import keep_freed_memory
 from albert_rc.stores.shards import exists, open_store, split_path
 from albert_rc.stores.store import Store, check_store, load_store
@@ -42,7 +42,9 @@ def _require_for(request: Request, papers: Store | PaperSet) -> None:
         raise UsageError("--null-threshold is for SQuAD: other questions always have an answer")
 
 
-def run(request: Request, group: Processes, show: Show, engine: Engine | None = None) -> list[str]:
+def run(
+    request: Request, group: Processes, show: Show, engine: TaskEngine | None = None
+) -> list[str]:
     """Answer all papers of a request.
 
     Args:
@@ -77,7 +79,7 @@ def run(request: Request, group: Processes, show: Show, engine: Engine | None = 
     todo = group.from_main(parts.begin(task.made_by()) if group.is_main else None)
     if len(todo) < len(parts.all):
         task.say(f"{counted(len(parts.all) - len(todo), 'part')} of {len(parts.all)} are done")
-    with _readers(engine or Engine(), request, papers.kind, how, task) as readers:
+    with _readers(engine or TaskEngine(), request, papers.kind, how, task) as readers:
         for part in todo:
             if part != first:
                 task.turn_to(part, load_store(part.data))
@@ -99,7 +101,7 @@ def run(request: Request, group: Processes, show: Show, engine: Engine | None = 
 
 @contextmanager
 def _readers(
-    engine: Engine, request: Request, kind: Kind, how: Opening, task: Task
+    engine: TaskEngine, request: Request, kind: Kind, how: Opening, task: Task
 ) -> Iterator[Processes]:
     """The processes that read: these, or the workers of a cluster."""
     if engine.is_local:

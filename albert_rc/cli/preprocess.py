@@ -80,7 +80,7 @@ def preprocess(
     from albert_rc.checkpoints.hub import resolve_source
     from albert_rc.papers.files import REJECTS
     from albert_rc.papers.formats import find_splits, require_good
-    from albert_rc.runtime.engines import Engine
+    from albert_rc.runtime.engines import TaskEngine
     from albert_rc.stores.preprocess import prepare_collection
     from albert_rc.stores.shards import SUFFIX
     from albert_rc.text.tokenizer import load_tokenizer
@@ -105,7 +105,7 @@ def preprocess(
         format_name=format_,
         workers=workers,
         strict=strict,
-        engine=Engine(name=engine, address=address),
+        engine=TaskEngine(name=engine, address=address),
         on_event=say,
     ) as papers:
         require_good(papers, on_error)

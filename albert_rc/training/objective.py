@@ -21,7 +21,7 @@ from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 from albert_rc.training.health.vitals import Vitals
 
-Kind = TypeVar("Kind", bound=Tokens)
+BatchT = TypeVar("BatchT", bound=Tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ def attention_of(compute: Compute) -> str:
     return "dense" if compute.attention == "dense" else f"{compute.attention} {compute.lsh}"
 
 
-class Objective(ABC, Generic[Kind]):
+class Objective(ABC, Generic[BatchT]):
     """A training objective, as the loop uses it.
 
     Losses are sums, divided by `counts` of the whole global batch. The loop adds up both over
@@ -70,15 +70,15 @@ class Objective(ABC, Generic[Kind]):
         """Called once, before anything else, when the model is on its device."""
 
     @abstractmethod
-    def batch(self, items: Sequence[int], epoch: int) -> Kind:
+    def batch(self, items: Sequence[int], epoch: int) -> BatchT:
         """The batch of these items."""
 
     @abstractmethod
-    def counts(self, batch: Kind) -> list[int]:
+    def counts(self, batch: BatchT) -> list[int]:
         """Divisors of the summed losses; added up over the global batch."""
 
     @abstractmethod
-    def losses(self, batch: Kind, counts: Tensor) -> tuple[Tensor, Tensor]:
+    def losses(self, batch: BatchT, counts: Tensor) -> tuple[Tensor, Tensor]:
         """The loss to minimise, and sums to report, [N].
 
         Args:
