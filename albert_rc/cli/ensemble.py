@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from albert_rc.scoring.score_file import ScoreFile
 
 
+@example("albert-rc ensemble a.jsonl b.jsonl c.jsonl --out predictions/answer.json")
 def ensemble(
     context: typer.Context,
     scores: Annotated[
@@ -211,8 +212,3 @@ def _show(report: Assessment, fit: Fit, json: bool) -> None:
         *(f"  {w:.4f} {row.name}" for w, row in zip(fit.weights, report.singles, strict=True)),
     ):
         out.print(line, markup=False)
-
-
-ensemble.__doc__ = f"{ensemble.__doc__}\n\n" + example(
-    "albert-rc ensemble a.jsonl b.jsonl c.jsonl --out predictions/answer.json"
-)

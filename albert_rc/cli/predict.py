@@ -13,6 +13,7 @@ from albert_rc.cli.console import bar, example, say
 from albert_rc.cli.outputs import answer_files, check_outputs
 
 
+@example("albert-rc predict --data data/test.pt --model models/run1 --out predictions/answer.json")
 @settings.takes(
     settings.Fields(Request),
     options.LSH,
@@ -51,8 +52,3 @@ def predict(
     with processes(device) as group:
         for line in run(request, group, Show(say, bar), where):
             typer.echo(line)
-
-
-predict.__doc__ = f"{predict.__doc__}\n\n" + example(
-    "albert-rc predict --data data/test.pt --model models/run1 --out predictions/answer.json"
-)

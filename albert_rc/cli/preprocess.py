@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from albert_rc.stores.preprocess import PreparedSplit
 
 
+@example("albert-rc preprocess papers --model models/albert-xxlarge-v2 --out data")
 def preprocess(
     raw: Annotated[
         Path,
@@ -167,8 +168,3 @@ def _size(path: Path) -> str:
 
 def _write(content: bytes, path: Path) -> None:
     path.write_bytes(content)
-
-
-preprocess.__doc__ = f"{preprocess.__doc__}\n\n" + example(
-    "albert-rc preprocess papers --model models/albert-xxlarge-v2 --out data"
-)

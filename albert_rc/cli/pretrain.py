@@ -24,6 +24,9 @@ _SHAPE = (
 _OF_FINE_TUNING = ("patience", "mask_rate", "mask_weight")
 
 
+@example(
+    "albert-rc pretrain --data data/corpus --model models/vocabulary --scratch tiny --out models/p"
+)
 @settings.takes(
     settings.Fields(TrainConfig, without=_OF_FINE_TUNING),
     settings.Fields(MaskConfig, only=("rate",), prefix="mask_"),
@@ -188,8 +191,3 @@ def _held_out(folder: Path, is_main: bool) -> Corpus | None:
             say(f"note: {folder} has no sequences, so nothing is evaluated")
         return None
     return found
-
-
-pretrain.__doc__ = f"{pretrain.__doc__}\n\n" + example(
-    "albert-rc pretrain --data data/corpus --model models/vocabulary --scratch tiny --out models/p"
-)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from albert_rc.corpus.documents import Source
 
 
+@example("albert-rc pretrain data text/ --model models/vocabulary --out data/corpus")
 def pretrain_data(
     text: Annotated[
         list[Path],
@@ -181,8 +182,3 @@ def _part(part: str) -> tuple[int, int]:
     if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise UsageError(f"--part {part}: give a part I/N, from 1/N to N/N")
     return int(found[1]) - 1, int(found[2])
-
-
-pretrain_data.__doc__ = f"{pretrain_data.__doc__}\n\n" + example(
-    "albert-rc pretrain data text/ --model models/vocabulary --out data/corpus"
-)

@@ -26,6 +26,7 @@ LOW, HIGH = 5e-6, 5e-4
 """Learning rates between which `--search` chooses."""
 
 
+@example("albert-rc train --data data --model models/albert-xxlarge-v2 --out models/run1")
 @settings.takes(
     settings.Fields(TrainConfig, without=("optimizer",)),
     settings.Fields(EncoderConfig, only=("dropout", "residual", *SMALLER)),
@@ -354,8 +355,3 @@ def _run_several(
         typer.echo(
             f"{out / SCORES}: all training papers, each answered by the run that held it out"
         )
-
-
-train.__doc__ = f"{train.__doc__}\n\n" + example(
-    "albert-rc train --data data --model models/albert-xxlarge-v2 --out models/run1"
-)
