@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -55,15 +54,7 @@ def preprocess(
         ),
     ] = "stop",
     strict: Strict = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=options.MOST_WORKERS,
-            help="Number of processes (default: all cores).",
-            hidden=True,
-        ),
-    ] = None,
+    workers: options.PoolWorkers = None,
     shard_papers: Annotated[
         int,
         typer.Option(
@@ -132,7 +123,7 @@ def _write_stores(
     papers: Sequence[PreparedSplit], out: Path, shard_papers: int
 ) -> dict[Path, PreparedSplit]:
     """Write all stores and the list of what was left out, or nothing; returns the stores."""
-    from albert_rc.io.atomic import atomic_folder, write_together
+    from albert_rc.io.atomic import atomic_folder, holding, write_together
     from albert_rc.papers.files import REJECTS
     from albert_rc.papers.formats import rejects
     from albert_rc.stores.shards import SUFFIX
@@ -150,7 +141,7 @@ def _write_stores(
                 writers[path] = split.save
             stores[path] = split
         if content:
-            writers[out / REJECTS] = partial(_write, content)
+            writers[out / REJECTS] = holding(content)
         write_together(writers)
     if not content:
         (out / REJECTS).unlink(missing_ok=True)
@@ -164,7 +155,3 @@ def _size(path: Path) -> str:
     files = sorted(path.iterdir()) if is_sharded(path) else [path]
     size = f"{sum(file.stat().st_size for file in files) / 1e6:.1f} MB"
     return f"{size} in {counted(len(files), 'shard')}" if is_sharded(path) else size
-
-
-def _write(content: bytes, path: Path) -> None:
-    path.write_bytes(content)

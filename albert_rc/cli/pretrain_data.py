@@ -67,15 +67,7 @@ def pretrain_data(
         ),
     ] = "1/1",
     on_error: OnTextError = "stop",
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=options.MOST_WORKERS,
-            help="Number of processes (default: all cores).",
-            hidden=True,
-        ),
-    ] = None,
+    workers: options.PoolWorkers = None,
     seed: Annotated[
         int,
         typer.Option(
