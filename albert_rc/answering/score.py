@@ -74,9 +74,7 @@ def score(
                 progress(batch.num_questions)
     absent_QK = torch.arange(width) >= num_options[:, None]
     scored_QK.masked_fill_(absent_QK, 0.0)  # -inf does not survive a sum over ranks
-    on_device = [scored_QK.to(processes.device), times_Q.to(processes.device)]
-    processes.sum(*on_device)
-    scored_QK, times_Q = (tensor.cpu() for tensor in on_device)
+    scored_QK, times_Q = processes.summed(scored_QK, times_Q)
     if not bool((times_Q == 1).all()):
         raise RuntimeError(f"{int((times_Q != 1).sum())} questions were not scored exactly once")
     require_numbers(scored_QK)

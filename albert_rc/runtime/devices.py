@@ -71,6 +71,12 @@ class Processes:
             ):
                 tensor.copy_(part.view_as(tensor))
 
+    def summed(self, *tensors: Tensor) -> list[Tensor]:
+        """Each tensor's sum over all processes, on the CPU."""
+        on_device = [tensor.to(self.device) for tensor in tensors]
+        self.sum(*on_device)
+        return [tensor.cpu() for tensor in on_device]
+
     def gather(self, parts: list[Any]) -> list[Any]:
         """The lists of all processes, concatenated."""
         if self.world == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO, NotRequired, TypedDict
 
@@ -152,7 +153,7 @@ class Selection:
             else:
                 blocks = self._owners if column.owner else self._values
             streams[name] = TensorStream(
-                self._columns.dtype(name), length, _bound(blocks, name, column.per)
+                self._columns.dtype(name), length, partial(blocks, name, column.per)
             )
         return streams
 
@@ -215,12 +216,6 @@ class Selection:
             part = counts[start : start + 2**14]
             owners = np.arange(start, start + len(part), dtype=np.int32)
             yield owners.repeat(part).tobytes()
-
-
-def _bound(
-    blocks: Callable[[str, str], Iterator[bytes]], name: str, per: str
-) -> Callable[[], Iterator[bytes]]:
-    return lambda: blocks(name, per)
 
 
 def check_total(thing: str, total: int) -> None:

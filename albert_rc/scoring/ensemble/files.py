@@ -12,6 +12,7 @@ import numpy as np
 
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import write_files
+from albert_rc.io.files import read_bytes
 from albert_rc.io.json import json_lines, parse_json, six_digits, to_json, write_json
 from albert_rc.io.messages import quoted
 from albert_rc.papers.schema import letter, question_keys
@@ -209,10 +210,7 @@ def load_fit(path: Path) -> tuple[Fit, list[dict[str, Any]]]:
     Raises:
         DataError: the file is not a fit.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    content = read_bytes(path)
     try:
         record = parse_json(content)
         models = list(record["models"])
