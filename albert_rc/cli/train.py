@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from albert_rc.cli import options, running, settings
-from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, print_json, say, table
+from albert_rc.cli.console import DEFAULT_MODEL, example, print_json, say, table
 from albert_rc.errors import UsageError
 from albert_rc.fields import LARGEST_BATCH
 from albert_rc.model.config import LONGEST, SMALLER, EncoderConfig
@@ -301,18 +301,7 @@ def _run(
 ) -> TrainResult:
     """Run the training once, with messages before and after; a new run gets the files."""
     prepared = tuning.prepare(part.train, part.dev, part.seed, out if resume else None)
-    if tuning.group.is_main:
-        running.announce(
-            prepared.loaded,
-            prepared.settings,
-            tuning.group,
-            prepared.plan,
-            part.train.summary(),
-            part.dev.summary() if part.dev else None,
-        )
-    trainer = prepared.trainer(out, files)
-    with TrainBar(tuning.group.is_main) as shown:
-        result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)
+    result = running.run(prepared, out, resume, seconds, files)
     if tuning.group.is_main:
         best = (
             "not evaluated"

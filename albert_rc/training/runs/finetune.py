@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from albert_rc.checkpoints.load import Loaded, Opening, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.fields import flag_of
 from albert_rc.io.json import as_json
+from albert_rc.model.heads import HeadedModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.shards import exists, open_store, split_path
 from albert_rc.stores.store import Store, check_store
@@ -18,49 +18,12 @@ from albert_rc.stores.subset import joined
 from albert_rc.training.checkpoint import planned_before
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.identity import FIXED
-from albert_rc.training.loop import Trainer
 from albert_rc.training.memory.planner import Levers, fit
 from albert_rc.training.objective import Objective, stores_identity
 from albert_rc.training.objectives.reading import Reading
 from albert_rc.training.objectives.spans import Spans
 from albert_rc.training.objectives.teacher import Teacher
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreparedRun:
-    """A run that is ready to start."""
-
-    loaded: Loaded[Any]
-    objective: Objective[Any]
-    settings: TrainConfig
-    """The settings, adapted to the available memory."""
-    plan: list[str]
-    """The memory plan as sentences."""
-    group: Processes
-    workers: int
-
-    asked: Mapping[str, Any]
-    """The model and the data as the user named them."""
-
-    def trainer(self, out: Path, more: Mapping[str, Any] | None = None) -> Trainer[Any]:
-        """The trainer that runs it in a folder, and writes train.json there, and more files."""
-        about = {"train.json": self.record(), **(more or {})}
-        return Trainer(self.objective, self.settings, out, self.group, self.workers, about)
-
-    def record(self) -> dict[str, Any]:
-        """The user's request, how the model was opened, and all settings."""
-        model, compute = self.loaded.model, self.loaded.model.encoder.compute
-        return {
-            **self.asked,
-            "task": model.task,
-            "residual": model.config.residual,
-            "dropout": model.config.dropout,
-            "option_score": model.option_score,
-            "attention": compute.attention,
-            "lsh": asdict(compute.lsh),
-            "world": self.group.world,
-            **asdict(self.settings),
-        }
+from albert_rc.training.runs.prepared import PreparedRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,13 +96,27 @@ class FineTuning:
             plan=plan,
             group=self.group,
             workers=self.workers,
-            asked={
-                "model": self.model,
-                "scratch": self.how.get("scratch"),
-                "data": str(self.data),
-                "teacher": None if self.teacher is None else self.teacher.source,
-            },
+            data=(train.summary(), dev.summary() if dev else None),
+            about={"train.json": self._record(loaded.model, settings)},
         )
+
+    def _record(self, model: HeadedModel, settings: TrainConfig) -> dict[str, Any]:
+        """The user's request, how the model was opened, and all settings."""
+        compute = model.encoder.compute
+        return {
+            "model": self.model,
+            "scratch": self.how.get("scratch"),
+            "data": str(self.data),
+            "teacher": None if self.teacher is None else self.teacher.source,
+            "task": model.task,
+            "residual": model.config.residual,
+            "dropout": model.config.dropout,
+            "option_score": model.option_score,
+            "attention": compute.attention,
+            "lsh": asdict(compute.lsh),
+            "world": self.group.world,
+            **asdict(settings),
+        }
 
     def _load(self, store: Store, seed: int) -> Loaded[Any]:
         """The model for a store's kind of questions."""
