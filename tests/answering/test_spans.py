@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+import transformers
 
 from albert_rc.answering.spans import BEST, LONGEST, _best, _central, find_spans, golds
 from albert_rc.checkpoints.load import load_model, save_model
@@ -200,7 +201,6 @@ def test_a_model_that_marks_the_answer_gives_its_text(store, tokenizer, sample, 
 
 
 def test_hugging_face_computes_the_same(store, tokenizer, sample, tmp_path):
-    transformers = pytest.importorskip("transformers")
     loaded = load_model(sample / "vocabulary", "span", scratch="tiny", shape=SHAPE)
     loaded.model.null_threshold = 1.5
     save_model(loaded.model, loaded.tokenizer, tmp_path)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+import transformers
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError, UsageError
@@ -291,7 +292,6 @@ def test_batches_hold_pairs_with_their_segments(store, tokenizer):
 
 @pytest.mark.parametrize("labels", [("0", "1"), ("a", "b", "c"), ()])
 def test_hugging_face_computes_the_same(labels, store, tokenizer, sample, tmp_path):
-    transformers = pytest.importorskip("transformers")
     loaded = load_model(sample / "vocabulary", "label", scratch="tiny", labels=labels)
     save_model(loaded.model, loaded.tokenizer, tmp_path)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
