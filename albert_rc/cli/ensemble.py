@@ -160,7 +160,6 @@ def ensemble(
 
 
 def _refuse_recalled(files: Sequence[ScoreFile]) -> None:
-
     recalled = sum(any(read) for read in zip(*(file.read for file in files), strict=True))
     if recalled:
         raise DataError(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.checkpoints.load import Loaded, Opening, load_model
-from albert_rc.errors import DataError, UsageError
+from albert_rc.errors import DataError
 from albert_rc.fields import flag_of
 from albert_rc.io.json import as_json
 from albert_rc.model.heads import HeadedModel
@@ -64,8 +64,6 @@ class FineTuning:
         loaded = self._load(train, seed)
         longest = loaded.model.config.max_length
         if self.max_length is not None:
-            if self.max_length < 1:
-                raise UsageError(f"--max-length {self.max_length} must be at least 1")
             longest = min(self.max_length, longest)
         for store, name in ((train, "train"), (dev, "dev")):
             if store is not None:
