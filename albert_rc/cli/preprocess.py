@@ -81,8 +81,6 @@ def preprocess(
     # take a fifth of the time.
     gc.disable()
     leave_cleanly("stopped; no store was written")
-    # Invalid options are reported before the papers are read.
-    require_good([], on_error)
     places = find_splits(raw)
     for name in places:
         if (old := out / f"{name}{SUFFIX}").exists():
@@ -130,7 +128,7 @@ def _write_stores(
 
     stores: dict[Path, PreparedSplit] = {}
     writers: dict[Path, Callable[[Path], None]] = {}
-    content = rejects(papers)
+    content = rejects(error for split in papers for error in split.errors)
     with ExitStack() as folders:  # renamed when all is written
         for split in papers:
             path = out / f"{split.name}.pt"
