@@ -222,6 +222,7 @@ class Opening(TypedDict, total=False):
 
     scratch: str | None
     shape: Mapping[str, Any]
+    option_score: str | None
     attention: str | None
     lsh: Mapping[str, Any]
     max_length: int | None

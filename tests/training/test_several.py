@@ -41,11 +41,9 @@ def tuning(data):
     return FineTuning(
         model="./models/x",
         how={"scratch": None, "lsh": {}},
-        option_score=None,
         settings=TrainConfig(),
         levers=Levers(),
         memory=None,
-        max_length=None,
         data=data,
         group=Processes(torch.device("cpu")),
         workers=0,

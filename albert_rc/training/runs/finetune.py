@@ -33,11 +33,9 @@ class FineTuning:
     model: str
     """Folder or hub id to start from."""
     how: Opening
-    option_score: str | None
     settings: TrainConfig
     levers: Levers
     memory: str | None
-    max_length: int | None
     data: Path
     """Path of the stores, for messages."""
     group: Processes
@@ -62,9 +60,8 @@ class FineTuning:
             OutOfMemoryError: nothing fits.
         """
         loaded = self._load(train, seed)
-        longest = loaded.model.config.max_length
-        if self.max_length is not None:
-            longest = min(self.max_length, longest)
+        own = loaded.model.config.max_length
+        longest = min(self.how.get("max_length") or own, own)
         for store, name in ((train, "train"), (dev, "dev")):
             if store is not None:
                 path = split_path(self.data, name)
@@ -121,7 +118,6 @@ class FineTuning:
         return load_model(
             self.model,
             store.kind,
-            option_score=self.option_score,
             labels=store.labels,
             format_name=store.meta.get("source_format") if store.kind == "label" else None,
             **self.how,
@@ -190,7 +186,7 @@ def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, An
         **{flag_of(name): value for name, value in how.get("shape", {}).items()},
         "--max-length": how.get("max_length"),
         "setting of lsh": how.get("lsh", {}),
-        "--option-score": tuning.option_score,
+        "--option-score": how.get("option_score"),
         "--teacher": None if tuning.teacher is None else tuning.teacher.source,
         **{flag_of(name): getattr(settings, name) for name in FIXED},
         "--optimizer-states": tuning.levers.states or settings.optimizer_states,
