@@ -21,12 +21,12 @@ from albert_rc.runtime.devices import Processes
 from albert_rc.runtime.pool import ResultT, TaskT
 from albert_rc.runtime.ray_pool import RayPool
 
-Job = tuple[Callable[[Any, Any], Any], Any]
+Call = tuple[Callable[[Any, Any], Any], Any]
 """A function of a model and a batch, and the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reader:
+class WorkerModel:
     """The information that a worker needs to open the model."""
 
     source: str
@@ -39,7 +39,7 @@ class Reader:
     gpus: bool = True
     """Whether to use a GPU, if the worker has one."""
 
-    def __call__(self) -> Callable[[Job], Any]:
+    def __call__(self) -> Callable[[Call], Any]:
         """Open the model, once in each worker.
 
         Raises:
@@ -59,8 +59,8 @@ class Reader:
         )
         encoder.freeze()
 
-        def run(job: Job) -> Any:
-            work, batch = job
+        def run(call: Call) -> Any:
+            work, batch = call
             with evaluating(model, encoder):
                 return work(model, batch)
 
@@ -71,7 +71,7 @@ class Reader:
 class Cluster(Processes):
     """The workers of a cluster, used instead of this process's model."""
 
-    pool: RayPool[Job, Any]
+    pool: RayPool[Call, Any]
 
     def each(
         self, work: Callable[[Any, TaskT], ResultT], model: Any, tasks: Iterable[TaskT]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from albert_rc.answering import int8_check
-from albert_rc.answering.cluster import Cluster, Reader
+from albert_rc.answering.cluster import Cluster, WorkerModel
 from albert_rc.answering.opening import Say, open_model, open_papers, ready_store
 from albert_rc.answering.parts import MANIFEST, Parts
 from albert_rc.answering.request import Request
@@ -109,7 +109,7 @@ def _readers(
         return
     if task.group.world > 1:
         raise UsageError("--engine ray starts its own processes; run it without torchrun")
-    reader = Reader(
+    model = WorkerModel(
         source=request.model or usual_model(kind),
         task=kind,
         how=how,
@@ -117,7 +117,7 @@ def _readers(
         weights=weights_id(task.loaded.tokenizer.folder),
         gpus=engine.gpus,
     )
-    with engine.model_pool(reader) as pool:
+    with engine.model_pool(model) as pool:
         yield Cluster(device=task.group.device, pool=pool)
 
 

@@ -13,7 +13,7 @@ import work
 from conftest import SAMPLE
 from work import deadly, slow_and_mortal, squares
 
-from albert_rc.answering.cluster import Reader
+from albert_rc.answering.cluster import WorkerModel
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError, UsageError
 from albert_rc.runtime.engines import TaskEngine
 from albert_rc.runtime.ray_pool import RayPool
@@ -189,4 +189,6 @@ def test_options_of_several_pieces_too(cluster, tmp_path, works):
 
 def test_other_weights_on_a_worker_are_refused():
     with pytest.raises(CheckpointError, match="a machine of the cluster has other weights"):
-        Reader(source="albert-rc-tiny", task="cloze", how={}, ffn_chunk=None, weights="0" * 16)()
+        WorkerModel(
+            source="albert-rc-tiny", task="cloze", how={}, ffn_chunk=None, weights="0" * 16
+        )()
