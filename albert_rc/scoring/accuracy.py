@@ -113,12 +113,17 @@ def interval_over_papers(
     Returns:
         Both ends; NaN for fewer papers than `FEWEST`.
     """
-    numbers: dict[Hashable, int] = {}
-    index = np.asarray([numbers.setdefault(p, len(numbers)) for p in papers], dtype=np.int64)
-    if len(numbers) < FEWEST:
+    index = numbered(papers)
+    if len(set(papers)) < FEWEST:
         return float("nan"), float("nan")
     sums = np.bincount(index, np.asarray(values, dtype=np.float64))
     return bootstrap(lambda s, n: s.sum(-1) / n.sum(-1), (sums, np.bincount(index)), seed)
+
+
+def numbered(units: Sequence[Hashable]) -> NDArray[np.int64]:
+    """A number for each unit, the same for equal ones, counted in order of first appearance."""
+    numbers: dict[Hashable, int] = {}
+    return np.asarray([numbers.setdefault(unit, len(numbers)) for unit in units], np.int64)
 
 
 def bootstrap(
