@@ -74,6 +74,7 @@ def ensemble(
 ) -> None:
     """Combine several models' scores; fit their weights on dev papers and report the gain."""
     from albert_rc.papers.formats import read_good
+    from albert_rc.scoring.abstain import write_answers
     from albert_rc.scoring.align import in_order_of, put_together
     from albert_rc.scoring.ensemble import files as kept
     from albert_rc.scoring.ensemble.assess import assess
@@ -129,7 +130,8 @@ def ensemble(
         return
     labels = labels or kept.label_names(files)
     lines = kept.score_lines(files, fit, labels)
-    unsure = kept.write(lines, out_file, scores_out, "label" if labels else kind, labels, abstain)
+    answers = kept.answers_of(lines, "label" if labels else kind)
+    unsure = write_answers(answers, out_file, lines, scores_out, abstain, labels)
     said = f"{out_file}: {len(lines):,} answers to {len(set(files[0].papers)):,} papers"
     (say if json else typer.echo)(said)
     if unsure is not None and abstain is not None:
