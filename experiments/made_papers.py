@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
-from reader import FAR, NEAR, kept_apart, readable, texts
+from reader import FAR, NEAR, apart_from, readable, texts
 
 from albert_rc.papers.formats import read_split
 
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     chance = random.Random(given.seed)
-    apart = kept_apart(given.sources)
+    apart = apart_from(given.sources)
     sets = option_sets(given.work / "text" / "ele" / "train")
     near = [p for name in NEAR for t in texts([readable(given.sources / name, given.work / "text")])
             for p in passages(t)]  # fmt: skip

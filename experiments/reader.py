@@ -32,6 +32,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from apart import kept_apart, papers_apart, require_apart
 from command import command
 from conversion import (
     as_albert,
@@ -50,8 +51,6 @@ from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.corpus.documents import find_sources, read_documents
 from albert_rc.corpus.examine import examine
 from albert_rc.corpus.shards import Corpus
-from albert_rc.errors import DataError
-from albert_rc.papers.formats import read_collection, read_split
 from albert_rc.papers.overlap import OverlapIndex
 from albert_rc.text.tokenizer import load_tokenizer
 
@@ -144,7 +143,7 @@ def prepare(sources: Path, bert: Path, work: Path) -> None:
                 "pretrain", "data", *places, "--model", work / "start", "--out", work / name,
                 "--max-length", LENGTHS[name], "--on-error", "skip", *exclude,
             )  # fmt: skip
-    papers = _papers_apart(sources, work / "text" / "ele")
+    papers = papers_apart(sources / "ele", apart_from(sources), work / "text" / "ele")
     command("preprocess", papers, "--model", work / "start", "--out", work / "ele")
 
 
@@ -203,23 +202,6 @@ def readable(place: Path, folder: Path) -> Path:
     return target
 
 
-def _papers_apart(sources: Path, folder: Path) -> Path:
-    """ELE without the training papers that overlap with a dev or test paper."""
-    apart = kept_apart(sources)
-    for split in ("train", "dev", "test"):
-        target = folder / split
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
-        left_out = 0
-        for passage in read_split(sources / "ele" / split).passages:
-            if split == "train" and apart.touches(passage.filled()):
-                left_out += 1
-            else:
-                shutil.copyfile(sources / "ele" / split / passage.id, target / passage.id)
-        print(f"ele/{split}: {left_out} papers left out")
-    return folder
-
-
 def _questions(sources: Path, folder: Path) -> Path:
     """DREAM's dialogues, each a paper in RACE's form."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -240,31 +222,15 @@ def _questions(sources: Path, folder: Path) -> Path:
     return folder
 
 
-def kept_apart(sources: Path) -> OverlapIndex:
-    """All dev and test papers, to find what overlaps with them."""
-    papers = [split for place in APART for split in read_collection(sources / place)]
-    return OverlapIndex([passage for split in papers for passage in split.passages])
+def apart_from(sources: Path) -> OverlapIndex:
+    """The papers that no text may overlap with."""
+    return kept_apart(sources / place for place in APART)
 
 
 def prove(sources: Path, work: Path) -> None:
-    """Look at everything that is trained on, as the model will read it.
-
-    Raises:
-        DataError: some of it overlaps with a dev or test paper.
-    """
-    apart = kept_apart(sources)
-    tokenizer = load_tokenizer(work / "start")
-    papers = read_split(work / "text" / "ele" / "train").passages
-    found = [passage.id for passage in papers if apart.touches(passage.filled())]
-    print(f"{len(papers):,} training papers, {len(found)} overlap")
-    for name in LENGTHS:
-        corpus = Corpus(work / name / "train")
-        texts = (tokenizer.to_text(torch.cat(corpus.pair(i)).tolist()) for i in range(len(corpus)))
-        odd = [text[:80] for text in texts if apart.touches(text)]
-        print(f"{name}: {len(corpus):,} sequences, {len(odd)} overlap")
-        found += odd
-    if found:
-        raise DataError(f"{len(found)} overlap with dev or test papers; the first: {found[0]}")
+    """See `require_apart`."""
+    tokenizer, corpora = load_tokenizer(work / "start"), {name: work / name for name in LENGTHS}
+    require_apart(apart_from(sources), tokenizer, work / "text" / "ele", corpora)
 
 
 def _until(work: Path, minutes: float) -> Callable[..., bool]:

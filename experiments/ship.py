@@ -27,16 +27,14 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-import torch
+from apart import kept_apart, papers_apart, require_apart
 from command import command
 from phases import Phase, go_on
 
 from albert_rc.checkpoints.load import load_model, save_model
-from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import atomic_path, write_bytes
 from albert_rc.io.json import parse_json, write_json
-from albert_rc.papers.formats import read_collection, read_split
 from albert_rc.papers.overlap import OverlapIndex
 from albert_rc.text.tokenizer import load_tokenizer
 
@@ -116,51 +114,19 @@ def prepare(sources: Path, work: Path) -> None:
             inputs / "vocabulary", "--out", inputs / f"corpus{length}", "--max-length", length,
             "--dev", 0.01, *exclude,
         )  # fmt: skip
-    papers = _papers_apart(sources, work / "text" / "ele")
+    papers = papers_apart(sources / "ele", _apart(sources), work / "text" / "ele")
     command("preprocess", papers, "--model", inputs / "vocabulary", "--out", inputs / "ele")
 
 
-def _kept_apart(sources: Path) -> OverlapIndex:
-    papers = [split for place in APART for split in read_collection(sources / place)]
-    return OverlapIndex([passage for split in papers for passage in split.passages])
-
-
-def _papers_apart(sources: Path, folder: Path) -> Path:
-    """ELE without the training papers that overlap with a dev or test paper."""
-    apart = _kept_apart(sources)
-    for split in ("train", "dev", "test"):
-        target = folder / split
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
-        left_out = 0
-        for passage in read_split(sources / "ele" / split).passages:
-            if split == "train" and apart.touches(passage.filled()):
-                left_out += 1
-            else:
-                shutil.copyfile(sources / "ele" / split / passage.id, target / passage.id)
-        print(f"ele/{split}: {left_out} papers left out")
-    return folder
+def _apart(sources: Path) -> OverlapIndex:
+    return kept_apart(sources / place for place in APART)
 
 
 def prove(sources: Path, work: Path) -> None:
-    """Look at everything that is trained on, as the model will read it.
-
-    Raises:
-        DataError: some of it overlaps with a dev or test paper.
-    """
-    apart = _kept_apart(sources)
+    """See `require_apart`."""
     tokenizer = load_tokenizer(work / "inputs" / "vocabulary")
-    papers = read_split(work / "text" / "ele" / "train").passages
-    found = [passage.id for passage in papers if apart.touches(passage.filled())]
-    print(f"{len(papers):,} training papers, {len(found)} overlap")
-    for length in (128, 512):
-        corpus = Corpus(work / "inputs" / f"corpus{length}" / "train")
-        texts = (tokenizer.to_text(torch.cat(corpus.pair(i)).tolist()) for i in range(len(corpus)))
-        odd = [text[:80] for text in texts if apart.touches(text)]
-        print(f"corpus{length}: {len(corpus):,} sequences, {len(odd)} overlap")
-        found += odd
-    if found:
-        raise DataError(f"{len(found)} overlap with dev or test papers; the first: {found[0]}")
+    corpora = {f"corpus{length}": work / "inputs" / f"corpus{length}" for length in (128, 512)}
+    require_apart(_apart(sources), tokenizer, work / "text" / "ele", corpora)
 
 
 def _readable(place: Path, folder: Path) -> Path:

@@ -177,6 +177,21 @@ def cli():
 
 
 @pytest.fixture
+def answered(works, sample):
+    """Preprocesses papers, trains a tiny model on them, and answers dev.pt, all in a folder."""
+
+    def run(raw: Path, folder: Path, *more: object) -> None:
+        vocabulary = ("--model", sample / "vocabulary")
+        works("preprocess", raw, *vocabulary, "--out", folder / "data", *more)
+        works("train", "--data", folder / "data", *vocabulary, "--scratch", "tiny",
+              "--out", folder / "run", "--epochs", 2, "--batch-size", 4)  # fmt: skip
+        works("predict", "--data", folder / "data" / "dev.pt", "--model", folder / "run",
+              "--out", folder / "answer.json", "--scores", folder / "scores.jsonl")  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
 def works():
     """Runs a command that must end well."""
 

@@ -9,39 +9,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from albert_rc.answering.temperature import weights_id
-from albert_rc.checkpoints.load import load_model
+from albert_rc.checkpoints.load import Opening, load_model
 from albert_rc.errors import CheckpointError
 from albert_rc.model.encoder import evaluating
 from albert_rc.runtime.devices import Processes
+from albert_rc.runtime.pool import ResultT, TaskT
 from albert_rc.runtime.ray_pool import RayPool
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-Job = tuple[Callable[[Any, Any], Any], Any]
+Call = tuple[Callable[[Any, Any], Any], Any]
 """A function of a model and a batch, and the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reader:
+class WorkerModel:
     """The information that a worker needs to open the model."""
 
     source: str
     """Value of `--model`; must mean the same weights on every machine."""
     task: str
-    how: dict[str, Any]
-    """Further arguments of `load_model`."""
+    how: Opening
     ffn_chunk: int | None
     weights: str | None
     """Identifier of the weights."""
     gpus: bool = True
     """Whether to use a GPU, if the worker has one."""
 
-    def __call__(self) -> Callable[[Job], Any]:
+    def __call__(self) -> Callable[[Call], Any]:
         """Open the model, once in each worker.
 
         Raises:
@@ -61,8 +59,8 @@ class Reader:
         )
         encoder.freeze()
 
-        def run(job: Job) -> Any:
-            work, batch = job
+        def run(call: Call) -> Any:
+            work, batch = call
             with evaluating(model, encoder):
                 return work(model, batch)
 
@@ -73,11 +71,11 @@ class Reader:
 class Cluster(Processes):
     """The workers of a cluster, used instead of this process's model."""
 
-    pool: RayPool[Job, Any]
+    pool: RayPool[Call, Any]
 
     def each(
-        self, work: Callable[[Any, Task], Result], model: Any, tasks: Iterable[Task]
-    ) -> Iterator[tuple[Task, Result]]:
+        self, work: Callable[[Any, TaskT], ResultT], model: Any, tasks: Iterable[TaskT]
+    ) -> Iterator[tuple[TaskT, ResultT]]:
         """As `Processes.each`, with the workers' models."""
         for (_, task), result in self.pool.map_in_order((work, task) for task in tasks):
             yield task, result

@@ -9,7 +9,7 @@ from typing import Any
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.hf_names import saved_task
 from albert_rc.checkpoints.hub import READY, resolve_source, usual_model
-from albert_rc.checkpoints.load import Loaded, labels_in, load_model
+from albert_rc.checkpoints.load import Loaded, Opening, labels_in, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.papers.formats import possible_formats, read_good
 from albert_rc.papers.glue import GLUE
@@ -72,7 +72,7 @@ def _format_for(data: Path, model: str | None) -> str | None:
 
 
 def open_model(
-    model: str | None, papers: Store | PaperSet, how: dict[str, Any], group: Processes, say: Say
+    model: str | None, papers: Store | PaperSet, how: Opening, group: Processes, say: Say
 ) -> Loaded[Any]:
     """Load the model for these papers on the device, and report its warnings.
 

@@ -140,9 +140,7 @@ def rescored(
                 pieces_QK[target.question, target.option] += len(target.pieces)
             if progress is not None:
                 progress(len(some))
-    on_device = [total_QK.to(processes.device), pieces_QK.to(processes.device)]
-    processes.sum(*on_device)
-    total_QK, pieces_QK = (tensor.cpu() for tensor in on_device)
+    total_QK, pieces_QK = processes.summed(total_QK, pieces_QK)
     again_Q = (pieces_QK > 0).any(-1)
     mean_QK = torch.where(pieces_QK > 0, total_QK / pieces_QK, float("-inf"))
     result = scored_QK.clone()

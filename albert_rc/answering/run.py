@@ -8,21 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from albert_rc.answering import int8_check
-from albert_rc.answering.cluster import Cluster, Reader
+from albert_rc.answering.cluster import Cluster, WorkerModel
 from albert_rc.answering.opening import Say, open_model, open_papers, ready_store
 from albert_rc.answering.parts import MANIFEST, Parts
 from albert_rc.answering.request import Request
 from albert_rc.answering.tasks import OptionTask, Show, SpanTask, Task
-from albert_rc.answering.temperature import (
-    weights_id,
-)
+from albert_rc.answering.temperature import weights_id
 from albert_rc.checkpoints.hub import usual_model
-from albert_rc.checkpoints.load import Loaded
+from albert_rc.checkpoints.load import Loaded, Opening
 from albert_rc.errors import UsageError
 from albert_rc.io.messages import counted
 from albert_rc.papers.schema import Kind, PaperSet
 from albert_rc.runtime.devices import Processes, choose_precision
-from albert_rc.runtime.engines import Engine
+from albert_rc.runtime.engines import TaskEngine
 from albert_rc.runtime.heap import keep_freed_memory
 from albert_rc.stores.shards import exists, open_store, split_path
 from albert_rc.stores.store import Store, check_store, load_store
@@ -44,7 +42,9 @@ def _require_for(request: Request, papers: Store | PaperSet) -> None:
         raise UsageError("--null-threshold is for SQuAD: other questions always have an answer")
 
 
-def run(request: Request, group: Processes, show: Show, engine: Engine | None = None) -> list[str]:
+def run(
+    request: Request, group: Processes, show: Show, engine: TaskEngine | None = None
+) -> list[str]:
     """Answer all papers of a request.
 
     Args:
@@ -64,7 +64,7 @@ def run(request: Request, group: Processes, show: Show, engine: Engine | None = 
     papers = open_papers(first.data, request.format_, request.model, show.say, request.strict)
     _require_for(request, papers)
     chosen = choose_precision(request.precision, group.device)
-    how = {"attention": request.attention, "lsh": request.lsh, "precision": chosen}
+    how: Opening = {"attention": request.attention, "lsh": request.lsh, "precision": chosen}
     loaded = open_model(request.model, papers, how, group, show.say)
     store = ready_store(first.data, papers, loaded, request.max_length, show.say)
     task = (SpanTask if papers.kind == "span" else OptionTask)(first, loaded, store, group, show)
@@ -79,7 +79,7 @@ def run(request: Request, group: Processes, show: Show, engine: Engine | None = 
     todo = group.from_main(parts.begin(task.made_by()) if group.is_main else None)
     if len(todo) < len(parts.all):
         task.say(f"{counted(len(parts.all) - len(todo), 'part')} of {len(parts.all)} are done")
-    with _readers(engine or Engine(), request, papers.kind, how, task) as readers:
+    with _readers(engine or TaskEngine(), request, papers.kind, how, task) as readers:
         for part in todo:
             if part != first:
                 task.turn_to(part, load_store(part.data))
@@ -101,7 +101,7 @@ def run(request: Request, group: Processes, show: Show, engine: Engine | None = 
 
 @contextmanager
 def _readers(
-    engine: Engine, request: Request, kind: Kind, how: dict[str, Any], task: Task
+    engine: TaskEngine, request: Request, kind: Kind, how: Opening, task: Task
 ) -> Iterator[Processes]:
     """The processes that read: these, or the workers of a cluster."""
     if engine.is_local:
@@ -109,7 +109,7 @@ def _readers(
         return
     if task.group.world > 1:
         raise UsageError("--engine ray starts its own processes; run it without torchrun")
-    reader = Reader(
+    model = WorkerModel(
         source=request.model or usual_model(kind),
         task=kind,
         how=how,
@@ -117,7 +117,7 @@ def _readers(
         weights=weights_id(task.loaded.tokenizer.folder),
         gpus=engine.gpus,
     )
-    with engine.model_pool(reader) as pool:
+    with engine.model_pool(model) as pool:
         yield Cluster(device=task.group.device, pool=pool)
 
 

@@ -14,13 +14,12 @@ from albert_rc.answering.lookup import Recalled, with_recall
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.batch import Batch
 from albert_rc.errors import CheckpointError
-from albert_rc.io.atomic import write_files
-from albert_rc.io.json import as_json, json_lines, six_digits, to_json
+from albert_rc.io.json import as_json, six_digits
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import letter
 from albert_rc.runtime.devices import Processes, device_of
-from albert_rc.scoring.abstain import Unsure, find_unsure, unsure_path
+from albert_rc.scoring.abstain import Unsure, write_answers
 from albert_rc.stores.batches import Collator, batches_by_length
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
@@ -74,9 +73,7 @@ def score(
                 progress(batch.num_questions)
     absent_QK = torch.arange(width) >= num_options[:, None]
     scored_QK.masked_fill_(absent_QK, 0.0)  # -inf does not survive a sum over ranks
-    on_device = [scored_QK.to(processes.device), times_Q.to(processes.device)]
-    processes.sum(*on_device)
-    scored_QK, times_Q = (tensor.cpu() for tensor in on_device)
+    scored_QK, times_Q = processes.summed(scored_QK, times_Q)
     if not bool((times_Q == 1).all()):
         raise RuntimeError(f"{int((times_Q != 1).sum())} questions were not scored exactly once")
     require_numbers(scored_QK)
@@ -255,18 +252,12 @@ def write_predictions(
     final_QK = scored_QK
     if recalled is not None:
         final_QK = final_scores(scored_QK, temperature, recalled)
-    contents = {path: to_json(answers_of(store, final_QK))}
-    unsure = None
+    lines = []
     if scores is not None or abstain is not None:
         lines = score_lines(store, scored_QK, temperature, recalled, way)
         if weights is not None:
             lines[0]["weights"] = weights
         if reading is not None:
             lines[0]["reading"] = reading
-        if scores is not None:
-            contents[scores] = json_lines(lines)
-        if abstain is not None:
-            unsure = find_unsure(lines, abstain, store.labels)
-            contents[unsure_path(path)] = json_lines(unsure.lines)
-    write_files(contents)
-    return unsure
+    answers = answers_of(store, final_QK)
+    return write_answers(answers, path, lines, scores, abstain, store.labels)

@@ -19,20 +19,15 @@ from albert_rc.answering.pieces import readings, require_way, rescored, too_long
 from albert_rc.answering.request import Request
 from albert_rc.answering.score import describe, reading_of, score, write_predictions
 from albert_rc.answering.spans import Found, find_spans, write_spans
-from albert_rc.answering.temperature import (
-    kept_temperature,
-    record_path,
-    weights_id,
-    why_unused,
-)
+from albert_rc.answering.temperature import kept_temperature, record_path, weights_id, why_unused
 from albert_rc.checkpoints.load import Loaded
 from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.io.messages import listed
 from albert_rc.runtime.devices import Processes
+from albert_rc.runtime.pool import ResultT
 from albert_rc.stores.shards import is_store, open_store
 from albert_rc.stores.store import Store, check_store, make_store
 
-_OF_PAPERS = ("source_hash", "vocabulary", "max_length")
 Progress = Callable[[int], None]
 
 
@@ -96,17 +91,33 @@ class Task(ABC):
 
     def made_by(self) -> dict[str, Any]:
         """All that answers depend on besides the papers and the request, as JSON."""
-        compute = self.loaded.model.encoder.compute
+        compute, meta = self.loaded.model.encoder.compute, self.store.meta
         return {
             "weights": weights_id(self.loaded.tokenizer.folder),
             "precision": compute.precision,
             "made_with": f"albert-rc {__version__}",
-            "papers": {name: self.store.meta[name] for name in _OF_PAPERS},
+            "papers": {
+                "source_hash": meta["source_hash"],
+                "vocabulary": meta["vocabulary"],
+                "max_length": meta["max_length"],
+            },
         }
 
     @abstractmethod
     def score(self, readers: Processes, progress: Progress) -> None:
         """Compute the answers."""
+
+    def _compute(
+        self, work: Callable[..., ResultT], readers: Processes, progress: Progress
+    ) -> ResultT:
+        return work(
+            self.loaded.model,
+            self.loaded.tokenizer,
+            self.store,
+            readers,
+            token_budget=self.request.token_budget,
+            progress=progress,
+        )
 
     @abstractmethod
     def write(self) -> list[str]:
@@ -195,14 +206,7 @@ class OptionTask(Task):
         return super().made_by() | own
 
     def score(self, readers: Processes, progress: Progress) -> None:
-        self.scored_QK = score(
-            self.loaded.model,
-            self.loaded.tokenizer,
-            self.store,
-            readers,
-            token_budget=self.request.token_budget,
-            progress=progress,
-        )
+        self.scored_QK = self._compute(score, readers, progress)
         if self.request.option_score is not None:
             self._read_again(self.request.option_score, readers)
 
@@ -269,14 +273,7 @@ class SpanTask(Task):
         """Do nothing: spans have no temperature."""
 
     def score(self, readers: Processes, progress: Progress) -> None:
-        self.found = find_spans(
-            self.loaded.model,
-            self.loaded.tokenizer,
-            self.store,
-            readers,
-            token_budget=self.request.token_budget,
-            progress=progress,
-        )
+        self.found = self._compute(find_spans, readers, progress)
 
     def write(self) -> list[str]:
         threshold = self.request.null_threshold

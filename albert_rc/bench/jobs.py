@@ -94,10 +94,6 @@ def check(job: Job) -> EncoderConfig:
         CheckpointError: an unusable config.json.
         DataError: no store.
     """
-    counts = {"--batch-size": job.batch_size, "--steps": job.steps}
-    for flag, number in counts.items():
-        if number < 1:
-            raise UsageError(f"{flag} {number} must be at least 1")
     Levers(None, job.recompute, job.optimizer_states)
     if job.memory is not None:
         parse_size("--memory", job.memory)

@@ -18,6 +18,7 @@ from albert_rc.io.pt import save_tensors
 from albert_rc.io.shards import shard_name
 from albert_rc.runtime.seeds import mix
 from albert_rc.stores.store import Store
+from albert_rc.stores.writer import StoreMeta
 from albert_rc.text.tokenizer import HuggingFaceTokenizer, Tokenizer
 
 BLANKS = 20  # per passage
@@ -84,8 +85,12 @@ def made_up_store(length_N: Tensor, vocab_size: int, seed: int) -> Store:
         "piece_offset": torch.arange(options + 1, dtype=torch.int32),
         "option_offset": torch.arange(blanks * passages + 1, dtype=torch.int32) * OPTIONS,
     }
-    meta = {
+    meta: StoreMeta = {
         "kind": "cloze",
+        "split": "random",
+        "source_format": "cloze",
+        "source_hash": "",
+        "made_with": "",
         "ids": [str(i) for i in range(passages)],
         "levels": [],
         "vocabulary": "",

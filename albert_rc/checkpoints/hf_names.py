@@ -51,6 +51,19 @@ _BERT_PARTS = {
     "down": "output.dense",
     "norm": "output.LayerNorm",
 }
+
+
+def _architectures(name: str, pretraining: str = "MaskedLM") -> dict[str, str]:
+    heads = {
+        "cloze": "MaskedLM",
+        "choice": "MultipleChoice",
+        "label": "SequenceClassification",
+        "span": "QuestionAnswering",
+        "pretraining": pretraining,
+    }
+    return {task: f"{name}For{head}" for task, head in heads.items()}
+
+
 FAMILIES = {
     "albert": Family(
         prefix="albert",
@@ -75,13 +88,7 @@ FAMILIES = {
             "head.pool": "albert.pooler",
             "head.pair": "sop_classifier.classifier",
         },
-        architectures={
-            "cloze": "AlbertForMaskedLM",
-            "choice": "AlbertForMultipleChoice",
-            "label": "AlbertForSequenceClassification",
-            "span": "AlbertForQuestionAnswering",
-            "pretraining": "AlbertForPreTraining",
-        },
+        architectures=_architectures("Albert", pretraining="PreTraining"),
     ),
     "bert": Family(
         prefix="bert",
@@ -96,13 +103,7 @@ FAMILIES = {
             "head.pool": "bert.pooler.dense",
             "head.pair": "cls.seq_relationship",
         },
-        architectures={
-            "cloze": "BertForMaskedLM",
-            "choice": "BertForMultipleChoice",
-            "label": "BertForSequenceClassification",
-            "span": "BertForQuestionAnswering",
-            "pretraining": "BertForPreTraining",
-        },
+        architectures=_architectures("Bert", pretraining="PreTraining"),
     ),
     "roberta": Family(
         prefix="roberta",
@@ -117,13 +118,7 @@ FAMILIES = {
             "head.pool": "classifier.dense",
             "head.label": "classifier.out_proj",
         },
-        architectures={
-            "cloze": "RobertaForMaskedLM",
-            "choice": "RobertaForMultipleChoice",
-            "label": "RobertaForSequenceClassification",
-            "span": "RobertaForQuestionAnswering",
-            "pretraining": "RobertaForMaskedLM",
-        },
+        architectures=_architectures("Roberta"),
     ),
     "mpnet": Family(
         prefix="mpnet",
@@ -148,13 +143,7 @@ FAMILIES = {
             "head.pool": "classifier.dense",
             "head.label": "classifier.out_proj",
         },
-        architectures={
-            "cloze": "MPNetForMaskedLM",
-            "choice": "MPNetForMultipleChoice",
-            "label": "MPNetForSequenceClassification",
-            "span": "MPNetForQuestionAnswering",
-            "pretraining": "MPNetForMaskedLM",
-        },
+        architectures=_architectures("MPNet"),
     ),
 }
 

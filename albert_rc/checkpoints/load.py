@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -215,6 +215,19 @@ class Loaded(Generic[Model]):
     model: Model
     tokenizer: Tokenizer
     report: LoadReport
+
+
+class Opening(TypedDict, total=False):
+    """Arguments of `load_model` that do not depend on the papers."""
+
+    scratch: str | None
+    shape: Mapping[str, Any]
+    option_score: str | None
+    attention: str | None
+    lsh: Mapping[str, Any]
+    max_length: int | None
+    precision: str
+    dropout: float | None
 
 
 def load_model(

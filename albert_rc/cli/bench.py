@@ -24,6 +24,7 @@ _GOES_WITH = {
 }  # fmt: skip
 
 
+@example("albert-rc bench predict --size xxlarge --precision int8 --against transformers")
 @settings.takes(
     settings.Fields(Job),
     before="against",
@@ -227,8 +228,3 @@ def _command(job: Job, against: str | None, busy: int, rounds: int) -> str:
     if busy:
         parts.append(f"--busy {busy}")
     return " ".join(parts)
-
-
-bench.__doc__ = f"{bench.__doc__}\n\n" + example(
-    "albert-rc bench predict --size xxlarge --precision int8 --against transformers"
-)

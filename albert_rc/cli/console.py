@@ -6,10 +6,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -30,6 +30,7 @@ from albert_rc.io.messages import visible
 if TYPE_CHECKING:
     from albert_rc.training.tally import StepReport
 
+Command = TypeVar("Command", bound=Callable[..., None])
 SAME_WISH = 1.0
 """Seconds after a signal in which further ones are ignored."""
 DEFAULT_MODEL = "albert/albert-xxlarge-v2"
@@ -39,9 +40,14 @@ out = Console(soft_wrap=True, highlight=False, emoji=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
 
-def example(command: str) -> str:
-    """The example that ends a command's help."""
-    return f"Example: `{command}`"
+def example(text: str) -> Callable[[Command], Command]:
+    """End a command's help with an example."""
+
+    def decorate(command: Command) -> Command:
+        command.__doc__ = f"{command.__doc__}\n\nExample: `{text}`"
+        return command
+
+    return decorate
 
 
 def say(line: str) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SHOWN = 10
 
 
+@example("albert-rc doctor papers --model models/albert-xxlarge-v2")
 def doctor(
     raw: Annotated[
         Path,
@@ -122,8 +123,3 @@ def _listed(names: list[str]) -> str:
         return "none"
     shown = "; ".join(map(shortened, names[:3]))
     return f"{len(names)}: {shown}{'; ...' if len(names) > 3 else ''}"
-
-
-doctor.__doc__ = f"{doctor.__doc__}\n\n" + example(
-    "albert-rc doctor papers --model models/albert-xxlarge-v2"
-)

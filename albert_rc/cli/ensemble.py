@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from albert_rc.scoring.score_file import ScoreFile
 
 
+@example("albert-rc ensemble a.jsonl b.jsonl c.jsonl --out predictions/answer.json")
 def ensemble(
     context: typer.Context,
     scores: Annotated[
@@ -73,44 +74,23 @@ def ensemble(
 ) -> None:
     """Combine several models' scores; fit their weights on dev papers and report the gain."""
     from albert_rc.papers.formats import read_good
+    from albert_rc.scoring.abstain import write_answers
     from albert_rc.scoring.align import in_order_of, put_together
     from albert_rc.scoring.ensemble import files as kept
     from albert_rc.scoring.ensemble.assess import assess
-    from albert_rc.scoring.ensemble.mix import WEIGH, Fit, fitted_methods, make_pool
+    from albert_rc.scoring.ensemble.mix import Fit, make_pool
     from albert_rc.scoring.score_file import read_scores
 
-    needs_gold = {"--dev-scores": dev_scores, "--fit": fit_out}
-    needs_out = {"--scores": scores_out, "--abstain": abstain}
-    for wrong, said in (
-        (len(scores) < 2, "an ensemble needs at least two score files"),
-        (
-            method not in (None, "best", *WEIGH),
-            f"--method {method}: choose from {', '.join(WEIGH)}, best",
-        ),
-        (use and (gold or method), "--use applies a saved method: leave out --gold and --method"),
-        (not gold and any(needs_gold.values()), f"{' and '.join(needs_gold)} need --gold"),
-        (
-            not gold and method in fitted_methods(),
-            f"--method {method} is fitted on papers with right answers: give --gold "
-            "and --dev-scores, or a saved fit with --use",
-        ),
-        (not out_file and any(needs_out.values()), f"{' and '.join(needs_out)} need --out"),
-        (
-            not out_file and not gold,
-            "give --out FILE to write the answers, or --gold PAPERS to evaluate the ensemble",
-        ),
-        (
-            abstain is not None and not 0 < abstain <= 1,
-            f"--abstain {abstain} must be above 0 and at most 1",
-        ),
-        (
-            dev_scores and len(dev_scores) != len(scores),
-            f"{len(dev_scores or ())} --dev-scores for {len(scores)} SCORES; give --dev-scores "
-            "once for each score file, in the same order",
-        ),
-    ):
-        if wrong:
-            raise UsageError(said)
+    _require_sense(
+        scores=scores,
+        method=method,
+        gold=gold,
+        use=use,
+        out_file=out_file,
+        abstain=abstain,
+        needs_gold={"--dev-scores": dev_scores, "--fit": fit_out},
+        needs_out={"--scores": scores_out, "--abstain": abstain},
+    )
     if gold is None:
         settings.need(context, "--gold", "format_", "folds", "seed", "json")
     check_outputs(
@@ -150,7 +130,8 @@ def ensemble(
         return
     labels = labels or kept.label_names(files)
     lines = kept.score_lines(files, fit, labels)
-    unsure = kept.write(lines, out_file, scores_out, "label" if labels else kind, labels, abstain)
+    answers = kept.answers_of(lines, "label" if labels else kind)
+    unsure = write_answers(answers, out_file, lines, scores_out, abstain, labels)
     said = f"{out_file}: {len(lines):,} answers to {len(set(files[0].papers)):,} papers"
     (say if json else typer.echo)(said)
     if unsure is not None and abstain is not None:
@@ -158,8 +139,58 @@ def ensemble(
         (say if json else typer.echo)(unsure.line(abstain, out_file, calibrated))
 
 
-def _refuse_recalled(files: Sequence[ScoreFile]) -> None:
+def _require_sense(
+    *,
+    scores: list[Path],
+    method: str | None,
+    gold: Path | None,
+    use: Path | None,
+    out_file: Path | None,
+    abstain: float | None,
+    needs_gold: dict[str, Any],
+    needs_out: dict[str, Any],
+) -> None:
+    """Refuse options that do not go together.
 
+    Raises:
+        UsageError: names the options.
+    """
+    from albert_rc.scoring.ensemble.mix import WEIGH, fitted_methods
+
+    dev_scores = needs_gold["--dev-scores"]
+    for wrong, said in (
+        (len(scores) < 2, "an ensemble needs at least two score files"),
+        (
+            method not in (None, "best", *WEIGH),
+            f"--method {method}: choose from {', '.join(WEIGH)}, best",
+        ),
+        (use and (gold or method), "--use applies a saved method: leave out --gold and --method"),
+        (not gold and any(needs_gold.values()), f"{' and '.join(needs_gold)} need --gold"),
+        (
+            not gold and method in fitted_methods(),
+            f"--method {method} is fitted on papers with right answers: give --gold "
+            "and --dev-scores, or a saved fit with --use",
+        ),
+        (not out_file and any(needs_out.values()), f"{' and '.join(needs_out)} need --out"),
+        (
+            not out_file and not gold,
+            "give --out FILE to write the answers, or --gold PAPERS to evaluate the ensemble",
+        ),
+        (
+            abstain is not None and not 0 < abstain <= 1,
+            f"--abstain {abstain} must be above 0 and at most 1",
+        ),
+        (
+            dev_scores and len(dev_scores) != len(scores),
+            f"{len(dev_scores or ())} --dev-scores for {len(scores)} SCORES; give --dev-scores "
+            "once for each score file, in the same order",
+        ),
+    ):
+        if wrong:
+            raise UsageError(said)
+
+
+def _refuse_recalled(files: Sequence[ScoreFile]) -> None:
     recalled = sum(any(read) for read in zip(*(file.read for file in files), strict=True))
     if recalled:
         raise DataError(
@@ -211,8 +242,3 @@ def _show(report: Assessment, fit: Fit, json: bool) -> None:
         *(f"  {w:.4f} {row.name}" for w, row in zip(fit.weights, report.singles, strict=True)),
     ):
         out.print(line, markup=False)
-
-
-ensemble.__doc__ = f"{ensemble.__doc__}\n\n" + example(
-    "albert-rc ensemble a.jsonl b.jsonl c.jsonl --out predictions/answer.json"
-)

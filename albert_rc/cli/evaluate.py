@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from albert_rc.scoring.tasks import Measured
 
 
+@example("albert-rc evaluate predictions/answer.json papers/dev")
 def evaluate(
     context: typer.Context,
     answers: Annotated[
@@ -169,8 +170,3 @@ def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, jso
 
 def _numbers(found: list[Measured]) -> dict[str, dict[str, float]]:
     return {m.name: {k: v for k, v in vars(m).items() if k != "name"} for m in found}
-
-
-evaluate.__doc__ = f"{evaluate.__doc__}\n\n" + example(
-    "albert-rc evaluate predictions/answer.json papers/dev"
-)

@@ -12,6 +12,7 @@ from albert_rc.cli.console import example, out, print_json, say
 from albert_rc.cli.papers import Format
 
 
+@example("albert-rc export models/run1 --out hub/run1 --onnx --licence mit --papers papers/dev")
 def export(
     runs: Annotated[
         list[str],
@@ -101,8 +102,3 @@ def export(
         out.print(f"{name}: {value}", markup=False)
     if licence is None:
         say("the model card states no licence; give it with --licence if you know it")
-
-
-export.__doc__ = f"{export.__doc__}\n\n" + example(
-    "albert-rc export models/run1 --out hub/run1 --onnx --licence mit --papers papers/dev"
-)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SHOWN = 12
 
 
+@example("albert-rc import exam.docx exam.pdf --key answers.txt --out papers --split dev")
 def import_(
     files: Annotated[
         list[Path],
@@ -211,8 +212,3 @@ def _as_json(imports: list[Import], written: list[Path], earlier: list[Path]) ->
         "written": [str(path) for path in written],
         "earlier": [str(path) for path in earlier],
     }
-
-
-import_.__doc__ = f"{import_.__doc__}\n\n" + example(
-    "albert-rc import exam.docx exam.pdf --key answers.txt --out papers --split dev"
-)

@@ -17,6 +17,7 @@ inspect = typer.Typer(
 
 
 @inspect.command()
+@example("albert-rc inspect parameters models/run1")
 def parameters(
     model: Annotated[
         list[str] | None, typer.Argument(help="Further checkpoints: folders or hub ids.")
@@ -49,6 +50,7 @@ def parameters(
 
 
 @inspect.command()
+@example("albert-rc inspect layers models/run1 models/run2 --text data/raw_data/dev")
 def layers(
     model: Annotated[list[str], typer.Argument(help="Checkpoints: folders or hub ids.")],
     text: Annotated[Path, typer.Option(help="Text or exam papers that the models read.")] = Path(
@@ -96,11 +98,3 @@ def layers(
         print_json(result)
     else:
         typer.echo(", ".join(map(str, [*paths, figures])))
-
-
-parameters.__doc__ = f"{parameters.__doc__}\n\n" + example(
-    "albert-rc inspect parameters models/run1"
-)
-layers.__doc__ = f"{layers.__doc__}\n\n" + example(
-    "albert-rc inspect layers models/run1 models/run2 --text data/raw_data/dev"
-)

@@ -93,6 +93,15 @@ Workers = Annotated[
         hidden=True,
     ),
 ]
+PoolWorkers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MOST_WORKERS,
+        help="Number of processes (default: all cores).",
+        hidden=True,
+    ),
+]
 Deterministic = Annotated[
     bool,
     typer.Option(

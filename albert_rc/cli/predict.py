@@ -13,6 +13,7 @@ from albert_rc.cli.console import bar, example, say
 from albert_rc.cli.outputs import answer_files, check_outputs
 
 
+@example("albert-rc predict --data data/test.pt --model models/run1 --out predictions/answer.json")
 @settings.takes(
     settings.Fields(Request),
     options.LSH,
@@ -37,7 +38,7 @@ def predict(
     from albert_rc.answering.run import run
     from albert_rc.answering.tasks import Show
     from albert_rc.runtime.devices import processes
-    from albert_rc.runtime.engines import Engine
+    from albert_rc.runtime.engines import TaskEngine
 
     lsh = options.lsh_of(lsh_form, lsh_landmarks, given)
     files = {"data": Path("data/test.pt"), "out": Path("predictions/answer.json")}
@@ -47,12 +48,7 @@ def predict(
     if not parts.is_one and not parts.joins:
         outputs = {}  # a folder, in which a manifest says what made it
     check_outputs(outputs, (request.data, request.recall, request.gate))
-    where = Engine(name=engine, address=address, gpus=device != "cpu")
+    where = TaskEngine(name=engine, address=address, gpus=device != "cpu")
     with processes(device) as group:
         for line in run(request, group, Show(say, bar), where):
             typer.echo(line)
-
-
-predict.__doc__ = f"{predict.__doc__}\n\n" + example(
-    "albert-rc predict --data data/test.pt --model models/run1 --out predictions/answer.json"
-)

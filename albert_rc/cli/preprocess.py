@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from albert_rc.stores.preprocess import PreparedSplit
 
 
+@example("albert-rc preprocess papers --model models/albert-xxlarge-v2 --out data")
 def preprocess(
     raw: Annotated[
         Path,
@@ -54,15 +54,7 @@ def preprocess(
         ),
     ] = "stop",
     strict: Strict = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=options.MOST_WORKERS,
-            help="Number of processes (default: all cores).",
-            hidden=True,
-        ),
-    ] = None,
+    workers: options.PoolWorkers = None,
     shard_papers: Annotated[
         int,
         typer.Option(
@@ -80,7 +72,7 @@ def preprocess(
     from albert_rc.checkpoints.hub import resolve_source
     from albert_rc.papers.files import REJECTS
     from albert_rc.papers.formats import find_splits, require_good
-    from albert_rc.runtime.engines import Engine
+    from albert_rc.runtime.engines import TaskEngine
     from albert_rc.stores.preprocess import prepare_collection
     from albert_rc.stores.shards import SUFFIX
     from albert_rc.text.tokenizer import load_tokenizer
@@ -89,8 +81,6 @@ def preprocess(
     # take a fifth of the time.
     gc.disable()
     leave_cleanly("stopped; no store was written")
-    # Invalid options are reported before the papers are read.
-    require_good([], on_error)
     places = find_splits(raw)
     for name in places:
         if (old := out / f"{name}{SUFFIX}").exists():
@@ -105,7 +95,7 @@ def preprocess(
         format_name=format_,
         workers=workers,
         strict=strict,
-        engine=Engine(name=engine, address=address),
+        engine=TaskEngine(name=engine, address=address),
         on_event=say,
     ) as papers:
         require_good(papers, on_error)
@@ -131,14 +121,14 @@ def _write_stores(
     papers: Sequence[PreparedSplit], out: Path, shard_papers: int
 ) -> dict[Path, PreparedSplit]:
     """Write all stores and the list of what was left out, or nothing; returns the stores."""
-    from albert_rc.io.atomic import atomic_folder, write_together
+    from albert_rc.io.atomic import atomic_folder, holding, write_together
     from albert_rc.papers.files import REJECTS
     from albert_rc.papers.formats import rejects
     from albert_rc.stores.shards import SUFFIX
 
     stores: dict[Path, PreparedSplit] = {}
     writers: dict[Path, Callable[[Path], None]] = {}
-    content = rejects(papers)
+    content = rejects(error for split in papers for error in split.errors)
     with ExitStack() as folders:  # renamed when all is written
         for split in papers:
             path = out / f"{split.name}.pt"
@@ -149,7 +139,7 @@ def _write_stores(
                 writers[path] = split.save
             stores[path] = split
         if content:
-            writers[out / REJECTS] = partial(_write, content)
+            writers[out / REJECTS] = holding(content)
         write_together(writers)
     if not content:
         (out / REJECTS).unlink(missing_ok=True)
@@ -163,12 +153,3 @@ def _size(path: Path) -> str:
     files = sorted(path.iterdir()) if is_sharded(path) else [path]
     size = f"{sum(file.stat().st_size for file in files) / 1e6:.1f} MB"
     return f"{size} in {counted(len(files), 'shard')}" if is_sharded(path) else size
-
-
-def _write(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
-
-
-preprocess.__doc__ = f"{preprocess.__doc__}\n\n" + example(
-    "albert-rc preprocess papers --model models/albert-xxlarge-v2 --out data"
-)

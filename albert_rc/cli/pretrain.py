@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from albert_rc.cli import options, running, settings
-from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, say
+from albert_rc.cli.console import DEFAULT_MODEL, example, say
 from albert_rc.corpus.mask_config import MaskConfig
 from albert_rc.model.config import EncoderConfig
 from albert_rc.training.config import TrainConfig
-
-if TYPE_CHECKING:
-    from albert_rc.corpus.shards import Corpus
 
 _SHAPE = (
     "num_layers", "hidden_size", "num_groups", "embedding_size", "num_heads", "ffn_size",
@@ -24,6 +20,9 @@ _SHAPE = (
 _OF_FINE_TUNING = ("patience", "mask_rate", "mask_weight")
 
 
+@example(
+    "albert-rc pretrain --data data/corpus --model models/vocabulary --scratch tiny --out models/p"
+)
 @settings.takes(
     settings.Fields(TrainConfig, without=_OF_FINE_TUNING),
     settings.Fields(MaskConfig, only=("rate",), prefix="mask_"),
@@ -95,14 +94,11 @@ def pretrain(
     if context.invoked_subcommand is not None:
         return
 
-    from albert_rc.checkpoints.load import load_model
-    from albert_rc.corpus.shards import Corpus, check_corpus
     from albert_rc.runtime.devices import be_deterministic, choose_precision, processes
-    from albert_rc.training.checkpoint import planned_before, require_state
-    from albert_rc.training.loop import Trainer
-    from albert_rc.training.memory.planner import fit
-    from albert_rc.training.objectives.pretraining import RECIPES, Pretraining, open_teacher
+    from albert_rc.training.checkpoint import require_state
+    from albert_rc.training.objectives.pretraining import RECIPES
     from albert_rc.training.runs.earlier import require_kept
+    from albert_rc.training.runs.pretrain import PretrainingRun
 
     options.require_teacher(teacher, given)
     levers, seconds = running.levers_of(given), options.seconds_of(minutes)
@@ -120,76 +116,21 @@ def pretrain(
         require_kept(model, [out], group, resume=resume, scratch=scratch is not None)
         require_state(out, group, resume)
         more["precision"] = choose_precision(more.get("precision"), group.device, learning=True)
-        how_to_train = TrainConfig(**recipes | more)
-        corpus = Corpus(data / "train")
-        dev = _held_out(data / "dev", group.is_main)
-        loaded = load_model(
-            model,
-            "pretraining",
-            scratch=scratch,
-            shape=settings.chosen(shape),
-            with_pairs=pair != "none",
-            dropout=dropout,
-            seed=how_to_train.seed,
+        asked = PretrainingRun(
+            model=model,
+            how={"scratch": scratch, "shape": settings.chosen(shape), "dropout": dropout},
+            data=data,
+            pair=pair,
+            masking=masking,
+            settings=TrainConfig(**recipes | more),
+            levers=levers,
+            memory=memory,
+            group=group,
+            workers=running.batch_workers(workers, group),
+            teacher=teacher,
         )
-        taught_by = None if teacher is None else open_teacher(teacher, loaded.tokenizer)
-        for part in (corpus, dev):
-            if part is not None:
-                check_corpus(part, loaded.tokenizer, loaded.model.config.max_length)
-        how_to_train, plan_lines = fit(
-            how_to_train,
-            loaded.model.config,
-            corpus,
-            group,
-            memory,
-            levers,
-            masked_share=masking.rate,
-            before=planned_before(out, group) if resume else None,
-            teacher=None if taught_by is None else taught_by.config,
-        )
-        if group.is_main:
-            running.announce(
-                loaded,
-                how_to_train,
-                group,
-                plan_lines,
-                corpus.count.line(),
-                dev.count.line() if dev else None,
-            )
-        objective = Pretraining(
-            loaded.model, loaded.tokenizer, corpus, dev, how_to_train, masking, pair, taught_by
-        )
-        used = {
-            "model": model,
-            "scratch": scratch,
-            "data": str(data),
-            "pair": pair,
-            "teacher": teacher,
-        }
-        shapes = {"masking": asdict(masking), "shape": asdict(loaded.model.config)}
-        about: dict[str, Any] = {"pretrain.json": used | shapes | asdict(how_to_train)}
-        about |= settings.run_file(context)
-        at_once = running.batch_workers(workers, group)
-        trainer = Trainer(objective, how_to_train, out, group, at_once, about)
-        with TrainBar(group.is_main) as shown:
-            result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)
+        prepared = asked.prepare(say, out if resume else None)
+        result = running.run(prepared, out, resume, seconds, settings.run_file(context))
         if group.is_main:
             best = "" if result.best_score is None else f", dev words {result.best_score:.2%}"
             running.conclude(out, result, best)
-
-
-def _held_out(folder: Path, is_main: bool) -> Corpus | None:
-    """The held-out corpus; None if there is none."""
-    from albert_rc.corpus.shards import Corpus
-
-    found = Corpus(folder) if folder.is_dir() else None
-    if found is not None and not len(found):
-        if is_main:
-            say(f"note: {folder} has no sequences, so nothing is evaluated")
-        return None
-    return found
-
-
-pretrain.__doc__ = f"{pretrain.__doc__}\n\n" + example(
-    "albert-rc pretrain --data data/corpus --model models/vocabulary --scratch tiny --out models/p"
-)

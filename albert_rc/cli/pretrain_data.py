@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from albert_rc.corpus.documents import Source
 
 
+@example("albert-rc pretrain data text/ --model models/vocabulary --out data/corpus")
 def pretrain_data(
     text: Annotated[
         list[Path],
@@ -66,15 +67,7 @@ def pretrain_data(
         ),
     ] = "1/1",
     on_error: OnTextError = "stop",
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=options.MOST_WORKERS,
-            help="Number of processes (default: all cores).",
-            hidden=True,
-        ),
-    ] = None,
+    workers: options.PoolWorkers = None,
     seed: Annotated[
         int,
         typer.Option(
@@ -98,12 +91,12 @@ def pretrain_data(
     from albert_rc.corpus.shards import require_same_plan
     from albert_rc.io.sizes import parse_size
     from albert_rc.papers.files import require_papers
-    from albert_rc.runtime.engines import Engine
+    from albert_rc.runtime.engines import TaskEngine
     from albert_rc.runtime.pool import worker_count
     from albert_rc.text.tokenizer import load_tokenizer
 
     leave_cleanly("stopped; finished shards are kept, and the same command continues")
-    where = Engine(name=engine, address=address)
+    where = TaskEngine(name=engine, address=address)
     if engine == "local" or workers is not None:
         workers = worker_count(workers)
     cut = Cut(
@@ -181,8 +174,3 @@ def _part(part: str) -> tuple[int, int]:
     if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise UsageError(f"--part {part}: give a part I/N, from 1/N to N/N")
     return int(found[1]) - 1, int(found[2])
-
-
-pretrain_data.__doc__ = f"{pretrain_data.__doc__}\n\n" + example(
-    "albert-rc pretrain data text/ --model models/vocabulary --out data/corpus"
-)

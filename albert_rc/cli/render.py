@@ -13,6 +13,7 @@ from albert_rc.cli.papers import Format
 from albert_rc.errors import UsageError
 
 
+@example("albert-rc render papers/dev --key --out exam.docx")
 def render(
     papers: Annotated[
         Path, typer.Argument(help="Cloze or multiple-choice papers: a folder or a file.")
@@ -55,8 +56,3 @@ def render(
     write_bytes(out, docx_bytes(sheet) if suffix == ".docx" else pdf_bytes(sheet, font))
     numbers = sum(len(part.choices) for part in sheet.parts)
     typer.echo(f"{out}: {len(sheet.parts):,} papers, numbers {first} to {first + numbers - 1}")
-
-
-render.__doc__ = f"{render.__doc__}\n\n" + example(
-    "albert-rc render papers/dev --key --out exam.docx"
-)

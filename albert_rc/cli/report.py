@@ -13,6 +13,7 @@ from albert_rc.cli.papers import Format, TrainingPapers, training_passages
 from albert_rc.errors import UsageError
 
 
+@example("albert-rc report predictions/dev.jsonl papers/dev --out report.html")
 def report(
     scores: Annotated[
         Path, typer.Argument(help="Score file from `predict --scores`, or an answer.json.")
@@ -54,8 +55,3 @@ def report(
     for each in found.runs:
         if each.evaluation is not None:
             out.print(f"{each.run.name}: {each.evaluation.total}", markup=False)
-
-
-report.__doc__ = f"{report.__doc__}\n\n" + example(
-    "albert-rc report predictions/dev.jsonl papers/dev --out report.html"
-)

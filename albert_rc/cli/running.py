@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from albert_rc.cli.console import say
+from albert_rc.cli.console import TrainBar, say
 
 if TYPE_CHECKING:
-    from albert_rc.checkpoints.load import Loaded
     from albert_rc.runtime.devices import Processes
-    from albert_rc.training.config import TrainConfig
     from albert_rc.training.memory.planner import Levers
+    from albert_rc.training.runs.prepared import PreparedRun
     from albert_rc.training.tally import TrainResult
 
 
@@ -43,31 +43,41 @@ def batch_workers(workers: int | None, group: Processes) -> int:
     return workers
 
 
-def announce(
-    loaded: Loaded[Any],
-    settings: TrainConfig,
-    group: Processes,
-    plan: list[str],
-    train: str,
-    dev: str | None,
-) -> None:
-    """Print the model, the settings and the data before training.
+def run(
+    prepared: PreparedRun,
+    out: Path,
+    resume: bool,
+    seconds: float | None,
+    files: Mapping[str, bytes] | None = None,
+) -> TrainResult:
+    """Run a training in a folder, with messages before and its progress on the console.
 
     Args:
-        loaded: the model.
-        settings: the recipe.
-        group: the processes.
-        plan: the memory plan as sentences.
-        train: the training store.
-        dev: selects the weights to keep; or None.
+        prepared: the run.
+        out: its folder.
+        resume: continue from the state in the folder.
+        seconds: time limit.
+        files: written into the folder of a new run.
     """
-    count = sum(p.numel() for p in loaded.model.parameters())
-    for line in loaded.report.lines():
+    is_main = prepared.group.is_main
+    if is_main:
+        _announce(prepared)
+    trainer = prepared.trainer(out, files)
+    with TrainBar(is_main) as shown:
+        return trainer.run(resume, seconds, on_step=shown.step, on_event=say)
+
+
+def _announce(prepared: PreparedRun) -> None:
+    """Print the model, the settings and the data before training."""
+    count = sum(p.numel() for p in prepared.loaded.model.parameters())
+    for line in prepared.loaded.report.lines():
         say(line)
+    group = prepared.group
     ranks = f"{group.world} process{'es' * (group.world > 1)}"
-    say(f"{count:,} parameters, {settings.precision}, {group.device}, {ranks}")
-    for line in plan:
+    say(f"{count:,} parameters, {prepared.settings.precision}, {group.device}, {ranks}")
+    for line in prepared.plan:
         say(line)
+    train, dev = prepared.data
     say(f"train: {train}")
     say(f"dev: {dev or 'none; the last weights are kept'}")
 

@@ -13,6 +13,7 @@ from albert_rc.cli.console import example, say
 from albert_rc.errors import Interrupted, UsageError
 
 
+@example("albert-rc serve --model models/run1 --open")
 def serve(
     model: Annotated[
         str | None,
@@ -97,6 +98,3 @@ def serve(
             finally:
                 engine.close()
     say("stopped")
-
-
-serve.__doc__ = f"{serve.__doc__}\n\n" + example("albert-rc serve --model models/run1 --open")

@@ -45,10 +45,11 @@ def list_rejects(out: Path, examined: Examined) -> None:
     """Write the list of rejected items into the folder, replacing an earlier one."""
     from albert_rc.io.atomic import write_bytes
     from albert_rc.papers.files import REJECTS
+    from albert_rc.papers.formats import rejects
 
     if not examined.problems:
         (out / REJECTS).unlink(missing_ok=True)
         return
-    write_bytes(out / REJECTS, examined.rejects())
+    write_bytes(out / REJECTS, rejects(examined.problems))
     said = counted(len(examined.problems), "problem")
     typer.echo(f"{said}: the files and papers concerned were left out; see {out / REJECTS}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from albert_rc.cli import options, running, settings
-from albert_rc.cli.console import DEFAULT_MODEL, TrainBar, example, print_json, say, table
+from albert_rc.cli.console import DEFAULT_MODEL, example, print_json, say, table
 from albert_rc.errors import UsageError
 from albert_rc.fields import LARGEST_BATCH
 from albert_rc.model.config import LONGEST, SMALLER, EncoderConfig
@@ -26,6 +26,7 @@ LOW, HIGH = 5e-6, 5e-4
 """Learning rates between which `--search` chooses."""
 
 
+@example("albert-rc train --data data --model models/albert-xxlarge-v2 --out models/run1")
 @settings.takes(
     settings.Fields(TrainConfig, without=("optimizer",)),
     settings.Fields(EncoderConfig, only=("dropout", "residual", *SMALLER)),
@@ -177,16 +178,15 @@ def train(
             how={
                 "scratch": scratch,
                 "shape": shape,
+                "option_score": option_score,
                 "attention": attention,
                 "lsh": lsh,
                 "max_length": max_length,
                 "dropout": dropout_of(recipe, train_store, dropout),
             },
-            option_score=option_score,
             settings=TrainConfig(**choose(recipe, train_store, settings.chosen(given))),
             levers=levers,
             memory=memory,
-            max_length=max_length,
             data=data,
             group=group,
             workers=running.batch_workers(workers, group),
@@ -300,18 +300,7 @@ def _run(
 ) -> TrainResult:
     """Run the training once, with messages before and after; a new run gets the files."""
     prepared = tuning.prepare(part.train, part.dev, part.seed, out if resume else None)
-    if tuning.group.is_main:
-        running.announce(
-            prepared.loaded,
-            prepared.settings,
-            tuning.group,
-            prepared.plan,
-            part.train.summary(),
-            part.dev.summary() if part.dev else None,
-        )
-    trainer = prepared.trainer(out, files)
-    with TrainBar(tuning.group.is_main) as shown:
-        result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)
+    result = running.run(prepared, out, resume, seconds, files)
     if tuning.group.is_main:
         best = (
             "not evaluated"
@@ -354,8 +343,3 @@ def _run_several(
         typer.echo(
             f"{out / SCORES}: all training papers, each answered by the run that held it out"
         )
-
-
-train.__doc__ = f"{train.__doc__}\n\n" + example(
-    "albert-rc train --data data --model models/albert-xxlarge-v2 --out models/run1"
-)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from albert_rc.corpus.documents import Source
 
 
+@example("albert-rc pretrain vocabulary text/ --size 8000 --out models/vocabulary")
 def vocabulary(
     text: Annotated[
         list[Path],
@@ -75,8 +76,3 @@ def _sentences(sources: list[Source]) -> Iterator[str]:
                 yield from sentences(paragraph)
     if not some:
         raise no_text(sources)
-
-
-vocabulary.__doc__ = f"{vocabulary.__doc__}\n\n" + example(
-    "albert-rc pretrain vocabulary text/ --size 8000 --out models/vocabulary"
-)

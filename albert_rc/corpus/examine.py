@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from albert_rc.corpus.documents import Source
-from albert_rc.errors import AlbertRcError, DataError, UsageError
+from albert_rc.errors import AlbertRcError, DataError
 from albert_rc.io.decode import UTF_8, encoding_of
-from albert_rc.io.json import json_lines
 from albert_rc.io.messages import counted
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import Problem
@@ -25,10 +24,6 @@ class Examined:
     problems: list[Problem]
     """The files and papers left out, with the reasons."""
 
-    def rejects(self) -> bytes:
-        """The problems as JSON lines, as `preprocess` writes them."""
-        return json_lines({"file": p.file, "problem": p.message} for p in self.problems)
-
 
 def examine(sources: Sequence[Source], on_error: str | None = None) -> Examined:
     """Check every byte of text, and every paper.
@@ -40,10 +35,7 @@ def examine(sources: Sequence[Source], on_error: str | None = None) -> Examined:
     Raises:
         DataError: something cannot be read and must not be skipped (all of it is listed); or
             nothing is left.
-        UsageError: unknown choice.
     """
-    if on_error not in (None, "stop", "skip"):
-        raise UsageError(f"--on-error {on_error}: choose stop or skip")
     good: list[Source] = []
     notes: list[str] = []
     problems: list[Problem] = []

@@ -17,7 +17,6 @@ from albert_rc.batch import Batch, Tokens
 from albert_rc.errors import CheckpointError
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ClozeHead, HeadedModel, ReadingModel
-from albert_rc.model.pretraining_head import PretrainingModel
 from albert_rc.model.span_head import SpanModel
 from albert_rc.stores.batches import Collator
 from albert_rc.stores.span_batches import SpanCollator
@@ -99,8 +98,7 @@ def _batches(store: Store, tokenizer: Tokenizer) -> Iterator[Any]:
         last = min(start + next(sizes), store.num_items)
         if store.kind == "choice" and options is not None:
             # Hugging Face's tensor of choices needs the same number for all questions.
-            same = next((i for i in range(start, last) if options[i] != options[start]), last)
-            last = same
+            last = next((i for i in range(start, last) if options[i] != options[start]), last)
         yield collate(range(start, last))
         start = last
 
@@ -135,18 +133,16 @@ def _by_question(given: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
 
 def _ours(model: HeadedModel, batch: Any) -> tuple[Tensor, Tensor]:
     """Our logits to compare, and our answers."""
-    if isinstance(model, ReadingModel):
-        answer_Q = model(batch).logits_QK
-        if not isinstance(model.head, ClozeHead):
-            return answer_Q, _best(answer_Q)
-    if isinstance(model.head, ClozeHead):
-        blank_QE = model.head.transform(model.hidden(batch)[batch.blank_index_Q])
-        logit_QV = blank_QE.float() @ model.words.T.float() + model.head.bias
-        ours = answer_Q if isinstance(model, ReadingModel) else logit_QV
-        return logit_QV, _best(ours)
-    assert isinstance(model, SpanModel)
-    logits_S2: Tensor = model.head.span(model.hidden(batch)).float()
-    return logits_S2, _marks(logits_S2, batch)
+    if isinstance(model, SpanModel):
+        logits_S2: Tensor = model.head.span(model.hidden(batch)).float()
+        return logits_S2, _marks(logits_S2, batch)
+    if not isinstance(model.head, ClozeHead):
+        logits_QK: Tensor = model(batch).logits_QK
+        return logits_QK, logits_QK.argmax(-1)
+    blank_QE = model.head.transform(model.hidden(batch)[batch.blank_index_Q])
+    logit_QV = blank_QE.float() @ model.words.T.float() + model.head.bias
+    answer_QX = model(batch).logits_QK if isinstance(model, ReadingModel) else logit_QV
+    return logit_QV, answer_QX.argmax(-1)
 
 
 def _read(given: Mapping[str, Tensor], batch: Any, model: HeadedModel) -> Tensor:
@@ -164,18 +160,14 @@ def _read(given: Mapping[str, Tensor], batch: Any, model: HeadedModel) -> Tensor
 
 def _answers(model: HeadedModel, batch: Any, theirs_XV: Tensor) -> Tensor:
     """The answers from another implementation's logits."""
-    if isinstance(model, (ReadingModel, PretrainingModel)):
-        if isinstance(model, ReadingModel) and isinstance(model.head, ClozeHead):
-            logit_P = theirs_XV[batch.question_of_pieces, batch.piece_P]
-            vector_PE = model.words[batch.piece_P].float()
-            return _best(batch.by_question(model.head.of_options(batch, logit_P, vector_PE)))
-        return _best(theirs_XV)
-    return _marks(theirs_XV, batch)
-
-
-def _best(logits_QK: Tensor) -> Tensor:
-    # A regression has no choice to compare; its logits are compared anyway.
-    return logits_QK.argmax(-1)
+    if isinstance(model, SpanModel):
+        return _marks(theirs_XV, batch)
+    if isinstance(model, ReadingModel) and isinstance(model.head, ClozeHead):
+        logit_P = theirs_XV[batch.question_of_pieces, batch.piece_P]
+        vector_PE = model.words[batch.piece_P].float()
+        logits_QK: Tensor = batch.by_question(model.head.of_options(batch, logit_P, vector_PE))
+        return logits_QK.argmax(-1)
+    return theirs_XV.argmax(-1)  # of a regression 0, but its logits are compared too
 
 
 def _marks(logits_S2: Tensor, batch: Tokens) -> Tensor:
@@ -194,8 +186,8 @@ def _compare(found: Agreement, ours_XV: Tensor, theirs_XV: Tensor, who: str, bat
     apart = float((ours_XV - theirs_XV).abs().max()) / scale
     found.batches += 1
     found.questions += getattr(batch, "num_questions", len(batch.lengths))
-    found.shortest = min(found.shortest, *batch.lengths, found.shortest)
-    found.longest = max(found.longest, *batch.lengths, found.longest)
+    found.shortest = min(found.shortest, *batch.lengths)
+    found.longest = max(found.longest, *batch.lengths)
     found.largest = max(found.largest, apart)
     if not apart <= TOLERANCE:  # also true for NaN
         raise CheckpointError(

@@ -249,14 +249,16 @@ def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
 
 def write_files(contents: Mapping[Path, bytes]) -> None:
     """Write several files' contents; none is renamed before all of them are on disk."""
+    write_together({target: holding(content) for target, content in contents.items()})
 
-    def writer(content: bytes) -> Callable[[Path], None]:
-        def write(temporary: Path) -> None:
-            temporary.write_bytes(content)
 
-        return write
+def holding(content: bytes) -> Callable[[Path], None]:
+    """A writer of a file with this content, for `write_together`."""
 
-    write_together({target: writer(content) for target, content in contents.items()})
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(content)
+
+    return write
 
 
 def write_bytes(target: Path, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""File helpers: natural order of names, existing folders, checksums."""
+"""File helpers: natural order of names, existing folders, contents, checksums."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 import sys
 from functools import cache
 from pathlib import Path
+
+from albert_rc.errors import DataError
 
 
 def natural_key(name: str) -> str:
@@ -26,6 +28,18 @@ def _part_key(part: str) -> str:
 def existing_folder(path: Path) -> Path:
     """The folder itself, or its nearest existing ancestor."""
     return next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def file_sha256(path: Path) -> str:

@@ -15,6 +15,7 @@ import orjson
 
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import write_bytes
+from albert_rc.io.files import read_bytes
 from albert_rc.io.messages import quoted
 
 # Whole strings, so that a brace in one is not taken for structure. Possessive: no backtracking.
@@ -143,9 +144,7 @@ def read_unique_json(path: Path) -> Any:
 
 def _parsed(path: Path, parse: Callable[[bytes], Any]) -> Any:
     try:
-        return parse(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+        return parse(read_bytes(path))
     except ValueError as error:
         raise DataError(f"{path}: {error}") from None
 

@@ -74,8 +74,7 @@ class HashPlan:
     def block(self, rows: slice) -> HashPlan:
         """The same for some of the rows."""
         rounds = [sorting.block(rows) for sorting in self.rounds]
-        valid_XL = self.valid_XL[rows]
-        return HashPlan(rounds, self.chunk, self.before, self.width, self.shared, valid_XL)
+        return replace(self, rounds=rounds, valid_XL=self.valid_XL[rows])
 
 
 @lru_cache(maxsize=256)

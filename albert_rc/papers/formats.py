@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.json import to_json
+from albert_rc.io.json import json_lines
 from albert_rc.io.messages import kind_of, listed
 from albert_rc.papers.files import LOOKED_AT, REJECTS, Sources, require_papers
 from albert_rc.papers.glue import GLUE, parse_glue, recognised_tasks
@@ -19,7 +19,7 @@ from albert_rc.papers.ids import PaperRecord, Register
 from albert_rc.papers.opening import is_pattern, stem_of, suffix_of, uncompressed
 from albert_rc.papers.parse import Problems, parse_cloze, parse_dream, parse_race
 from albert_rc.papers.raw import Chunk, Layout, paper_place
-from albert_rc.papers.schema import Checked, Kind, PaperSet, Passage
+from albert_rc.papers.schema import Checked, Kind, PaperSet, Passage, Problem
 from albert_rc.papers.squad import parse_squad
 from albert_rc.papers.tables import TABLES
 
@@ -443,8 +443,6 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
     Raises:
         DataError: there are errors and `on_error` is not `skip`, or a split has no valid papers.
     """
-    if on_error not in (None, "stop", "skip"):
-        raise UsageError(f"--on-error {on_error}: choose stop or skip")
     errors = [error for split in papers for error in split.errors]
     if errors and on_error != "skip":
         rejected = sum(split.num_rejected for split in papers)
@@ -461,7 +459,6 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
         raise DataError(f"no usable papers in {', '.join(empty)}{shown}")
 
 
-def rejects(papers: Sequence[Checked]) -> bytes:
+def rejects(problems: Iterable[Problem]) -> bytes:
     """The problems of the papers that were left out, one JSON object per line."""
-    errors = [error for split in papers for error in split.errors]
-    return b"".join(to_json({"file": e.file, "problem": e.message}, indent=False) for e in errors)
+    return json_lines({"file": p.file, "problem": p.message} for p in problems)

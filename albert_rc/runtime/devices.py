@@ -20,10 +20,9 @@ from torch.distributed.rendezvous import rendezvous
 
 from albert_rc.errors import Interrupted, UsageError
 from albert_rc.runtime.heartbeat import Watch
+from albert_rc.runtime.pool import ResultT, TaskT
 
 Model = TypeVar("Model")
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 
 
@@ -40,13 +39,13 @@ class Processes:
         """Whether this is the process that prints and writes."""
         return self.rank == 0
 
-    def share(self, tasks: Sequence[Task]) -> Sequence[Task]:
+    def share(self, tasks: Sequence[TaskT]) -> Sequence[TaskT]:
         """This process's part of tasks that do not depend on each other."""
         return tasks[self.rank :: self.world]
 
     def each(
-        self, work: Callable[[Model, Task], Result], model: Model, tasks: Iterable[Task]
-    ) -> Iterator[tuple[Task, Result]]:
+        self, work: Callable[[Model, TaskT], ResultT], model: Model, tasks: Iterable[TaskT]
+    ) -> Iterator[tuple[TaskT, ResultT]]:
         """Run a model on tasks, one after the other.
 
         Args:
@@ -71,6 +70,12 @@ class Processes:
                 group, torch.split(flat, [t.numel() for t in group]), strict=True
             ):
                 tensor.copy_(part.view_as(tensor))
+
+    def summed(self, *tensors: Tensor) -> list[Tensor]:
+        """Each tensor's sum over all processes, on the CPU."""
+        on_device = [tensor.to(self.device) for tensor in tensors]
+        self.sum(*on_device)
+        return [tensor.cpu() for tensor in on_device]
 
     def gather(self, parts: list[Any]) -> list[Any]:
         """The lists of all processes, concatenated."""

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from albert_rc.errors import UsageError
 from albert_rc.fields import Setting, check
-from albert_rc.runtime.pool import Work, cores, map_in_order
+from albert_rc.runtime.pool import ResultT, TaskT, Work, cores, map_in_order
 from albert_rc.runtime.ray_pool import Needs, RayPool
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 MODEL_CORES = 4
 """Cores of a worker that runs a model without a GPU; fewer if a machine has fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
+class TaskEngine:
     """The choice of where tasks run."""
 
     name: Annotated[str, Setting("", choices=("local", "ray"), flag="--engine")] = "local"
@@ -42,10 +40,10 @@ class Engine:
 
     def map_in_order(
         self,
-        prepare: Callable[[], Work[Task, Result]],
-        tasks: Iterable[Task],
+        prepare: Callable[[], Work[TaskT, ResultT]],
+        tasks: Iterable[TaskT],
         workers: int | None,
-    ) -> Generator[tuple[Task, Result], None, None]:
+    ) -> Generator[tuple[TaskT, ResultT], None, None]:
         """Run tasks that take a core each; results come in the order of the tasks.
 
         Args:
@@ -64,7 +62,7 @@ class Engine:
         with RayPool(self.address, prepare, workers, lambda nodes: {"CPU": 1.0}) as pool:
             yield from pool.map_in_order(tasks)
 
-    def model_pool(self, prepare: Callable[[], Work[Task, Result]]) -> RayPool[Task, Result]:
+    def model_pool(self, prepare: Callable[[], Work[TaskT, ResultT]]) -> RayPool[TaskT, ResultT]:
         """Workers of a cluster that run one model each: on a GPU if there are any, else on cores.
 
         Raises:

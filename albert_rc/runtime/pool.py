@@ -21,9 +21,9 @@ from typing import Generic, NoReturn, TypeVar
 
 from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-Work = Callable[[Task], Result]
+TaskT = TypeVar("TaskT")
+ResultT = TypeVar("ResultT")
+Work = Callable[[TaskT], ResultT]
 
 
 def cores() -> int:
@@ -45,8 +45,8 @@ def worker_count(workers: int | None) -> int:
 
 
 def map_in_order(
-    prepare: Callable[[], Work[Task, Result]], tasks: Iterable[Task], workers: int
-) -> Generator[tuple[Task, Result], None, None]:
+    prepare: Callable[[], Work[TaskT, ResultT]], tasks: Iterable[TaskT], workers: int
+) -> Generator[tuple[TaskT, ResultT], None, None]:
     """Run tasks in worker processes; results come in the order of the tasks.
 
     Only a few tasks per worker are in flight at a time. The workers end with the generator; close
@@ -62,15 +62,15 @@ def map_in_order(
         OutOfMemoryError: the system killed a worker.
         AlbertRcError: raised by a worker, or a worker ended unexpectedly.
     """
-    pool: _Pool[Task, Result] = _Pool(prepare, workers)
+    pool: _Pool[TaskT, ResultT] = _Pool(prepare, workers)
     try:
         yield from pool.run(iter(tasks))
     finally:
         pool.stop()
 
 
-class _Pool(Generic[Task, Result]):
-    def __init__(self, prepare: Callable[[], Work[Task, Result]], workers: int) -> None:
+class _Pool(Generic[TaskT, ResultT]):
+    def __init__(self, prepare: Callable[[], Work[TaskT, ResultT]], workers: int) -> None:
         self._processes: dict[Connection, BaseProcess] = {}
         self._idle: list[Connection] = []
         context = multiprocessing.get_context("spawn")
@@ -87,10 +87,10 @@ class _Pool(Generic[Task, Result]):
             self.stop()
             raise
 
-    def run(self, tasks: Iterator[Task]) -> Iterator[tuple[Task, Result]]:
-        ahead: list[Task] = []
-        sent: dict[int, Task] = {}
-        done: dict[int, Result] = {}
+    def run(self, tasks: Iterator[TaskT]) -> Iterator[tuple[TaskT, ResultT]]:
+        ahead: list[TaskT] = []
+        sent: dict[int, TaskT] = {}
+        done: dict[int, ResultT] = {}
         busy: set[Connection] = set()
         next_sent = next_yielded = 0
         bound = 4 * len(self._processes)
@@ -118,13 +118,13 @@ class _Pool(Generic[Task, Result]):
                 busy.discard(connection)
                 self._idle.append(connection)
 
-    def _send(self, connection: Connection, message: tuple[int, Task]) -> None:
+    def _send(self, connection: Connection, message: tuple[int, TaskT]) -> None:
         try:
             connection.send(message)
         except OSError:
             self._lost(connection)
 
-    def _receive(self, connection: Connection) -> tuple[int, Result]:
+    def _receive(self, connection: Connection) -> tuple[int, ResultT]:
         try:
             number, result, error = connection.recv()
         except (EOFError, OSError):
@@ -166,18 +166,18 @@ def _start(process: BaseProcess) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(connection: Connection, prepare: Callable[[], Work[Task, Result]]) -> None:
+def _serve(connection: Connection, prepare: Callable[[], Work[TaskT, ResultT]]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Thousands of small lists are created and none is part of a cycle: garbage collection would
     # take a fifth of the time.
     gc.disable()
-    work: Work[Task, Result] | None = None
+    work: Work[TaskT, ResultT] | None = None
     while True:
         try:
             number, task = connection.recv()
         except (EOFError, OSError):  # OSError: the parent died in the middle of a message
             return
-        result: Result | None = None
+        result: ResultT | None = None
         error: Exception | None = None
         try:
             work = work or prepare()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self
 
 from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
 from albert_rc.io.messages import first_line
-from albert_rc.runtime.pool import Work
+from albert_rc.runtime.pool import ResultT, TaskT, Work
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 AHEAD = 2
 """Tasks in flight for each worker."""
 STARTS_IN = 300
@@ -23,7 +21,7 @@ Needs = dict[str, float]
 """Resources of a worker or a node: cores (`CPU`) and GPUs (`GPU`)."""
 
 
-class RayPool(Generic[Task, Result]):
+class RayPool(Generic[TaskT, ResultT]):
     """Workers that are prepared once and then run tasks; use it as a context manager.
 
     If a worker or its machine is lost, other workers repeat its tasks.
@@ -42,7 +40,7 @@ class RayPool(Generic[Task, Result]):
     def __init__(
         self,
         address: str | None,
-        prepare: Callable[[], Work[Task, Result]],
+        prepare: Callable[[], Work[TaskT, ResultT]],
         workers: int | None,
         needs: Callable[[list[Needs]], Needs],
     ) -> None:
@@ -75,7 +73,7 @@ class RayPool(Generic[Task, Result]):
         actor = self._actor.remote(self._prepare)
         self._starting[actor.start.remote()] = actor
 
-    def map_in_order(self, tasks: Iterable[Task]) -> Generator[tuple[Task, Result], None, None]:
+    def map_in_order(self, tasks: Iterable[TaskT]) -> Generator[tuple[TaskT, ResultT], None, None]:
         """Run tasks; results come in the order of the tasks, which are read a little ahead.
 
         Raises:
@@ -98,12 +96,12 @@ class RayPool(Generic[Task, Result]):
             ) from None
 
 
-class _Run(Generic[Task, Result]):
+class _Run(Generic[TaskT, ResultT]):
     """One run of tasks through a pool; tasks are identified by their numbers."""
 
-    def __init__(self, pool: RayPool[Task, Result], tasks: Iterable[Task]) -> None:
+    def __init__(self, pool: RayPool[TaskT, ResultT], tasks: Iterable[TaskT]) -> None:
         self.pool, self.tasks = pool, enumerate(tasks)
-        self.given: dict[int, Task] = {}
+        self.given: dict[int, TaskT] = {}
         """Tasks that were read but whose results were not yielded yet."""
         self.ended = False
         """Whether there are no more tasks to read."""
@@ -112,9 +110,9 @@ class _Run(Generic[Task, Result]):
         self.losses = Counter[int]()
         self.flying: dict[Any, tuple[int, Any]] = {}
         """Task and worker of each awaited result, by the result's reference."""
-        self.done: dict[int, Result] = {}
+        self.done: dict[int, ResultT] = {}
 
-    def results(self) -> Generator[tuple[Task, Result], None, None]:
+    def results(self) -> Generator[tuple[TaskT, ResultT], None, None]:
         """The tasks with their results, in order."""
         number = 0
         while True:
@@ -229,7 +227,7 @@ def _kept(work: Callable[[], Any]) -> tuple[AlbertRcError | None, Any]:
         return OutOfMemoryError(said), None
 
 
-def _opened(answer: tuple[AlbertRcError | None, Result]) -> Result:
+def _opened(answer: tuple[AlbertRcError | None, ResultT]) -> ResultT:
     error, result = answer
     if error is not None:
         raise error

@@ -1,4 +1,4 @@
-"""Uncertain answers: those with a probability below a threshold, listed for review."""
+"""Output of answers; and uncertain ones, with a probability below a threshold, for review."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from albert_rc.io.atomic import write_files
+from albert_rc.io.json import json_lines, to_json
 from albert_rc.papers.schema import letter, letter_index
 
 
@@ -67,6 +69,37 @@ def find_unsure(
             }
         )
     return Unsure(found, len(lines), float(np.mean(others)) if others else float("nan"))
+
+
+def write_answers(
+    answers: Mapping[str, Any],
+    path: Path,
+    lines: Sequence[Mapping[str, Any]],
+    scores: Path | None,
+    abstain: float | None,
+    labels: Sequence[str] = (),
+) -> Unsure | None:
+    """Write answer.json and the requested files next to it, all or none.
+
+    Args:
+        answers: content of answer.json.
+        path: its path.
+        lines: records of the score file; not used if neither file is requested.
+        scores: path of the score file.
+        abstain: list the answers whose probability is below this, next to answer.json.
+        labels: names of the options by index, where they are not letters.
+
+    Returns:
+        The answers listed.
+    """
+    unsure = None if abstain is None else find_unsure(lines, abstain, labels)
+    contents = {path: to_json(answers)}
+    if scores is not None:
+        contents[scores] = json_lines(lines)
+    if unsure is not None:
+        contents[unsure_path(path)] = json_lines(unsure.lines)
+    write_files(contents)
+    return unsure
 
 
 def unsure_path(answers: Path) -> Path:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_rc.errors import DataError
+from albert_rc.scoring.accuracy import numbered
 
 Chances = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -203,12 +204,11 @@ def folds_of(papers: Sequence[Hashable], folds: int, seed: int = 0) -> Indices:
     Raises:
         DataError: a single paper.
     """
-    numbers: dict[Hashable, int] = {}
-    index = np.array([numbers.setdefault(paper, len(numbers)) for paper in papers])
-    if len(numbers) < 2:
+    count = len(set(papers))
+    if count < 2:
         raise DataError("only one paper has right answers; fitting needs at least two")
-    order = np.random.default_rng(seed).permutation(len(numbers))
-    found: Indices = (order % min(folds, len(numbers)))[index]
+    order = np.random.default_rng(seed).permutation(count)
+    found: Indices = (order % min(folds, count))[numbered(papers)]
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import string
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,12 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from albert_rc.errors import DataError
-from albert_rc.scoring.accuracy import wilson
+from albert_rc.scoring.accuracy import CONFIDENCE, bootstrap, wilson
 
 RESAMPLES = 1000
-CONFIDENCE = 0.95
-BATCH = 2_000_000
-"""Number of items resampled at once; 16 MB per column."""
 
 Scores = NDArray[np.float64]
 
@@ -226,22 +224,18 @@ def matthews(gold: ArrayLike, predicted: ArrayLike) -> Scores:
     return _divide(together, np.sqrt(spreads[0]) * np.sqrt(spreads[1]), 0.0)
 
 
-def _standardized(values: ArrayLike) -> Scores:
-    array = np.asarray(values, np.float64)
-    # Compare the values: the mean of equal ones may differ from them in the last digit.
-    constant = (array == array[..., :1]).all(-1, keepdims=True)
-    centred = array - mean(array)[..., None]
-    # Scaled before squaring, so that neither 1e200 overflows nor 1e-200 underflows.
-    centred = _divide(centred, np.abs(centred).max(-1, keepdims=True, initial=0), np.nan)
-    length = np.sqrt((centred**2).sum(-1, keepdims=True))
-    return np.where(constant, np.nan, _divide(centred, length, np.nan))
-
-
 def pearson(gold: ArrayLike, predicted: ArrayLike) -> Scores:
     """Pearson's correlation; NaN where a side is constant, or for fewer than two items."""
-    found = (_standardized(gold) * _standardized(predicted)).sum(-1)
-    enough = np.asarray(gold).shape[-1] > 1
-    return np.where(enough, np.clip(found, -1, 1), np.nan)
+    from scipy.stats import ConstantInputWarning, NearConstantInputWarning, pearsonr
+
+    shape = np.shape(gold)
+    if shape[-1] < 2:
+        return np.full(shape[:-1], np.nan)
+    with warnings.catch_warnings():
+        for known in (ConstantInputWarning, NearConstantInputWarning):
+            warnings.simplefilter("ignore", known)
+        found: Scores = pearsonr(gold, predicted, axis=-1).statistic
+    return found
 
 
 def spearman(gold: ArrayLike, predicted: ArrayLike) -> Scores:
@@ -253,7 +247,7 @@ def spearman(gold: ArrayLike, predicted: ArrayLike) -> Scores:
 
 def interval(
     metric: Callable[..., Scores],
-    *columns: ArrayLike,
+    *columns: Sequence[Any],
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
     seed: int = 0,
@@ -275,23 +269,13 @@ def interval(
     Raises:
         ValueError: columns of different lengths.
     """
-    arrays = [np.asarray(column) for column in columns]
-    size = len(arrays[0])
-    if any(len(array) != size for array in arrays):
-        raise ValueError(f"columns of {[len(array) for array in arrays]} items")
+    size = len(columns[0])
     if size < 2:
         return float("nan"), float("nan")
-    generator = np.random.default_rng(seed)
-    step = max(1, BATCH // size)
-    found = []
-    for start in range(0, resamples, step):
-        drawn = generator.integers(0, size, (min(step, resamples - start), size))
-        found.append(metric(*(array[drawn] for array in arrays)))
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(np.concatenate(found), (tail, 1 - tail))
+    low, high = bootstrap(metric, columns, seed, resamples, confidence)
     if low < high or np.isnan(low):
-        return float(low), float(high)
-    share = float(metric(*arrays))
+        return low, high
+    share = float(metric(*columns))
     if metric in (accuracy, mean) and share in (0, 1):
         return wilson(round(share * size), size, confidence)
     return float("nan"), float("nan")

@@ -17,7 +17,7 @@ import orjson
 from numpy.typing import NDArray
 
 from albert_rc.errors import DataError
-from albert_rc.io.files import sha256
+from albert_rc.io.files import read_bytes, sha256
 from albert_rc.io.json import parse_json, read_unique_json
 from albert_rc.io.messages import quoted
 from albert_rc.papers.schema import letter, letter_index
@@ -79,7 +79,7 @@ def read_scores(path: Path) -> ScoreFile:
     Raises:
         DataError: not readable, or not in the format of `predict --scores`; names the line.
     """
-    content = _read(path)
+    content = read_bytes(path)
     if _is_answer_file(content):
         raise DataError(
             f"{path}: holds answers without their probabilities; give the file that `predict "
@@ -176,7 +176,7 @@ def span_answers(path: Path) -> dict[str, str]:
         DataError: not readable, or a line without an answer; names the line.
     """
     answers: dict[str, str] = {}
-    for line, text in _lines(_read(path), path):
+    for line, text in _lines(read_bytes(path), path):
         record = _parsed(text, path, line)
         key, answer = record.get("id"), record.get("answer")
         if not isinstance(key, str) or key in answers:
@@ -206,13 +206,6 @@ _AGAIN = "make the file again with `albert-rc predict --scores`"
 
 def _refuse(path: Path, line: int, what: str) -> NoReturn:
     raise DataError(f"{path}, line {line}: {what}; {_AGAIN}")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _lines(content: bytes, path: Path) -> list[tuple[int, bytes]]:

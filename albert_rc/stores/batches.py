@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,6 +33,45 @@ def ragged(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     first = lengths.cumsum(0) - lengths
     place = torch.arange(owner.shape[0]) - first[owner]
     return starts.long()[owner] + place, owner, place
+
+
+class Slices(NamedTuple):
+    """Some slices of a flat tensor of ids."""
+
+    id_X: Tensor
+    start_B: Tensor
+    length_B: Tensor
+
+
+class Pairs(NamedTuple):
+    """Sequences of two parts each, with their special tokens, concatenated."""
+
+    token_T: Tensor
+    place_T: Tensor
+    segment_T: Tensor
+    lengths: tuple[int, ...]
+    first_B: Tensor
+    """Index of each sequence's [CLS]."""
+    second_X: Tensor
+    """Indices of the tokens of the second parts."""
+
+
+def paired(first: Slices, second: Slices, tokenizer: Tokenizer) -> Pairs:
+    """Sequences `[CLS] first [SEP] second [SEP]`; RoBERTa has two separators in the middle."""
+    middle = tokenizer.separators_in_pair
+    length_B = first.length_B + second.length_B + 2 + middle
+    first_B = length_B.cumsum(0) - length_B
+    token_T = torch.full((int(length_B.sum()),), tokenizer.sep_id)
+    token_T[first_B] = tokenizer.cls_id
+    source, row, column = ragged(first.start_B, first.length_B)
+    token_T[first_B[row] + 1 + column] = first.id_X[source].long()
+    second_B = first.length_B + 1 + middle
+    source, row, column = ragged(second.start_B, second.length_B)
+    second_X = first_B[row] + second_B[row] + column
+    token_T[second_X] = second.id_X[source].long()
+    _, row_T, place_T = ragged(first_B, length_B)
+    segment_T = (place_T >= second_B[row_T]).long()
+    return Pairs(token_T, place_T, segment_T, tuple(length_B.tolist()), first_B, second_X)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,37 +213,30 @@ class Collator:
         )
 
     def _choice(self, question_Q: Tensor) -> Batch:
-        tensors, special = self.store.tensors, self.tokenizer
-        assert special is not None
+        tensors = self.store.tensors
+        assert self.tokenizer is not None
         option_O, slot_O, num_options = self._options(question_Q)
         owner_O = slot_O // num_options
-        passage_Q = tensors["question_passage"][question_Q].long()
+        passage_O = tensors["question_passage"][question_Q].long()[owner_O]
         kept_O = tensors["kept"][question_Q].long()[owner_O]
         tail_start_O = tensors["piece_offset"][option_O]
         tail_O = (tensors["piece_offset"][option_O + 1] - tail_start_O).long()
-        # [CLS] passage [SEP] tail [SEP]; RoBERTa has two separators in the middle.
-        middle = special.separators_in_pair
-        length_O = kept_O + tail_O + 2 + middle
-        first_O = length_O.cumsum(0) - length_O
-        token_T = torch.full((int(length_O.sum()),), special.sep_id)
-        token_T[first_O] = special.cls_id
-        source, row, column = ragged(tensors["token_offset"][passage_Q[owner_O]], kept_O)
-        token_T[first_O[row] + 1 + column] = tensors["token"][source].long()
-        second_O = kept_O + 1 + middle
-        source, row, column = ragged(tail_start_O, tail_O)
-        token_T[first_O[row] + second_O[row] + column] = tensors["piece"][source].long()
-        _, row_T, place_T = ragged(first_O, length_O)
+        pairs = paired(
+            Slices(tensors["token"], tensors["token_offset"][passage_O], kept_O),
+            Slices(tensors["piece"], tail_start_O, tail_O),
+            self.tokenizer,
+        )
         return Batch(
-            token_T=token_T,
-            place_T=place_T,
-            lengths=tuple(length_O.tolist()),
-            read_S=first_O,
+            token_T=pairs.token_T,
+            place_T=pairs.place_T,
+            lengths=pairs.lengths,
+            read_S=pairs.first_B,
             reads=(1,) * len(option_O),
             question_Q=question_Q,
             answer_Q=tensors["answer"][question_Q].long(),
             option_slot_O=slot_O,
             num_options=num_options,
-            segment_T=(place_T >= second_O[row_T]).long(),
+            segment_T=pairs.segment_T,
         )
 
     def _label(self, question_Q: Tensor) -> Batch:

@@ -26,7 +26,7 @@ from albert_rc.papers.formats import READERS, collection_format, open_sources
 from albert_rc.papers.ids import Register
 from albert_rc.papers.raw import Chunk
 from albert_rc.papers.schema import Problem
-from albert_rc.runtime.engines import Engine
+from albert_rc.runtime.engines import TaskEngine
 from albert_rc.runtime.pool import worker_count
 from albert_rc.stores.chunks import ChunkEncoder, ChunkTask, Encoded, start_worker
 from albert_rc.stores.encode import check_max_length
@@ -182,7 +182,7 @@ def prepare_collection(
     format_name: str | None = None,
     workers: int | None = None,
     strict: bool = False,
-    engine: Engine | None = None,
+    engine: TaskEngine | None = None,
     on_event: Callable[[str], None] = lambda said: None,
 ) -> Iterator[list[PreparedSplit]]:
     """Read, check and encode every split of a collection.
@@ -210,7 +210,7 @@ def prepare_collection(
             than one worker.
         OutOfMemoryError: the system killed a worker.
     """
-    engine = engine or Engine()
+    engine = engine or TaskEngine()
     if engine.is_local or workers is not None:
         workers = worker_count(workers)
     check_max_length(max_length)
@@ -242,7 +242,7 @@ def _encoded(
     tasks: Iterator[ChunkTask],
     encoder: ChunkEncoder,
     workers: int | None,
-    engine: Engine,
+    engine: TaskEngine,
     journal: Journal,
     on_event: Callable[[str], None],
 ) -> Generator[tuple[ChunkTask, Encoded], None, None]:
@@ -263,7 +263,7 @@ def _encoded(
 
 
 def _encoded_anew(
-    tasks: Iterator[ChunkTask], encoder: ChunkEncoder, workers: int | None, engine: Engine
+    tasks: Iterator[ChunkTask], encoder: ChunkEncoder, workers: int | None, engine: TaskEngine
 ) -> Generator[tuple[ChunkTask, Encoded], None, None]:
     first = list(islice(tasks, FEW_CHUNKS))
     every = chain(first, tasks)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 
 from albert_rc.batch import SpanBatch
-from albert_rc.stores.batches import ragged
+from albert_rc.stores.batches import Slices, paired
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 
@@ -30,7 +30,7 @@ class SpanCollator:
 
     def __call__(self, items: Sequence[int], epoch: int = 0) -> SpanBatch:
         """The batch of these windows."""
-        tensors, special = self.store.tensors, self.tokenizer
+        tensors = self.store.tensors
         window_B = torch.tensor(items, dtype=torch.int64)
         question_B = self.question_W[window_B]
         asked_start_B = tensors["piece_offset"][question_B].long()
@@ -38,19 +38,12 @@ class SpanCollator:
         part_B = tensors["window_length"][window_B].long()
         begin_B = tensors["window_start"][window_B].long()
         passage_B = tensors["question_passage"][question_B].long()
-        middle = special.separators_in_pair
-        length_B = asked_B + part_B + 2 + middle
-        first_B = length_B.cumsum(0) - length_B
-        token_T = torch.full((int(length_B.sum()),), special.sep_id)
-        token_T[first_B] = special.cls_id
-        source, row, place = ragged(asked_start_B, asked_B)
-        token_T[first_B[row] + 1 + place] = tensors["piece"][source].long()
-        second_B = asked_B + 1 + middle
-        source, row, place = ragged(tensors["token_offset"][passage_B].long() + begin_B, part_B)
-        where = first_B[row] + second_B[row] + place
-        token_T[where] = tensors["token"][source].long()
-        _, row_T, place_T = ragged(first_B, length_B)
-        read_S = torch.cat([first_B, where]).sort().values
+        part_start_B = tensors["token_offset"][passage_B].long() + begin_B
+        pairs = paired(
+            Slices(tensors["piece"], asked_start_B, asked_B),
+            Slices(tensors["token"], part_start_B, part_B),
+            self.tokenizer,
+        )
         targets = [self._target(name, question_B, begin_B, part_B) for name in ("first", "last")]
         inside_B = (targets[0] > 0) & (targets[1] > 0)
         answer_B = tensors["answer"][question_B]
@@ -60,12 +53,12 @@ class SpanCollator:
             for target_B in targets
         ]
         return SpanBatch(
-            token_T=token_T,
-            place_T=place_T,
-            lengths=tuple(length_B.tolist()),
-            read_S=read_S,
+            token_T=pairs.token_T,
+            place_T=pairs.place_T,
+            lengths=pairs.lengths,
+            read_S=torch.cat([pairs.first_B, pairs.second_X]).sort().values,
             reads=tuple((part_B + 1).tolist()),
-            segment_T=(place_T >= second_B[row_T]).long(),
+            segment_T=pairs.segment_T,
             window_B=window_B,
             first_B=chosen[0],
             last_B=chosen[1],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from albert_rc.io.pt import TensorStream, load_tensors, save_tensors
 from albert_rc.papers.schema import Kind, PaperSet
 from albert_rc.stores.check import what_is_wrong
 from albert_rc.stores.pack import COLUMNS, pack
-from albert_rc.stores.writer import Columns, store_meta, store_summary
+from albert_rc.stores.writer import Columns, StoreMeta, store_meta, store_summary
 from albert_rc.text.tokenizer import Tokenizer
 
 _LARGE = 2**26  # bytes; larger stores stay on disk and are memory-mapped
@@ -47,13 +47,12 @@ class Store:
     """
 
     tensors: dict[str, Tensor]
-    meta: dict[str, Any]
+    meta: StoreMeta
 
     @property
     def kind(self) -> Kind:
         """`cloze`, `choice`, `label` or `span`."""
-        kind: Kind = self.meta["kind"]
-        return kind
+        return self.meta["kind"]
 
     @property
     def num_items(self) -> int:
@@ -142,6 +141,17 @@ class Store:
         """Whether any answer is known."""
         return bool((self.tensors["answer"] >= 0).any())
 
+    @property
+    def identity(self) -> dict[str, str | int]:
+        """The split, its papers and their encoding, to recognise them again."""
+        meta = self.meta
+        return {
+            "split": meta["split"],
+            "source_hash": meta["source_hash"],
+            "vocabulary": meta["vocabulary"],
+            "max_length": meta["max_length"],
+        }
+
     def save(self, path: Path) -> None:
         """Write to `path`; wrap it in `atomic_path` or `write_together`."""
         save_tensors(path, self.tensors, self.meta)
@@ -195,7 +205,7 @@ def load_store(path: Path) -> Store:
     wrong = what_is_wrong(kind, tensors, meta)
     if wrong is not None:
         raise DataError(f"{path}: damaged, {wrong}; {remake}")
-    return Store(tensors, meta)
+    return Store(tensors, cast(StoreMeta, meta))
 
 
 def check_store(store: Store, path: Path, tokenizer: Tokenizer, max_length: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from albert_rc.errors import DataError
 from albert_rc.io.files import sha256
 from albert_rc.stores.pack import COLUMNS
 from albert_rc.stores.store import Store
-from albert_rc.stores.writer import check_total
+from albert_rc.stores.writer import StoreMeta, check_total
 
 
 def paper_of_each(store: Store) -> dict[str, Tensor]:
@@ -65,9 +65,10 @@ def chosen_papers(store: Store, papers: Sequence[int], name: str) -> Store:
             values = values[here]
         tensors[key] = values
     places = keep.nonzero()[:, 0].tolist()
-    meta = store.meta | {"split": name}
-    for key in ("ids", "levels"):
-        meta[key] = [store.meta[key][i] for i in places]
+    meta = store.meta.copy()
+    meta["split"] = name
+    meta["ids"] = [meta["ids"][i] for i in places]
+    meta["levels"] = [meta["levels"][i] for i in places]
     if "question_keys" in meta:
         kept = owners["question"].tolist()
         meta["question_keys"] = [
@@ -103,15 +104,16 @@ def joined(stores: Sequence[Store], name: str) -> Store:
             else:
                 parts.append(values)
         tensors[key] = torch.cat(parts)
-    meta: dict[str, Any] = first.meta | {"split": name}
+    metas: list[dict[str, Any]] = [{**store.meta} for store in stores]
+    meta = metas[0] | {"split": name}
     for key in ("ids", "levels", "question_keys"):
         if key in meta:
-            meta[key] = [item for store in stores for item in store.meta[key]]
+            meta[key] = [item for each in metas for item in each[key]]
     for key in ("num_long", "num_cut", "tokens_cut", "tokens_before"):
         if key in meta:
-            meta[key] = sum(store.meta[key] for store in stores)
-    meta["source_hash"] = sha256("".join(store.meta["source_hash"] for store in stores).encode())
-    return Store(tensors, meta)
+            meta[key] = sum(each[key] for each in metas)
+    meta["source_hash"] = sha256("".join(each["source_hash"] for each in metas).encode())
+    return Store(tensors, cast(StoreMeta, meta))
 
 
 def _require_alike(stores: Sequence[Store]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NotRequired, TypedDict
 
 from albert_rc import __version__
 from albert_rc.errors import DataError
@@ -20,6 +21,39 @@ if TYPE_CHECKING:
 
 MAX_OFFSET = 2**31 - 1  # offsets are 32 bits wide
 _BLOCK = 2**20  # bytes
+
+
+class Cuts(TypedDict, total=False):
+    """Numbers of truncated papers and tokens; which of them depends on the kind of papers."""
+
+    num_long: int
+    """Cloze and span: papers or questions that need several windows."""
+    num_cut: int
+    """Choice and label: questions or rows with a truncated text."""
+    tokens_cut: int
+    tokens_before: int
+
+
+class StoreMeta(Cuts):
+    """A store's metadata."""
+
+    kind: Kind
+    split: str
+    source_format: str
+    source_hash: str
+    vocabulary: str
+    """Fingerprint of the tokenizer."""
+    vocab_size: int
+    max_length: int
+    made_with: str
+    ids: list[str]
+    """Of the papers."""
+    levels: list[str | None]
+    labels: NotRequired[list[str]]
+    metrics: NotRequired[list[str]]
+    num_specials: NotRequired[int]
+    """Special tokens in a pair of texts."""
+    question_keys: NotRequired[list[str]]
 
 
 class Columns:
@@ -119,7 +153,7 @@ class Selection:
             else:
                 blocks = self._owners if column.owner else self._values
             streams[name] = TensorStream(
-                self._columns.dtype(name), length, _bound(blocks, name, column.per)
+                self._columns.dtype(name), length, partial(blocks, name, column.per)
             )
         return streams
 
@@ -133,7 +167,7 @@ class Selection:
         """Windows, or questions."""
         return self.total("window" if self._columns.kind in ("cloze", "span") else "question")
 
-    def cuts(self) -> dict[str, int]:
+    def cuts(self) -> Cuts:
         """Numbers of truncated papers and tokens, for the store's metadata."""
         if self._columns.kind in ("cloze", "span"):
             return {"num_long": self.total("long")}
@@ -184,12 +218,6 @@ class Selection:
             yield owners.repeat(part).tobytes()
 
 
-def _bound(
-    blocks: Callable[[str, str], Iterator[bytes]], name: str, per: str
-) -> Callable[[], Iterator[bytes]]:
-    return lambda: blocks(name, per)
-
-
 def check_total(thing: str, total: int) -> None:
     """Refuse more units than a store can hold.
 
@@ -209,7 +237,7 @@ def store_meta(
     tokenizer: Tokenizer,
     max_length: int,
     span: slice = slice(None),
-) -> dict[str, Any]:
+) -> StoreMeta:
     """A store's metadata.
 
     Args:
@@ -220,7 +248,7 @@ def store_meta(
         span: which of the papers these are; all by default.
     """
     ids = split.ids[span]
-    meta: dict[str, Any] = {
+    meta: StoreMeta = {
         "kind": split.kind,
         "split": split.name,
         "source_format": split.format,
@@ -239,12 +267,12 @@ def store_meta(
     if split.kind == "choice":
         counts = selection.each("question").tolist()
         keys = map(question_keys, ids, counts)
-        return meta | selection.cuts() | {"question_keys": list(chain.from_iterable(keys))}
-    return meta | selection.cuts()
+        return {**meta, **selection.cuts(), "question_keys": list(chain.from_iterable(keys))}
+    return {**meta, **selection.cuts()}
 
 
 def store_summary(
-    kind: Kind, num_papers: int, num_questions: int, num_items: int, cuts: Mapping[str, Any]
+    kind: Kind, num_papers: int, num_questions: int, num_items: int, cuts: Cuts
 ) -> str:
     """Content and truncation of a store, as a line.
 

@@ -10,17 +10,17 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from albert_rc.stores.batches import share
-from albert_rc.training.objective import Kind, Objective
+from albert_rc.training.objective import BatchT, Objective
 
 
 def micro_batches(
-    objective: Objective[Kind], items: list[int], epoch: int, rank: int, world: int, pieces: int
-) -> list[Kind]:
+    objective: Objective[BatchT], items: list[int], epoch: int, rank: int, world: int, pieces: int
+) -> list[BatchT]:
     """A process's share of a global batch, split into micro-batches."""
     return [objective.batch(part, epoch) for part in share(items, rank, world, pieces)]
 
 
-class Feed(Generic[Kind]):
+class Feed(Generic[BatchT]):
     """Iterator over the micro-batches of each step.
 
     Batches are a pure function of the seed and the step, so any worker may make them.
@@ -38,7 +38,7 @@ class Feed(Generic[Kind]):
 
     def __init__(
         self,
-        objective: Objective[Kind],
+        objective: Objective[BatchT],
         *,
         first: int,
         last: int,
@@ -62,22 +62,22 @@ class Feed(Generic[Kind]):
             multiprocessing_context="fork",
             prefetch_factor=4,
         )
-        self._batches: Iterator[list[Kind]] = iter(loader)
+        self._batches: Iterator[list[BatchT]] = iter(loader)
 
-    def __next__(self) -> list[Kind]:
+    def __next__(self) -> list[BatchT]:
         return next(self._batches)
 
 
-class _Steps(Dataset[list[Kind]]):
-    def __init__(self, objective: Objective[Kind], rank: int, world: int, pieces: int) -> None:
+class _Steps(Dataset[list[BatchT]]):
+    def __init__(self, objective: Objective[BatchT], rank: int, world: int, pieces: int) -> None:
         self._objective = objective
         self._share = (rank, world, pieces)
         self._epoch = lru_cache(maxsize=1)(objective.order.epoch)
 
-    def __getitem__(self, step: int) -> list[Kind]:
+    def __getitem__(self, step: int) -> list[BatchT]:
         epoch, number = divmod(step, self._objective.order.batches_per_epoch)
         return micro_batches(self._objective, self._epoch(epoch)[number], epoch, *self._share)
 
 
-def _as_they_are(batches: list[Kind]) -> list[Kind]:
+def _as_they_are(batches: list[BatchT]) -> list[BatchT]:
     return batches

@@ -23,7 +23,7 @@ from albert_rc.training.checkpoint import Checkpoints, Progress
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.health.guard import LOOK, Guard, Symptom, not_numbers
 from albert_rc.training.health.restart import WayBack, order_seed, respond
-from albert_rc.training.objective import Kind, Objective
+from albert_rc.training.objective import BatchT, Objective
 from albert_rc.training.optim import linear_rate, make_optimizer, settled_step
 from albert_rc.training.parallel import copy_weights
 from albert_rc.training.record import RunLog
@@ -35,7 +35,7 @@ from albert_rc.training.tally import StepReport, Tally, TrainResult
 WINDOW = 50  # steps in the running mean of the displayed loss and accuracy
 
 
-class Trainer(Generic[Kind]):
+class Trainer(Generic[BatchT]):
     """Trains a model for an objective.
 
     Args:
@@ -49,7 +49,7 @@ class Trainer(Generic[Kind]):
 
     def __init__(
         self,
-        objective: Objective[Kind],
+        objective: Objective[BatchT],
         settings: TrainConfig,
         folder: Path,
         processes: Processes,

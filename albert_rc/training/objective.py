@@ -21,7 +21,7 @@ from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 from albert_rc.training.health.vitals import Vitals
 
-Kind = TypeVar("Kind", bound=Tokens)
+BatchT = TypeVar("BatchT", bound=Tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ def attention_of(compute: Compute) -> str:
     return "dense" if compute.attention == "dense" else f"{compute.attention} {compute.lsh}"
 
 
-class Objective(ABC, Generic[Kind]):
+class Objective(ABC, Generic[BatchT]):
     """A training objective, as the loop uses it.
 
     Losses are sums, divided by `counts` of the whole global batch. The loop adds up both over
@@ -70,15 +70,15 @@ class Objective(ABC, Generic[Kind]):
         """Called once, before anything else, when the model is on its device."""
 
     @abstractmethod
-    def batch(self, items: Sequence[int], epoch: int) -> Kind:
+    def batch(self, items: Sequence[int], epoch: int) -> BatchT:
         """The batch of these items."""
 
     @abstractmethod
-    def counts(self, batch: Kind) -> list[int]:
+    def counts(self, batch: BatchT) -> list[int]:
         """Divisors of the summed losses; added up over the global batch."""
 
     @abstractmethod
-    def losses(self, batch: Kind, counts: Tensor) -> tuple[Tensor, Tensor]:
+    def losses(self, batch: BatchT, counts: Tensor) -> tuple[Tensor, Tensor]:
         """The loss to minimise, and sums to report, [N].
 
         Args:
@@ -112,8 +112,7 @@ class Objective(ABC, Generic[Kind]):
 
 def stores_identity(train: Store, dev: Store | None) -> dict[str, Any]:
     """Fingerprints of a run's stores, for `identity`."""
-    keys = ("split", "source_hash", "vocabulary", "max_length")
     return {
-        name: None if store is None else {key: store.meta[key] for key in keys}
+        name: None if store is None else store.identity
         for name, store in (("train store", train), ("dev store", dev))
     }

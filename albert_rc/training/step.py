@@ -14,12 +14,12 @@ from albert_rc.runtime.devices import Processes, is_out_of_memory
 from albert_rc.runtime.heap import hand_back
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.feed import Feed, micro_batches
-from albert_rc.training.objective import Kind, Objective
+from albert_rc.training.objective import BatchT, Objective
 from albert_rc.training.optim import set_rate, step_if_finite
 from albert_rc.training.parallel import sum_gradients
 
 
-class Stepper(Generic[Kind]):
+class Stepper(Generic[BatchT]):
     """Takes the optimiser's steps.
 
     Args:
@@ -35,7 +35,7 @@ class Stepper(Generic[Kind]):
 
     def __init__(
         self,
-        objective: Objective[Kind],
+        objective: Objective[BatchT],
         settings: TrainConfig,
         processes: Processes,
         optimizer: torch.optim.Optimizer,
@@ -57,7 +57,7 @@ class Stepper(Generic[Kind]):
         self.cut: dict[str, Any] = {}
         """How micro-batches were split for lack of memory, and with how many processes."""
         self._step = 0
-        self._feed: Feed[Kind] | None = None
+        self._feed: Feed[BatchT] | None = None
 
     def forget_batches(self) -> None:
         """Stop making batches ahead: the order changes, or the run ends."""
@@ -138,7 +138,7 @@ class Stepper(Generic[Kind]):
         encoder.compute = replace(encoder.compute, recompute="layers")
         self.cut["layers_recomputed"] = True
 
-    def _passed(self, micro: list[Kind], counts: Tensor) -> Tensor | None:
+    def _passed(self, micro: list[BatchT], counts: Tensor) -> Tensor | None:
         """`passes`, or None where memory runs out in any process."""
         sums = None
         try:
@@ -148,7 +148,7 @@ class Stepper(Generic[Kind]):
                 raise
         return None if self.processes.any(sums is None) else sums
 
-    def passes(self, micro: list[Kind], counts: Tensor) -> Tensor:
+    def passes(self, micro: list[BatchT], counts: Tensor) -> Tensor:
         """Run forward and backward passes, accumulating gradients.
 
         Args:
@@ -169,7 +169,7 @@ class Stepper(Generic[Kind]):
                 self.scaler.scale(loss).backward()
         return sums
 
-    def _micro_batches(self, items: list[int], epoch: int, step: int) -> list[Kind]:
+    def _micro_batches(self, items: list[int], epoch: int, step: int) -> list[BatchT]:
         rank, world, pieces = self.processes.rank, self.processes.world, self.micro_batches
         if not self.workers:
             return micro_batches(self.objective, items, epoch, rank, world, pieces)
@@ -186,7 +186,7 @@ class Stepper(Generic[Kind]):
             )
         return next(self._feed)
 
-    def _counts(self, micro: list[Kind]) -> Tensor:
+    def _counts(self, micro: list[BatchT]) -> Tensor:
         """The objective's counts for the global batch."""
         found = torch.zeros(self.objective.num_counts, dtype=torch.float32)
         for batch in micro:

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+import transformers
 
 from albert_rc.answering.spans import BEST, LONGEST, _best, _central, find_spans, golds
 from albert_rc.checkpoints.load import load_model, save_model
@@ -200,7 +201,6 @@ def test_a_model_that_marks_the_answer_gives_its_text(store, tokenizer, sample, 
 
 
 def test_hugging_face_computes_the_same(store, tokenizer, sample, tmp_path):
-    transformers = pytest.importorskip("transformers")
     loaded = load_model(sample / "vocabulary", "span", scratch="tiny", shape=SHAPE)
     loaded.model.null_threshold = 1.5
     save_model(loaded.model, loaded.tokenizer, tmp_path)
@@ -214,21 +214,13 @@ def test_hugging_face_computes_the_same(store, tokenizer, sample, tmp_path):
     assert load_model(tmp_path, "span").model.null_threshold == 1.5
 
 
-def test_from_articles_to_answers(file, cli, works, sample, tmp_path):
-    raw, data = tmp_path / "raw", tmp_path / "data"
+def test_from_articles_to_answers(file, cli, works, answered, sample, tmp_path):
+    raw = tmp_path / "raw"
     raw.mkdir()
     for split in ("train", "dev"):
         (raw / f"{split}-v2.0.json").write_bytes(file.read_bytes())
-    commands = [
-        ("preprocess", raw, "--model", sample / "vocabulary", "--out", data, "--max-length", 64),
-        ("train", "--data", data, "--model", sample / "vocabulary", "--scratch", "tiny", "--out",
-         tmp_path / "run", "--epochs", 2, "--batch-size", 4),
-        ("predict", "--data", data / "dev.pt", "--model", tmp_path / "run", "--out",
-         tmp_path / "answer.json", "--scores", tmp_path / "scores.jsonl"),
-    ]  # fmt: skip
-    for command in commands:
-        works(*command)
-    store = load_store(data / "dev.pt")
+    answered(raw, tmp_path, "--max-length", 64)
+    store = load_store(tmp_path / "data/dev.pt")
     assert store.num_questions == 6
     answers = json.loads((tmp_path / "answer.json").read_bytes())
     assert list(answers) == ["where", "who", "when", "why", "test", "late"]
@@ -258,5 +250,5 @@ def test_from_articles_to_answers(file, cli, works, sample, tmp_path):
     done = works("doctor", file, "--model", sample / "vocabulary", "--max-length", 64)
     assert "longer than 64 tokens" in done.stdout
     assert "answerable 66.7%, no answer 16.7%, none 16.7%" in " ".join(done.stdout.split())
-    works("predict", "--data", data / "dev.pt", "--model", tmp_path / "run", "--out",
+    works("predict", "--data", tmp_path / "data/dev.pt", "--model", tmp_path / "run", "--out",
           tmp_path / "int8.json", "--precision", "int8", "--tolerance", 100)  # fmt: skip

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import transformers
 
 from albert_rc.checkpoints.hf_names import hub_config
 from albert_rc.checkpoints.inspect import PUBLISHED, layer_distances, made_of, parameter_table
@@ -18,7 +19,6 @@ CLASSES = {"albert": "AlbertModel", "bert": "BertModel"}
 
 @pytest.mark.parametrize("size", PUBLISHED)
 def test_parameters_are_exactly_hugging_faces(size):
-    transformers = pytest.importorskip("transformers")
     config = size_config(size)
     prefix = config.family.capitalize()
     with torch.device("meta"):

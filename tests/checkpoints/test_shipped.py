@@ -3,6 +3,7 @@
 import pytest
 import torch
 from safetensors import safe_open
+from transformers import AlbertForMaskedLM, AlbertForMultipleChoice, AutoTokenizer
 
 from albert_rc import answer
 from albert_rc.checkpoints import hub
@@ -84,8 +85,6 @@ def test_a_model_that_is_named_is_the_one_that_is_loaded():
 
 @pytest.mark.parametrize("kind", READY)
 def test_transformers_alone_gives_the_same_answers(kind, sample, tmp_path):
-    from transformers import AlbertForMaskedLM, AlbertForMultipleChoice, AutoTokenizer
-
     folder = shipped_models()[READY[kind]]
     loaded = load_model(folder, kind)
     theirs = {"cloze": AlbertForMaskedLM, "choice": AlbertForMultipleChoice}[kind]

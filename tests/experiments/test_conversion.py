@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
+import transformers
 from conversion import (
     as_albert,
     count_pieces,
@@ -61,7 +62,6 @@ def states(model, tokenizer, text):
 
 
 def test_the_albert_of_a_bert_computes_the_same_here_and_in_transformers(bert, wordpiece, tmp_path):
-    transformers = pytest.importorskip("transformers")
     albert = as_albert(bert)
     save_model(bert, wordpiece, tmp_path / "bert")
     kept = list(range(wordpiece.size))

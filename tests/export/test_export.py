@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 import torch
+import transformers
 from conftest import SAMPLE
 
 from albert_rc.answering.temperature import kept_temperature
@@ -30,7 +31,6 @@ from albert_rc.text.tokenizer import load_tokenizer
 from albert_rc.training.runs.mean_weights import source_of
 
 onnxruntime = pytest.importorskip("onnxruntime")
-transformers = pytest.importorskip("transformers")
 
 SHAPE = {
     "hidden_size": 32,

@@ -254,7 +254,9 @@ def test_a_state_that_knows_no_residual_is_gone_on_from(trainer, tmp_path):
     state = torch.load(newest, weights_only=True)
     del state["data"]["model shape"]["residual"]
     torch.save(state, newest)
-    trainer(tmp_path, max_steps=4).run(resume=True)
+    said = []
+    trainer(tmp_path, max_steps=4).run(resume=True, on_event=said.append)
+    assert said[0] == "step 4 of 4"
 
 
 def test_it_learns(trainer, tmp_path):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import transformers
 
 from albert_rc.checkpoints.load import hub_weights, load_model, save_model
 from albert_rc.checkpoints.shape import require_shape
@@ -103,7 +104,6 @@ def test_files_keep_it(sharing, sample, tmp_path):
 @pytest.mark.parametrize("sharing", SHARING)
 def test_hugging_face_gives_the_same_hidden_states(sharing, sample, tmp_path):
     """Its classes know no common parts: the file holds them once per layer."""
-    transformers = pytest.importorskip("transformers")
     shape = {"num_layers": 4, "sharing": sharing, "hidden_size": 32, "num_heads": 2}
     made = load_model(sample / "vocabulary", "pretraining", scratch="tiny", shape=shape)
     for parameter in made.model.parameters():

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+import transformers
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError, UsageError
@@ -291,7 +292,6 @@ def test_batches_hold_pairs_with_their_segments(store, tokenizer):
 
 @pytest.mark.parametrize("labels", [("0", "1"), ("a", "b", "c"), ()])
 def test_hugging_face_computes_the_same(labels, store, tokenizer, sample, tmp_path):
-    transformers = pytest.importorskip("transformers")
     loaded = load_model(sample / "vocabulary", "label", scratch="tiny", labels=labels)
     save_model(loaded.model, loaded.tokenizer, tmp_path)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
@@ -307,26 +307,15 @@ def test_hugging_face_computes_the_same(labels, store, tokenizer, sample, tmp_pa
 
 
 @pytest.mark.parametrize("task", [pytest.param("wnli", marks=pytest.mark.slow), "sts-b"])
-def test_from_tables_to_answers(task, cli, works, sample, tmp_path):
-    raw, data = tmp_path / "raw", tmp_path / "data"
+def test_from_tables_to_answers(task, cli, works, answered, sample, tmp_path):
+    raw = tmp_path / "raw"
     raw.mkdir()
-    header, _, column = (
-        ("sentence1\tsentence2\tscore", None, "4.25")
-        if task == "sts-b"
-        else ("sentence1\tsentence2\tlabel", None, "1")
-    )
+    name, column = ("score", "4.25") if task == "sts-b" else ("label", "1")
+    header = f"sentence1\tsentence2\t{name}"
     for split in ("train", "dev"):
         lines = [f"He {i} ran.\tShe {i} sat.\t{column if i % 2 else 0}" for i in range(12)]
         write(raw / f"{split}.tsv", header, *lines)
-    commands = [
-        ("preprocess", raw, "--model", sample / "vocabulary", "--out", data),
-        ("train", "--data", data, "--model", sample / "vocabulary", "--scratch", "tiny", "--out",
-         tmp_path / "run", "--epochs", 2, "--batch-size", 4),
-        ("predict", "--data", data / "dev.pt", "--model", tmp_path / "run", "--out",
-         tmp_path / "answer.json", "--scores", tmp_path / "scores.jsonl"),
-    ]  # fmt: skip
-    for command in commands:
-        works(*command)
+    answered(raw, tmp_path)
     answers = json.loads((tmp_path / "answer.json").read_bytes())
     assert list(answers) == [str(line) for line in range(2, 14)]
     kinds = float if task == "sts-b" else str

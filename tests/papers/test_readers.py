@@ -342,7 +342,7 @@ def test_skip_keeps_the_good_and_names_the_bad(write):
     split = read_split(write("bad.json", GOOD | {"answers": ["A", "Z"]}))
     require_good([split], "skip")
     assert [p.id for p in split.passages] == ["good.json"]
-    (line,) = rejects([split]).splitlines()
+    (line,) = rejects(split.errors).splitlines()
     assert json.loads(line)["file"] == "papers/bad.json"
 
 

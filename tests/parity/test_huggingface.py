@@ -4,6 +4,7 @@
 
 import pytest
 import torch
+import transformers
 from conftest import SAMPLE
 from safetensors.torch import load_file, save_file
 
@@ -13,8 +14,6 @@ from albert_rc.checkpoints.load import hub_weights, load_model, save_model
 from albert_rc.errors import CheckpointError
 from albert_rc.model.config import size_config
 from albert_rc.model.heads import ReadingModel
-
-transformers = pytest.importorskip("transformers")
 
 TOLERANCE = 1e-5
 SHAPE = {

@@ -13,28 +13,28 @@ import work
 from conftest import SAMPLE
 from work import deadly, slow_and_mortal, squares
 
-from albert_rc.answering.cluster import Reader
+from albert_rc.answering.cluster import WorkerModel
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError, UsageError
-from albert_rc.runtime.engines import Engine
+from albert_rc.runtime.engines import TaskEngine
 from albert_rc.runtime.ray_pool import RayPool
 
 
 def test_tasks_run_here_in_order():
-    tasks = list(Engine().map_in_order(partial(squares, 1), range(9), 2))
+    tasks = list(TaskEngine().map_in_order(partial(squares, 1), range(9), 2))
     assert tasks == [(n, n**2 + 1) for n in range(9)]
 
 
 def test_an_address_is_for_ray():
     with pytest.raises(UsageError, match="--address needs --engine ray"):
-        Engine(address="10.0.0.1:6379")
+        TaskEngine(address="10.0.0.1:6379")
     with pytest.raises(UsageError, match="--engine dask: choose from local, ray"):
-        Engine(name="dask")
+        TaskEngine(name="dask")
 
 
 def test_without_ray_the_way_out_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(UsageError, match=r"albert-rc\[ray\]"):
-        list(Engine(name="ray").map_in_order(squares, range(3), 1))
+        list(TaskEngine(name="ray").map_in_order(squares, range(3), 1))
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +58,13 @@ def where(engine, cluster):
 
 def test_a_worker_takes_a_gpu_only_if_it_may():
     nodes = [{"CPU": 2.0}, {"CPU": 16.0, "GPU": 1.0}]
-    assert Engine(name="ray")._model_needs(nodes) == {"CPU": 1.0, "GPU": 1.0}
-    assert Engine(name="ray", gpus=False)._model_needs(nodes) == {"CPU": 2.0}
+    assert TaskEngine(name="ray")._model_needs(nodes) == {"CPU": 1.0, "GPU": 1.0}
+    assert TaskEngine(name="ray", gpus=False)._model_needs(nodes) == {"CPU": 2.0}
 
 
 @pytest.mark.slow
 def test_a_cluster_does_tasks_in_order_and_says_errors_as_they_are(cluster):
-    engine = Engine(name="ray")
+    engine = TaskEngine(name="ray")
     done = list(engine.map_in_order(partial(squares, 2), range(12), None))
     assert done == [(n, n**2 + 2) for n in range(12)]
     with pytest.raises(DataError, match="13 is unlucky"):
@@ -92,7 +92,9 @@ def test_workers_that_are_killed_cost_nothing_but_time(cluster, tmp_path):
     killer.start()
     try:
         prepare = partial(slow_and_mortal, tmp_path)
-        done = [result for _, result in Engine(name="ray").map_in_order(prepare, range(tasks), 2)]
+        done = [
+            result for _, result in TaskEngine(name="ray").map_in_order(prepare, range(tasks), 2)
+        ]
     finally:
         ended.set()
         killer.join()
@@ -115,7 +117,7 @@ def test_a_machine_that_goes_costs_nothing_but_time(cluster, tmp_path):
 @pytest.mark.slow
 def test_a_task_that_always_kills_its_worker_ends_it(cluster):
     with pytest.raises(AlbertRcError, match="keep failing"):
-        list(Engine(name="ray").map_in_order(deadly, range(3), 2))
+        list(TaskEngine(name="ray").map_in_order(deadly, range(3), 2))
 
 
 @pytest.mark.slow
@@ -187,4 +189,6 @@ def test_options_of_several_pieces_too(cluster, tmp_path, works):
 
 def test_other_weights_on_a_worker_are_refused():
     with pytest.raises(CheckpointError, match="a machine of the cluster has other weights"):
-        Reader(source="albert-rc-tiny", task="cloze", how={}, ffn_chunk=None, weights="0" * 16)()
+        WorkerModel(
+            source="albert-rc-tiny", task="cloze", how={}, ffn_chunk=None, weights="0" * 16
+        )()

@@ -166,7 +166,7 @@ def test_few_papers_start_no_process(tokenizer, tmp_path, monkeypatch):
     def refuse(*_):
         raise AssertionError("a process was started for the sample")
 
-    monkeypatch.setattr(prepare.Engine, "map_in_order", refuse)
+    monkeypatch.setattr(prepare.TaskEngine, "map_in_order", refuse)
     with prepare_collection(
         find_splits(SAMPLE / "cloze"), tokenizer, 512, scratch=tmp_path
     ) as splits:

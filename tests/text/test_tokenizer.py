@@ -4,6 +4,7 @@ import json
 
 import pytest
 import sentencepiece
+import transformers
 from conftest import SAMPLE
 
 from albert_rc.errors import CheckpointError
@@ -178,7 +179,6 @@ def test_empty_segments_leave_no_piece(byte_level):
 
 def test_an_albert_with_only_a_tokenizer_json_begins_its_words(tmp_path):
     """What transformers 5 writes for ALBERT; the pieces are SentencePiece's but for its signs."""
-    transformers = pytest.importorskip("transformers")
     vocabulary = SAMPLE / "vocabulary"
     transformers.AlbertTokenizer.from_pretrained(vocabulary).save_pretrained(tmp_path)
     (tmp_path / "spiece.model").unlink(missing_ok=True)

@@ -108,7 +108,9 @@ def test_what_the_user_calls_so_is_not_ours(trainer, tmp_path):
 def test_a_pipe_is_no_state(trainer, tmp_path):
     run_until_power_cut(trainer(tmp_path, save_steps=1), 3)
     os.mkfifo(tmp_path / "resume-00000099.pt")
-    trainer(tmp_path, save_steps=1).run(resume=True)
+    said = []
+    trainer(tmp_path, save_steps=1).run(resume=True, on_event=said.append)
+    assert said[0] == "step 3 of 12"
 
 
 def test_what_the_dead_left_is_cleared_away_by_the_next_run(tmp_path):

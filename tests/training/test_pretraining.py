@@ -5,6 +5,7 @@ import multiprocessing
 
 import pytest
 import torch
+import transformers
 from conftest import assert_same_but_rounding, run_until_power_cut, starved
 
 from albert_rc.checkpoints.load import load_model, save_model
@@ -109,7 +110,6 @@ def test_a_teacher_reads_in_the_precision_of_the_run(sample, corpora, tmp_path):
 
 @pytest.mark.parametrize("family", ["albert", "bert"])
 def test_losses_are_hugging_faces(family, sample, corpora, tmp_path):
-    transformers = pytest.importorskip("transformers")
     tokenizer = load_tokenizer(sample / "vocabulary")
     prefix = family.capitalize()
     config = getattr(transformers, f"{prefix}Config")(

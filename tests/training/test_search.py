@@ -26,11 +26,9 @@ def tuning():
     return FineTuning(
         model=str(SAMPLE / "vocabulary"),
         how={"scratch": "tiny", "shape": SHAPE},
-        option_score=None,
         settings=TrainConfig(max_steps=4, eval_steps=2, batch_size=4),
         levers=Levers(),
         memory=None,
-        max_length=None,
         data=SAMPLE,
         group=Processes(torch.device("cpu")),
         workers=0,

@@ -24,7 +24,7 @@ from albert_rc.scoring.ensemble.mix import (
 
 
 @dataclass(frozen=True)
-class Row:
+class SystemMetrics:
     """Metrics of a system."""
 
     name: str
@@ -47,11 +47,11 @@ class Assessment:
     """Results of an ensemble on dev papers, and its gain over single models."""
 
     folds: int
-    singles: list[Row]
+    singles: list[SystemMetrics]
     """Metrics of the single models, without any fitting."""
     best: int
     """Index of the single model with the best accuracy on all of dev."""
-    methods: dict[str, Row]
+    methods: dict[str, SystemMetrics]
     """Cross-validated metrics; `single` is the model that is best in the other folds."""
     chosen: str
     gain: Gain
@@ -72,10 +72,11 @@ class Assessment:
         }
 
 
-def _row(name: str, chances_QK: Chances, pool: Pool) -> tuple[Row, list[bool]]:
+def _row(name: str, chances_QK: Chances, pool: Pool) -> tuple[SystemMetrics, list[bool]]:
     right: NDArray[np.bool_] = chances_QK.argmax(-1) == pool.gold_Q
     found = measure(chances_QK, pool.gold_Q)
-    return Row(name, accuracy(right.tolist(), pool.papers), found.nll, found.ece), right.tolist()
+    share = accuracy(right.tolist(), pool.papers)
+    return SystemMetrics(name, share, found.nll, found.ece), right.tolist()
 
 
 def assess(

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from albert_rc.errors import DataError
-from albert_rc.io.atomic import write_files
-from albert_rc.io.json import json_lines, parse_json, six_digits, to_json, write_json
+from albert_rc.io.files import read_bytes
+from albert_rc.io.json import parse_json, six_digits, write_json
 from albert_rc.io.messages import quoted
 from albert_rc.papers.schema import letter, question_keys
-from albert_rc.scoring.abstain import Unsure, find_unsure, unsure_path
 from albert_rc.scoring.ensemble.assess import Assessment
 from albert_rc.scoring.ensemble.mix import MIX, Fit, make_pool
 from albert_rc.scoring.score_file import ScoreFile
@@ -134,34 +133,6 @@ def answers_of(lines: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:
     }
 
 
-def write(
-    lines: Sequence[dict[str, Any]],
-    answers: Path,
-    scores: Path | None,
-    kind: str,
-    labels: Sequence[str],
-    abstain: float | None,
-) -> Unsure | None:
-    """Write answer.json and the other requested files, all or none.
-
-    Args:
-        lines: result of `score_lines`.
-        answers: path of answer.json.
-        scores: path of the score file.
-        kind: `cloze`, `choice` or `label`.
-        labels: names of the options, where they have no letters.
-        abstain: list answers less probable than this next to answer.json.
-    """
-    unsure = None if abstain is None else find_unsure(lines, abstain, labels)
-    contents = {answers: to_json(answers_of(lines, kind))}
-    if scores is not None:
-        contents[scores] = json_lines(lines)
-    if unsure is not None:
-        contents[unsure_path(answers)] = json_lines(unsure.lines)
-    write_files(contents)
-    return unsure
-
-
 def models_of(files: Sequence[ScoreFile]) -> list[dict[str, Any]]:
     """Properties of the fitted files, to save with the fit."""
     return [
@@ -209,10 +180,7 @@ def load_fit(path: Path) -> tuple[Fit, list[dict[str, Any]]]:
     Raises:
         DataError: the file is not a fit.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    content = read_bytes(path)
     try:
         record = parse_json(content)
         models = list(record["models"])

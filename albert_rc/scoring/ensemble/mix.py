@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -106,7 +106,7 @@ def _mean(pool: Pool, weights_M: Chances) -> Chances:
 def _logit_mean(pool: Pool, weights_M: Chances) -> Chances:
     """Geometric mean of probabilities: a constant added to a question's logits has no effect."""
     logs_MQK = logarithms(pool.chances_MQK, pool.present_QK)
-    return normalized(_mean(Pool(**{**vars(pool), "chances_MQK": logs_MQK}), weights_M))
+    return normalized(_mean(replace(pool, chances_MQK=logs_MQK), weights_M))
 
 
 def _rank_mean(pool: Pool, weights_M: Chances) -> Chances:

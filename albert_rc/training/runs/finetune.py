@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from albert_rc.checkpoints.load import Loaded, load_model
-from albert_rc.errors import DataError, UsageError
+from albert_rc.checkpoints.load import Loaded, Opening, load_model
+from albert_rc.errors import DataError
 from albert_rc.fields import flag_of
 from albert_rc.io.json import as_json
+from albert_rc.model.heads import HeadedModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.shards import exists, open_store, split_path
 from albert_rc.stores.store import Store, check_store
@@ -18,49 +18,12 @@ from albert_rc.stores.subset import joined
 from albert_rc.training.checkpoint import planned_before
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.identity import FIXED
-from albert_rc.training.loop import Trainer
 from albert_rc.training.memory.planner import Levers, fit
 from albert_rc.training.objective import Objective, stores_identity
 from albert_rc.training.objectives.reading import Reading
 from albert_rc.training.objectives.spans import Spans
 from albert_rc.training.objectives.teacher import Teacher
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreparedRun:
-    """A run that is ready to start."""
-
-    loaded: Loaded[Any]
-    objective: Objective[Any]
-    settings: TrainConfig
-    """The settings, adapted to the available memory."""
-    plan: list[str]
-    """The memory plan as sentences."""
-    group: Processes
-    workers: int
-
-    asked: Mapping[str, Any]
-    """The model and the data as the user named them."""
-
-    def trainer(self, out: Path, more: Mapping[str, Any] | None = None) -> Trainer[Any]:
-        """The trainer that runs it in a folder, and writes train.json there, and more files."""
-        about = {"train.json": self.record(), **(more or {})}
-        return Trainer(self.objective, self.settings, out, self.group, self.workers, about)
-
-    def record(self) -> dict[str, Any]:
-        """The user's request, how the model was opened, and all settings."""
-        model, compute = self.loaded.model, self.loaded.model.encoder.compute
-        return {
-            **self.asked,
-            "task": model.task,
-            "residual": model.config.residual,
-            "dropout": model.config.dropout,
-            "option_score": model.option_score,
-            "attention": compute.attention,
-            "lsh": asdict(compute.lsh),
-            "world": self.group.world,
-            **asdict(self.settings),
-        }
+from albert_rc.training.runs.prepared import PreparedRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +32,10 @@ class FineTuning:
 
     model: str
     """Folder or hub id to start from."""
-    how: Mapping[str, Any]
-    """Further arguments of `load_model`, without the seed."""
-    option_score: str | None
+    how: Opening
     settings: TrainConfig
     levers: Levers
     memory: str | None
-    max_length: int | None
     data: Path
     """Path of the stores, for messages."""
     group: Processes
@@ -100,11 +60,8 @@ class FineTuning:
             OutOfMemoryError: nothing fits.
         """
         loaded = self._load(train, seed)
-        longest = loaded.model.config.max_length
-        if self.max_length is not None:
-            if self.max_length < 1:
-                raise UsageError(f"--max-length {self.max_length} must be at least 1")
-            longest = min(self.max_length, longest)
+        own = loaded.model.config.max_length
+        longest = min(self.how.get("max_length") or own, own)
         for store, name in ((train, "train"), (dev, "dev")):
             if store is not None:
                 path = split_path(self.data, name)
@@ -134,20 +91,33 @@ class FineTuning:
             plan=plan,
             group=self.group,
             workers=self.workers,
-            asked={
-                "model": self.model,
-                "scratch": self.how.get("scratch"),
-                "data": str(self.data),
-                "teacher": None if self.teacher is None else self.teacher.source,
-            },
+            data=(train.summary(), dev.summary() if dev else None),
+            about={"train.json": self._record(loaded.model, settings)},
         )
+
+    def _record(self, model: HeadedModel, settings: TrainConfig) -> dict[str, Any]:
+        """The user's request, how the model was opened, and all settings."""
+        compute = model.encoder.compute
+        return {
+            "model": self.model,
+            "scratch": self.how.get("scratch"),
+            "data": str(self.data),
+            "teacher": None if self.teacher is None else self.teacher.source,
+            "task": model.task,
+            "residual": model.config.residual,
+            "dropout": model.config.dropout,
+            "option_score": model.option_score,
+            "attention": compute.attention,
+            "lsh": asdict(compute.lsh),
+            "world": self.group.world,
+            **asdict(settings),
+        }
 
     def _load(self, store: Store, seed: int) -> Loaded[Any]:
         """The model for a store's kind of questions."""
         return load_model(
             self.model,
             store.kind,
-            option_score=self.option_score,
             labels=store.labels,
             format_name=store.meta.get("source_format") if store.kind == "label" else None,
             **self.how,
@@ -216,7 +186,7 @@ def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, An
         **{flag_of(name): value for name, value in how.get("shape", {}).items()},
         "--max-length": how.get("max_length"),
         "setting of lsh": how.get("lsh", {}),
-        "--option-score": tuning.option_score,
+        "--option-score": how.get("option_score"),
         "--teacher": None if tuning.teacher is None else tuning.teacher.source,
         **{flag_of(name): getattr(settings, name) for name in FIXED},
         "--optimizer-states": tuning.levers.states or settings.optimizer_states,

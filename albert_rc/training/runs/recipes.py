@@ -52,7 +52,7 @@ RECIPES = ("default", "published")
 
 def task_name(store: Store) -> str:
     """The key of `PUBLISHED` for a store; SQuAD's version follows from its answers."""
-    name: str = store.meta["source_format"]
+    name = store.meta["source_format"]
     if name != "squad":
         return name
     return "squad 2.0" if bool((store.tensors["answer"] == 0).any()) else "squad 1.1"

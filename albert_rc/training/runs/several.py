@@ -49,13 +49,7 @@ class Part:
 
 
 def over_seeds(count: int, seed: int, train: Store, dev: Store | None) -> list[Part]:
-    """The same run with consecutive seeds.
-
-    Raises:
-        UsageError: fewer than two.
-    """
-    if count < 2:
-        raise UsageError(f"--seeds {count} must be at least 2; for one run, use --seed")
+    """The same run with consecutive seeds."""
     return [Part(f"seed-{n}", n, train, dev) for n in range(seed, seed + count)]
 
 

@@ -1,0 +1,37 @@
+"""A run that is ready to start, of either kind of training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from albert_rc.checkpoints.load import Loaded
+from albert_rc.runtime.devices import Processes
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.loop import Trainer
+from albert_rc.training.objective import Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRun:
+    """A model, its objective, and how the step is computed."""
+
+    loaded: Loaded[Any]
+    objective: Objective[Any]
+    settings: TrainConfig
+    """The settings, adapted to the available memory."""
+    plan: list[str]
+    """The memory plan as sentences."""
+    data: tuple[str, str | None]
+    """The training data and, if there are any, the dev data, as sentences."""
+    group: Processes
+    workers: int
+    about: Mapping[str, Any]
+    """Files to write into the run's folder; see `write_each`."""
+
+    def trainer(self, out: Path, more: Mapping[str, Any] | None = None) -> Trainer[Any]:
+        """The trainer that runs it in a folder, and writes `about` there, and more files."""
+        about = {**self.about, **(more or {})}
+        return Trainer(self.objective, self.settings, out, self.group, self.workers, about)
