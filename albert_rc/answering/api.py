@@ -107,10 +107,10 @@ def answer(
     model = _opened(model, given.kind)
     reading, tokenizer = model.model, model.tokenizer
     if reading.task not in ("cloze", "choice"):
-        raise UsageError(f"the model answers {reading.task}; use `albert-rc predict` for that")
+        raise UsageError(f"use `albert-rc predict` for a model of {reading.task} papers")
     if given.kind != reading.task:
         raise DataError(
-            f"the papers are {given.kind}, but the model answers {reading.task}; "
+            f"these are {given.kind} papers, but the model answers {reading.task} papers; "
             f'load_model(source, "{given.kind}") loads one for them'
         )
     if model.report.new:
@@ -170,7 +170,7 @@ def _opened(model: Loaded[ReadingModel] | str | Path | None, kind: str) -> Loade
             f"the model is {model!r}; give its name or folder, or the result of load_model"
         )
     if kind not in READY:
-        raise UsageError(f"the papers are {kind}; use `albert-rc predict` for that")
+        raise UsageError(f"these are {kind} papers; use `albert-rc predict` for them")
     return load_model(model, kind)
 
 
@@ -178,7 +178,7 @@ def _opened(model: Loaded[ReadingModel] | str | Path | None, kind: str) -> Loade
 def _usual(kind: str) -> Loaded[ReadingModel]:
     """The package's model for a kind of papers, loaded once."""
     if kind not in READY:
-        raise UsageError(f"the papers are {kind}, for which the package has no model; give one")
+        raise UsageError(f"the package has no model for {kind} papers; give one")
     return load_model(READY[kind], kind)
 
 
@@ -190,7 +190,7 @@ def _answer(line: Mapping[str, Any], options: Sequence[str]) -> Answer:
 
 
 def _read(papers: Papers) -> PaperSet:
-    """Read papers from any supported source; refused if any has an error."""
+    """Read papers from any supported source; all must be valid."""
     if isinstance(papers, bytes) or (isinstance(papers, str) and papers.lstrip()[:1] in ("{", "[")):
         try:
             papers = parse_json(papers if isinstance(papers, bytes) else papers.encode())

@@ -131,7 +131,7 @@ def _answered(
             model, tokenizer, store, scored_QK, processes, trial.way, token_budget=budget
         )
     good = quality(store, scored_QK).score if store.has_answers else None
-    if store.is_numeric:  # as long as it is the same to a tenth
+    if store.is_numeric:  # equal if the same to one decimal
         return [f"{number:.1f}" for number in scored_QK[:, 0].tolist()], good
     return scored_QK.argmax(-1).tolist(), good
 

@@ -92,7 +92,7 @@ class Parts:
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(path, manifest)
-        if new:  # nothing says what made the parts that may be there
+        if new:  # without a manifest, existing parts are of unknown origin
             return self.all
         return [part for part in self.all if not all(file.is_file() for file in _files(part))]
 
@@ -113,7 +113,7 @@ class Parts:
                 for target, files in zip(targets, sources, strict=True)
             }
         )
-        # In one step, so that no part ever stands there without its manifest.
+        # In one step, so that no part ever exists without its manifest.
         done = self.folder.with_name(f".{self.folder.name}.done")
         shutil.rmtree(done, ignore_errors=True)
         self.folder.rename(done)

@@ -74,11 +74,11 @@ def run(request: Request, group: Processes, show: Show, engine: Engine | None = 
     if chosen == "int8":
         _pass_int8_check(first, loaded, group, show.say)
     encoder.freeze()
-    keep_freed_memory()  # only from here on, so that loading returns its memory
+    keep_freed_memory()  # not before: memory used for loading is returned
     task.settle()
     todo = group.from_main(parts.begin(task.made_by()) if group.is_main else None)
     if len(todo) < len(parts.all):
-        task.say(f"{counted(len(parts.all) - len(todo), 'part')} of {len(parts.all)} are done")
+        task.say(f"{len(parts.all) - len(todo)} of {len(parts.all)} parts are done")
     with _readers(engine or Engine(), request, papers.kind, how, task) as readers:
         for part in todo:
             if part != first:
@@ -92,7 +92,8 @@ def run(request: Request, group: Processes, show: Show, engine: Engine | None = 
     if not group.is_main:
         return []
     if parts.is_one:
-        answers = f"{store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
+        papers = counted(len(store.meta["ids"]), "paper")
+        answers = f"{counted(store.num_questions, 'answer')} to {papers}"
         return [f"{request.out}: {answers}", *more]
     parts.finish()
     joined = "joined" if parts.joins else f"written; {MANIFEST} records how they were made"
@@ -103,7 +104,7 @@ def run(request: Request, group: Processes, show: Show, engine: Engine | None = 
 def _readers(
     engine: Engine, request: Request, kind: Kind, how: dict[str, Any], task: Task
 ) -> Iterator[Processes]:
-    """The processes that read: these, or the workers of a cluster."""
+    """The processes that run the model: these, or the workers of a cluster."""
     if engine.is_local:
         yield task.group
         return

@@ -16,6 +16,7 @@ from albert_rc.batch import Batch
 from albert_rc.errors import CheckpointError
 from albert_rc.io.atomic import write_files
 from albert_rc.io.json import as_json, json_lines, six_digits, to_json
+from albert_rc.io.messages import counted
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import letter
@@ -157,7 +158,7 @@ def final_scores(
     Args:
         scored_QK: result of `score`.
         temperature: divisor of the logits.
-        recalled: what other papers say about the blanks.
+        recalled: options found in other papers for the blanks.
     """
     if temperature != 1:
         scored_QK = (scored_QK.double() / temperature).log_softmax(-1)
@@ -170,8 +171,7 @@ def describe(recalled: Recalled, scored_QK: Tensor, temperature: float = 1.0) ->
     total, changed = len(scored_QK), int((scored_QK.argmax(-1) != answer_Q).sum())
     return (
         f"recalled from training papers: {recalled.known:,} of {total:,} blanks "
-        f"({recalled.known / max(1, total):.1%}); {changed:,} answers differ "
-        "from the model's own"
+        f"({recalled.known / max(1, total):.1%}); {counted(changed, 'answer')} changed"
     )
 
 
@@ -189,8 +189,8 @@ def score_lines(
         scored_QK: result of `score`.
         temperature: divisor of the logits; it changes probabilities, and answers only where
             something was recalled.
-        recalled: what other papers say about the blanks; `read` is then the answer of the model
-            alone.
+        recalled: options found in other papers for the blanks; `read` is then the answer of the
+            model alone.
         way: method for rescoring options of several words, if any.
     """
     lines = []
@@ -244,7 +244,7 @@ def write_predictions(
         scores: path of the score file, a JSON line per question.
         temperature: divisor of the logits before the softmax.
         abstain: list the answers whose probability is below this, next to answer.json.
-        recalled: what other papers say about the blanks.
+        recalled: options found in other papers for the blanks.
         way: method for rescoring options of several words, if any.
         weights: identifier of the weights, for the score file's first line.
         reading: inference settings for the same line; see `reading_of`.

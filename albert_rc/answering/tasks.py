@@ -57,7 +57,7 @@ class Task(ABC):
         """Whether this is the first part of the papers, or the only one."""
 
     def turn_to(self, part: Request, store: Store) -> None:
-        """Go on with another part of the papers.
+        """Continue with another part of the papers.
 
         Raises:
             DataError: it is of another kind or vocabulary.
@@ -70,8 +70,8 @@ class Task(ABC):
             )
         if store.meta["source_hash"] != self.store.meta["source_hash"]:
             raise DataError(
-                f"{part.data}: made from other papers than the shards before it; make all of them "
-                "again with `albert-rc preprocess`"
+                f"{part.data}: made from different papers than the shards before it; make all of "
+                "them again with `albert-rc preprocess`"
             )
         self.request, self.store, self.is_first = part, store, False
         self.prepare()
@@ -120,7 +120,7 @@ class OptionTask(Task):
     """The papers that `--recall` names, indexed once for all parts."""
     recalled: Recalled | None = None
     recall_hash: str | None = None
-    """Of the papers that `--recall` names."""
+    """Hash of the source of those papers."""
     divisor: float = 1.0
     """Temperature: the divisor of the logits before the softmax."""
     calibrated = False

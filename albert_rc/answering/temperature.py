@@ -25,7 +25,7 @@ UNSAID = {"attention": "dense", "int8": False}
 
 
 def require_own(folder: Path) -> None:
-    """Refuse, before the work, a folder in which no temperature can be saved.
+    """Refuse a folder in which no temperature can be saved, before any work is done.
 
     Raises:
         UsageError: a model of the package, which is shared, or no folder.

@@ -36,7 +36,7 @@ def with_places(config: EncoderConfig, max_length: int | None) -> EncoderConfig:
 
 
 def with_dropout(config: EncoderConfig, dropout: float | None) -> EncoderConfig:
-    """The config with another dropout in layers and of attention weights, if one is given.
+    """The config with the given dropout, if any, for layers and attention weights.
 
     Raises:
         UsageError: it is not in the valid range.
@@ -166,7 +166,7 @@ def require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
 
 
 def deepened(config: EncoderConfig, layers: int | None) -> EncoderConfig:
-    """A checkpoint's shape with more layers, if it is to have more and all layers are shared.
+    """A checkpoint's shape with `layers` layers, if that is more and its layers are all shared.
 
     Raises:
         UsageError: they are not all shared.

@@ -41,7 +41,7 @@ def bench(
     against: Annotated[
         Literal["transformers"] | None,
         typer.Option(
-            help="Also measure Hugging Face transformers, as it comes and optimised, in "
+            help="Also measure Hugging Face transformers, unchanged and optimised, in "
             "alternating rounds."
         ),
     ] = None,
@@ -54,7 +54,7 @@ def bench(
         ),
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=1, max=1000, help="Rounds; each system is measured once per round.")
+        int, typer.Option(min=1, max=1000, help="Rounds; each measures every system once.")
     ] = 2,
     out: Annotated[Path | None, typer.Option(help="Also write the result to this file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -98,15 +98,15 @@ def bench(
     ] = 0,
     **given: Any,
 ) -> None:
-    """Measure throughput, share of the machine's matrix rate, and memory; or test resuming.
+    """Measure throughput, share of the machine's peak matrix rate, and memory; or test resuming.
 
     Each measurement runs in a separate process. The matrix rate is that of a large matrix product
     in the same precision, measured in the same process. Pretraining is masked LM with 15% of the
     tokens masked, on sequences of random tokens, which take as long as real text. `bench resume`
     trains with the options after `--`, once uninterrupted and once killed and resumed, and compares
-    the results bit for bit; the exit code is 0 if weights, moments, random states and metrics are
-    identical, else 1. A GPU may add numbers in a different order in each run; the option
-    `--set deterministic=true` prevents that.
+    the results bit for bit; the exit code is 0 if weights, optimizer states, random states and
+    metrics are identical, else 1. A GPU may add numbers in a different order in each run; the
+    option `--set deterministic=true` prevents that.
     """
     chosen = settings.chosen(given)
     if work == "resume":
@@ -142,7 +142,7 @@ def _measure(
     out: Path | None,
     json: bool,
 ) -> None:
-    """Measure ours and a peer's, alternately."""
+    """Measure our model and the other library's in alternation."""
     from albert_rc.bench.compare import PEERS, compare, measured_machine
     from albert_rc.bench.jobs import check
     from albert_rc.io.json import write_json
@@ -160,8 +160,8 @@ def _measure(
     if against:
         if config.residual != "post" or config.common != "nothing":
             raise UsageError(
-                f"--against {against} cannot run a model of the shape of {model}, which has "
-                "reversible layers or layers that share only some parts; leave the option out"
+                f"--against {against} cannot run a model like {model}, with reversible layers or "
+                "layers that share only some parts; leave the option out"
             )
         for peer in PEERS:
             best = "bf16" if "best" in peer else "fp32"

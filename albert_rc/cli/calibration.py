@@ -62,8 +62,8 @@ def calibrate(
     recalled = sum(reading is not None for reading in file.read)
     if recalled:
         say(
-            f"{recalled:,} answers recalled from training papers are left out: a temperature is "
-            "fitted to the model's own answers"
+            f"{recalled:,} answers recalled from training papers are left out, since a "
+            "temperature is fitted to the model's own answers"
         )
     if out_file is not None:
         write_json(out_file, found.as_json())
@@ -78,7 +78,7 @@ def calibrate(
 
 
 def _require_task(model: Path, papers: PaperSet) -> None:
-    """Refuse to save a temperature from papers of another kind than the model's."""
+    """Refuse to save a temperature fitted on papers that the model cannot answer."""
     from albert_rc.checkpoints.hf_config import read_config
     from albert_rc.checkpoints.hf_names import FAMILIES
     from albert_rc.checkpoints.load import labels_in

@@ -53,7 +53,7 @@ def leave_cleanly(said: str) -> None:
     """Make Ctrl-C and SIGTERM unwind the stack, so that no half-written file remains.
 
     Signals in quick succession count as one, for example where a launcher forwards a signal that
-    the terminal has sent already; another during unwinding would end in a traceback. A later one
+    the terminal has also sent; a second one during unwinding would end in a traceback. A later one
     exits at once.
 
     Args:
@@ -94,7 +94,7 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> N
         shown.add_column(name, justify=justify, overflow="fold", min_width=width)
     for row in texts:
         shown.add_row(*map(Text, row))
-    least = sum(needed) + 3 * len(needed) + 1  # white space and lines between columns
+    least = sum(needed) + 3 * len(needed) + 1  # spaces and lines between columns
     if least > out.width:
         shown.width = least
     out.print(shown)

@@ -13,6 +13,7 @@ from albert_rc.cli.console import example, out, print_json, say, table
 from albert_rc.cli.outputs import answer_files, check_outputs
 from albert_rc.cli.papers import Format
 from albert_rc.errors import DataError, UsageError
+from albert_rc.io.messages import counted
 
 if TYPE_CHECKING:
     from albert_rc.scoring.ensemble.assess import Assessment
@@ -151,7 +152,8 @@ def ensemble(
     labels = labels or kept.label_names(files)
     lines = kept.score_lines(files, fit, labels)
     unsure = kept.write(lines, out_file, scores_out, "label" if labels else kind, labels, abstain)
-    said = f"{out_file}: {len(lines):,} answers to {len(set(files[0].papers)):,} papers"
+    papers = counted(len(set(files[0].papers)), "paper")
+    said = f"{out_file}: {counted(len(lines), 'answer')} to {papers}"
     (say if json else typer.echo)(said)
     if unsure is not None and abstain is not None:
         calibrated = gold is not None or use is not None

@@ -64,7 +64,7 @@ def evaluate(
     ] = 15,
     seed: options.FoldSeed = 0,
 ) -> None:
-    """Accuracy with a 95% interval, by level, blank number, length and overlap with training."""
+    """Show accuracy with a 95% interval, by level, blank number, length, overlap with training."""
     if calibrate:
         if against is not None or train is not None:
             raise UsageError("--against and --train cannot be used with --calibrate")
@@ -149,7 +149,7 @@ def _evaluate(
 
 
 def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, json: bool) -> None:
-    """Metrics of SQuAD's and GLUE's kinds of papers."""
+    """Print the metrics of SQuAD and GLUE papers."""
     from albert_rc.scoring.tasks import compared, measured
 
     ours = measured(answers, papers)

@@ -112,7 +112,7 @@ LshForm = Annotated[
 LshLandmarks = Annotated[
     bool | None,
     typer.Option(
-        help="Hashed attention, our form: whether [CLS], [SEP] and [MASK] attend to all tokens "
+        help="Hashed attention in our form: whether [CLS], [SEP] and [MASK] attend to all tokens "
         "(default: as in the checkpoint, else true).",
         hidden=True,
     ),

@@ -20,7 +20,7 @@ WEIGHTS = (".safetensors", ".pt", ".bin")
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> None:
-    """Check before the work that the results can be written without overwriting anything needed.
+    """Check in advance that the results can be written without overwriting anything needed.
 
     Args:
         outputs: option -> the file that it names.

@@ -43,7 +43,7 @@ def pretrain(
     model: Annotated[
         str,
         typer.Option(
-            help="Folder or hub id of the model to start from; with --scratch, of the vocabulary."
+            help="Folder or hub id of the model to start from; --scratch uses only its vocabulary."
         ),
     ] = DEFAULT_MODEL,
     scratch: options.Scratch = None,
@@ -174,7 +174,8 @@ def pretrain(
         with TrainBar(group.is_main) as shown:
             result = trainer.run(resume, seconds, on_step=shown.step, on_event=say)
         if group.is_main:
-            best = "" if result.best_score is None else f", dev words {result.best_score:.2%}"
+            score = result.best_score
+            best = "" if score is None else f", masked-word accuracy on dev {score:.2%}"
             running.conclude(out, result, best)
 
 

@@ -134,7 +134,7 @@ def pretrain_data(
             train, held_out = train + made.train, held_out + made.dev
             advance(1)
             say(f"{shard.name}: {'already there' if made.kept else made.train.line()}")
-    if not train.sequences and step == 1:  # with several parts, others may have some
+    if not train.sequences and step == 1:  # other parts may have some
         for folder in places:
             for shard in mine:
                 (folder / shard.name).unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from albert_rc.cli.console import say
+from albert_rc.io.messages import counted
 
 if TYPE_CHECKING:
     from albert_rc.checkpoints.load import Loaded
@@ -80,8 +81,8 @@ def conclude(out: Path, result: TrainResult, best: str) -> None:
     typer.echo(f"{out}: {result.steps:,}{of_all} steps in {result.seconds:.0f} s{best}")
     if result.restarts:
         typer.echo(
-            f"restarted {result.restarts} time(s) after a collapse, see {out / 'log.txt'}; "
-            f"the final learning rate was 1/{2**result.restarts} of the given one"
+            f"{counted(result.restarts, 'restart')} after a collapse, see {out / 'log.txt'}; "
+            f"the final learning rate was 1/{2**result.restarts} of --learning-rate"
         )
     if result.paused:
         typer.echo("paused; run the same command with --resume to continue")

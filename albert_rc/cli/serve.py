@@ -80,7 +80,7 @@ def serve(
         with processes(device) as group:
             limits = Limits(body_bytes=int(max_megabytes * MEGABYTE))
             engine = Engine(model, group, limits, say, option_score)
-            keep_freed_memory()  # only from here on, so that loading returns its memory
+            keep_freed_memory()  # not before: memory used for loading is returned
             address = address_of(listener, host)
 
             def started() -> None:

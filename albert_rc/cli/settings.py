@@ -147,7 +147,7 @@ class _WithSettings:
     name: str | None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert a file's options before, and settings among, the other options."""
+        """Insert a file's options before the other options, and settings among them."""
         rest, now, files = list(args), [], []
         below = getattr(self, "commands", {})
         valued = {

@@ -53,7 +53,7 @@ _NOT_TEXT = {
     b"\xfd7zXZ": "compressed by xz; unpack it first",
     b"BZh": "compressed by bzip2; unpack it first",
 }
-"""What files begin with that are not text, and what to say of them."""
+"""First bytes of files that are not text, and the message about each."""
 
 
 def parse_json(content: bytes) -> Any:
@@ -158,7 +158,7 @@ def _may_repeat(content: bytes, value: Any) -> bool:
     """
     try:
         again = orjson.dumps(value)
-    except orjson.JSONEncodeError:  # nested more deeply than it writes
+    except orjson.JSONEncodeError:  # nested too deeply to be written
         return True
     return again.count(b":") != content.count(b":") or b"\\u003" in content
 

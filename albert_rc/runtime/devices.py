@@ -19,6 +19,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from albert_rc.errors import Interrupted, UsageError
+from albert_rc.io.messages import counted
 from albert_rc.runtime.heartbeat import Watch
 
 Model = TypeVar("Model")
@@ -139,7 +140,7 @@ def processes(device: str | None = None) -> Iterator[Processes]:
         here, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", world)), torch.cuda.device_count()
         if here > gpus:
             raise UsageError(
-                f"{here} processes but {gpus} GPU(s) on this machine; "
+                f"{here} processes but {counted(gpus, 'GPU')} on this machine; "
                 "start as many processes as GPUs, or give --device cpu"
             )
         kind = f"cuda:{local}"

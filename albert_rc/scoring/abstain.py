@@ -27,7 +27,7 @@ class Unsure:
         """The result as a sentence."""
         path = unsure_path(answers)
         count = f"{len(self.lines):,} of {self.total:,} answers"
-        said = f"{path}: {count} have a probability below {below:g}"
+        said = f"{path}: {count} with a probability below {below:g}"
         if len(self.lines) == self.total:
             return said
         if not calibrated:

@@ -60,8 +60,8 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
     """Accuracy with a percentile bootstrap interval over papers (Efron 1979).
 
     Where all answers are right, or none, all resamples are equal and the interval would have no
-    width; for fewer than `FEWEST` papers it would be too narrow. Then it is Wilson's (1927), as if
-    each paper were a single question, and so wide.
+    width; for fewer than `FEWEST` papers it would be too narrow. In these cases it is Wilson's
+    (1927) interval, computed as if each paper were a single question, and therefore wide.
 
     Args:
         right: whether each question was answered correctly.
@@ -80,7 +80,7 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
 
 
 def wilson(successes: float, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Wilson's interval of a share (1927, equation 4), which has a width also at 0 and 1.
+    """Wilson's interval of a share (1927, equation 4), which has a width even at 0 and 1.
 
     Args:
         successes: number of successes, possibly fractional.

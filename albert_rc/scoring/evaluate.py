@@ -9,7 +9,7 @@ from typing import Any
 
 from albert_rc.errors import DataError
 from albert_rc.io.files import natural_key
-from albert_rc.io.messages import listed, quoted, shortened
+from albert_rc.io.messages import counted, listed, quoted, shortened
 from albert_rc.papers.schema import Passage, gold_letters, letter, letter_index, question_keys
 from albert_rc.scoring.accuracy import Accuracy, Gain, accuracy, by_group, gain, gain_by_group
 from albert_rc.scoring.baseline import no_reading_answers
@@ -71,7 +71,9 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
             continue
         if not isinstance(given, list) or len(given) != count:
             found = len(given) if isinstance(given, list) else "no list of"
-            problems.append(f"{passage.id}: {found} answers to {count} questions")
+            problems.append(
+                f"{passage.id}: {counted(found, 'answer')} to {counted(count, 'question')}"
+            )
             continue
         for number, (answer, question) in enumerate(zip(given, passage.questions, strict=True), 1):
             index = letter_index(answer) if isinstance(answer, str) else None

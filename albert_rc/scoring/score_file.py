@@ -93,10 +93,10 @@ def read_scores(path: Path) -> ScoreFile:
     for line, record in zip(numbers, found, strict=True):
         for name, what in (("probabilities", "probabilities"), ("id", "an id")):
             if (name in record) != (name in first):
-                _refuse(path, line, f"{what} here or on line {numbers[0]}, but not on both")
+                _refuse(path, line, f"only one of this line and line {numbers[0]} has {what}")
         for name, usual in (("temperature", 1.0), ("option_score", None)):
             if record.get(name, usual) != first.get(name, usual):
-                _refuse(path, line, f"another {name} than on line {numbers[0]}")
+                _refuse(path, line, f"{name} differs from line {numbers[0]}")
     common: dict[str, Any] = {
         "path": path,
         "sha256": sha256(content),

@@ -16,7 +16,7 @@ from albert_rc.stores.encode import encode_choice, encode_cloze, encode_labels
 from albert_rc.stores.encode_spans import encode_spans
 from albert_rc.text.tokenizer import Tokenizer
 
-NO_WINDOW = 10**6  # tokens; longer than any text
+NO_WINDOW = 10**6  # in tokens; longer than any text
 PERCENTILES = (0, 50, 90, 99, 100)
 
 

@@ -13,12 +13,12 @@ from albert_rc.io.messages import shortened
 from albert_rc.papers.schema import Passage
 from albert_rc.text.tokenizer import Tokenizer
 
-# What is attached to the word before it in running text, though papers have a space after a
-# blank: closing punctuation, a straight closing quote, the tail of a contraction or a compound.
+# Text that belongs to the word before it, although papers have a space after a blank: closing
+# punctuation, a straight closing quote, the end of a contraction or a compound.
 _GLUED = re.compile(
     r"""\s*(?:
-        [,.!?;:%)\]}”’…]                      # closing signs
-      | ["'](?=\s*(?:[,.!?;:)\]}]|$)|\s+\S)   # a straight quote with space or a sign behind it
+        [,.!?;:%)\]}”’…]                      # closing punctuation
+      | ["'](?=\s*(?:[,.!?;:)\]}]|$)|\s+\S)   # a straight quote before space or punctuation
       | '(?:s|t|d|m|re|ve|ll)\b               # he 's
       | -(?=\w)                               # ten -year-old
     )""",

@@ -14,7 +14,7 @@ from albert_rc.text.tokenizer import Tokenizer
 STRIDE = 128
 """Tokens between the starts of windows, as in BERT's and ALBERT's evaluation."""
 LONGEST_QUESTION = 64
-"""Maximum length of a question in tokens, also as there; longer ones are truncated."""
+"""Maximum length of a question in tokens, as in the same evaluation; longer ones are truncated."""
 
 
 @dataclass

@@ -212,7 +212,7 @@ def check_store(store: Store, path: Path, tokenizer: Tokenizer, max_length: int)
     """
     remake = f"make it again: albert-rc preprocess RAW --model {tokenizer.folder}"
     if store.meta["vocabulary"] != tokenizer.fingerprint:
-        raise DataError(f"{path}: made with another vocabulary than the model's; {remake}")
+        raise DataError(f"{path}: made with a different vocabulary than the model's; {remake}")
     if store.meta["vocab_size"] > tokenizer.size:
         raise DataError(f"{path}: made for a larger vocabulary than the model's; {remake}")
     if store.meta["max_length"] > max_length:

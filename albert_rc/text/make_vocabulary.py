@@ -15,7 +15,7 @@ from albert_rc.text.normalize import clean_text
 from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 
 SIGNS = ("(", ")", '"', "-", ".", "–", "£", "€")
-"""Separate pieces in ALBERT's vocabulary, never part of another piece."""
+"""Characters that are separate pieces in ALBERT's vocabulary, never part of another piece."""
 SPECIALS = ("[CLS]", "[SEP]", "[MASK]")
 MAX_SENTENCES = 10_000_000
 COVERAGE = (0.98, 1.0)

@@ -69,7 +69,7 @@ def _random_states(device: torch.device) -> dict[str, Tensor]:
 
 
 def require_state(folder: Path, processes: Processes, resume: bool) -> None:
-    """Refuse to resume, before the work, a run that saved no state.
+    """Refuse to resume a run that saved no state, before any work is done.
 
     Raises:
         UsageError: the folder has no state.

@@ -129,7 +129,7 @@ def test_bad_papers_can_be_skipped_and_are_named(cli, tmp_path):
     raw, out = broken_copy(tmp_path / "raw"), tmp_path / "out"
     done = cli("preprocess", raw, "--model", VOCABULARY, "--out", out, "--on-error", "skip")
     assert done.returncode == 0
-    assert "2 paper(s) skipped" in done.stdout
+    assert "2 papers skipped" in done.stdout
     rejected = [
         json.loads(line)["file"] for line in (out / "rejects.jsonl").read_text().splitlines()
     ]

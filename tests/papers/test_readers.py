@@ -106,7 +106,7 @@ def test_blanks_at_the_edges_and_beside_signs_are_blanks(write):
         ({"article": "It was un_ and _ ."}, r"blank 1 .*attached to a word"),
         ({"article": "It was ____ and _ ."}, r"blank 1 .*4 underscores in a row; write a blank as"),
         ({"article": "One _ two _ three _ ."}, "3 blanks but 2 option lists; blank 3 has none"),
-        ({"article": "Only one _ ."}, "1 blanks but 2 option lists; option list 2 belongs to none"),
+        ({"article": "Only one _ ."}, "1 blank but 2 option lists; option list 2 belongs to none"),
         ({"options": "ABCD"}, '"options" is text; it must be a list'),
         ({"options": [["a", "b"], "c"]}, "blank 2: the options are text"),
         ({"options": [["a", "b"], ["c", 4]]}, "blank 2: option B is not text"),
@@ -385,7 +385,7 @@ def test_printed_papers_are_pointed_to_import(tmp_path):
         (error,) = read_split(folder / name).errors
         assert "`albert-rc import`" in error.message
     (error,) = read_split(folder).errors
-    assert "no .json, .jsonl file in it, and 2 Word or PDF file(s) skipped" in error.message
+    assert "no .json, .jsonl file in it, and 2 Word or PDF files skipped" in error.message
     (folder / "a.json").write_text(json.dumps(GOOD))
     found = read_split(folder)
     assert not found.errors

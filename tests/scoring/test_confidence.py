@@ -360,7 +360,7 @@ def test_the_whole_way(stores, sample, tmp_path):
     predict = ("predict", "--data", tmp_path / "dev.pt", "--model", tmp_path / "run")
     plain = works(*predict, "--out", tmp_path / "a.json", "--scores", tmp_path / "a.jsonl",
                   "--abstain", 0.99)  # fmt: skip
-    assert "answers have a probability below 0.99" in plain
+    assert "answers with a probability below 0.99" in plain
     gold = sample / "cloze" / "dev"
     files = ("--figure", tmp_path / "f.png", "--out", tmp_path / "c.json")
     shown = works("evaluate", "--calibrate", tmp_path / "a.jsonl", gold,

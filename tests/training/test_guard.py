@@ -327,7 +327,7 @@ def test_a_slow_starter_goes_on_when_no_restart_is_left(trainer, tmp_path):
     result = trainer(tmp_path, on_collapse="restart", max_restarts=1, **settings).run()
     assert (result.restarts, result.steps) == (1, 60)
     assert [line["action"] for line in metrics(tmp_path, "guard")] == ["restart", "warn"]
-    assert "1 restart(s) did not help, so the run continues" in (tmp_path / "log.txt").read_text()
+    assert "1 restart did not help, so the run continues" in (tmp_path / "log.txt").read_text()
 
 
 @pytest.mark.parametrize(("cut", "left"), [(12, {1}), (22, ())])
@@ -384,7 +384,7 @@ def test_two_processes_decide_alike(sample, stores, tmp_path):
                "--on-collapse", "restart", "--device", "cpu", "--precision", "fp32"]  # fmt: skip
     command = ["-m", "albert_rc", "train", *options, "--out", tmp_path / "two"]
     done = torchrun(2, *command, check=False)
-    assert "1 restart(s) did not help" in done.stderr
+    assert "1 restart did not help" in done.stderr
     log = (tmp_path / "two" / "log.txt").read_text()
     assert "back to the start: learning rate 5e+29" in log
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from albert_rc.io.messages import counted
 from albert_rc.printed.lines import HAN, Line, words
 
 DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
@@ -123,8 +124,8 @@ def _entries(line: Line, position: int) -> tuple[list[KeyEntry], list[KeyProblem
                 problems.append(KeyProblem(tuple(numbers), line.place, reason))
             elif first == last or len(letters) != len(numbers):
                 reason = (
-                    f"the key {first}-{last} has {len(letters)} letter(s) "
-                    f"for {len(numbers)} number(s)"
+                    f"the key {first}-{last} has {counted(len(letters), 'letter')} "
+                    f"for {counted(len(numbers), 'number')}"
                 )
                 problems.append(KeyProblem(tuple(numbers), line.place, reason))
             else:

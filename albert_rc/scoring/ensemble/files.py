@@ -13,7 +13,7 @@ import numpy as np
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import write_files
 from albert_rc.io.json import json_lines, parse_json, six_digits, to_json, write_json
-from albert_rc.io.messages import quoted
+from albert_rc.io.messages import counted, quoted
 from albert_rc.papers.schema import letter, question_keys
 from albert_rc.scoring.abstain import Unsure, find_unsure, unsure_path
 from albert_rc.scoring.ensemble.assess import Assessment
@@ -60,8 +60,8 @@ def require_like(file: ScoreFile, dev: ScoreFile, labels: Sequence[str]) -> None
     """
     said = f"{file.path}: cannot be answered by a fit on {dev.path}: "
     for name, one, other in (
-        ("is of", *("blanks" if each.ids is None else "questions" for each in (file, dev))),
-        ("has labels in number", *(_num_labels(each) for each in (file, dev))),
+        ("answers", *("blanks" if each.ids is None else "questions" for each in (file, dev))),
+        ("has", *(counted(_num_labels(each), "label") for each in (file, dev))),
     ):
         if one != other:
             raise DataError(f"{said}it {name} {one}, not {other}")

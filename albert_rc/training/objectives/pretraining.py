@@ -161,7 +161,7 @@ class Pretraining(Objective[PretrainBatch]):
         processes.sum(sums)
         totals = sums.tolist()
         figures = self.report(totals[: self.num_sums], totals[self.num_sums :])
-        line = f"dev words {figures['accuracy']:.2%}, loss {figures['loss']:.4f}"
+        line = f"dev accuracy of masked words {figures['accuracy']:.2%}, loss {figures['loss']:.4f}"
         if self.pair != "none":
             line += f", {self.pair} {figures['pair_accuracy']:.2%}"
         return DevScore(

@@ -35,7 +35,7 @@ class Teacher:
     """The last store's probabilities by precision: runs with other seeds have the same store."""
 
     def found(self) -> Teacher:
-        """Itself; refuses a source that is not there, before the work.
+        """Return itself; refuse a missing source before any work is done.
 
         Raises:
             DataError: a score file is missing.

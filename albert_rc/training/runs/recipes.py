@@ -43,7 +43,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 }
 """ALBERT's recipes (Lan et al. 2020, appendix A.4, Table 14); cloze as in the ASC20-21 entry.
 
-RACE as in the authors' repository for version 2, which diverges with version 1's 2e-5 and dropout.
+RACE as in the authors' repository for version 2, since that diverges with version 1's 2e-5 and
+dropout.
 """
 DROPPING = {"qqp": 0.1, "rte": 0.1, "wnli": 0.1}
 """Dropout of the layers in the same table; 0 for the other tasks, as in the checkpoints."""
