@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from albert_rc.cli.console import out, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.errors import UsageError
+from albert_rc.io.messages import counted
 
 if TYPE_CHECKING:
     from albert_rc.papers.schema import PaperSet
@@ -62,7 +63,7 @@ def calibrate(
     recalled = sum(reading is not None for reading in file.read)
     if recalled:
         say(
-            f"{recalled:,} answers recalled from training papers are left out, since a "
+            f"{counted(recalled, 'answer')} recalled from training papers left out, since a "
             "temperature is fitted to the model's own answers"
         )
     if out_file is not None:

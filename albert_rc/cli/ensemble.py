@@ -165,9 +165,9 @@ def _refuse_recalled(files: Sequence[ScoreFile]) -> None:
     recalled = sum(any(read) for read in zip(*(file.read for file in files), strict=True))
     if recalled:
         raise DataError(
-            f"{recalled:,} answers in the scores of --gold were recalled from training papers; "
-            "weights and temperatures must be fitted to the models' own answers: make these "
-            "scores without --recall"
+            f"the scores of --gold contain {counted(recalled, 'answer')} recalled from training "
+            "papers; weights and temperatures must be fitted to the models' own answers: make "
+            "these scores without --recall"
         )
 
 

@@ -77,8 +77,9 @@ def conclude(out: Path, result: TrainResult, best: str) -> None:
     """Print a run's folder, progress and best score, and draw its curves."""
     from albert_rc.report.curves import draw_curves, read_curves, spark_lines
 
-    of_all = f" of {result.total_steps:,}" if result.paused else ""
-    typer.echo(f"{out}: {result.steps:,}{of_all} steps in {result.seconds:.0f} s{best}")
+    steps = counted(result.total_steps if result.paused else result.steps, "step")
+    done = f"{result.steps:,} of {steps}" if result.paused else steps
+    typer.echo(f"{out}: {done} in {result.seconds:.0f} s{best}")
     if result.restarts:
         typer.echo(
             f"{counted(result.restarts, 'restart')} after a collapse, see {out / 'log.txt'}; "

@@ -13,6 +13,7 @@ from albert_rc.corpus.textfiles import TEXT, is_paper, text_lines
 from albert_rc.errors import DataError
 from albert_rc.io.decode import UTF_8
 from albert_rc.io.files import file_sha256, natural_key
+from albert_rc.io.messages import counted
 from albert_rc.papers.files import REJECTS
 from albert_rc.papers.formats import READERS, find_splits, open_sources, read_split
 from albert_rc.papers.opening import suffix_of
@@ -208,8 +209,8 @@ def require_whole(papers: PaperSet, place: Path) -> None:
     """
     if papers.errors:
         raise DataError(
-            f"{papers.errors[0]} ({len(papers.errors)} errors in all; "
-            f"`albert-rc doctor {place}` lists them)"
+            f"{papers.errors[0]} ({counted(len(papers.errors), 'error')} in all; see `albert-rc "
+            f"doctor {place}`)"
         )
 
 

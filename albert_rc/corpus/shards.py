@@ -116,6 +116,6 @@ def check_corpus(corpus: Corpus, tokenizer: Tokenizer, max_length: int) -> None:
     longest = corpus.meta["max_length"]
     if longest > max_length:
         raise DataError(
-            f"{corpus.folder}: sequences of {longest} tokens, but the model takes {max_length}; "
-            f"{remake} --max-length {max_length}"
+            f"{corpus.folder}: has sequences of {longest} tokens, but the model takes "
+            f"{max_length}; {remake} --max-length {max_length}"
         )

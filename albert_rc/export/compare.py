@@ -27,8 +27,8 @@ from albert_rc.text.tokenizer import Tokenizer
 TOLERANCE = 1e-4
 """Maximum difference of a logit, as a share of the largest one (or of 1, if that is more)."""
 SIZES = (1, 4, 2, 3)
-"""Items of the batches, in turn: a fixed size would hide errors of others. Small, since others
-compute a logit for each piece at each position: 250 MB for 4 long sequences with ALBERT's
+"""Items of the batches, in turn: with one size, errors at other sizes would be missed. Small, since
+others compute a logit for each piece at each position: 250 MB for 4 long sequences with ALBERT's
 vocabulary."""
 
 Runner = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]

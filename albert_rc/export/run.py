@@ -158,7 +158,7 @@ def export(
             checks.append(f"ONNX (onnxruntime): {in_onnx}.")
         records = read_records(run or folder)
         if mean_of is not None:
-            # Its weights are others than those that were measured.
+            # These are not the weights that were measured.
             records = replace(records, figures=[], temperature=None, own_card=None)
             notes.append(f"Its weights are the mean of {mean_of}.")
         card = Card(
@@ -211,7 +211,9 @@ def _require_fitting(papers: PaperSet | None, kind: Kind, labels: tuple[str, ...
     if papers is None:
         return
     if papers.kind != kind:
-        raise UsageError(f"--papers: the papers are {papers.kind}, but the model answers {kind}")
+        raise UsageError(
+            f"--papers: these are {papers.kind} papers, but the model answers {kind} papers"
+        )
     if kind == "label" and papers.labels != labels:
         known = ", ".join(labels) or "numbers"
         raise UsageError(

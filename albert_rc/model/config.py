@@ -12,8 +12,8 @@ COMMON = ("nothing", "attention", "ffn")
 SMALLER = ("num_layers", "num_groups", "embedding_size")
 """Settings of the shape that may be made smaller than a checkpoint's."""
 LONGEST = 2**25
-"""Upper bound for tokens of a sequence, like the bounds below far beyond any real encoder. A file
-or option with more is wrong, and even counting its layers would take too long."""
+"""Upper bound for the tokens of a sequence; like the bounds below, far beyond any real encoder. A
+file or option with more is wrong, and even counting its layers would take too long."""
 Share = Annotated[float, Setting("", low=0, high=1, below=True)]
 
 

@@ -132,7 +132,7 @@ class ClozeHead(nn.Module):
 
         After `set_prior` the logits are adjusted by the pieces' log frequency (Menon et al. 2021,
         section 4): the head then learns how much likelier a word is here than on average. That
-        separates the options of a blank, for the right one need not be the most frequent word.
+        separates the options of a blank, since the right one need not be the most frequent word.
 
         Args:
             hidden_MD: hidden states at the masked tokens.

@@ -22,7 +22,7 @@ MOST_MEMORY = 2 * 2**30
 
 
 class _OutOfTime(BaseException):
-    """Not an Exception, because parsers of damaged files catch those and continue."""
+    """Not an Exception, because parsers of damaged files catch exceptions and continue."""
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def _clock(seconds: float) -> Iterator[None]:
         raise _OutOfTime
 
     before = signal.signal(signal.SIGVTALRM, expire)
-    # Again after that, in case that the first one was swallowed.
+    # Repeated, in case the first exception is swallowed.
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1)
     try:
         yield

@@ -65,7 +65,7 @@ def import_papers(
         answers = [answer for block in outline.blocks for answer in block.answers]
         papers = [paper for found in imports for paper in found.papers]
         own = [paper.answers for paper in papers]
-        if len(paths) > 1:  # a part of the key may be called after its file
+        if len(paths) > 1:  # the key may use its name as a label
             for found in imports:
                 for paper in found.papers:
                     paper.headings.append(shadow_of(Path(found.source).stem))

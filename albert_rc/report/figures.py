@@ -98,7 +98,7 @@ def require_options(kind: Kind) -> None:
     if kind not in ("cloze", "choice"):
         raise UsageError(
             "report shows papers with options to choose from (cloze, RACE, DREAM); "
-            "for SQuAD's and GLUE's take `albert-rc evaluate`"
+            "for SQuAD and GLUE use `albert-rc evaluate`"
         )
 
 

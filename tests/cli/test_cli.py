@@ -219,7 +219,7 @@ def test_doctor_tells_all(cli, tmp_path):
             2,
             "holds no model, but folders of them; name one: ",
         ),
-        (["import", SAMPLE / "printed", "--out", "x"], 2, "of others give the files: "),
+        (["import", SAMPLE / "printed", "--out", "x"], 2, "for others give the files: "),
         (["report", "a.jsonl", "b", "--out", "r.pdf"], 2, "let its name end in .html"),
         (
             ["predict", "--data", SAMPLE / "cloze" / "dev", "--model", VOCABULARY],

@@ -241,7 +241,7 @@ def test_papers_that_cannot_be_read_cannot_be_kept_apart(text, make, tmp_path):
         json.dumps({"article": "A _", "options": [["b", "c"]]})
     )
     (tmp_path / "exam" / "bad.json").write_text("{torn")
-    with pytest.raises(DataError, match=r"bad\.json.*1 errors in all; `albert-rc doctor"):
+    with pytest.raises(DataError, match=r"bad\.json.*1 error in all; see `albert-rc doctor"):
         make(find_sources([text])[0], exclude=[tmp_path / "exam"])
 
 

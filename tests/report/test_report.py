@@ -220,7 +220,7 @@ def test_runs_called_alike_are_told_apart(tmp_path):
     assert run_names([tmp_path / "a" / "s", tmp_path / "b" / "s"]) == ["a/s", "b/s"]
     deep = [tmp_path / name / "dev" / "s" for name in "ab"]
     assert run_names(deep) == ["a/dev/s", "b/dev/s"]
-    with pytest.raises(UsageError, match="is the file to compare with"):
+    with pytest.raises(UsageError, match="is the same file"):
         run_names([tmp_path / "a", tmp_path / "b" / ".." / "a"])
 
 

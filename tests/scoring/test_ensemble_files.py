@@ -262,7 +262,7 @@ def test_what_was_recalled_is_carried_on_and_not_fitted(score_files, sample, tmp
     read = read_scores(whole).read
     assert (read[0], set(read[1:])) == ("B", {None})
     refused = run(*dev, "--gold", sample / "cloze" / "dev")
-    assert "1 answers in the scores of --gold were recalled" in str(refused.exception)
+    assert "the scores of --gold contain 1 answer recalled" in str(refused.exception)
 
 
 def test_a_score_file_can_be_evaluated(score_files, sample, tmp_path):

@@ -34,7 +34,7 @@ def number_troubles(items: Sequence[Item], found: Sequence[Candidate]) -> list[T
 
 
 _QUESTION = re.compile(r"\s*[(\[]?\s*([0-9]{1,4})\s*[.)\]、]\s*[^\W\d_]")
-# Of a section, as others write `II. Reading comprehension`.
+# The title of a section, as in `II. Reading comprehension`.
 _TITLE = re.compile(
     r"(?i)(?:\w+\s+){0,3}(?:reading|comprehension|cloze|writing|vocabulary|grammar|listening|"
     r"translation|section|part)(?:\W+\w+){0,3}\W*$"

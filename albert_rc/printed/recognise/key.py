@@ -29,7 +29,7 @@ WHY = re.compile(
     r"[(\[]?\s*(?:explanation|explained|reason|because|rationale)\b)"
 )
 """Pattern of the beginning of an explanation."""
-# `36. B. The verb ...`: only under a heading, for so do options begin.
+# `36. B. The verb ...`: only under a heading, since options may begin like this.
 _EXPLAINED = re.compile(
     r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\]]?\s*[.、:)]?\s*(?:\[?答案\]?\s*:?\s*)?"
     r"[(\[]?([A-G])[)\]]?\s*(?:[.、:,)]\s*|\s)\S"
@@ -86,7 +86,7 @@ def is_key_heading(line: Line) -> bool:
             and not re.search("[写涂填选]", bare)
         )
     match = _HEADING.search(shadow) if len(words(line)) <= 7 and len(shadow) < 100 else None
-    # Before the word only what stands in titles: a sentence may end with "answers" too.
+    # Only words of titles may precede it: a sentence may end with "answers" too.
     return match is not None and all(map(_TITLE.fullmatch, shadow[: match.start()].split()))
 
 

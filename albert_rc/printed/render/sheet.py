@@ -98,7 +98,7 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
 
 
 def _printable(text: str) -> str:
-    """The text with spaces for what XML, and so a Word document, cannot hold."""
+    """The text with spaces for characters that XML, and thus a Word document, cannot hold."""
     return _UNPRINTABLE.sub(" ", text)
 
 
