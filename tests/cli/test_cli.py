@@ -217,7 +217,7 @@ def test_doctor_tells_all(cli, tmp_path):
         (
             ["predict", "--data", SAMPLE / "cloze" / "dev", "--model", SHIPPED],
             2,
-            "holds no model, but folders of them; name one: ",
+            "holds several folders with a model each; give one of them: ",
         ),
         (["import", SAMPLE / "printed", "--out", "x"], 2, "for others give the files: "),
         (["report", "a.jsonl", "b", "--out", "r.pdf"], 2, "let its name end in .html"),
@@ -264,7 +264,7 @@ def test_a_store_of_another_vocabulary_is_refused(trained, cli, tmp_path):
     command = ["predict", "--data", trained / "data/cloze/dev.pt", "--model", other, "--out", out]
     done = cli(*command)
     assert done.returncode == 4
-    assert "its vocabulary is not the one that the weights were trained with" in done.stderr
+    assert "not the one that the weights were trained with" in done.stderr
     # Weights of others do not say which vocabulary is theirs.
     save_file(load_file(other / "model.safetensors"), other / "model.safetensors")
     done = cli(*command)

@@ -388,7 +388,7 @@ def test_shards_of_another_corpus_are_not_mixed_in(made_by, text, tmp_path):
     assert {path: path.read_bytes() for path in sorted(place.rglob("*.pt"))} == before
     one = next(iter(before))
     one.with_name("shard-00002-of-00003.pt").write_bytes(before[one])
-    with pytest.raises(DataError, match=r"of 2 sets \(one has 1, another 3\); remove"):
+    with pytest.raises(DataError, match=r"of 2 different sets \(of 1 and of 3 shards\); remove"):
         Corpus(one.parent)
 
 

@@ -317,7 +317,7 @@ def test_restart_goes_to_the_last_good_state_and_then_to_the_start(trainer, tmp_
 def test_restarts_are_limited(trainer, tmp_path):
     run = trainer(tmp_path, max_steps=40, eval_steps=40, on_collapse="restart", max_restarts=1)
     break_gradients(run, range(99))
-    with pytest.raises(UsageError, match=r"1 restart\(s\) did not help; lower --learning-rate"):
+    with pytest.raises(UsageError, match=r"1 restart did not help; lower --learning-rate"):
         run.run()
     assert [line["action"] for line in metrics(tmp_path, "guard")][1::2] == ["restart", "stop"]
 
