@@ -80,13 +80,14 @@ class Memory:
             store: cloze papers of the same vocabulary.
 
         Raises:
-            UsageError: the papers are of another kind, or of another vocabulary.
+            UsageError: the papers are of another kind, or were preprocessed with another
+                vocabulary.
         """
         _require_cloze(store, "--recall")
         if store.meta["vocabulary"] != self.vocabulary:
             raise UsageError(
-                "--recall: the training papers were preprocessed with another vocabulary; make "
-                "both stores with the same --model"
+                "--recall: the training papers were preprocessed with a different vocabulary; "
+                "make both stores with the same --model"
             )
         option, context = [], []
         for window in _windows(store):

@@ -87,8 +87,8 @@ class Parts:
         new = not path.is_file()
         if not new and read_json(path) != manifest:
             raise UsageError(
-                f"{self.folder} has answers from other papers, weights or settings; remove it, or "
-                "give another --out"
+                f"{self.folder} has answers from different papers, weights or settings; remove "
+                "it, or give another --out"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(path, manifest)

@@ -95,7 +95,7 @@ def why_unused(
         return None
     record = kept_record(path)
     if record is None:
-        return "for other weights"
+        return "for different weights"
     return None if reading is None else _other_reading(record, reading)
 
 
@@ -148,8 +148,8 @@ def require_made_by(file: ScoreFile, folder: Path) -> None:
     own = weights_id(folder)
     if None not in (file.weights, own) and file.weights != own:
         raise UsageError(
-            f"--model {folder}: {file.path} was made with other weights; give the run that made "
-            "it, or make the scores again"
+            f"--model {folder}: {file.path} was made with different weights; give the run that "
+            "made it, or make the scores again"
         )
 
 

@@ -62,7 +62,7 @@ def bench(
     kills: Annotated[
         int,
         typer.Option(
-            help="resume: number of times the last run is killed and resumed.",
+            help="With resume: number of times the last run is killed and resumed.",
             min=1,
             max=1000,
             hidden=True,
@@ -71,7 +71,8 @@ def bench(
     runs: Annotated[
         int,
         typer.Option(
-            help="resume: number of uninterrupted runs, which are also compared with each other.",
+            help="With resume: number of uninterrupted runs, which are also compared with each "
+            "other.",
             min=1,
             max=100,
             hidden=True,
@@ -79,18 +80,19 @@ def bench(
     ] = 1,
     command: Annotated[
         Literal["train", "pretrain"],
-        typer.Option(help="resume: the command to test.", hidden=True),
+        typer.Option(help="With resume: the command to test.", hidden=True),
     ] = "train",
     folder: Annotated[
         Path | None,
         typer.Option(
-            help="resume: keep all runs in this folder (default: they are deleted).", hidden=True
+            help="With resume: keep all runs in this folder (default: they are deleted).",
+            hidden=True,
         ),
     ] = None,
     moments: Annotated[
         int,
         typer.Option(
-            help="resume: random seed for the times at which the run is killed.",
+            help="With resume: random seed for the times at which the run is killed.",
             min=0,
             max=LAST_SEED,
             hidden=True,
@@ -104,7 +106,7 @@ def bench(
     in the same precision, measured in the same process. Pretraining is masked LM with 15% of the
     tokens masked, on sequences of random tokens, which take as long as real text. `bench resume`
     trains with the options after `--`, once uninterrupted and once killed and resumed, and compares
-    the results bit for bit; the exit code is 0 if weights, optimizer states, random states and
+    the results bit for bit; the exit code is 0 if weights, optimiser states, random states and
     metrics are identical, else 1. A GPU may add numbers in a different order in each run; the
     option `--set deterministic=true` prevents that.
     """

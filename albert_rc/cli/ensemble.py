@@ -61,7 +61,8 @@ def ensemble(
     abstain: Annotated[
         float | None,
         typer.Option(
-            help="List answers with a lower probability than this in a file next to --out."
+            help="Also list answers with a probability below this, for review, in a file next to "
+            "--out."
         ),
     ] = None,
     format_: Format = None,

@@ -76,7 +76,7 @@ Scratch = Annotated[
         "xxlarge), with the vocabulary of --model."
     ),
 ]
-RunFolder = Annotated[Path, typer.Option(help="The run's folder.")]
+RunFolder = Annotated[Path, typer.Option(help="Folder to write the run to.")]
 Attention = Annotated[
     Literal["dense", "lsh"] | None,
     typer.Option(

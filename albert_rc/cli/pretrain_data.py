@@ -42,8 +42,8 @@ def pretrain_data(
     documents: Annotated[
         Literal["files", "blank-lines"],
         typer.Option(
-            help="What a document is. files: each text file; blank-lines: text between blank "
-            "lines.",
+            help="What counts as a document: each text file (files), or text between blank lines "
+            "(blank-lines).",
             hidden=True,
         ),
     ] = "files",

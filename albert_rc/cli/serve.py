@@ -33,9 +33,8 @@ def serve(
     option_score: Annotated[
         Literal["masks"] | None,
         typer.Option(
-            help="With masks, blanks with options of several words are scored again with a [MASK] "
-            "for each piece, which is more accurate and takes about twice the time (default: as "
-            "trained)."
+            help="masks scores blanks with options of several words again, with a [MASK] per "
+            "piece; more accurate, but takes about twice the time (default: as trained)."
         ),
     ] = None,
     max_megabytes: Annotated[

@@ -27,7 +27,7 @@ Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        help="TOML file with options and settings of this command, a line NAME = VALUE for each; "
+        help="TOML file with options and settings of this command, one NAME = VALUE per line; "
         "options on the command line take precedence.",
     ),
 ]
@@ -36,7 +36,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Further setting; may be given several times. `--set help` lists them all.",
+        help="Further setting of the command; repeatable. `--set help` lists them all.",
     ),
 ]
 

@@ -98,8 +98,8 @@ def train(
     option_score: Annotated[
         Literal["mean", "first", "salience"] | None,
         typer.Option(
-            help="Cloze: score of an option from the logits of its pieces: their mean, the first, "
-            "or salience (a mean with learned weights).",
+            help="Cloze: how to score an option from the logits of its pieces: mean, first, or "
+            "salience (a mean with learned weights).",
             hidden=True,
         ),
     ] = None,
@@ -112,27 +112,35 @@ def train(
         ),
     ] = None,
     with_dev: Annotated[
-        bool, typer.Option(help="Also train on dev.pt; the last weights are kept.", hidden=True)
+        bool,
+        typer.Option(
+            help="Also train on dev.pt; then the last weights are kept, not the best.", hidden=True
+        ),
     ] = False,
     workers: options.Workers = None,
     deterministic: options.Deterministic = False,
     low: Annotated[
         float | None,
-        typer.Option(help=f"--search: the lowest learning rate (default: {LOW:g}).", hidden=True),
+        typer.Option(
+            help=f"With --search: the lowest learning rate (default: {LOW:g}).", hidden=True
+        ),
     ] = None,
     high: Annotated[
         float | None,
-        typer.Option(help=f"--search: the highest learning rate (default: {HIGH:g}).", hidden=True),
+        typer.Option(
+            help=f"With --search: the highest learning rate (default: {HIGH:g}).", hidden=True
+        ),
     ] = None,
     batch_sizes: Annotated[
         str | None,
         typer.Option(
-            help="--search: batch sizes to choose from, such as 16,32 (default: --batch-size).",
+            help="With --search: batch sizes to choose from, such as 16,32 (default: "
+            "--batch-size).",
             hidden=True,
         ),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="--search: print the trials as JSON.", hidden=True)
+        bool, typer.Option("--json", help="With --search: print the trials as JSON.", hidden=True)
     ] = False,
     lsh_form: options.LshForm = None,
     lsh_landmarks: options.LshLandmarks = None,

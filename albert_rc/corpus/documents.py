@@ -110,7 +110,7 @@ def _require_alike(split: Path, papers: set[Path], texts: list[Path]) -> None:
     paper = next((path for path in sorted(papers) if path.is_relative_to(split)), None)
     if paper is None:
         return
-    apart = "put each kind into a folder of its own, and give both folders"
+    apart = "put each kind into a separate folder, and give both folders"
     for path in texts:
         if path.suffix == ".txt" and path.is_relative_to(split):
             raise DataError(f"{path}: plain text in a folder of exam papers ({paper}); {apart}")

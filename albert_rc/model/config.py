@@ -225,7 +225,7 @@ class LshConfig:
     hash: Annotated[
         str,
         Setting(
-            "Hashed attention, our form: type of hash, projections or rotations (default: as in "
+            "Hashed attention in our form: type of hash, projections or rotations (default: as in "
             "the checkpoint, else projections).",
             choices=("rotations", "projections"), flag="--lsh-hash",
         ),

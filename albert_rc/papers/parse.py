@@ -82,7 +82,7 @@ def _missing(raw: dict[str, Any], key: str) -> str:
     if key == "questions" and "options" in raw:
         return (
             f"{said}, as in a cloze paper; put papers with blanks and papers with questions into "
-            "folders of their own"
+            "separate folders"
         )
     return f"{said}; add it"
 

@@ -88,7 +88,7 @@ class Journal:
             content = _entry(self._file, key)
         except ValueError:
             content = None
-        if content is None:  # truncated, of other papers, or the end: write from here on
+        if content is None:  # truncated, for other papers, or the end: write from here on
             self._replaying = False
             self._file.seek(place)
             self._file.truncate()

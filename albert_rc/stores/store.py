@@ -199,7 +199,7 @@ def load_store(path: Path) -> Store:
 
 
 def check_store(store: Store, path: Path, tokenizer: Tokenizer, max_length: int) -> None:
-    """Refuse a store made with another vocabulary or a longer window than the model's.
+    """Refuse a store made with a different vocabulary or a longer window than the model's.
 
     Args:
         store: an opened store.

@@ -66,7 +66,7 @@ class Stepper(Generic[Kind]):
     def cut_as(self, cut: dict[str, Any]) -> None:
         """Restore the splitting of a resumed run: other micro-batches would round differently.
 
-        With another number of processes each has another share, so the splitting starts anew.
+        With a different number of processes each has a different share, and splitting starts over.
         """
         if cut and cut["processes"] == self.processes.world:
             self.cut = dict(cut)

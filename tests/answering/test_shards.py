@@ -116,7 +116,7 @@ def test_a_job_that_was_ended_goes_on_where_whole_parts_are(data, tmp_path, work
     assert parts[1].read_bytes() == before[parts[1]][0]
     said = cli(*command, "--precision", "fp32", "--max-length", "400", "--temperature", "2")
     assert said.returncode == 2
-    assert "has answers from other papers, weights or settings" in said.stderr
+    assert "has answers from different papers, weights or settings" in said.stderr
     shown = json.loads((out / "manifest.json").read_text())
     assert shown["made_by"]["papers"]["max_length"] == 512
 

@@ -269,7 +269,7 @@ def test_a_store_of_another_vocabulary_is_refused(trained, cli, tmp_path):
     save_file(load_file(other / "model.safetensors"), other / "model.safetensors")
     done = cli(*command)
     assert done.returncode == 3
-    assert "another vocabulary" in done.stderr
+    assert "a different vocabulary" in done.stderr
     assert not out.exists()
 
 

@@ -91,7 +91,7 @@ def test_a_result_does_not_replace_a_paper_of_a_pattern(tmp_path):
     for name in ("p1.json", "p2.json"):
         put(tmp_path / name, CLOZE)
     for name in ("p2.json", "p99.json"):
-        with pytest.raises(UsageError, match="the papers to read; choose another"):
+        with pytest.raises(UsageError, match="the input papers; choose another"):
             check_outputs({"--out": tmp_path / name}, [tmp_path / "p*.json"])
     check_outputs({"--out": tmp_path / "answer.json"}, [tmp_path / "p*.json"])
     shutil.rmtree(tmp_path)

@@ -166,7 +166,7 @@ def test_only_options_can_be_shown(tmp_path, cli):
     assert not (tmp_path / "r.html").exists()
     done = cli("report", tmp_path / "s.jsonl", DEV, "--out", tmp_path / "s.jsonl")
     assert done.returncode == 2
-    assert "one of the files to read" in done.stderr
+    assert "one of the input files" in done.stderr
     with pytest.raises(UsageError, match="options to choose from"):
         figures_of("span", [], [])
 

@@ -319,7 +319,7 @@ def test_a_temperature_is_kept_with_the_model_that_it_is_of(scored, sample, tmp_
     changed = tmp_path / "cloze" / "model.safetensors"
     kept, weights = (tmp_path / "cloze" / "calibration.json").read_bytes(), changed.read_bytes()
     changed.write_bytes(weights + b" ")
-    assert "made with other weights" in str(CliRunner().invoke(app, again).exception)
+    assert "made with different weights" in str(CliRunner().invoke(app, again).exception)
     changed.write_bytes(weights)
     assert (tmp_path / "cloze" / "calibration.json").read_bytes() == kept
     predict += ["--out", str(tmp_path / "a.json"), "--abstain", "0.01"]

@@ -293,7 +293,7 @@ def test_restart_goes_to_the_start_with_half_the_rate_and_another_order(trainer,
     assert again != first
     assert sorted(chain(*again)) == sorted(chain(*first))
     assert [line["action"] for line in metrics(tmp_path, "guard")] == ["warn", "restart"]
-    assert "restarting from the start with learning rate 0.0005 and another data order" in lines
+    assert "restarting from the start with learning rate 0.0005 and a different data order" in lines
     assert "restarting from the start" in (tmp_path / "log.txt").read_text()
     assert result.best_score is not None
     assert not (tmp_path / START).exists()
@@ -308,8 +308,8 @@ def test_restart_goes_to_the_last_good_state_and_then_to_the_start(trainer, tmp_
     result = run.run(on_event=lines.append)
     back = [line for line in lines if line.startswith("restarting from")]
     assert back == [
-        "restarting from the state of step 60 with learning rate 0.0005 and another data order",
-        "restarting from the start with learning rate 0.00025 and another data order",
+        "restarting from the state of step 60 with learning rate 0.0005 and a different data order",
+        "restarting from the start with learning rate 0.00025 and a different data order",
     ]
     assert (result.restarts, result.steps) == (2, 80)
 

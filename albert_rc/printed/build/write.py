@@ -75,7 +75,7 @@ def write_papers(
 ) -> tuple[list[Path], list[Path]]:
     """Write papers below a folder, all of them or none: `OUT/cloze/SPLIT/`, `OUT/race/SPLIT/`.
 
-    An existing file with other content, perhaps corrected by hand, is kept under another name.
+    An existing file with different content, perhaps corrected by hand, is kept under another name.
 
     Returns:
         The papers' files, and the files with replaced content.

@@ -106,7 +106,7 @@ def _own(items: Sequence[Item]) -> Iterator[Trouble]:
 
 
 def _mark_lengths(items: Sequence[Item]) -> None:
-    """Report lists of another length, which were not divided correctly."""
+    """Report lists of a different length, which were not divided correctly."""
     sizes = Counter(len(item.options) for item in items if not item.trouble)
     if len(sizes) < 2:
         return

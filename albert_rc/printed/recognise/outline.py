@@ -199,7 +199,7 @@ class _Reader:
     def _add_answers(self, answers: list[key.KeyEntry], problems: Sequence[key.KeyProblem]) -> None:
         block = self.blocks[-1]
         if not self.in_key and block.text and not block.items and not block.answers:
-            # A key without a heading: what stands above it was taken for the next passage.
+            # A key without a heading: the text above it was taken for the next passage.
             self.labels.append(block.text[-1].shadow)
         block.answers += key.labelled(answers, *(x for x in self.labels if len(x) < LABEL))
         self.labels = []

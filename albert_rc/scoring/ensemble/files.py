@@ -48,7 +48,7 @@ def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
 
 
 def require_like(file: ScoreFile, dev: ScoreFile, labels: Sequence[str]) -> None:
-    """Refuse scores of another task than a fit's, where `check_models` cannot tell.
+    """Refuse scores of a different task than the fit's, where `check_models` cannot tell.
 
     Args:
         file: one of the score files that are answered.
@@ -242,8 +242,8 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
         models: result of `models_of` for the fitted files.
 
     Raises:
-        DataError: another number of files, another order, another kind of answers, another
-            temperature, or another method for options of several words.
+        DataError: the number or order of files, the kind of answers, the temperature, or the method
+            for options of several words differs from the fit's.
     """
     if len(files) != len(models):
         raise DataError(

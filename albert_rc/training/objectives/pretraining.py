@@ -55,8 +55,8 @@ def open_teacher(source: str, tokenizer: Tokenizer) -> PretrainingModel:
     loaded: Loaded[PretrainingModel] = load_model(source, "pretraining", with_pairs=False)
     if loaded.tokenizer.fingerprint != tokenizer.fingerprint:
         raise UsageError(
-            f"--teacher {source} has another vocabulary; in pretraining, teacher and student must "
-            "have the same"
+            f"--teacher {source} has a different vocabulary; in pretraining, teacher and student "
+            "must share one"
         )
     if loaded.report.new:
         raise UsageError(
