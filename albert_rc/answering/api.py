@@ -83,7 +83,7 @@ def answer(
         model: from `load_model(source, "cloze")` or `load_model(source, "choice")`, which is loaded
             once for many calls; or the source itself: a run's folder, a hub id, or a model of the
             package. By default the package's own model for this kind of papers.
-        precision: fp32, bf16 or fp16; bf16 where the hardware has it.
+        precision: fp32, bf16 or fp16; bf16 if the hardware has it.
         temperature: divisor of the logits before the softmax; by default the value that
             `evaluate --calibrate` saved next to the weights, else 1. It changes no answer.
         option_score: with "masks", blanks with options of several words are read again, with a

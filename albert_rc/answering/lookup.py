@@ -41,7 +41,7 @@ class Recalled:
     """The options found in other papers for a store's blanks."""
 
     option_Q: Tensor
-    """[Q] index of the option found there; -1 where none, or several, were found."""
+    """[Q] index of the option found there; -1 if none, or several, were found."""
     context_Q: Tensor
     """[Q] number of matching tokens around the blank."""
 
@@ -134,7 +134,7 @@ def with_recall(scored_QK: Tensor, recalled: Recalled) -> Tensor:
     """Log-probabilities with recalled options added as evidence.
 
     Args:
-        scored_QK: the model's log-probabilities, natural logarithms; -inf where there is no option.
+        scored_QK: the model's log-probabilities, natural logarithms; -inf if there is no option.
         recalled: for the same blanks.
     """
     known_Q = recalled.option_Q >= 0

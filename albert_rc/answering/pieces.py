@@ -252,7 +252,7 @@ def _begins_spoken_word(tokenizer: Tokenizer) -> list[bool]:
 def _of_window(
     text: list[int], blanks: list[_Blank], mask: int, longest: int
 ) -> Iterator[WiderWindow]:
-    """The windows to read for a window's blanks, which are widened together where they fit.
+    """The windows to read for a window's blanks, which are widened together if they fit.
 
     The first has each blank as wide as the shortest of its options, the next as wide as the next
     longer one, and so on; a blank with fewer lengths stays one [MASK] from then on.
@@ -297,7 +297,7 @@ def _widened(
     """A window with tokens in place of a blank, and the position where they begin.
 
     If it becomes too long, it is truncated at the end farther from the blank, inside [CLS] and
-    [SEP], and at the other end where that is not enough.
+    [SEP], and at the other end if that is not enough.
     """
     before, after = text[:place], text[place + 1 :]
     over = max(0, len(before) + len(filling) + len(after) - longest)

@@ -51,7 +51,7 @@ def score(
         progress: called with the number of questions answered, batch by batch.
 
     Returns:
-        [Q, K] in nats, on the CPU, in the store's order, the same on every rank; -inf where a
+        [Q, K] in nats, on the CPU, in the store's order, the same on every rank; -inf if a
         question has fewer than K options.
 
     Raises:

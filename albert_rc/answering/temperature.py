@@ -68,10 +68,10 @@ def kept_temperature(
     Args:
         folder: the model's folder.
         way: method for rescoring options of several words; each has its own probabilities.
-        reading: the other inference settings; not compared where it is None.
+        reading: the other inference settings; not compared if it is None.
 
     Returns:
-        1 and False where none was saved, or only one for other weights or settings.
+        1 and False if none was saved, or only one for other weights or settings.
 
     Raises:
         CheckpointError: the record is damaged.

@@ -69,8 +69,8 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
     """Find text files in folders, in natural order, and collections of exam papers.
 
     Args:
-        places: files, or folders to search recursively. A folder of JSON is one collection, also
-            where the files' names end in .txt, as RACE's do.
+        places: files, or folders to search recursively. A folder of JSON is one collection, even
+            if the files' names end in .txt, as RACE's do.
 
     Returns:
         The sources, and the text files left out as duplicates.

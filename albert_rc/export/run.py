@@ -313,7 +313,7 @@ def _require_split(
 
 
 def _stored_precision(folder: Path) -> str:
-    """Precision of the weights on disk; fp32 where they are mixed, or pickled."""
+    """Precision of the weights on disk; fp32 if they are mixed, or pickled."""
     path = folder / "model.safetensors"
     if not path.is_file():
         return "fp32"

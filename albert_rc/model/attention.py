@@ -121,7 +121,7 @@ class _Scores:
 
 
 def _padded(x_TNH: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Padded sequences, [B, N, L, H]; a view where all have the same length."""
+    """Padded sequences, [B, N, L, H]; a view if all have the same length."""
     longest = max(lengths)
     if all(length == longest for length in lengths):
         x_BLNH: Tensor = x_TNH.unflatten(0, (len(lengths), longest))

@@ -170,7 +170,7 @@ def sharing_shape(sharing: str, num_layers: int, num_groups: int | None = None) 
     Args:
         sharing: a key of `SHARING`.
         num_layers: number of layers of the encoder.
-        num_groups: number of groups of layers that share all parameters; by default 1 where
+        num_groups: number of groups of layers that share all parameters; by default 1 if
             everything is shared, else as many as layers.
 
     Raises:

@@ -25,7 +25,7 @@ NEAR = 0.02
 class Dropout:
     """Dropout with rescaling of the remaining units (Srivastava et al. 2014).
 
-    The probability is rounded to 1/256, or, where that is too coarse, to 1/65536; the scale is
+    The probability is rounded to 1/256, or, if that is too coarse, to 1/65536; the scale is
     that of the rounded one, so that means are preserved exactly.
     """
 

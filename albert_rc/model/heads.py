@@ -33,7 +33,7 @@ class Output:
     """Result of a forward pass. Losses are sums: the loop divides by the global count."""
 
     logits_QK: Tensor
-    """-inf where a question has fewer than K options."""
+    """-inf if a question has fewer than K options."""
     loss_sum: Tensor
     """Cross-entropy in nats (squared error for regression) summed over the questions whose
     answer is known."""

@@ -54,7 +54,7 @@ class Pass:
     read_bias: Bias | None = None
     """Those of the last layer, where it is computed at `read_S` only."""
     seed: int | None = None
-    """Seed of reversible layers' dropout with torch's generator; None where it is not used."""
+    """Seed of reversible layers' dropout with torch's generator; None if it is not used."""
     key: tuple[int, ...] | None = None
     """Dropout key of all layers; None for torch's generator."""
 

@@ -75,7 +75,7 @@ def recognised_tasks(row: Any) -> tuple[str, ...]:
     alike.
 
     Args:
-        row: column names to texts, or a list of texts where the file has no header.
+        row: column names to texts, or a list of texts if the file has no header.
     """
     if isinstance(row, list):
         # A printed paper may have tabs in its first line, but is unlikely to have a label there.

@@ -112,7 +112,7 @@ def _list(raw: dict[str, Any], key: str, report: Problems) -> list[Any] | None:
 
 
 def _answers(raw: dict[str, Any], report: Problems) -> list[Any] | None:
-    """The list of answers, or None where the paper has none (a test paper)."""
+    """The list of answers, or None if the paper has none (a test paper)."""
     value = raw.get("answers")
     if value is None or value == []:
         return None

@@ -174,7 +174,7 @@ def letter_index(name: str) -> int | None:
 
 
 def gold_letters(papers: Sequence[Passage]) -> list[str | None]:
-    """The right letter of every question; None where it is unknown."""
+    """The right letter of every question; None if it is unknown."""
     return [
         None if question.answer is None else letter(question.answer)
         for passage in papers

@@ -25,7 +25,7 @@ class RunFigures:
 
     run: Run
     evaluation: Evaluation | None
-    """Evaluation of the answers; None where the papers have no right answer."""
+    """Evaluation of the answers; None if the papers have no right answer."""
     calibration: Reliability | None
     """Reliability of the probabilities; None without right answers or probabilities."""
     losses: list[float | None] | None

@@ -152,7 +152,7 @@ def processes(device: str | None = None) -> Iterator[Processes]:
     )
     try:
         yield Processes(torch.device(kind), rank, world)
-        dist.barrier()  # gloo aborts where one process leaves while another still listens
+        dist.barrier()  # gloo aborts if one process leaves while another still listens
         watch.end()
     except BaseException as error:
         verdict = None
@@ -201,7 +201,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def be_deterministic() -> None:
-    """Make torch deterministic, or raise where it cannot be; call before a GPU is used.
+    """Make torch deterministic, or raise if it cannot be; call before a GPU is used.
 
     The settings follow torch's notes on reproducibility.
     """
@@ -246,7 +246,7 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def choose_precision(precision: str | None, device: torch.device, learning: bool = False) -> str:
-    """The precision of computation: as requested, or bf16 where the device has it, else fp32.
+    """The precision of computation: as requested, or bf16 if the device has it, else fp32.
 
     Args:
         precision: the request, or None.

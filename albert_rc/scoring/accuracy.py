@@ -59,7 +59,7 @@ def _finite(value: float) -> float | None:
 def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -> Accuracy:
     """Accuracy with a percentile bootstrap interval over papers (Efron 1979).
 
-    Where all answers are right, or none, all resamples are equal and the interval would have no
+    If all answers are right, or none, all resamples are equal and the interval would have no
     width; for fewer than `FEWEST` papers it would be too narrow. In these cases it is Wilson's
     (1927) interval, computed as if each paper were a single question, and therefore wide.
 
@@ -250,7 +250,7 @@ class Comparison:
 
 
 def compare(first: Sequence[str], second: Sequence[str], gold: Sequence[str | None]) -> Comparison:
-    """Agreement of two answer lists, and McNemar's exact test where gold is known."""
+    """Agreement of two answer lists, and McNemar's exact test if gold is known."""
     alike = [a == b for a, b in zip(first, second, strict=True)]
     known = [(a, b, g) for a, b, g in zip(first, second, gold, strict=True) if g is not None]
     return compare_right(alike, [a == g for a, _, g in known], [b == g for _, b, g in known])

@@ -85,7 +85,7 @@ def in_order_of(file: ScoreFile, papers: PaperSet) -> ScoreFile:
 
 
 def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
-    """[Q] index of each question's right option; -1 where unknown.
+    """[Q] index of each question's right option; -1 if unknown.
 
     Raises:
         DataError: the file has other papers, or no right answer is known.
@@ -119,7 +119,7 @@ def rows_of(file: ScoreFile, papers: Sequence[Passage], num_labels: int = 0) -> 
     Args:
         file: scores of options or labels.
         papers: the answered papers.
-        num_labels: number of labels of a label task; 0 where questions have their own options.
+        num_labels: number of labels of a label task; 0 if questions have their own options.
 
     Raises:
         DataError: the file has other papers, or not all of these.

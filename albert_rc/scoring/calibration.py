@@ -33,7 +33,7 @@ class Calibration:
     way: str | None
     """Method for rescoring options of several words."""
     reading: dict[str, Any] | None
-    """Other inference settings, where the scores have them; see `answering.score.reading_of`."""
+    """Other inference settings, if the scores have them; see `answering.score.reading_of`."""
     folds: int
     before: Confidence
     after: Confidence

@@ -100,7 +100,7 @@ def read_alone(path: Path, papers: Sequence[Passage]) -> list[str | None] | None
         papers: the answered papers.
 
     Returns:
-        One for each question in the papers' order, None where nothing was recalled; or just None
+        One for each question in the papers' order, None if nothing was recalled; or just None
         for a file without this information.
     """
     if path.suffix != ".jsonl":

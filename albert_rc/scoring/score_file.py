@@ -48,7 +48,7 @@ class ScoreFile:
     answers: list[str]
     """Answer to each question; empty for regression."""
     chances_QK: Chances
-    """Probabilities, 0 where there is no option; for regression [Q, 1] the numbers."""
+    """Probabilities, 0 if there is no option; for regression [Q, 1] the numbers."""
     num_options_Q: Indices
     labels: dict[int, str]
     """Names of labels by index, as far as the answers show them; empty for other kinds."""
@@ -311,7 +311,7 @@ def _set_first(
     path: Path,
     lines: Sequence[int],
 ) -> None:
-    """Make each answer the likeliest option, also where rounding produced a tie."""
+    """Make each answer the likeliest option, even if rounding produced a tie."""
     for row, place, answer, line in zip(chances_QK, places, answers, lines, strict=True):
         if place is None:
             continue  # a label that is likeliest only in ties

@@ -212,11 +212,11 @@ class EncodedLabels:
     tokens: list[list[int]] = field(default_factory=list)
     """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
     seconds: list[int] = field(default_factory=list)
-    """Start of the second sentence; the length where there is none."""
+    """Start of the second sentence; the length if there is none."""
     cut: list[int] = field(default_factory=list)
     """Number of truncated tokens."""
     answers: list[int] = field(default_factory=list)
-    """Index of the label, or the number in steps of 1 / `VALUE_STEPS`; -1 where unknown."""
+    """Index of the label, or the number in steps of 1 / `VALUE_STEPS`; -1 if unknown."""
 
 
 VALUE_STEPS = 1000  # STS-B's scores have three decimals

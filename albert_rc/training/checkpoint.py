@@ -227,7 +227,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def planned_before(folder: Path, processes: Processes) -> Levers | None:
-    """The memory plan saved by the run in a folder, for resuming; None where there is none.
+    """The memory plan saved by the run in a folder, for resuming; None if there is none.
 
     With a different number of processes, each has a different share of the batch, so a new plan is
     made.

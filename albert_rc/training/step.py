@@ -79,8 +79,8 @@ class Stepper(Generic[Kind]):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One optimiser step on a global batch.
 
-        Where the gradient is not finite, the weights stay unchanged.
-        Where memory runs out, all processes halve their micro-batches and repeat the step.
+        If the gradient is not finite, the weights stay unchanged.
+        If memory runs out, all processes halve their micro-batches and repeat the step.
 
         Args:
             items: indices of the global batch's items.
@@ -139,7 +139,7 @@ class Stepper(Generic[Kind]):
         self.cut["layers_recomputed"] = True
 
     def _passed(self, micro: list[Kind], counts: Tensor) -> Tensor | None:
-        """`passes`, or None where memory runs out in any process."""
+        """`passes`, or None if memory runs out in any process."""
         sums = None
         try:
             sums = self.passes(micro, counts)

@@ -76,7 +76,7 @@ def test_commands_look_before_they_work(sample, tmp_path, cli):
     ):
         done = cli(*command)
         assert done.returncode == 2
-        assert "to read; " in done.stderr
+        assert "the input " in done.stderr
     assert {path: path.read_bytes() for path in papers.iterdir()} == before
     assert scores.read_text() == ""
 

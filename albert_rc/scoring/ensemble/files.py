@@ -22,7 +22,7 @@ from albert_rc.scoring.score_file import ScoreFile
 
 
 def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
-    """Names of the labels by index; empty where options have letters.
+    """Names of the labels by index; empty if options have letters.
 
     Raises:
         DataError: the files differ in them, or a label is never an answer, so its name is unknown.
@@ -53,7 +53,7 @@ def require_like(file: ScoreFile, dev: ScoreFile, labels: Sequence[str]) -> None
     Args:
         file: one of the score files that are answered.
         dev: one of those that the fit is made on.
-        labels: of the papers that `dev` is for; empty where options have letters.
+        labels: of the papers that `dev` is for; empty if options have letters.
 
     Raises:
         DataError: one has blanks and the other questions, or their labels differ.
@@ -80,10 +80,10 @@ def score_lines(
     """Lines of the ensemble's score file, as `predict --scores` writes them.
 
     Args:
-        files: result of `put_together`. Where one recalled a blank, `read` is the majority's
+        files: result of `put_together`. If one recalled a blank, `read` is the majority's
             answer without recall.
         fit: how to combine them; numbers are averaged.
-        labels: names of the options, where they have no letters.
+        labels: names of the options, if they have no letters.
     """
     like = files[0]
     numbers = like.kind == "numbers"
@@ -149,7 +149,7 @@ def write(
         answers: path of answer.json.
         scores: path of the score file.
         kind: `cloze`, `choice` or `label`.
-        labels: names of the options, where they have no letters.
+        labels: names of the options, if they have no letters.
         abstain: list answers less probable than this next to answer.json.
     """
     unsure = None if abstain is None else find_unsure(lines, abstain, labels)

@@ -34,7 +34,7 @@ SKIPS = 3
 OVERFLOWS = 20
 """`SKIPS` for fp16, where each such step halves the loss scale: by a million in all."""
 HISTORY = 100
-"""Minimum number of steps kept; more where these hold too few questions."""
+"""Minimum number of steps kept; more if these hold too few questions."""
 
 NOTE, ASKED, ALWAYS = "note", "asked", "always"
 _RECOVERED = {

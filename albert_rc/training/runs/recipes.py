@@ -65,7 +65,7 @@ def choose(recipe: str, store: Store, given: Mapping[str, Any]) -> dict[str, Any
     Args:
         recipe: one of `RECIPES`.
         store: the training store.
-        given: settings by name; None where the recipe decides.
+        given: settings by name; None if the recipe decides.
 
     Raises:
         UsageError: unknown recipe, or none for this task.
