@@ -22,7 +22,8 @@ from albert_rc.stores.store import Store
 Ids = NDArray[np.int64]
 
 GRAM = 4
-"""Number of tokens right next to a blank used as the lookup key; the rest is then compared."""
+"""Number of tokens directly next to a blank that form the lookup key; the rest is compared
+later."""
 CONTEXT = 6
 """Number of tokens around a blank, both sides together, that must match."""
 FARTHEST = 64

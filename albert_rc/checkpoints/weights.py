@@ -151,7 +151,7 @@ def _is_finite(values: Tensor) -> bool:
 
 
 def _require_numbers(path: Path, key: str, finite: bool) -> None:
-    """Refuse NaN and infinity: one such row spoils only the answers where its word occurs."""
+    """Refuse NaN and infinity: one such row spoils only answers that contain its word."""
     if not finite:
         raise CheckpointError(
             f"{path}: {key} holds NaN or infinite values; copy the file again, or train again"

@@ -50,7 +50,7 @@ from albert_rc.runtime.environment import prepare
 app = typer.Typer(
     name="albert-rc",
     cls=Commands,
-    help="Reading comprehension of exam papers with ALBERT: raw JSON to tensors to answer.json.",
+    help="Reading comprehension of exam papers with ALBERT, from raw JSON to answer.json.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

@@ -69,7 +69,7 @@ def train(
             min=2,
             max=options.MOST_FOLDS,
             help="K-fold cross-validation: train K times, into OUT/fold-*; each run answers the "
-            "papers held out of its training (OUT/scores.jsonl).",
+            "papers held out from its training (OUT/scores.jsonl).",
             rich_help_panel=options.RUNS,
         ),
     ] = None,

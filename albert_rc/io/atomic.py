@@ -65,8 +65,8 @@ def _regular(target: Path) -> Path:
 def _is_of_the_system(target: Path) -> bool:
     """Whether a path, or a link on its way, is among the system's devices and open files.
 
-    `/dev/stdout` points to a regular file where a shell redirects the output, and that would be
-    replaced with all its content.
+    If a shell redirects the output, `/dev/stdout` points to a regular file, which would be replaced
+    with all its content.
     """
     path = Path(os.path.normpath(target.absolute()))
     for _ in range(_LINKS):

@@ -153,8 +153,8 @@ def _parsed(path: Path, parse: Callable[[bytes], Any]) -> Any:
 def _may_repeat(content: bytes, value: Any) -> bool:
     """Whether a quick test cannot rule out a duplicate key.
 
-    A dropped key is missing when the value is written again, with its colon. Colons are not
-    escaped in writing, but may have been in the file, which could compensate for one.
+    A dropped key, with its colon, is missing when the value is written again. Colons escaped in the
+    file are written plainly, which could compensate for one.
     """
     try:
         again = orjson.dumps(value)

@@ -13,7 +13,7 @@ from albert_rc.training.config import TrainConfig
 from albert_rc.training.health.guard import ALWAYS, NOTE, Symptom
 
 START = ".start"
-"""Subfolder for the state at the start of the run. A name that no run is given."""
+"""Subfolder for the state at the start of the run; no run gets this name."""
 
 
 class WayBack:
