@@ -216,7 +216,7 @@ def _checked(values: Sequence[Any]) -> PaperSet:
     """Papers given as JSON values, checked as `read_split` checks those in files."""
     values = [dict(value) if isinstance(value, Mapping) else value for value in values]
     if not values:
-        raise DataError("the list of papers is empty")
+        raise DataError("the list of papers is empty; give at least one")
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise DataError(f"papers[{number}] is {kind_of(value)}; it must be a dict")

@@ -202,4 +202,4 @@ def _same(one: Ids, other: Ids) -> int:
 
 def _require_cloze(store: Store, flag: str) -> None:
     if store.kind != "cloze":
-        raise UsageError(f"{flag} is for cloze papers, not for {store.kind}")
+        raise UsageError(f"{flag} is for cloze papers, not for {store.kind} papers; leave it out")

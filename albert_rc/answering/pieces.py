@@ -181,7 +181,7 @@ def require_way(model: ReadingModel, store: Store, way: str) -> None:
     if way not in WAYS:
         raise UsageError(f"--option-score {way}: choose from {', '.join(WAYS)}")
     if store.kind != "cloze" or not isinstance(model.head, ClozeHead):
-        raise UsageError(f"--option-score {way} is for cloze papers")
+        raise UsageError(f"--option-score {way} is for cloze papers; leave it out")
 
 
 def _sums(model: ReadingModel, windows: list[WiderWindow]) -> list[float]:

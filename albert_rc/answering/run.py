@@ -38,10 +38,14 @@ def _require_for(request: Request, papers: Store | PaperSet) -> None:
     numbers = papers.kind == "label" and not papers.labels
     if (spans or numbers) and (request.abstain is not None or request.temperature is not None):
         raise UsageError(
-            "--abstain and --temperature apply only to answers that have probabilities"
+            "--abstain and --temperature need answers with probabilities, which these papers do "
+            "not have; leave them out"
         )
     if request.null_threshold is not None and not spans:
-        raise UsageError("--null-threshold is for SQuAD: other questions always have an answer")
+        raise UsageError(
+            "--null-threshold is for SQuAD, since other questions always have an answer; leave "
+            "it out"
+        )
 
 
 def run(request: Request, group: Processes, show: Show, engine: Engine | None = None) -> list[str]:
@@ -145,7 +149,7 @@ def _pass_int8_check(request: Request, loaded: Loaded[Any], group: Processes, sa
         if store.kind != loaded.model.task:
             raise UsageError(
                 f"--gate {dev}: holds {store.kind} papers, but the model answers "
-                f"{loaded.model.task}"
+                f"{loaded.model.task} papers; give a store of these"
             )
         keep_freed_memory()
         cost = int8_check.measure_cost(loaded.model, loaded.tokenizer, store, group, trial)

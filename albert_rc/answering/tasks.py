@@ -160,7 +160,9 @@ class OptionTask(Task):
             papers = read_papers(path, self.request.format_, self.show.say)
             known = make_store(papers, self.loaded.tokenizer, self.loaded.model.config.max_length)
         if not known.has_answers:
-            raise DataError(f"--recall {path}: its papers have no answers to recall")
+            raise DataError(
+                f"--recall {path}: its papers have no answers to recall; give papers with answers"
+            )
         return Memory(known), known.meta["source_hash"]
 
     def settle(self) -> None:
@@ -261,9 +263,11 @@ class SpanTask(Task):
 
     def prepare(self) -> None:
         if self.request.option_score is not None:
-            raise UsageError(f"--option-score {self.request.option_score} is for cloze papers")
+            raise UsageError(
+                f"--option-score {self.request.option_score} is for cloze papers; leave it out"
+            )
         if self.request.recall is not None:
-            raise UsageError("--recall is for cloze papers")
+            raise UsageError("--recall is for cloze papers; leave it out")
 
     def settle(self) -> None:
         """Do nothing: spans have no temperature."""

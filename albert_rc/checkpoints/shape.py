@@ -31,7 +31,9 @@ def with_places(config: EncoderConfig, max_length: int | None) -> EncoderConfig:
     if max_length is None or max_length <= config.max_length:
         return config
     if max_length > LONGEST:
-        raise UsageError(f"--max-length {max_length}: no model supports that many tokens")
+        raise UsageError(
+            f"--max-length {max_length}: no model supports that many tokens; give a smaller number"
+        )
     return replace(config, max_positions=max_length + config.position_offset)
 
 
@@ -94,7 +96,7 @@ def attending(
         if lsh:
             raise UsageError(
                 "--lsh-form, --lsh-chunk and the like need --attention lsh, but this model uses "
-                "dense attention"
+                "dense attention; add it, or leave them out"
             )
         return Compute()
     if biased:
@@ -111,7 +113,7 @@ def attending(
         LshConfig(**_lsh_settings(given | saved.get("lsh", {})))
     except (TypeError, UsageError) as error:
         raise CheckpointError(
-            f"{folder}/config.json: unknown settings of attention ({error})"
+            f"{folder}/config.json: invalid attention settings ({error})"
         ) from None
     settings = LshConfig(**_lsh_settings(given | saved.get("lsh", {}) | asked))
     if settings.shared and not {"hash", "landmarks"}.isdisjoint(lsh):

@@ -281,7 +281,7 @@ def require_sizes(weights: Weights, config: EncoderConfig) -> None:
     if layers > len(weights.shapes):
         raise CheckpointError(
             f"{weights.path}: {len(weights.shapes)} tensors are too few for the {layers:,} layers "
-            "in its config.json"
+            "in its config.json; use the config.json that belongs to these weights"
         )
     needed = ["encoder.embeddings.norm.weight", *expected]
     for layer in range(layers):
@@ -296,7 +296,8 @@ def require_sizes(weights: Weights, config: EncoderConfig) -> None:
     missing = [key for name in needed if (key := hub_key(name, config)) not in weights.shapes]
     if missing:
         raise CheckpointError(
-            f"{weights.path}: missing weights ({len(missing)}): {', '.join(missing[:20])}"
+            f"{weights.path}: missing weights ({len(missing)}): {', '.join(missing[:20])}; "
+            "download or copy the checkpoint again"
         )
     wrong = [
         f"{key} is {list(weights.shapes[key])}, expected {list(shape)}"
@@ -305,7 +306,8 @@ def require_sizes(weights: Weights, config: EncoderConfig) -> None:
     ]
     if wrong:
         raise CheckpointError(
-            f"{weights.path}: does not fit its config.json: {'; '.join(wrong[:20])}"
+            f"{weights.path}: does not fit its config.json: {'; '.join(wrong[:20])}; use the "
+            "config.json that belongs to these weights"
         )
 
 

@@ -101,7 +101,7 @@ def import_(
     if papers and not whole:
         raise DataError(
             f"no complete passage among {len(papers):,}: {counted(len(troubles), 'problem')}, "
-            "listed above"
+            "listed above; fix them"
         )
     if not whole:
         raise DataError("no passage with options found; docs/import.md shows the supported layouts")

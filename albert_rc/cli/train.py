@@ -248,7 +248,7 @@ def _require_cloze(kind: str, option_score: str | None, given: dict[str, Any]) -
         ("option-score", option_score), ("mask-rate", rate or None), ("mask-weight", weight)
     ):  # fmt: skip
         if kind != "cloze" and value is not None:
-            raise UsageError(f"--{name} is for cloze papers, but these are for the task {kind}")
+            raise UsageError(f"--{name} is for cloze papers, not for {kind} papers; leave it out")
 
 
 def _sizes(listed: str | None) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ def onnx_bytes(folder: Path, model: HeadedModel) -> bytes:
         UsageError: too large for one file, or reversible.
     """
     if model.config.residual != "post":
-        raise UsageError("--onnx: reversible layers cannot be exported")
+        raise UsageError("--onnx: reversible layers cannot be exported; leave --onnx out")
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
     if size > LARGEST:
         raise UsageError(

@@ -212,7 +212,8 @@ def _require_fitting(papers: PaperSet | None, kind: Kind, labels: tuple[str, ...
         return
     if papers.kind != kind:
         raise UsageError(
-            f"--papers: these are {papers.kind} papers, but the model answers {kind} papers"
+            f"--papers: these are {papers.kind} papers, but the model answers {kind} papers; give "
+            "such papers"
         )
     if kind == "label" and papers.labels != labels:
         known = ", ".join(labels) or "numbers"

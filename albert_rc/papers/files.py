@@ -209,7 +209,7 @@ def require_papers(path: Path) -> list[str]:
         found = (file.name for file in path.parent.glob(path.name) if file.is_file())
         matching = sorted(filter(_is_paper, found), key=natural_key)
         if not matching:
-            raise DataError(f"{path}: no file of papers matches this pattern")
+            raise DataError(f"{path}: no file of papers matches this pattern; check it")
         return matching
     if not path.exists():
         raise DataError(f"{path}: no such file or folder; give the path of the raw papers")

@@ -167,5 +167,7 @@ def remote_path(place: str | Path) -> Path:
     except (ImportError, ValueError) as error:
         raise UsageError(f"{place}: {error}") from None
     except Exception as error:  # the package of each store has its own errors
-        raise UsageError(f"{place}: cannot be reached ({first_line(error)})") from None
+        raise UsageError(
+            f"{place}: cannot be reached ({first_line(error)}); check the address and your access"
+        ) from None
     return found

@@ -79,7 +79,7 @@ def make_vocabulary(
         if raised:
             raise raised[0] from None
         if "sentences_.empty" in str(error):
-            raise DataError("the sources contain no text to train on") from None
+            raise DataError("the sources contain no text to train on; give other files") from None
         raise UsageError(f"--size {size}: {_reason(str(error))}") from None
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / "spiece.model", content.getvalue())

@@ -92,7 +92,10 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
         return Sheet(title, parts)
     missing = next((paper for _, paper, answer in answers if answer is None), None)
     if missing is not None:
-        raise UsageError(f"--key: {missing} has questions without a right answer")
+        raise UsageError(
+            f"--key: {missing} has questions without a right answer; add the answers, or leave "
+            "--key out"
+        )
     given = [(n, letter(answer)) for n, _, answer in answers if answer is not None]
     return Sheet(title, parts, _key_lines(given))
 

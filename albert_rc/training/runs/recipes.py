@@ -78,7 +78,7 @@ def choose(recipe: str, store: Store, given: Mapping[str, Any]) -> dict[str, Any
         if task not in PUBLISHED:
             raise UsageError(
                 f"--recipe published: no recipe was published for {task}, only for "
-                f"{', '.join(PUBLISHED)}"
+                f"{', '.join(PUBLISHED)}; leave --recipe out"
             )
         settings = PUBLISHED[task]
     chosen = settings | {name: value for name, value in given.items() if value is not None}
