@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from albert_rc.errors import Interrupted
-from albert_rc.io.messages import visible
+from albert_rc.io.messages import counted, visible
 
 if TYPE_CHECKING:
     from albert_rc.training.tally import StepReport
@@ -176,6 +176,6 @@ class TrainBar:
             left = report.total_steps - report.step
             say(
                 f"step {report.step}/{report.total_steps}  epoch {report.epoch:.2f}  "
-                f"loss {loss:.3f}  accuracy {accuracy:.1%}  "
-                f"{report.items_per_second:.1f} {report.unit}/s{best}  ({left} steps left)"
+                f"loss {loss:.3f}  accuracy {accuracy:.1%}  {report.items_per_second:.1f} "
+                f"{report.unit}/s{best}  ({counted(left, 'step')} left)"
             )

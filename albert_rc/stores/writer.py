@@ -259,13 +259,18 @@ def store_summary(
     thing = "blank" if kind == "cloze" else "question"
     line = f"{counted(num_papers, 'paper')}, {counted(num_questions, thing)}"
     if kind == "label":
-        truncated = f"{cuts['num_cut']:,} of them truncated ({cuts['tokens_cut']:,} tokens)"
+        truncated = (
+            f"{cuts['num_cut']:,} of them truncated ({counted(cuts['tokens_cut'], 'token')})"
+        )
         return f"{counted(num_papers, 'row')}, {truncated}"
     if kind in ("cloze", "span"):
-        needing = "papers" if kind == "cloze" else "questions"
-        return f"{line}, {num_items:,} windows ({cuts['num_long']:,} {needing} need several)"
+        needing = "paper" if kind == "cloze" else "question"
+        return (
+            f"{line}, {counted(num_items, 'window')} (several for "
+            f"{counted(cuts['num_long'], needing)})"
+        )
     share = cuts["tokens_cut"] / max(1, cuts["tokens_before"])
     return (
-        f"{line}; {cuts['num_cut']:,} questions have a truncated passage "
-        f"({cuts['tokens_cut']:,} tokens, {share:.2%})"
+        f"{line}; passage truncated for {counted(cuts['num_cut'], 'question')} "
+        f"({counted(cuts['tokens_cut'], 'token')}, {share:.2%})"
     )
