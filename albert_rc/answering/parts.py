@@ -28,7 +28,7 @@ _BLOCK = 2**20
 
 
 class Parts:
-    """The parts of a request; a request for a store without shards is its own only part.
+    """The parts of a request; a request for a store without shards is its only part.
 
     Args:
         request: the settings.

@@ -173,7 +173,7 @@ def _refuse_recalled(files: Sequence[ScoreFile]) -> None:
 
 
 def _show_pairs(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]], fit: Fit) -> None:
-    """Print which file stands for which fitted model."""
+    """Print which file corresponds to which fitted model."""
     for file, model, weight in zip(files, models, fit.weights, strict=True):
         say(f"{weight:.4f} {file.path} (fitted with {model['scores']})")
         if file.sha256 == model["sha256"]:

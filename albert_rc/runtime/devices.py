@@ -181,7 +181,7 @@ def device_of(model: torch.nn.Module) -> torch.device:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that this process may use: of the GPU, or of the machine (or its share of it).
+    """Bytes that this process may use: on the GPU, or on the machine within its cgroup limit.
 
     Memory that this process already holds counts as free.
     """
@@ -224,7 +224,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     said = str(error)
-    # A library that maps a file, such as safetensors, raises its own kind with the system's words.
+    # Libraries that map files, such as safetensors, raise their own error with the system's text.
     return "Cannot allocate memory" in said or (
         isinstance(error, RuntimeError)
         and (

@@ -51,7 +51,7 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
     files.
 
     Raises:
-        DataError: papers or answers are missing, too many, or no option's letter; all are listed.
+        DataError: lists papers and answers that are missing, too many, or no option's letter.
     """
     content = answers_in(path)
     if not isinstance(content, dict):

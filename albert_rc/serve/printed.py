@@ -3,7 +3,7 @@
 Parsers of Word and PDF files are not hardened against attacks: a small file may unpack to gigabytes
 or keep a parser busy for hours, and a thread cannot be killed. So a child process with limits on
 memory and time reads the files. It ends with the server, and sees only copies, under neutral names,
-in a folder of its own.
+in a separate folder.
 """
 
 from __future__ import annotations

@@ -118,8 +118,7 @@ class _Assembler:
             else:
                 self.found.troubles.append(trouble)
         if self.troubles:
-            # After a problem in a block, its numbers may have shifted: none of its papers is
-            # complete.
+            # Numbers in a block with a problem may have shifted: none of its papers is complete.
             for paper in papers:
                 if paper.whole:
                     paper.troubles.append(

@@ -63,7 +63,7 @@ def _without(line: Line, above: str, keep: bool, found: list[str]) -> Line:
         if not follows or _OF_THE_EXAM.search(narrow) or not _is_running(line, match, above):
             continue
         found.append(match[0])
-        # A bracket of full width brings its own white space.
+        # Full-width brackets include white space.
         space = " " if line.shadow[match.end() : match.end() + 1].isalnum() else ""
         text += line.text[done : match.start()] + (match[0] if keep else space)
         # Replaced by letters: white space would look like a gap between columns.

@@ -212,8 +212,7 @@ def _in_order(
         lost = [number for number in numbers if not kept[number]]
         if not lost:
             return kept, unordered
-        # It is unclear which of them is out of order: leave out the fewest, and report the others
-        # too.
+        # It is unclear which are out of order: leave out the fewest, but report the others too.
         unordered += _outside_longest(places, numbers)
 
 

@@ -31,7 +31,7 @@ class Mean:
     """Where averaged weights come from."""
 
     run: Path
-    """Folder whose records hold for the mean, too: of the run, or of the first checkpoint."""
+    """Folder whose records also apply to the mean: the run's, or the first checkpoint's."""
     made_of: str
     """The checkpoints, in words."""
 
