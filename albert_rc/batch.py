@@ -60,7 +60,7 @@ class PretrainBatch(Tokens):
     cls_index_B: Tensor
     """Index into S of each sequence's [CLS]."""
     pair_B: Tensor
-    """0 where the second segment follows the first, 1 where it does not, -1 where not predicted."""
+    """0 if the second segment follows the first, 1 if it does not, -1 if not predicted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +70,8 @@ class SpanBatch(Tokens):
     window_B: Tensor
     """Index of each window in the store."""
     first_B: Tensor
-    """Position of the answer's first token among the window's read tokens; 0 where it has no
-    answer, -1 where that is unknown."""
+    """Position of the answer's first token among the window's read tokens; 0 if it has no
+    answer, -1 if that is unknown."""
     last_B: Tensor
 
 
@@ -87,13 +87,13 @@ class Batch(Tokens):
     question_Q: Tensor
     """Index of each question in the store."""
     answer_Q: Tensor
-    """Index of the right option, -1 where it is not known."""
+    """Index of the right option, -1 if it is not known."""
     option_slot_O: Tensor
     """question * K + option: where each option's logit goes in the Q x K table."""
     num_options: int
     """K."""
     value_Q: Tensor | None = None
-    """Target of a regression task; NaN where it is unknown."""
+    """Target of a regression task; NaN if it is unknown."""
     blank_index_Q: Tensor | None = None
     """Index into S of each blank."""
     piece_P: Tensor | None = None
@@ -119,7 +119,7 @@ class Batch(Tokens):
         return (self.option_slot_O // self.num_options)[self.piece_option_P]
 
     def by_question(self, logit_O: Tensor) -> Tensor:
-        """The options' logits as a table, [Q, K]; -inf where a question has fewer than K."""
+        """The options' logits as a table, [Q, K]; -inf if a question has fewer than K."""
         table = logit_O.new_full((self.num_questions * self.num_options,), float("-inf"))
         filled = table.index_copy(0, self.option_slot_O, logit_O)
         return filled.view(self.num_questions, self.num_options)

@@ -83,7 +83,7 @@ def answer(
         model: from `load_model(source, "cloze")` or `load_model(source, "choice")`, which is loaded
             once for many calls; or the source itself: a run's folder, a hub id, or a model of the
             package. By default the package's own model for this kind of papers.
-        precision: fp32, bf16 or fp16; bf16 where the hardware has it.
+        precision: fp32, bf16 or fp16; bf16 if the hardware has it.
         temperature: divisor of the logits before the softmax; by default the value that
             `evaluate --calibrate` saved next to the weights, else 1. It changes no answer.
         option_score: with "masks", blanks with options of several words are read again, with a
@@ -107,10 +107,10 @@ def answer(
     model = _opened(model, given.kind)
     reading, tokenizer = model.model, model.tokenizer
     if reading.task not in ("cloze", "choice"):
-        raise UsageError(f"the model answers {reading.task}; use `albert-rc predict` for that")
+        raise UsageError(f"use `albert-rc predict` for a model of {reading.task} papers")
     if given.kind != reading.task:
         raise DataError(
-            f"the papers are {given.kind}, but the model answers {reading.task}; "
+            f"these are {given.kind} papers, but the model answers {reading.task} papers; "
             f'load_model(source, "{given.kind}") loads one for them'
         )
     if model.report.new:
@@ -170,7 +170,7 @@ def _opened(model: Loaded[ReadingModel] | str | Path | None, kind: str) -> Loade
             f"the model is {model!r}; give its name or folder, or the result of load_model"
         )
     if kind not in READY:
-        raise UsageError(f"the papers are {kind}; use `albert-rc predict` for that")
+        raise UsageError(f"these are {kind} papers; use `albert-rc predict` for them")
     return load_model(model, kind)
 
 
@@ -178,7 +178,7 @@ def _opened(model: Loaded[ReadingModel] | str | Path | None, kind: str) -> Loade
 def _usual(kind: str) -> Loaded[ReadingModel]:
     """The package's model for a kind of papers, loaded once."""
     if kind not in READY:
-        raise UsageError(f"the papers are {kind}, for which the package has no model; give one")
+        raise UsageError(f"the package has no model for {kind} papers; give one")
     return load_model(READY[kind], kind)
 
 
@@ -190,7 +190,7 @@ def _answer(line: Mapping[str, Any], options: Sequence[str]) -> Answer:
 
 
 def _read(papers: Papers) -> PaperSet:
-    """Read papers from any supported source; refused if any has an error."""
+    """Read papers from any supported source; all must be valid."""
     if isinstance(papers, bytes) or (isinstance(papers, str) and papers.lstrip()[:1] in ("{", "[")):
         try:
             papers = parse_json(papers if isinstance(papers, bytes) else papers.encode())
@@ -216,7 +216,7 @@ def _checked(values: Sequence[Any]) -> PaperSet:
     """Papers given as JSON values, checked as `read_split` checks those in files."""
     values = [dict(value) if isinstance(value, Mapping) else value for value in values]
     if not values:
-        raise DataError("the list of papers is empty")
+        raise DataError("the list of papers is empty; give at least one")
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise DataError(f"papers[{number}] is {kind_of(value)}; it must be a dict")

@@ -49,8 +49,8 @@ class WorkerModel:
         folder = Path(loaded.tokenizer.folder)
         if weights_id(folder) != self.weights:
             raise CheckpointError(
-                f"{folder}: a machine of the cluster has other weights in this folder than the one "
-                "where you started the command; copy the folder to every machine"
+                f"{folder}: a machine of the cluster has different weights in this folder than "
+                "the machine where you started the command; copy the folder to every machine"
             )
         model = loaded.model.to("cuda" if self.gpus and torch.cuda.is_available() else "cpu")
         encoder = model.encoder

@@ -48,12 +48,12 @@ class Cost:
     changed: int
     """Number of answers that differ from those without quantisation."""
     before: float | None
-    """Accuracy without quantisation; None where no answer is known."""
+    """Accuracy without quantisation; None if no answer is known."""
     after: float | None
 
     @property
     def points(self) -> float:
-        """Percentage points lost: of accuracy, or of unchanged answers where no answer is known."""
+        """Percentage points lost: of accuracy, or of unchanged answers if no answer is known."""
         if self.before is None or self.after is None:
             return 100 * self.changed / max(1, self.questions)
         return 100 * (self.before - self.after)
@@ -116,7 +116,7 @@ def _answered(
     processes: Processes,
     trial: Trial,
 ) -> tuple[Sequence[int | str], float | None]:
-    """An answer to each question, and their accuracy where right answers are known."""
+    """An answer to each question, and their accuracy if right answers are known."""
     budget = trial.token_budget
     if isinstance(model, SpanModel):
         found = find_spans(model, tokenizer, store, processes, token_budget=budget)
@@ -131,7 +131,7 @@ def _answered(
             model, tokenizer, store, scored_QK, processes, trial.way, token_budget=budget
         )
     good = quality(store, scored_QK).score if store.has_answers else None
-    if store.is_numeric:  # as long as it is the same to a tenth
+    if store.is_numeric:  # equal if the same to one decimal
         return [f"{number:.1f}" for number in scored_QK[:, 0].tolist()], good
     return scored_QK.argmax(-1).tolist(), good
 

@@ -22,16 +22,17 @@ from albert_rc.stores.store import Store
 Ids = NDArray[np.int64]
 
 GRAM = 4
-"""Number of tokens right next to a blank used as the lookup key; the rest is then compared."""
+"""Number of tokens directly next to a blank that form the lookup key; the rest is compared
+later."""
 CONTEXT = 6
 """Number of tokens around a blank, both sides together, that must match."""
 FARTHEST = 64
 MOST_PLACES = 200  # per n-gram: "one of the" occurs everywhere and says little
 EVIDENCE = (2.9, 3.9, 4.7, 4.9, 5.3)
-"""Log-odds in nats added to a recalled option when `CONTEXT` tokens around it match, one more, and
-so on; the last value holds for all beyond. Each is log(3 p / (1 - p)) of the share p that was right
-on ELE's training papers, each looked up in four fifths of the others
-(`experiments/recall_folds.py`).
+"""Log-odds in nats added to a recalled option for `CONTEXT` matching tokens around it, one more,
+and so on; the last value also applies to all longer matches. Each is log(3 p / (1 - p)), with p the
+share of recalled options that were right on ELE's training papers, each looked up in four fifths of
+the others (`experiments/recall_folds.py`).
 """
 _EDGE, _HIDDEN = -1, -2
 
@@ -41,7 +42,7 @@ class Recalled:
     """The options found in other papers for a store's blanks."""
 
     option_Q: Tensor
-    """[Q] index of the option found there; -1 where none, or several, were found."""
+    """[Q] index of the option found there; -1 if none, or several, were found."""
     context_Q: Tensor
     """[Q] number of matching tokens around the blank."""
 
@@ -80,13 +81,14 @@ class Memory:
             store: cloze papers of the same vocabulary.
 
         Raises:
-            UsageError: the papers are of another kind, or of another vocabulary.
+            UsageError: the papers are of another kind, or were preprocessed with another
+                vocabulary.
         """
         _require_cloze(store, "--recall")
         if store.meta["vocabulary"] != self.vocabulary:
             raise UsageError(
-                "--recall: the training papers were preprocessed with another vocabulary; make "
-                "both stores with the same --model"
+                "--recall: the training papers were preprocessed with a different vocabulary; "
+                "make both stores with the same --model"
             )
         option, context = [], []
         for window in _windows(store):
@@ -133,7 +135,7 @@ def with_recall(scored_QK: Tensor, recalled: Recalled) -> Tensor:
     """Log-probabilities with recalled options added as evidence.
 
     Args:
-        scored_QK: the model's log-probabilities, natural logarithms; -inf where there is no option.
+        scored_QK: the model's log-probabilities, natural logarithms; -inf if there is no option.
         recalled: for the same blanks.
     """
     known_Q = recalled.option_Q >= 0
@@ -200,4 +202,4 @@ def _same(one: Ids, other: Ids) -> int:
 
 def _require_cloze(store: Store, flag: str) -> None:
     if store.kind != "cloze":
-        raise UsageError(f"{flag} is for cloze papers, not for {store.kind}")
+        raise UsageError(f"{flag} is for cloze papers, not for {store.kind} papers; leave it out")

@@ -28,7 +28,7 @@ _BLOCK = 2**20
 
 
 class Parts:
-    """The parts of a request; a request for a store without shards is its own only part.
+    """The parts of a request; a request for a store without shards is its only part.
 
     Args:
         request: the settings.
@@ -87,12 +87,12 @@ class Parts:
         new = not path.is_file()
         if not new and read_json(path) != manifest:
             raise UsageError(
-                f"{self.folder} has answers from other papers, weights or settings; remove it, or "
-                "give another --out"
+                f"{self.folder} has answers from different papers, weights or settings; remove "
+                "it, or give another --out"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(path, manifest)
-        if new:  # nothing says what made the parts that may be there
+        if new:  # without a manifest, existing parts are of unknown origin
             return self.all
         return [part for part in self.all if not all(file.is_file() for file in _files(part))]
 
@@ -113,7 +113,7 @@ class Parts:
                 for target, files in zip(targets, sources, strict=True)
             }
         )
-        # In one step, so that no part ever stands there without its manifest.
+        # In one step, so that no part ever exists without its manifest.
         done = self.folder.with_name(f".{self.folder.name}.done")
         shutil.rmtree(done, ignore_errors=True)
         self.folder.rename(done)

@@ -1,10 +1,10 @@
 """Rescoring of options of several words, with one [MASK] per piece.
 
 By default a blank is one [MASK], and an option of several pieces gets the mean of their logits
-there. That costs nothing extra, and for single words it is better, since models are trained so. But
-the words of a phrase are all predicted at one position. Here the windows with such blanks are read
-again with a position for each piece: once for each length that the options of a blank have, all
-blanks of a window together. docs/recipes.md says what that gains.
+there. That costs nothing extra, and for single words it is better, since models are trained that
+way. But the words of a phrase are all predicted at one position. Here the windows with such blanks
+are read again with a position for each piece: once for each length that the options of a blank
+have, all blanks of a window together. docs/recipes.md gives the gain.
 """
 
 # S tokens that are read, Q questions, K options of one, V vocabulary
@@ -179,11 +179,11 @@ def require_way(model: ReadingModel, store: Store, way: str) -> None:
     if way not in WAYS:
         raise UsageError(f"--option-score {way}: choose from {', '.join(WAYS)}")
     if store.kind != "cloze" or not isinstance(model.head, ClozeHead):
-        raise UsageError(f"--option-score {way} is for cloze papers")
+        raise UsageError(f"--option-score {way} is for cloze papers; leave it out")
 
 
 def _sums(model: ReadingModel, windows: list[WiderWindow]) -> list[float]:
-    """Sums of the log-probabilities of the pieces wanted of some windows, in their order."""
+    """Sums of the log-probabilities of the pieces scored in some windows, in order."""
     head = model.head
     assert isinstance(head, ClozeHead)
     hidden_SD = model.hidden(_tokens(windows).to(device_of(model)))
@@ -238,7 +238,7 @@ def _readings(store: Store, tokenizer: Tokenizer, longest: int) -> Iterator[Wide
 
 
 def _begins_spoken_word(tokenizer: Tokenizer) -> list[bool]:
-    """Whether each piece of the vocabulary begins a word that is not a sign."""
+    """Whether each piece of the vocabulary begins a word that is not punctuation."""
     pieces = tokenizer.pieces(range(tokenizer.size))
     begins: list[bool] = begins_word(tokenizer).tolist()
     return [
@@ -250,7 +250,7 @@ def _begins_spoken_word(tokenizer: Tokenizer) -> list[bool]:
 def _of_window(
     text: list[int], blanks: list[_Blank], mask: int, longest: int
 ) -> Iterator[WiderWindow]:
-    """The windows to read for a window's blanks, which are widened together where they fit.
+    """The windows to read for a window's blanks, which are widened together if they fit.
 
     The first has each blank as wide as the shortest of its options, the next as wide as the next
     longer one, and so on; a blank with fewer lengths stays one [MASK] from then on.
@@ -281,7 +281,7 @@ def _wider(text: list[int], widths: dict[_Blank, int], mask: int) -> WiderWindow
 
 
 def _at(blank: _Blank, width: int, first: int) -> list[Wanted]:
-    """The options of this width, read from this index of the window's places on."""
+    """The options of this width, read at the window's places from this index on."""
     return [
         Wanted(blank.question, number, option, first)
         for number, option in enumerate(blank.options)
@@ -295,7 +295,7 @@ def _widened(
     """A window with tokens in place of a blank, and the position where they begin.
 
     If it becomes too long, it is truncated at the end farther from the blank, inside [CLS] and
-    [SEP], and at the other end where that is not enough.
+    [SEP], and at the other end if that is not enough.
     """
     before, after = text[:place], text[place + 1 :]
     over = max(0, len(before) + len(filling) + len(after) - longest)

@@ -59,7 +59,7 @@ class SpanQuality:
     f1: float
     questions: int
     null_threshold: float | None = None
-    """Threshold with the best F1, where some questions have no answer; used for the figures."""
+    """Threshold with the best F1, if some questions have no answer; used for the figures."""
 
     def figures(self) -> dict[str, float]:
         """For metrics.jsonl."""

@@ -46,15 +46,15 @@ class Request:
     abstain: Annotated[
         float | None,
         Setting(
-            "Also list the answers with a lower probability than this, such as 0.6, for review; "
-            "the list is written next to --out.", low=0, above=True, high=1,
+            "Also list answers with a probability below this, such as 0.6, for review, in a file "
+            "next to --out.", low=0, above=True, high=1,
         ),
     ] = None  # fmt: skip
     recall: Annotated[
         Path | None,
         Setting(
             "Cloze: training papers with answers (a .pt store, or raw papers). If they contain "
-            "exactly the words around a blank, the word found there counts as evidence."
+            "exactly the words around a blank, the word found there is used as evidence."
         ),
     ] = None
     format_: Annotated[
@@ -103,9 +103,8 @@ class Request:
     option_score: Annotated[
         str | None,
         Setting(
-            "Cloze: with masks, blanks with options of several words are scored again with a "
-            "[MASK] for each piece, which is more accurate and takes about twice the time "
-            "(default: as trained).",
+            "Cloze: masks scores blanks with options of several words again, with a [MASK] per "
+            "piece; more accurate, but takes about twice the time (default: as trained).",
             choices=("masks",),
         ),
     ] = None
@@ -125,8 +124,8 @@ class Request:
     null_threshold: Annotated[
         float | None,
         Setting(
-            "SQuAD 2.0: give no answer if its score exceeds that of the best answer by more than "
-            "this (default: as tuned in training)."
+            "SQuAD 2.0: give no answer if the score of no answer exceeds the best answer's by "
+            "more than this (default: as tuned in training)."
         ),
     ] = None
     ffn_chunk: Annotated[

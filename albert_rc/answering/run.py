@@ -36,10 +36,14 @@ def _require_for(request: Request, papers: Store | PaperSet) -> None:
     numbers = papers.kind == "label" and not papers.labels
     if (spans or numbers) and (request.abstain is not None or request.temperature is not None):
         raise UsageError(
-            "--abstain and --temperature apply only to answers that have probabilities"
+            "--abstain and --temperature need answers with probabilities, which these papers do "
+            "not have; leave them out"
         )
     if request.null_threshold is not None and not spans:
-        raise UsageError("--null-threshold is for SQuAD: other questions always have an answer")
+        raise UsageError(
+            "--null-threshold is for SQuAD, since other questions always have an answer; leave "
+            "it out"
+        )
 
 
 def run(
@@ -74,11 +78,11 @@ def run(
     if chosen == "int8":
         _pass_int8_check(first, loaded, group, show.say)
     encoder.freeze()
-    keep_freed_memory()  # only from here on, so that loading returns its memory
+    keep_freed_memory()  # not before: memory used for loading is returned
     task.settle()
     todo = group.from_main(parts.begin(task.made_by()) if group.is_main else None)
     if len(todo) < len(parts.all):
-        task.say(f"{counted(len(parts.all) - len(todo), 'part')} of {len(parts.all)} are done")
+        task.say(f"{len(parts.all) - len(todo)} of {len(parts.all)} parts are done")
     with _readers(engine or TaskEngine(), request, papers.kind, how, task) as readers:
         for part in todo:
             if part != first:
@@ -92,7 +96,8 @@ def run(
     if not group.is_main:
         return []
     if parts.is_one:
-        answers = f"{store.num_questions:,} answers to {len(store.meta['ids']):,} papers"
+        papers = counted(len(store.meta["ids"]), "paper")
+        answers = f"{counted(store.num_questions, 'answer')} to {papers}"
         return [f"{request.out}: {answers}", *more]
     parts.finish()
     joined = "joined" if parts.joins else f"written; {MANIFEST} records how they were made"
@@ -103,7 +108,7 @@ def run(
 def _readers(
     engine: TaskEngine, request: Request, kind: Kind, how: Opening, task: Task
 ) -> Iterator[Processes]:
-    """The processes that read: these, or the workers of a cluster."""
+    """The processes that run the model: these, or the workers of a cluster."""
     if engine.is_local:
         yield task.group
         return
@@ -144,7 +149,7 @@ def _pass_int8_check(request: Request, loaded: Loaded[Any], group: Processes, sa
         if store.kind != loaded.model.task:
             raise UsageError(
                 f"--gate {dev}: holds {store.kind} papers, but the model answers "
-                f"{loaded.model.task}"
+                f"{loaded.model.task} papers; give a store of these"
             )
         keep_freed_memory()
         cost = int8_check.measure_cost(loaded.model, loaded.tokenizer, store, group, trial)

@@ -15,6 +15,7 @@ from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.batch import Batch
 from albert_rc.errors import CheckpointError
 from albert_rc.io.json import as_json, six_digits
+from albert_rc.io.messages import counted
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import letter
@@ -49,7 +50,7 @@ def score(
         progress: called with the number of questions answered, batch by batch.
 
     Returns:
-        [Q, K] in nats, on the CPU, in the store's order, the same on every rank; -inf where a
+        [Q, K] in nats, on the CPU, in the store's order, the same on every rank; -inf if a
         question has fewer than K options.
 
     Raises:
@@ -154,7 +155,7 @@ def final_scores(
     Args:
         scored_QK: result of `score`.
         temperature: divisor of the logits.
-        recalled: what other papers say about the blanks.
+        recalled: options found in other papers for the blanks.
     """
     if temperature != 1:
         scored_QK = (scored_QK.double() / temperature).log_softmax(-1)
@@ -167,8 +168,7 @@ def describe(recalled: Recalled, scored_QK: Tensor, temperature: float = 1.0) ->
     total, changed = len(scored_QK), int((scored_QK.argmax(-1) != answer_Q).sum())
     return (
         f"recalled from training papers: {recalled.known:,} of {total:,} blanks "
-        f"({recalled.known / max(1, total):.1%}); {changed:,} answers differ "
-        "from the model's own"
+        f"({recalled.known / max(1, total):.1%}); {counted(changed, 'answer')} changed"
     )
 
 
@@ -186,8 +186,8 @@ def score_lines(
         scored_QK: result of `score`.
         temperature: divisor of the logits; it changes probabilities, and answers only where
             something was recalled.
-        recalled: what other papers say about the blanks; `read` is then the answer of the model
-            alone.
+        recalled: options found in other papers for the blanks; `read` is then the answer of the
+            model alone.
         way: method for rescoring options of several words, if any.
     """
     lines = []
@@ -241,7 +241,7 @@ def write_predictions(
         scores: path of the score file, a JSON line per question.
         temperature: divisor of the logits before the softmax.
         abstain: list the answers whose probability is below this, next to answer.json.
-        recalled: what other papers say about the blanks.
+        recalled: options found in other papers for the blanks.
         way: method for rescoring options of several words, if any.
         weights: identifier of the weights, for the score file's first line.
         reading: inference settings for the same line; see `reading_of`.

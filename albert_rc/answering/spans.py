@@ -49,7 +49,7 @@ class Found:
         return self.null_score - self.spans[0][0] if self.spans else float("inf")
 
     def answer(self, null_threshold: float | None) -> str:
-        """The answer; empty where `null_odds` exceeds the threshold."""
+        """The answer; empty if `null_odds` exceeds the threshold."""
         if not self.texts or (null_threshold is not None and self.null_odds > null_threshold):
             return ""
         return self.texts[0]
@@ -106,7 +106,7 @@ def _read(
 def _central(store: Store) -> Tensor:
     """[W, 2] range (from 1, past the last) of the passage tokens that each window alone answers.
 
-    Where windows overlap, a token belongs to the one in which its shorter side of context is
+    If windows overlap, a token belongs to the one in which its shorter side of context is
     longest (Devlin et al. 2019, in their code).
     """
     tensors = store.tensors
@@ -184,7 +184,7 @@ def _strings(byte_X: Tensor, offset_Y: Tensor) -> list[str]:
 
 
 def golds(store: Store) -> list[list[str] | None]:
-    """The right answers of each question: an empty list for no answer, None where unknown."""
+    """The right answers of each question: an empty list for no answer, None if unknown."""
     tensors = store.tensors
     texts = _strings(tensors["text"], tensors["text_offset"])
     edges, passages = tensors["gold_offset"].tolist(), tensors["question_passage"].tolist()

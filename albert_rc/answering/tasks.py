@@ -52,7 +52,7 @@ class Task(ABC):
         """Whether this is the first part of the papers, or the only one."""
 
     def turn_to(self, part: Request, store: Store) -> None:
-        """Go on with another part of the papers.
+        """Continue with another part of the papers.
 
         Raises:
             DataError: it is of another kind or vocabulary.
@@ -65,8 +65,8 @@ class Task(ABC):
             )
         if store.meta["source_hash"] != self.store.meta["source_hash"]:
             raise DataError(
-                f"{part.data}: made from other papers than the shards before it; make all of them "
-                "again with `albert-rc preprocess`"
+                f"{part.data}: made from different papers than the shards before it; make all of "
+                "them again with `albert-rc preprocess`"
             )
         self.request, self.store, self.is_first = part, store, False
         self.prepare()
@@ -131,7 +131,7 @@ class OptionTask(Task):
     """The papers that `--recall` names, indexed once for all parts."""
     recalled: Recalled | None = None
     recall_hash: str | None = None
-    """Of the papers that `--recall` names."""
+    """Hash of the source of those papers."""
     divisor: float = 1.0
     """Temperature: the divisor of the logits before the softmax."""
     calibrated = False
@@ -171,7 +171,9 @@ class OptionTask(Task):
             papers = read_papers(path, self.request.format_, self.show.say)
             known = make_store(papers, self.loaded.tokenizer, self.loaded.model.config.max_length)
         if not known.has_answers:
-            raise DataError(f"--recall {path}: its papers have no answers to recall")
+            raise DataError(
+                f"--recall {path}: its papers have no answers to recall; give papers with answers"
+            )
         return Memory(known), known.meta["source_hash"]
 
     def settle(self) -> None:
@@ -265,9 +267,11 @@ class SpanTask(Task):
 
     def prepare(self) -> None:
         if self.request.option_score is not None:
-            raise UsageError(f"--option-score {self.request.option_score} is for cloze papers")
+            raise UsageError(
+                f"--option-score {self.request.option_score} is for cloze papers; leave it out"
+            )
         if self.request.recall is not None:
-            raise UsageError("--recall is for cloze papers")
+            raise UsageError("--recall is for cloze papers; leave it out")
 
     def settle(self) -> None:
         """Do nothing: spans have no temperature."""

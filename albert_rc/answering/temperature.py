@@ -25,7 +25,7 @@ UNSAID = {"attention": "dense", "int8": False}
 
 
 def require_own(folder: Path) -> None:
-    """Refuse, before the work, a folder in which no temperature can be saved.
+    """Refuse a folder in which no temperature can be saved, before any work is done.
 
     Raises:
         UsageError: a model of the package, which is shared, or no folder.
@@ -68,10 +68,10 @@ def kept_temperature(
     Args:
         folder: the model's folder.
         way: method for rescoring options of several words; each has its own probabilities.
-        reading: the other inference settings; not compared where it is None.
+        reading: the other inference settings; not compared if it is None.
 
     Returns:
-        1 and False where none was saved, or only one for other weights or settings.
+        1 and False if none was saved, or only one for other weights or settings.
 
     Raises:
         CheckpointError: the record is damaged.
@@ -95,7 +95,7 @@ def why_unused(
         return None
     record = kept_record(path)
     if record is None:
-        return "for other weights"
+        return "for different weights"
     return None if reading is None else _other_reading(record, reading)
 
 
@@ -148,8 +148,8 @@ def require_made_by(file: ScoreFile, folder: Path) -> None:
     own = weights_id(folder)
     if None not in (file.weights, own) and file.weights != own:
         raise UsageError(
-            f"--model {folder}: {file.path} was made with other weights; give the run that made "
-            "it, or make the scores again"
+            f"--model {folder}: {file.path} was made with different weights; give the run that "
+            "made it, or make the scores again"
         )
 
 

@@ -80,8 +80,8 @@ def _opened(job: Job, config: EncoderConfig) -> tuple[EncoderConfig, Store]:
         )
     if longest > config.max_length:
         raise UsageError(
-            f"--data {job.data}: has passages of {longest} tokens, and the model takes "
-            f"{config.max_length}"
+            f"--data {job.data}: has passages of {longest} tokens, but the model takes "
+            f"{config.max_length}; make the store with --max-length {config.max_length}"
         )
     return config, store
 

@@ -113,7 +113,7 @@ def peak_memory(device: torch.device) -> int:
 def forget_peak(device: torch.device) -> None:
     """Reset `peak_memory` to the current use.
 
-    Where the system cannot do that (only Linux can), the peak so far remains.
+    If the system cannot do that (only Linux can), the peak so far remains.
     """
     if device.type == "cuda":
         torch.cuda.empty_cache()

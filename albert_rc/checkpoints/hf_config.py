@@ -85,7 +85,9 @@ def encoder_config(raw: Any, path: Path) -> EncoderConfig:
             f"{path}: model_type {quoted(family)} is not supported (only {', '.join(FAMILIES)})"
         )
     if raw.get("position_embedding_type", "absolute") != "absolute":
-        raise CheckpointError(f"{path}: only absolute position embeddings are supported")
+        raise CheckpointError(
+            f"{path}: only absolute position embeddings are supported; use another model"
+        )
     is_albert, is_mpnet = family == "albert", family == "mpnet"
     starts_later = is_mpnet or family == "roberta"
     _check_fields(path, raw)
@@ -119,7 +121,9 @@ def encoder_config(raw: Any, path: Path) -> EncoderConfig:
             residual=raw.get("albert_rc", {}).get("residual", "post"),
         )
     except KeyError as error:
-        raise CheckpointError(f"{path}: the field {error} is missing") from None
+        raise CheckpointError(
+            f"{path}: the field {error} is missing; use the config.json that belongs to the weights"
+        ) from None
     except (TypeError, UsageError) as error:
         raise CheckpointError(f"{path}: invalid size ({error})") from None
     return config

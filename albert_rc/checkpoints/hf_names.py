@@ -33,13 +33,13 @@ _EMBEDDINGS = {
     "encoder.embeddings.position": "{prefix}.embeddings.position_embeddings",
     "encoder.embeddings.segment": "{prefix}.embeddings.token_type_embeddings",
     "encoder.embeddings.norm": "{prefix}.embeddings.LayerNorm",
-    # Ours alone: Hugging Face's classes cannot express reversible layers. They open such a folder,
+    # Only for our code: Hugging Face's classes have no reversible layers. They open such a folder,
     # report an unused weight, and compute something else.
     "encoder.final_norm": "albert_rc.final_norm",
     "head.classifier": "classifier",
     "head.label": "classifier",
     "head.span": "qa_outputs",
-    "head.pair": "albert_rc.pair",  # ours alone where a family was pretrained without pairs
+    "head.pair": "albert_rc.pair",  # only for our code if a family was pretrained without pairs
 }
 _BERT_PARTS = {
     "query": "attention.self.query",
@@ -198,7 +198,7 @@ def hub_key(name: str, config: EncoderConfig) -> str:
     """Hugging Face's name of one of our parameters."""
     family = FAMILIES[config.family]
     if name == "head.salience":
-        return "albert_rc.salience"  # ours alone; Hugging Face's classes ignore it
+        return "albert_rc.salience"  # only for our code; Hugging Face's classes ignore it
     match = re.fullmatch(r"encoder\.layers\.(\d+)\.(\w+)\.(weight|bias)", name)
     if match:
         group, inner = divmod(int(match[1]), config.inner_layers)

@@ -38,7 +38,7 @@ def _answers(config: Path, kind: str) -> bool:
     except (OSError, ValueError):
         raw = None
     if not isinstance(raw, dict):
-        return True  # whoever opens it says what is wrong
+        return True  # opening it later reports what is wrong
     task = saved_task(raw)
     return task in (kind, None) or (task == "pretraining" and kind == "cloze") or kind not in READY
 
@@ -54,7 +54,7 @@ def resolve_source(source: str | Path) -> Path:
         _require_one_model(path)
         return path
     if path.is_file():
-        raise UsageError(f"--model {source}: a file; give the folder that it is in")
+        raise UsageError(f"--model {source}: is a file; give the folder that it is in")
     shipped = shipped_models()
     if str(source) in shipped:
         return shipped[str(source)]
@@ -75,11 +75,11 @@ def resolve_source(source: str | Path) -> Path:
 _OWNERS = {
     "albert-": "albert", "bert-": "google-bert", "roberta-": "FacebookAI", "mpnet-": "microsoft",
 }  # fmt: skip
-"""Whose the models are on the hub that are often called by their bare names."""
+"""Owners on the hub of models that are often called by their bare names."""
 
 
 def _meant(name: str) -> str | None:
-    """The model that a misspelt or bare name stands for, if it is plain."""
+    """The model that a misspelt or bare name stands for, if that is clear."""
     if close := get_close_matches(name, shipped_models(), 1, 0.85):
         return close[0]
     owner = next((_OWNERS[start] for start in _OWNERS if name.startswith(start)), None)
@@ -98,7 +98,7 @@ def _require_one_model(folder: Path) -> None:
     if runs:
         named = ", ".join(first_of(runs, 3))
         raise UsageError(
-            f"--model {folder}: holds no model, but folders of them; name one: {named}"
+            f"--model {folder}: holds several folders with a model each; give one of them: {named}"
         )
 
 
@@ -122,7 +122,7 @@ def _download(source: str) -> Path:
 
 
 def _why(error: Exception) -> str:
-    """Why a download failed, as the end of a sentence."""
+    """The reason for a failed download, as the end of a sentence."""
     from huggingface_hub.constants import HF_HUB_OFFLINE
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -147,9 +147,9 @@ def _why(error: Exception) -> str:
         # Without a login the hub does not distinguish missing repositories from private ones.
         if cause.response.status_code in (401, 404):
             return "the hub has no public model of that name"
-        return f"the hub did not give it ({said})"
+        return f"the hub refused the download ({said})"
     if isinstance(error, LocalEntryNotFoundError):
         return (
             f"the hub could not be reached ({said}), and there is no earlier download in the cache"
         )
-    return f"the hub did not give it ({said})"
+    return f"the hub refused the download ({said})"

@@ -32,7 +32,7 @@ PUBLISHED = {
 }
 """Millions of parameters in Lan et al. 2020, Tables 1 and 2."""
 MAX_TOKENS = 20_000
-"""Number of tokens after which no more passages are read."""
+"""Number of tokens after which reading of passages stops."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ def layer_distances(
         DataError: no text.
     """
     longest = encoder.config.max_length
-    # Layers may be one module, called several times: only the order distinguishes them.
+    # Layers may be one module that is called several times: only the order tells them apart.
     order = cycle(range(encoder.config.num_layers))
     totals = [[0.0, 0.0] for _ in range(encoder.config.num_layers)]
 

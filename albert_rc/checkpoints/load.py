@@ -141,8 +141,8 @@ def load_weights(
     folder = weights.path.parent
     if vocabulary is not None and weights.vocabulary not in (None, vocabulary):
         raise CheckpointError(
-            f"{folder}: its vocabulary is not the one that the weights were trained with, or is "
-            "damaged; replace it with the right one"
+            f"{folder}: its vocabulary is damaged, or not the one that the weights were trained "
+            "with; replace it with that one"
         )
     report = LoadReport(str(folder))
     missing: list[str] = []
@@ -177,8 +177,8 @@ def load_weights(
         put_weight(model, name, value)
     if missing:
         raise CheckpointError(
-            f"{weights.path}: {len(missing)} weights are missing: {', '.join(missing)}; "
-            "download or copy the checkpoint again"
+            f"{weights.path}: missing weights ({len(missing)}): {', '.join(missing)}; download or "
+            "copy the checkpoint again"
         )
     if wrong:
         raise CheckpointError(
@@ -341,7 +341,7 @@ def load_model(
 
 
 def _same_classes(raw: Mapping[str, Any], task: str, labels: Sequence[str] | None) -> bool:
-    """Whether a checkpoint's classifier is for this task and these labels, so far as it says.
+    """Whether config.json allows a checkpoint's classifier to be for this task and these labels.
 
     Placeholder names such as `LABEL_0`, which transformers assigns to unnamed labels, match any
     labels if there are equally many.

@@ -31,12 +31,14 @@ def with_places(config: EncoderConfig, max_length: int | None) -> EncoderConfig:
     if max_length is None or max_length <= config.max_length:
         return config
     if max_length > LONGEST:
-        raise UsageError(f"--max-length {max_length}: no model supports that many tokens")
+        raise UsageError(
+            f"--max-length {max_length}: no model supports that many tokens; give a smaller number"
+        )
     return replace(config, max_positions=max_length + config.position_offset)
 
 
 def with_dropout(config: EncoderConfig, dropout: float | None) -> EncoderConfig:
-    """The config with another dropout in layers and of attention weights, if one is given.
+    """The config with the given dropout, if any, for layers and attention weights.
 
     Raises:
         UsageError: it is not in the valid range.
@@ -94,7 +96,7 @@ def attending(
         if lsh:
             raise UsageError(
                 "--lsh-form, --lsh-chunk and the like need --attention lsh, but this model uses "
-                "dense attention"
+                "dense attention; add it, or leave them out"
             )
         return Compute()
     if biased:
@@ -111,7 +113,7 @@ def attending(
         LshConfig(**_lsh_settings(given | saved.get("lsh", {})))
     except (TypeError, UsageError) as error:
         raise CheckpointError(
-            f"{folder}/config.json: unknown settings of attention ({error})"
+            f"{folder}/config.json: invalid attention settings ({error})"
         ) from None
     settings = LshConfig(**_lsh_settings(given | saved.get("lsh", {}) | asked))
     if settings.shared and not {"hash", "landmarks"}.isdisjoint(lsh):
@@ -166,7 +168,7 @@ def require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
 
 
 def deepened(config: EncoderConfig, layers: int | None) -> EncoderConfig:
-    """A checkpoint's shape with more layers, if it is to have more and all layers are shared.
+    """A checkpoint's shape with `layers` layers, if that is more and its layers are all shared.
 
     Raises:
         UsageError: they are not all shared.

@@ -1,7 +1,7 @@
-"""A smaller ALBERT made of a checkpoint: fewer layers, fewer groups of them, smaller embeddings.
+"""A smaller ALBERT made from a checkpoint: fewer layers, fewer groups of them, smaller embeddings.
 
-It is where a student of that checkpoint begins (`train --teacher`): its weights are some of the
-checkpoint's, their means, and their projections on fewer dimensions.
+A student of that checkpoint starts from it (`train --teacher`): its weights are some of the
+checkpoint's, means of them, or projections of them on fewer dimensions.
 """
 
 # V vocabulary, E embedding, S smaller embedding, H hidden, X rows of a table
@@ -33,7 +33,7 @@ def smaller_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> EncoderCon
 
     Args:
         config: the checkpoint's.
-        shape: requested settings; those that are not in `SMALLER` must be the checkpoint's own.
+        shape: requested settings; those that are not in `SMALLER` must equal the checkpoint's.
 
     Raises:
         UsageError: a setting is larger, or differs where it must not.
@@ -131,7 +131,7 @@ def factorised(old: State, size: int, count_V: Tensor | None = None, seed: int =
         raise UsageError(f"embeddings of size {before} cannot be reduced to {size}")
     weight_V = torch.ones(len(old[WORDS])) if count_V is None else count_V.float() + 0.1
     word_VE = old[WORDS]
-    # The norm that follows subtracts each vector's mean, so that needs no direction.
+    # The norm that follows subtracts each vector's mean, so the mean needs no dimension.
     centred_VE = word_VE - word_VE.mean(1, keepdim=True)
     _, _, direction_EE = torch.linalg.svd(
         centred_VE * weight_V.sqrt()[:, None], full_matrices=False
@@ -149,7 +149,7 @@ def factorised(old: State, size: int, count_V: Tensor | None = None, seed: int =
     new["encoder.embeddings.norm.weight"] = torch.ones(size)
     new["encoder.embeddings.norm.bias"] = torch.zeros(size)
     if "head.dense.weight" in old:
-        # The head's vectors are compared with the words', so they go the same way.
+        # The head's vectors are compared with the words', so they get the same projection.
         new["head.dense.weight"] = base_SE @ old["head.dense.weight"]
         new["head.dense.bias"] = base_SE @ old["head.dense.bias"]
         new["head.norm.weight"] = torch.ones(size) * old["head.norm.weight"].mean()

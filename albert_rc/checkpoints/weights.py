@@ -70,7 +70,7 @@ def _put_in_order(path: Path) -> None:
 
 _SUMS, _VOCABULARY = "albert_rc.crc32", "albert_rc.vocabulary"
 _MISNAMED = "albert_rc.text.make_vocabulary"
-"""What the vocabulary's key was for some days; two of the package's models have it."""
+"""An earlier key of the vocabulary's fingerprint, which two of the package's models still have."""
 
 
 PIECE = 32 * 2**20
@@ -151,7 +151,7 @@ def _is_finite(values: Tensor) -> bool:
 
 
 def _require_numbers(path: Path, key: str, finite: bool) -> None:
-    """Refuse NaN and infinity: one such row spoils only the answers where its word occurs."""
+    """Refuse NaN and infinity: one such row spoils only answers that contain its word."""
     if not finite:
         raise CheckpointError(
             f"{path}: {key} holds NaN or infinite values; copy the file again, or train again"
@@ -281,7 +281,7 @@ def require_sizes(weights: Weights, config: EncoderConfig) -> None:
     if layers > len(weights.shapes):
         raise CheckpointError(
             f"{weights.path}: {len(weights.shapes)} tensors are too few for the {layers:,} layers "
-            "that its config.json names"
+            "in its config.json; use the config.json that belongs to these weights"
         )
     needed = ["encoder.embeddings.norm.weight", *expected]
     for layer in range(layers):
@@ -296,7 +296,8 @@ def require_sizes(weights: Weights, config: EncoderConfig) -> None:
     missing = [key for name in needed if (key := hub_key(name, config)) not in weights.shapes]
     if missing:
         raise CheckpointError(
-            f"{weights.path}: {len(missing)} weights are missing: {', '.join(missing[:20])}"
+            f"{weights.path}: missing weights ({len(missing)}): {', '.join(missing[:20])}; "
+            "download or copy the checkpoint again"
         )
     wrong = [
         f"{key} is {list(weights.shapes[key])}, expected {list(shape)}"
@@ -305,12 +306,13 @@ def require_sizes(weights: Weights, config: EncoderConfig) -> None:
     ]
     if wrong:
         raise CheckpointError(
-            f"{weights.path}: does not fit its config.json: {'; '.join(wrong[:20])}"
+            f"{weights.path}: does not fit its config.json: {'; '.join(wrong[:20])}; use the "
+            "config.json that belongs to these weights"
         )
 
 
 def _todays_names(keys: Iterable[str], family: Family) -> dict[str, str]:
-    """Keys in current naming: old BERTs have gamma and beta, bare encoders lack the prefix."""
+    """Keys by their current names: old BERTs have gamma and beta, bare encoders lack the prefix."""
     renamed = {}
     bare = not any(key.startswith(f"{family.prefix}.") for key in keys)
     for key in keys:

@@ -50,7 +50,7 @@ from albert_rc.runtime.environment import prepare
 app = typer.Typer(
     name="albert-rc",
     cls=Commands,
-    help="Reading comprehension of exam papers with ALBERT: raw JSON to tensors to answer.json.",
+    help="Reading comprehension of exam papers with ALBERT, from raw JSON to answer.json.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -116,7 +116,7 @@ def main() -> None:
         _run()
     except SystemExit as leaving:
         code = READER_LEFT if _was_broken(leaving) else leaving.code
-    except BrokenPipeError:  # while writing an error
+    except BrokenPipeError:  # raised while an error was written
         code = READER_LEFT
     if _reader_left():
         code = READER_LEFT
@@ -128,7 +128,8 @@ def main() -> None:
 def _was_broken(leaving: SystemExit) -> bool:
     """Whether a command ended because its output was closed: typer and rich exit with 1 then."""
     error: BaseException | None = leaving
-    while error is not None and not isinstance(error, AlbertRcError):  # a dead worker's cause
+    # An AlbertRcError may follow from the broken pipe of a dead worker, not of the output.
+    while error is not None and not isinstance(error, AlbertRcError):
         if isinstance(error, BrokenPipeError):
             return True
         error = error.__context__
@@ -136,7 +137,7 @@ def _was_broken(leaving: SystemExit) -> bool:
 
 
 def _reader_left() -> bool:
-    """Flush the output; whether its reader is gone, as after `head`."""
+    """Flush the output; return whether its reader is gone, as after `head`."""
     left = False
     for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
         try:
@@ -151,7 +152,7 @@ def _reader_left() -> bool:
 
 
 def leave(code: object) -> NoReturn:
-    """Exit a process of a group immediately when its work is done.
+    """Exit a process of a distributed group as soon as its work is done.
 
     gloo's threads keep running while Python shuts down, and may abort a successful process:
     torchrun then reports a complete run as failed.
@@ -182,7 +183,7 @@ def _run() -> None:
     except MemoryError:
         _fail(_NO_MEMORY, OutOfMemoryError())
     except (ImportError, SystemError) as error:
-        # What the system and Python say when there is no memory left to load a library.
+        # Messages of the system and Python when too little memory is left to load a library.
         if not any(said in str(error) for said in _NO_MEMORY_TO_LOAD):
             raise
         _fail(_NO_MEMORY, OutOfMemoryError())

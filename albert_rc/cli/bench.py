@@ -42,7 +42,7 @@ def bench(
     against: Annotated[
         Literal["transformers"] | None,
         typer.Option(
-            help="Also measure Hugging Face transformers, as it comes and optimised, in "
+            help="Also measure Hugging Face transformers, unchanged and optimised, in "
             "alternating rounds."
         ),
     ] = None,
@@ -55,7 +55,7 @@ def bench(
         ),
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=1, max=1000, help="Rounds; each system is measured once per round.")
+        int, typer.Option(min=1, max=1000, help="Rounds; each measures every system once.")
     ] = 2,
     out: Annotated[Path | None, typer.Option(help="Also write the result to this file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -63,7 +63,7 @@ def bench(
     kills: Annotated[
         int,
         typer.Option(
-            help="resume: number of times the last run is killed and resumed.",
+            help="With resume: number of times the last run is killed and resumed.",
             min=1,
             max=1000,
             hidden=True,
@@ -72,7 +72,8 @@ def bench(
     runs: Annotated[
         int,
         typer.Option(
-            help="resume: number of uninterrupted runs, which are also compared with each other.",
+            help="With resume: number of uninterrupted runs, which are also compared with each "
+            "other.",
             min=1,
             max=100,
             hidden=True,
@@ -80,18 +81,19 @@ def bench(
     ] = 1,
     command: Annotated[
         Literal["train", "pretrain"],
-        typer.Option(help="resume: the command to test.", hidden=True),
+        typer.Option(help="With resume: the command to test.", hidden=True),
     ] = "train",
     folder: Annotated[
         Path | None,
         typer.Option(
-            help="resume: keep all runs in this folder (default: they are deleted).", hidden=True
+            help="With resume: keep all runs in this folder (default: they are deleted).",
+            hidden=True,
         ),
     ] = None,
     moments: Annotated[
         int,
         typer.Option(
-            help="resume: random seed for the times at which the run is killed.",
+            help="With resume: random seed for the times at which the run is killed.",
             min=0,
             max=LAST_SEED,
             hidden=True,
@@ -99,15 +101,15 @@ def bench(
     ] = 0,
     **given: Any,
 ) -> None:
-    """Measure throughput, share of the machine's matrix rate, and memory; or test resuming.
+    """Measure throughput, share of the machine's peak matrix rate, and memory; or test resuming.
 
     Each measurement runs in a separate process. The matrix rate is that of a large matrix product
     in the same precision, measured in the same process. Pretraining is masked LM with 15% of the
     tokens masked, on sequences of random tokens, which take as long as real text. `bench resume`
     trains with the options after `--`, once uninterrupted and once killed and resumed, and compares
-    the results bit for bit; the exit code is 0 if weights, moments, random states and metrics are
-    identical, else 1. A GPU may add numbers in a different order in each run; the option
-    `--set deterministic=true` prevents that.
+    the results bit for bit; the exit code is 0 if weights, optimiser states, random states and
+    metrics are identical, else 1. A GPU may add numbers in a different order in each run; the
+    option `--set deterministic=true` prevents that.
     """
     chosen = settings.chosen(given)
     if work == "resume":
@@ -143,7 +145,7 @@ def _measure(
     out: Path | None,
     json: bool,
 ) -> None:
-    """Measure ours and a peer's, alternately."""
+    """Measure our model and the other library's in alternation."""
     from albert_rc.bench.compare import PEERS, compare, measured_machine
     from albert_rc.bench.jobs import check
     from albert_rc.io.json import write_json
@@ -161,8 +163,8 @@ def _measure(
     if against:
         if config.residual != "post" or config.common != "nothing":
             raise UsageError(
-                f"--against {against} cannot run a model of the shape of {model}, which has "
-                "reversible layers or layers that share only some parts; leave the option out"
+                f"--against {against} cannot run a model like {model}, with reversible layers or "
+                "layers that share only some parts; leave the option out"
             )
         for peer in PEERS:
             best = "bf16" if "best" in peer else "fp32"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from albert_rc.cli.console import out, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.errors import UsageError
+from albert_rc.io.messages import counted
 
 if TYPE_CHECKING:
     from albert_rc.papers.schema import PaperSet
@@ -62,8 +63,8 @@ def calibrate(
     recalled = sum(reading is not None for reading in file.read)
     if recalled:
         say(
-            f"{recalled:,} answers recalled from training papers are left out: a temperature is "
-            "fitted to the model's own answers"
+            f"{counted(recalled, 'answer')} recalled from training papers left out, since a "
+            "temperature is fitted to the model's own answers"
         )
     if out_file is not None:
         write_json(out_file, found.as_json())
@@ -78,7 +79,7 @@ def calibrate(
 
 
 def _require_task(model: Path, papers: PaperSet) -> None:
-    """Refuse to save a temperature from papers of another kind than the model's."""
+    """Refuse to save a temperature fitted on papers that the model cannot answer."""
     from albert_rc.checkpoints.hf_config import read_config
     from albert_rc.checkpoints.hf_names import FAMILIES
     from albert_rc.checkpoints.load import labels_in

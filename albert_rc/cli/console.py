@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from albert_rc.errors import Interrupted
-from albert_rc.io.messages import visible
+from albert_rc.io.messages import counted, visible
 
 if TYPE_CHECKING:
     from albert_rc.training.tally import StepReport
@@ -59,7 +59,7 @@ def leave_cleanly(said: str) -> None:
     """Make Ctrl-C and SIGTERM unwind the stack, so that no half-written file remains.
 
     Signals in quick succession count as one, for example where a launcher forwards a signal that
-    the terminal has sent already; another during unwinding would end in a traceback. A later one
+    the terminal has also sent; a second one during unwinding would end in a traceback. A later one
     exits at once.
 
     Args:
@@ -100,7 +100,7 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> N
         shown.add_column(name, justify=justify, overflow="fold", min_width=width)
     for row in texts:
         shown.add_row(*map(Text, row))
-    least = sum(needed) + 3 * len(needed) + 1  # white space and lines between columns
+    least = sum(needed) + 3 * len(needed) + 1  # spaces and lines between columns
     if least > out.width:
         shown.width = least
     out.print(shown)
@@ -182,6 +182,6 @@ class TrainBar:
             left = report.total_steps - report.step
             say(
                 f"step {report.step}/{report.total_steps}  epoch {report.epoch:.2f}  "
-                f"loss {loss:.3f}  accuracy {accuracy:.1%}  "
-                f"{report.items_per_second:.1f} {report.unit}/s{best}  ({left} steps left)"
+                f"loss {loss:.3f}  accuracy {accuracy:.1%}  {report.items_per_second:.1f} "
+                f"{report.unit}/s{best}  ({counted(left, 'step')} left)"
             )

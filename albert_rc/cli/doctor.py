@@ -10,7 +10,7 @@ import typer
 from albert_rc.cli.console import example, out, print_json, table
 from albert_rc.cli.papers import Format, Strict, say_unread
 from albert_rc.errors import DataError
-from albert_rc.io.messages import first_of, shortened
+from albert_rc.io.messages import counted, first_of, shortened
 from albert_rc.model.config import LONGEST
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def doctor(
     raw: Annotated[
         Path,
         typer.Argument(
-            help="Raw papers: a folder with train, dev and test; one of these; or a file."
+            help="Raw papers: a folder with train, dev and test, one of these splits, or a file."
         ),
     ] = Path("data/raw_data"),
     model: Annotated[
@@ -33,7 +33,7 @@ def doctor(
     format_: Format = None,
     max_length: Annotated[
         int,
-        typer.Option(min=1, max=LONGEST, help="The model's window in tokens."),
+        typer.Option(min=1, max=LONGEST, help="Length of the model's window in tokens."),
     ] = 512,
     strict: Strict = False,
     json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = False,
@@ -60,8 +60,9 @@ def doctor(
             out.print("Give --model for lengths in tokens and options with unknown characters.")
     errors = sum(len(check.errors) for check in checks)
     if errors:
+        papers = counted(sum(check.rejected for check in checks), "paper")
         raise DataError(
-            f"{errors} problem(s) in {sum(c.rejected for c in checks)} paper(s), listed above; "
+            f"{counted(errors, 'problem')} in {papers}, listed above; "
             "fix them, or preprocess with --on-error skip"
         )
 

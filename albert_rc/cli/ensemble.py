@@ -13,6 +13,7 @@ from albert_rc.cli.console import example, out, print_json, say, table
 from albert_rc.cli.outputs import answer_files, check_outputs
 from albert_rc.cli.papers import Format
 from albert_rc.errors import DataError, UsageError
+from albert_rc.io.messages import counted
 
 if TYPE_CHECKING:
     from albert_rc.scoring.ensemble.assess import Assessment
@@ -61,7 +62,8 @@ def ensemble(
     abstain: Annotated[
         float | None,
         typer.Option(
-            help="List answers with a lower probability than this in a file next to --out."
+            help="Also list answers with a probability below this, for review, in a file next to "
+            "--out."
         ),
     ] = None,
     format_: Format = None,
@@ -132,7 +134,8 @@ def ensemble(
     lines = kept.score_lines(files, fit, labels)
     answers = kept.answers_of(lines, "label" if labels else kind)
     unsure = write_answers(answers, out_file, lines, scores_out, abstain, labels)
-    said = f"{out_file}: {len(lines):,} answers to {len(set(files[0].papers)):,} papers"
+    papers = counted(len(set(files[0].papers)), "paper")
+    said = f"{out_file}: {counted(len(lines), 'answer')} to {papers}"
     (say if json else typer.echo)(said)
     if unsure is not None and abstain is not None:
         calibrated = gold is not None or use is not None
@@ -194,14 +197,14 @@ def _refuse_recalled(files: Sequence[ScoreFile]) -> None:
     recalled = sum(any(read) for read in zip(*(file.read for file in files), strict=True))
     if recalled:
         raise DataError(
-            f"{recalled:,} answers in the scores of --gold were recalled from training papers; "
-            "weights and temperatures must be fitted to the models' own answers: make these "
-            "scores without --recall"
+            f"the scores of --gold contain {counted(recalled, 'answer')} recalled from training "
+            "papers; weights and temperatures must be fitted to the models' own answers: make "
+            "these scores without --recall"
         )
 
 
 def _show_pairs(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]], fit: Fit) -> None:
-    """Print which file stands for which fitted model."""
+    """Print which file corresponds to which fitted model."""
     for file, model, weight in zip(files, models, fit.weights, strict=True):
         say(f"{weight:.4f} {file.path} (fitted with {model['scores']})")
         if file.sha256 == model["sha256"]:

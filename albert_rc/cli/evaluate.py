@@ -41,31 +41,33 @@ def evaluate(
     model: Annotated[
         Path | None,
         typer.Option(
-            help="--calibrate: the run's folder; save the temperature there for predict to use."
+            help="With --calibrate: the run's folder, where the temperature is saved for predict."
         ),
     ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option(help="--calibrate: plot reliability and coverage, as PNG and SVG."),
+        typer.Option(help="With --calibrate: plot reliability and coverage, as PNG and SVG."),
     ] = None,
     set_: settings.Set = None,
     json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
     out_file: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="--calibrate: also write the metrics to this file as JSON.", hidden=True
+            "--out",
+            help="With --calibrate: also write the metrics to this file as JSON.",
+            hidden=True,
         ),
     ] = None,
     folds: options.Folds = 5,
     bins: Annotated[
         int,
         typer.Option(
-            min=1, max=10000, help="Number of bins of the calibration error.", hidden=True
+            min=1, max=10000, help="Number of bins for the calibration error.", hidden=True
         ),
     ] = 15,
     seed: options.FoldSeed = 0,
 ) -> None:
-    """Accuracy with a 95% interval, by level, blank number, length and overlap with training."""
+    """Show accuracy with a 95% interval, by level, blank number, length, overlap with training."""
     if calibrate:
         if against is not None or train is not None:
             raise UsageError("--against and --train cannot be used with --calibrate")
@@ -150,7 +152,7 @@ def _evaluate(
 
 
 def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, json: bool) -> None:
-    """Metrics of SQuAD's and GLUE's kinds of papers."""
+    """Print the metrics of SQuAD and GLUE papers."""
     from albert_rc.scoring.tasks import compared, measured
 
     ours = measured(answers, papers)

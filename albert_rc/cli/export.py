@@ -18,8 +18,8 @@ def export(
         list[str],
         typer.Argument(
             metavar="RUN",
-            help="Folder of a run or checkpoint, or the name of a model of the package. Of "
-            "several, the mean of their weights is exported.",
+            help="Folder of a run or checkpoint, or the name of a model of the package. If "
+            "several are given, the mean of their weights is exported.",
         ),
     ],
     folder: Annotated[

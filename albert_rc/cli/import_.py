@@ -9,7 +9,7 @@ import typer
 
 from albert_rc.cli.console import example, out, print_json, say
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.messages import first_of, one_line, visible
+from albert_rc.io.messages import counted, first_of, one_line, visible
 
 if TYPE_CHECKING:
     from albert_rc.printed.papers import Import, Paper
@@ -96,20 +96,21 @@ def import_(
             typer.echo(f"wrote {path}")
     if stopped:
         raise DataError(
-            f"{len(troubles)} problem(s), listed above; nothing was written. Fix them, or leave "
-            "out the passages concerned with --on-error skip"
+            f"{counted(len(troubles), 'problem')}, listed above; nothing was written. Fix them, or "
+            "leave out the passages concerned with --on-error skip"
         )
     if papers and not whole:
         raise DataError(
-            f"none of the {len(papers)} passage(s) is complete: {len(troubles)} problem(s), listed "
-            "above"
+            f"no complete passage among {len(papers):,}: {counted(len(troubles), 'problem')}, "
+            "listed above; fix them"
         )
     if not whole:
         raise DataError("no passage with options found; docs/import.md shows the supported layouts")
     _warn([found for found in imports if found.source != str(key)], replaced, earlier)
     if troubles:
         left = len(papers) - len(whole)
-        say(f"{left} passage(s) left out, {len(troubles)} problem(s), listed above")
+        problems = counted(len(troubles), "problem")
+        say(f"{counted(left, 'passage')} left out because of {problems}, listed above")
 
 
 def _warn(imports: list[Import], replaced: list[Path], earlier: list[Path]) -> None:

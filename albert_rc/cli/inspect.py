@@ -61,7 +61,7 @@ def layers(
     ] = Path("predictions/layers"),
     json: Annotated[bool, typer.Option("--json", help="Print the distances as JSON.")] = False,
 ) -> None:
-    """Plot how far each layer moves the tokens: L2 distance and angle of input and output."""
+    """Plot how far each layer moves the tokens: L2 distance and angle between input and output."""
     from albert_rc.checkpoints.inspect import distances_of
     from albert_rc.corpus.documents import read_documents
     from albert_rc.io.json import write_json

@@ -76,7 +76,7 @@ Scratch = Annotated[
         "xxlarge), with the vocabulary of --model."
     ),
 ]
-RunFolder = Annotated[Path, typer.Option(help="The run's folder.")]
+RunFolder = Annotated[Path, typer.Option(help="Folder to write the run to.")]
 Attention = Annotated[
     Literal["dense", "lsh"] | None,
     typer.Option(
@@ -121,7 +121,7 @@ LshForm = Annotated[
 LshLandmarks = Annotated[
     bool | None,
     typer.Option(
-        help="Hashed attention, our form: whether [CLS], [SEP] and [MASK] attend to all tokens "
+        help="Hashed attention in our form: whether [CLS], [SEP] and [MASK] attend to all tokens "
         "(default: as in the checkpoint, else true).",
         hidden=True,
     ),

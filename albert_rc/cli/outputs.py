@@ -20,7 +20,7 @@ WEIGHTS = (".safetensors", ".pt", ".bin")
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> None:
-    """Check before the work that the results can be written without overwriting anything needed.
+    """Check in advance that the results can be written without overwriting anything needed.
 
     Args:
         outputs: option -> the file that it names.
@@ -45,17 +45,17 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | No
         if place.is_dir():
             raise UsageError(f"{flag} {path} is a folder; name a file in it")
         if place in read:
-            raise UsageError(f"{flag} {path} is one of the files to read; give another name")
+            raise UsageError(f"{flag} {path} is one of the input files; give another name")
         for folder in read:
             among = place.parent == folder or (place.exists() and folder in place.parents)
             if folder.is_dir() and among:
                 raise UsageError(
-                    f"{flag} {path} is in the folder of the papers to read; choose another place"
+                    f"{flag} {path} is in the folder of the input papers; choose another place"
                 )
         for pattern in patterns:
             if place.parent == pattern.parent.resolve() and fnmatch(place.name, pattern.name):
                 raise UsageError(
-                    f"{flag} {path} matches {pattern}, the papers to read; choose another place"
+                    f"{flag} {path} matches {pattern}, the input papers; choose another place"
                 )
         require_no_model(flag, path)
         require_writable(path)

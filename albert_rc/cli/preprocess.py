@@ -14,6 +14,7 @@ from albert_rc.cli import options, settings
 from albert_rc.cli.console import DEFAULT_MODEL, example, leave_cleanly, say
 from albert_rc.cli.papers import Format, Strict, say_unread
 from albert_rc.errors import UsageError
+from albert_rc.io.messages import counted
 from albert_rc.io.shards import PAPERS
 from albert_rc.model.config import LONGEST
 from albert_rc.papers.opening import remote_path
@@ -27,9 +28,9 @@ def preprocess(
     raw: Annotated[
         Path,
         typer.Argument(
-            help="Raw papers: a folder with train, dev and test; one of these; or a file. Files "
-            "may be compressed (.gz, .zst) or Parquet; an address such as s3://bucket/papers is "
-            "read over the network.",
+            help="Raw papers: a folder with train, dev and test, one of these splits, or a file. "
+            "Files may be compressed (.gz, .zst) or Parquet; an address such as "
+            "s3://bucket/papers is read over the network.",
             parser=remote_path,
         ),
     ] = Path("data/raw_data"),
@@ -113,7 +114,8 @@ def preprocess(
         rejected = sum(split.num_rejected for split in papers)
         if rejected:
             typer.echo(
-                f"{rejected} paper(s) skipped; {out / REJECTS} lists them with their problems"
+                f"{counted(rejected, 'paper')} skipped; {out / REJECTS} lists them with their "
+                "problems"
             )
 
 
@@ -147,7 +149,6 @@ def _write_stores(
 
 
 def _size(path: Path) -> str:
-    from albert_rc.io.messages import counted
     from albert_rc.stores.shards import is_sharded
 
     files = sorted(path.iterdir()) if is_sharded(path) else [path]

@@ -42,7 +42,7 @@ def pretrain(
     model: Annotated[
         str,
         typer.Option(
-            help="Folder or hub id of the model to start from; with --scratch, of the vocabulary."
+            help="Folder or hub id of the model to start from; --scratch uses only its vocabulary."
         ),
     ] = DEFAULT_MODEL,
     scratch: options.Scratch = None,
@@ -132,5 +132,6 @@ def pretrain(
         prepared = asked.prepare(say, out if resume else None)
         result = running.run(prepared, out, resume, seconds, settings.run_file(context))
         if group.is_main:
-            best = "" if result.best_score is None else f", dev words {result.best_score:.2%}"
+            score = result.best_score
+            best = "" if score is None else f", masked-word accuracy on dev {score:.2%}"
             running.conclude(out, result, best)

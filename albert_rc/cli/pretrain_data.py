@@ -43,8 +43,8 @@ def pretrain_data(
     documents: Annotated[
         Literal["files", "blank-lines"],
         typer.Option(
-            help="What a document is. files: each text file; blank-lines: text between blank "
-            "lines.",
+            help="What counts as a document: each text file (files), or text between blank lines "
+            "(blank-lines).",
             hidden=True,
         ),
     ] = "files",
@@ -127,7 +127,7 @@ def pretrain_data(
             train, held_out = train + made.train, held_out + made.dev
             advance(1)
             say(f"{shard.name}: {'already there' if made.kept else made.train.line()}")
-    if not train.sequences and step == 1:  # with several parts, others may have some
+    if not train.sequences and step == 1:  # other parts may have some
         for folder in places:
             for shard in mine:
                 (folder / shard.name).unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from albert_rc.cli.console import example
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.cli.papers import Format
 from albert_rc.errors import UsageError
+from albert_rc.io.messages import counted
 
 
 @example("albert-rc render papers/dev --key --out exam.docx")
@@ -55,4 +56,6 @@ def render(
     sheet = make_sheet(read, title, first, key)
     write_bytes(out, docx_bytes(sheet) if suffix == ".docx" else pdf_bytes(sheet, font))
     numbers = sum(len(part.choices) for part in sheet.parts)
-    typer.echo(f"{out}: {len(sheet.parts):,} papers, numbers {first} to {first + numbers - 1}")
+    typer.echo(
+        f"{out}: {counted(len(sheet.parts), 'paper')}, numbers {first} to {first + numbers - 1}"
+    )

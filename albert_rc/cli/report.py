@@ -11,6 +11,7 @@ from albert_rc.cli.console import example, out, print_json
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.cli.papers import Format, TrainingPapers, training_passages
 from albert_rc.errors import UsageError
+from albert_rc.io.messages import counted
 
 
 @example("albert-rc report predictions/dev.jsonl papers/dev --out report.html")
@@ -51,7 +52,10 @@ def report(
     if json:
         print_json({"out": str(page), "bytes": len(content), **found.as_json()})
         return
-    out.print(f"{page}: {len(papers.passages):,} papers, {len(content) / 1e6:.1f} MB", markup=False)
+    out.print(
+        f"{page}: {counted(len(papers.passages), 'paper')}, {len(content) / 1e6:.1f} MB",
+        markup=False,
+    )
     for each in found.runs:
         if each.evaluation is not None:
             out.print(f"{each.run.name}: {each.evaluation.total}", markup=False)

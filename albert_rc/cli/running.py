@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from albert_rc.cli.console import TrainBar, say
+from albert_rc.io.messages import counted
 
 if TYPE_CHECKING:
     from albert_rc.runtime.devices import Processes
@@ -86,12 +87,13 @@ def conclude(out: Path, result: TrainResult, best: str) -> None:
     """Print a run's folder, progress and best score, and draw its curves."""
     from albert_rc.report.curves import draw_curves, read_curves, spark_lines
 
-    of_all = f" of {result.total_steps:,}" if result.paused else ""
-    typer.echo(f"{out}: {result.steps:,}{of_all} steps in {result.seconds:.0f} s{best}")
+    steps = counted(result.total_steps if result.paused else result.steps, "step")
+    done = f"{result.steps:,} of {steps}" if result.paused else steps
+    typer.echo(f"{out}: {done} in {result.seconds:.0f} s{best}")
     if result.restarts:
         typer.echo(
-            f"restarted {result.restarts} time(s) after a collapse, see {out / 'log.txt'}; "
-            f"the final learning rate was 1/{2**result.restarts} of the given one"
+            f"{counted(result.restarts, 'restart')} after a collapse, see {out / 'log.txt'}; "
+            f"the final learning rate was 1/{2**result.restarts} of --learning-rate"
         )
     if result.paused:
         typer.echo("paused; run the same command with --resume to continue")

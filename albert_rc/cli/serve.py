@@ -34,9 +34,8 @@ def serve(
     option_score: Annotated[
         Literal["masks"] | None,
         typer.Option(
-            help="With masks, blanks with options of several words are scored again with a [MASK] "
-            "for each piece, which is more accurate and takes about twice the time (default: as "
-            "trained)."
+            help="masks scores blanks with options of several words again, with a [MASK] per "
+            "piece; more accurate, but takes about twice the time (default: as trained)."
         ),
     ] = None,
     max_megabytes: Annotated[
@@ -81,7 +80,7 @@ def serve(
         with processes(device) as group:
             limits = Limits(body_bytes=int(max_megabytes * MEGABYTE))
             engine = Engine(model, group, limits, say, option_score)
-            keep_freed_memory()  # only from here on, so that loading returns its memory
+            keep_freed_memory()  # not before: memory used for loading is returned
             address = address_of(listener, host)
 
             def started() -> None:

@@ -27,7 +27,7 @@ Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        help="TOML file with options and settings of this command, a line NAME = VALUE for each; "
+        help="TOML file with options and settings of this command, one NAME = VALUE per line; "
         "options on the command line take precedence.",
     ),
 ]
@@ -36,7 +36,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Further setting; may be given several times. `--set help` lists them all.",
+        help="Further setting of the command; repeatable. `--set help` lists them all.",
     ),
 ]
 
@@ -147,7 +147,7 @@ class _WithSettings:
     name: str | None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert a file's options before, and settings among, the other options."""
+        """Insert a file's options before the other options, and settings among them."""
         rest, now, files = list(args), [], []
         below = getattr(self, "commands", {})
         valued = {

@@ -52,4 +52,4 @@ def list_rejects(out: Path, examined: Examined) -> None:
         return
     write_bytes(out / REJECTS, rejects(examined.problems))
     said = counted(len(examined.problems), "problem")
-    typer.echo(f"{said}: the files and papers concerned were left out; see {out / REJECTS}")
+    typer.echo(f"{said}; the files and papers with them were left out, see {out / REJECTS}")

@@ -70,7 +70,7 @@ def train(
             min=2,
             max=options.MOST_FOLDS,
             help="K-fold cross-validation: train K times, into OUT/fold-*; each run answers the "
-            "papers held out of its training (OUT/scores.jsonl).",
+            "papers held out from its training (OUT/scores.jsonl).",
             rich_help_panel=options.RUNS,
         ),
     ] = None,
@@ -99,8 +99,8 @@ def train(
     option_score: Annotated[
         Literal["mean", "first", "salience"] | None,
         typer.Option(
-            help="Cloze: score of an option from the logits of its pieces: their mean, the first, "
-            "or salience (a mean with learned weights).",
+            help="Cloze: how to score an option from the logits of its pieces: mean, first, or "
+            "salience (a mean with learned weights).",
             hidden=True,
         ),
     ] = None,
@@ -113,27 +113,35 @@ def train(
         ),
     ] = None,
     with_dev: Annotated[
-        bool, typer.Option(help="Also train on dev.pt; the last weights are kept.", hidden=True)
+        bool,
+        typer.Option(
+            help="Also train on dev.pt; then the last weights are kept, not the best.", hidden=True
+        ),
     ] = False,
     workers: options.Workers = None,
     deterministic: options.Deterministic = False,
     low: Annotated[
         float | None,
-        typer.Option(help=f"--search: the lowest learning rate (default: {LOW:g}).", hidden=True),
+        typer.Option(
+            help=f"With --search: the lowest learning rate (default: {LOW:g}).", hidden=True
+        ),
     ] = None,
     high: Annotated[
         float | None,
-        typer.Option(help=f"--search: the highest learning rate (default: {HIGH:g}).", hidden=True),
+        typer.Option(
+            help=f"With --search: the highest learning rate (default: {HIGH:g}).", hidden=True
+        ),
     ] = None,
     batch_sizes: Annotated[
         str | None,
         typer.Option(
-            help="--search: batch sizes to choose from, such as 16,32 (default: --batch-size).",
+            help="With --search: batch sizes to choose from, such as 16,32 (default: "
+            "--batch-size).",
             hidden=True,
         ),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="--search: print the trials as JSON.", hidden=True)
+        bool, typer.Option("--json", help="With --search: print the trials as JSON.", hidden=True)
     ] = False,
     lsh_form: options.LshForm = None,
     lsh_landmarks: options.LshLandmarks = None,
@@ -240,7 +248,7 @@ def _require_cloze(kind: str, option_score: str | None, given: dict[str, Any]) -
         ("option-score", option_score), ("mask-rate", rate or None), ("mask-weight", weight)
     ):  # fmt: skip
         if kind != "cloze" and value is not None:
-            raise UsageError(f"--{name} is for cloze papers, but these are for the task {kind}")
+            raise UsageError(f"--{name} is for cloze papers, not for {kind} papers; leave it out")
 
 
 def _sizes(listed: str | None) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Pretraining batches: masked words, and the order of two segments.
 
 Masks and swaps are drawn when a batch is made and are a pure function of (seed, epoch, item): each
-epoch masks other words, and a resumed run gets the same batches as an unbroken one.
+epoch masks other words, and a resumed run gets the same batches as an uninterrupted one.
 """
 
 # T tokens of all sequences concatenated, B sequences, M masked tokens, W words

@@ -137,9 +137,10 @@ Sentence = tuple[str, list[int]]
 def cut_document(sentences: Iterable[Sentence], cut: Cut, seed: int) -> Iterator[Sequence]:
     """Consecutive sequences of whole sentences; those shorter than `LEAST` are remainders.
 
-    A sentence that no longer fits is longer than average, and starts the next sequence: first
-    segments would be longer than second ones, and so reveal the order of a pair. So stretches of
-    text are packed alternately from their end and from their start; which comes first is random.
+    A sentence that no longer fits is longer than average, and starts the next sequence, so first
+        segments would be longer than second ones and reveal the order of a pair. Stretches of text
+        are therefore packed alternately from their end and from their start; which comes first is
+        random.
 
     Args:
         sentences: texts and ids.

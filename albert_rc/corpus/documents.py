@@ -13,6 +13,7 @@ from albert_rc.corpus.textfiles import TEXT, is_paper, text_lines
 from albert_rc.errors import DataError
 from albert_rc.io.decode import UTF_8
 from albert_rc.io.files import file_sha256, natural_key
+from albert_rc.io.messages import counted
 from albert_rc.papers.files import REJECTS
 from albert_rc.papers.formats import READERS, find_splits, open_sources, read_split
 from albert_rc.papers.opening import suffix_of
@@ -68,8 +69,8 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
     """Find text files in folders, in natural order, and collections of exam papers.
 
     Args:
-        places: files, or folders to search recursively. A folder of JSON is one collection, also
-            where the files' names end in .txt, as RACE's do.
+        places: files, or folders to search recursively. A folder of JSON is one collection, even
+            if the files' names end in .txt, as RACE's do.
 
     Returns:
         The sources, and the text files left out as duplicates.
@@ -109,7 +110,7 @@ def _require_alike(split: Path, papers: set[Path], texts: list[Path]) -> None:
     paper = next((path for path in sorted(papers) if path.is_relative_to(split)), None)
     if paper is None:
         return
-    apart = "put each kind into a folder of its own, and give both folders"
+    apart = "put each kind into a separate folder, and give both folders"
     for path in texts:
         if path.suffix == ".txt" and path.is_relative_to(split):
             raise DataError(f"{path}: plain text in a folder of exam papers ({paper}); {apart}")
@@ -208,8 +209,8 @@ def require_whole(papers: PaperSet, place: Path) -> None:
     """
     if papers.errors:
         raise DataError(
-            f"{papers.errors[0]} ({len(papers.errors)} errors in all; "
-            f"`albert-rc doctor {place}` lists them)"
+            f"{papers.errors[0]} ({counted(len(papers.errors), 'error')} in all; see `albert-rc "
+            f"doctor {place}`)"
         )
 
 

@@ -40,7 +40,9 @@ class Corpus:
         for path, (_, meta) in zip(paths, loaded, strict=True):
             for key in ("kind", "vocabulary", "max_length"):
                 if meta.get(key) != self.meta[key] or meta.get("kind") != "corpus":
-                    raise DataError(f"{path}: made with another {key} than {paths[0]}; {remake}")
+                    raise DataError(
+                        f"{path}: made with a different {key} than {paths[0]}; {remake}"
+                    )
         self._tokens = [tensors["token"] for tensors, _ in loaded]
         self.count = sum((Count(**meta["count"]) for _, meta in loaded), Count())
         self.lengths = torch.cat([tensors["length"] for tensors, _ in loaded])
@@ -103,7 +105,7 @@ def require_same_plan(out: Path, total: int, dev: bool) -> None:
 
 
 def check_corpus(corpus: Corpus, tokenizer: Tokenizer, max_length: int) -> None:
-    """Refuse a corpus without sequences, of another vocabulary, or with too long sequences.
+    """Refuse a corpus that is empty, of another vocabulary, or whose sequences are too long.
 
     Raises:
         DataError: explains how to remake it.
@@ -112,10 +114,12 @@ def check_corpus(corpus: Corpus, tokenizer: Tokenizer, max_length: int) -> None:
     if not len(corpus):
         raise DataError(f"{corpus.folder} has no sequences to train on; with more text, {remake}")
     if corpus.meta["vocabulary"] != tokenizer.fingerprint:
-        raise DataError(f"{corpus.folder}: made with another vocabulary than the model's; {remake}")
+        raise DataError(
+            f"{corpus.folder}: made with a different vocabulary than the model's; {remake}"
+        )
     longest = corpus.meta["max_length"]
     if longest > max_length:
         raise DataError(
-            f"{corpus.folder}: sequences of {longest} tokens, but the model takes {max_length}; "
-            f"{remake} --max-length {max_length}"
+            f"{corpus.folder}: has sequences of {longest} tokens, but the model takes "
+            f"{max_length}; {remake} --max-length {max_length}"
         )

@@ -14,7 +14,7 @@ _HEAD = 2**14  # bytes for detection: some dozens of lines
 _ROWS = 20  # lines examined; fewer than _LEAST_ROWS are not conclusive
 _LEAST_ROWS = 3
 
-# RACE's papers end in .txt. A text may begin with a bracket, as "[Illustration]", but not so.
+# RACE's papers end in .txt. A text may begin with a bracket ("[Illustration]"), but not like this.
 _PAPER = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*"|\[\s*\{)')
 
 

@@ -26,9 +26,9 @@ from albert_rc.text.tokenizer import Tokenizer
 TOLERANCE = 1e-4
 """Maximum difference of a logit, as a share of the largest one (or of 1, if that is more)."""
 SIZES = (1, 4, 2, 3)
-"""Items of the batches, in turn: a fixed size would hide errors of others. Small, since others
-compute a logit for each piece at each position: 250 MB for 4 long sequences with ALBERT's
-vocabulary."""
+"""Sizes of the batches, in turn: with one size, errors at others would be missed. Small, since
+other libraries compute a logit for each piece at each position: 250 MB for 4 long sequences with
+ALBERT's vocabulary."""
 
 Runner = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 """Runs a model on padded batches: `input_ids` and so on to `logits`, or `start_logits` and
@@ -104,7 +104,7 @@ def _batches(store: Store, tokenizer: Tokenizer) -> Iterator[Any]:
 
 
 def padded(batch: Tokens, pad_id: int, with_segments: bool) -> dict[str, Tensor]:
-    """A batch in others' format: [B, L] each, padded at the end."""
+    """A batch in the format of other libraries: [B, L] each, padded at the end."""
     shape = len(batch.lengths), max(batch.lengths)
     row_T, place_T = _rows(batch), batch.place_T
     ids_BL = torch.full(shape, pad_id)

@@ -26,7 +26,7 @@ def measure(loaded: Loaded[Any], papers: PaperSet | None) -> tuple[list[Row], st
         papers: papers of its kind; None for no evaluation.
 
     Returns:
-        Names and values; and a description of the papers. Empty where no answer is known.
+        Names and values; and a description of the papers. Empty if no answer is known.
     """
     if papers is None:
         return [], ""

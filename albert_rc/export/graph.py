@@ -29,7 +29,7 @@ OPSET = 18
 
 
 def require_onnx() -> None:
-    """Check for the required packages, before the work.
+    """Check for the required packages before any work is done.
 
     Raises:
         UsageError: the extra `onnx` is not installed.
@@ -60,12 +60,12 @@ def onnx_bytes(folder: Path, model: HeadedModel) -> bytes:
         UsageError: too large for one file, or reversible.
     """
     if model.config.residual != "post":
-        raise UsageError("--onnx: reversible layers cannot be exported")
+        raise UsageError("--onnx: reversible layers cannot be exported; leave --onnx out")
     size = 4 * sum(parameter.numel() for parameter in model.parameters())
     if size > LARGEST:
         raise UsageError(
-            f"--onnx: {size / 2**30:.1f} GiB of weights are too many for one ONNX file, which "
-            "holds 2 GiB; export without --onnx"
+            f"--onnx: {size / 2**30:.1f} GiB of weights do not fit into one ONNX file, which "
+            "holds at most 2 GiB; export without --onnx"
         )
     inputs = ["input_ids", "attention_mask", "token_type_ids"]
     inputs = inputs[: 3 if model.config.num_segments > 1 else 2]

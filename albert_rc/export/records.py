@@ -18,7 +18,7 @@ from albert_rc.answering.temperature import kept_record, record_path
 from albert_rc.checkpoints.hub import shipped_models
 from albert_rc.errors import AlbertRcError
 from albert_rc.io.json import read_json, read_json_lines
-from albert_rc.io.messages import one_line
+from albert_rc.io.messages import counted, one_line
 from albert_rc.stores.shards import open_store, split_path
 
 Row = tuple[str, str]
@@ -178,7 +178,7 @@ def _store(path: Path, recorded: str | None) -> str:
     if recorded is not None and meta.get("source_hash") != recorded:
         return ""
     said = (
-        f"{len(meta['ids']):,} papers, {store.num_questions:,} questions "
+        f"{counted(len(meta['ids']), 'paper')}, {counted(store.num_questions, 'question')} "
         f"({_shown(meta.get('source_format'))}), windows of {meta['max_length']} tokens, "
         f"SHA-256 of the papers {_shown(meta.get('source_hash'))}"
     )

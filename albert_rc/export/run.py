@@ -158,7 +158,7 @@ def export(
             checks.append(f"ONNX (onnxruntime): {in_onnx}.")
         records = read_records(run or folder)
         if mean_of is not None:
-            # Its weights are others than those that were measured.
+            # These are not the weights that were measured.
             records = replace(records, figures=[], temperature=None, own_card=None)
             notes.append(f"Its weights are the mean of {mean_of}.")
         card = Card(
@@ -211,7 +211,10 @@ def _require_fitting(papers: PaperSet | None, kind: Kind, labels: tuple[str, ...
     if papers is None:
         return
     if papers.kind != kind:
-        raise UsageError(f"--papers: the papers are {papers.kind}, but the model answers {kind}")
+        raise UsageError(
+            f"--papers: these are {papers.kind} papers, but the model answers {kind} papers; give "
+            "such papers"
+        )
     if kind == "label" and papers.labels != labels:
         known = ", ".join(labels) or "numbers"
         raise UsageError(
@@ -311,7 +314,7 @@ def _require_split(
 
 
 def _stored_precision(folder: Path) -> str:
-    """Precision of the weights on disk; fp32 where they are mixed, or pickled."""
+    """Precision of the weights on disk; fp32 if they are mixed, or pickled."""
     path = folder / "model.safetensors"
     if not path.is_file():
         return "fp32"

@@ -67,7 +67,7 @@ def _settings(tokenizer: Tokenizer, max_length: int) -> dict[str, Any]:
 
 
 def _added(tokenizer: Tokenizer) -> list[dict[str, Any]]:
-    """The special tokens, as tokenizer.json has them."""
+    """The special tokens in the form of tokenizer.json."""
     special = _special(tokenizer)
     flags = dict.fromkeys(("single_word", "rstrip", "normalized"), False)
     return [

@@ -65,8 +65,8 @@ def _regular(target: Path) -> Path:
 def _is_of_the_system(target: Path) -> bool:
     """Whether a path, or a link on its way, is among the system's devices and open files.
 
-    `/dev/stdout` points to a regular file where a shell redirects the output, and that would be
-    replaced with all its content.
+    If a shell redirects the output, `/dev/stdout` points to a regular file, which would be replaced
+    with all its content.
     """
     path = Path(os.path.normpath(target.absolute()))
     for _ in range(_LINKS):
@@ -83,9 +83,9 @@ def _claimed(target: Path) -> tuple[int, Path]:
     while True:
         # A leading dot hides half-written files from every reader's file listing.
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-        with suppress(OSError):  # no locks here, so no process removes a file in use
+        with suppress(OSError):  # without locks no process removes a file in use
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Another process may have removed it as abandoned in between.
+        # Meanwhile another process may have removed it as abandoned.
         if _is_named(handle, Path(name)):
             return handle, Path(name)
         os.close(handle)
@@ -128,7 +128,7 @@ def _blamed_on(target: Path, temporary: Path | None = None) -> Iterator[None]:
         ours = error.filename in (None, str(temporary), str(target))
         if not ours and temporary is not None:
             raise
-        # Before the temporary file exists, the error is about a folder above, or names a path that
+        # Before the temporary file exists, the error concerns a parent folder, or names a path that
         # the user never typed.
         above = error.filename in {str(folder) for folder in target.parents}
         code = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno
@@ -181,7 +181,7 @@ def _umask() -> int:
 
 
 def require_new(target: Path) -> None:
-    """Refuse, before the work, an existing target of `atomic_folder`.
+    """Refuse an existing target of `atomic_folder`, before any work is done.
 
     Raises:
         UsageError: `target` exists already.
@@ -212,7 +212,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         )
         handle = os.open(temporary, os.O_RDONLY)
     try:
-        with suppress(OSError):  # no locks here, so no process removes a folder in use
+        with suppress(OSError):  # without locks no process removes a folder in use
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with _blamed_on(target, temporary):
             yield temporary
@@ -280,7 +280,7 @@ def nameless_file(folder: Path) -> IO[bytes]:
 
 
 def require_writable(target: Path) -> None:
-    """Check before the work that a file can be written; creates the folders above it.
+    """Check in advance that a file can be written; creates the folders above it.
 
     Raises:
         UsageError: it is a device or a pipe.
@@ -324,7 +324,7 @@ def only_run(folder: Path) -> Iterator[None]:
             return
         if _is_named(file.fileno(), path):
             break
-        file.close()  # its holder ended and removed it in between
+        file.close()  # its owner has just ended and removed it
     holder = {
         "process": os.getpid(),
         "host": socket.gethostname(),

@@ -20,7 +20,7 @@ COMMON = 0.98
 ACCENTED, FEW = 0.02, 3
 """Maximum share of accented letters in English Windows-1252 text, or their number if larger."""
 
-# Signs that text decoded as Windows-1252 has another encoding: accented capitals after a small
+# Evidence that text decoded as Windows-1252 has another encoding: accented capitals after a small
 # letter or a sign, or before a capital and a small letter (Mac OS Roman's quotation marks); signs
 # inside a word (DOS, Windows-1250); three accented letters in a row (Cyrillic); letters of
 # Icelandic only; and pairs of a letter and a sign that are one letter in UTF-8.

@@ -54,7 +54,7 @@ _NOT_TEXT = {
     b"\xfd7zXZ": "compressed by xz; unpack it first",
     b"BZh": "compressed by bzip2; unpack it first",
 }
-"""What files begin with that are not text, and what to say of them."""
+"""First bytes of files that are not text, and the message about each."""
 
 
 def parse_json(content: bytes) -> Any:
@@ -152,12 +152,12 @@ def _parsed(path: Path, parse: Callable[[bytes], Any]) -> Any:
 def _may_repeat(content: bytes, value: Any) -> bool:
     """Whether a quick test cannot rule out a duplicate key.
 
-    A dropped key is missing when the value is written again, with its colon. Colons are not
-    escaped in writing, but may have been in the file, which could compensate for one.
+    A dropped key, with its colon, is missing when the value is written again. Colons escaped in the
+    file are written plainly, which could compensate for one.
     """
     try:
         again = orjson.dumps(value)
-    except orjson.JSONEncodeError:  # nested more deeply than it writes
+    except orjson.JSONEncodeError:  # nested too deeply to be written
         return True
     return again.count(b":") != content.count(b":") or b"\\u003" in content
 

@@ -220,17 +220,17 @@ def load_tensors(
 
 
 def _missing(path: Path) -> str:
-    """Why a store is not there, and the way out."""
+    """The message for a missing store, with a solution."""
     folder = path.parent
     if folder.is_file():
         return f"{path}: no such store; {folder} is a file, so give the folder that it is in"
     others = sorted(each.name for each in folder.glob("*.pt")) if folder.is_dir() else []
     if others:
         return (
-            f"{path}: no such store, only {', '.join(others)}; make it with `albert-rc preprocess` "
-            f"of a collection that has a split {path.stem}"
+            f"{path}: no such store, only {', '.join(others)}; make it with `albert-rc "
+            f"preprocess` from a collection that has a split {path.stem}"
         )
     return (
-        f"{path}: no such store; make it with `albert-rc preprocess PAPERS --out {folder}`, and "
+        f"{path}: no such store; make it with `albert-rc preprocess PAPERS --out {folder}`, then "
         "give that folder"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from albert_rc.errors import DataError
 
 PAPERS = 1_000_000
-"""Maximum number of papers of a shard, and of a store in one file."""
+"""Maximum number of papers in a shard, or in a store of one file."""
 _PATTERN = "shard-*-of-*"
 _NAME = r"shard-\d+-of-\d+\.pt"
 
@@ -28,7 +28,7 @@ def all_shards(folder: Path, remake: str) -> list[Path]:
 
     Args:
         folder: the folder.
-        remake: how to make the shards, for messages.
+        remake: instructions for making the shards again, for messages.
 
     Raises:
         DataError: there are none, some are missing, or some belong to another set.
@@ -41,8 +41,8 @@ def all_shards(folder: Path, remake: str) -> list[Path]:
     totals = sorted({shard_count(path) for path in paths})
     if len(totals) > 1:
         raise DataError(
-            f"{folder}: shards of {len(totals)} sets (one has {totals[0]}, another {totals[1]}); "
-            f"remove the folder, and {remake}"
+            f"{folder}: shards of {len(totals)} different sets (of {totals[0]} and of {totals[1]} "
+            f"shards); remove the folder, and {remake}"
         )
     total = totals[0]
     wanted = {shard_name(index, total) for index in range(total)}

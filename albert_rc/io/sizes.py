@@ -12,7 +12,7 @@ UNITS = {
 }  # fmt: skip
 
 LEAST_BYTES, MOST_BYTES = 2**20, 2**50
-"""Below the first a number without a unit is taken for a slip."""
+"""A number without a unit that is below the first is taken for a mistake."""
 
 
 def parse_size(flag: str, text: str) -> int:

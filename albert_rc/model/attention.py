@@ -27,8 +27,8 @@ class _DenseOnProcessor(torch.autograd.Function):
     """Attention by two matrix products per sequence, or per run of short ones.
 
     For exam-length sequences the scores fit the cache, and on CPUs two plain products with a
-    softmax between them are two times as fast as torch's fused kernel forward, three times with
-    the gradient (`docs/speed.md`). Batches hold sequences of similar length next to each
+    softmax between them are twice as fast as torch's fused kernel in the forward pass, and three
+    times with the gradient (`docs/speed.md`). Batches hold sequences of similar length next to each
     other, so that short ones are computed together, which saves call overhead.
     """
 
@@ -121,7 +121,7 @@ class _Scores:
 
 
 def _padded(x_TNH: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Padded sequences, [B, N, L, H]; a view where all have the same length."""
+    """Padded sequences, [B, N, L, H]; a view if all have the same length."""
     longest = max(lengths)
     if all(length == longest for length in lengths):
         x_BLNH: Tensor = x_TNH.unflatten(0, (len(lengths), longest))

@@ -12,8 +12,8 @@ COMMON = ("nothing", "attention", "ffn")
 SMALLER = ("num_layers", "num_groups", "embedding_size")
 """Settings of the shape that may be made smaller than a checkpoint's."""
 LONGEST = 2**25
-"""Upper bound for tokens of a sequence, like the bounds below far beyond any real encoder. A file
-or option with more is wrong, and even counting its layers would take too long."""
+"""Upper bound for the tokens of a sequence; like the bounds below, far beyond any real encoder. A
+file or option with more is wrong, and even counting its layers would take too long."""
 Share = Annotated[float, Setting("", low=0, high=1, below=True)]
 
 
@@ -170,7 +170,7 @@ def sharing_shape(sharing: str, num_layers: int, num_groups: int | None = None) 
     Args:
         sharing: a key of `SHARING`.
         num_layers: number of layers of the encoder.
-        num_groups: number of groups of layers that share all parameters; by default 1 where
+        num_groups: number of groups of layers that share all parameters; by default 1 if
             everything is shared, else as many as layers.
 
     Raises:
@@ -225,7 +225,7 @@ class LshConfig:
     hash: Annotated[
         str,
         Setting(
-            "Hashed attention, our form: type of hash, projections or rotations (default: as in "
+            "Hashed attention in our form: type of hash, projections or rotations (default: as in "
             "the checkpoint, else projections).",
             choices=("rotations", "projections"), flag="--lsh-hash",
         ),

@@ -1,8 +1,8 @@
 """Reproducible dropout: masks are a pure function of where they are applied.
 
 A mask follows from the run's seed, the step, the micro-batch, the layer and the position in it, so
-a resumed run, a recomputed layer, and any number of threads drop the same units. The bits come
-from numpy's SFC64, several gigabytes per second; torch's own mask on CPUs comes from a serial
+a resumed run, a recomputed layer, and any number of threads drop the same units. The bits come from
+numpy's SFC64 at several gigabytes per second; torch's own mask on CPUs comes from a serial
 generator that takes many times longer than the softmax it is applied to. On a GPU torch's own
 kernels are used.
 """
@@ -25,7 +25,7 @@ NEAR = 0.02
 class Dropout:
     """Dropout with rescaling of the remaining units (Srivastava et al. 2014).
 
-    The probability is rounded to 1/256, or, where that is too coarse, to 1/65536; the scale is
+    The probability is rounded to 1/256, or, if that is too coarse, to 1/65536; the scale is
     that of the rounded one, so that means are preserved exactly.
     """
 

@@ -94,7 +94,7 @@ class Encoder(nn.Module):
         self.compute = Compute()
         self.place: tuple[int, ...] | None = None
         self.embeddings = Embeddings(config)
-        # ALBERT projects even where E equals D; BERT has no such matrix.
+        # ALBERT projects even if E equals D; BERT has no such matrix.
         self.projection: nn.Linear | None = None
         if config.family == "albert":
             self.projection = nn.Linear(config.embedding_size, config.hidden_size)
@@ -150,7 +150,7 @@ class Encoder(nn.Module):
     def freeze(self) -> None:
         """Prepare the layers' matrices for prediction, and free the original weights.
 
-        Where preparing copies, that halves the layers' memory. Afterwards the encoder can only
+        If preparing copies, that halves the layers' memory. Afterwards the encoder can only
         predict, in the current precision of `compute`.
         """
         if not self._frozen:

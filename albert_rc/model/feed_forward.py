@@ -29,9 +29,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 def quick_activation(name: str, dtype: torch.dtype, device: torch.device) -> str:
     """The activation that is fastest here among those that differ by less than rounding.
 
-    The two forms of GELU are at most 4.7e-4 apart. In bf16 that drowns: over normal inputs the
-    exact form misses the tanh form by 1.138e-3 (root mean square), rounding to bf16 alone by
-    1.129e-3. On CPUs torch's kernel of the exact form is four times as fast.
+    The two forms of GELU are at most 4.7e-4 apart. In bf16 that is lost in rounding: for normally
+    distributed inputs the exact form differs from the tanh form by 1.138e-3 (root mean square), and
+    rounding to bf16 alone by 1.129e-3. On CPUs torch's kernel of the exact form is four times as
+    fast.
     """
     if name.startswith("gelu_") and dtype == torch.bfloat16 and device.type == "cpu":
         return "gelu"

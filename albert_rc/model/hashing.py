@@ -132,7 +132,7 @@ def make_plan(
     chunks = length // settings.chunk
     reach = (1, 0) if settings.shared else (1, 1)
     width = min(chunks, sum(reach) + 1)
-    # Where a chunk attends to everything, one round is enough.
+    # If a chunk attends to everything, one round is enough.
     wanted = settings.rounds if settings.shared or width < chunks else 1
     with torch.no_grad():
         q_XLA, k_XLA = q_XLH.to(wide(q_XLH)), k_XLH.to(wide(k_XLH))

@@ -33,7 +33,7 @@ class Output:
     """Result of a forward pass. Losses are sums: the loop divides by the global count."""
 
     logits_QK: Tensor
-    """-inf where a question has fewer than K options."""
+    """-inf if a question has fewer than K options."""
     loss_sum: Tensor
     """Cross-entropy in nats (squared error for regression) summed over the questions whose
     answer is known."""
@@ -132,7 +132,7 @@ class ClozeHead(nn.Module):
 
         After `set_prior` the logits are adjusted by the pieces' log frequency (Menon et al. 2021,
         section 4): the head then learns how much likelier a word is here than on average. That
-        separates the options of a blank, for the right one need not be the most frequent word.
+        separates the options of a blank, since the right one need not be the most frequent word.
 
         Args:
             hidden_MD: hidden states at the masked tokens.

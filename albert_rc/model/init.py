@@ -1,11 +1,11 @@
 """Initialisation for small encoders trained from scratch: heads that attend to neighbouring tokens.
 
-With random weights attention begins uniform, and a small corpus takes thousands of steps to learn
-that the words next to a blank matter most; until then a model learns only word frequencies.
-Trained BERTs have heads that attend to the next and the previous token (Clark et al. 2019,
-section 3.1), so we begin with such heads, in the spirit of mimetic initialisation (Trockman and
-Kolter 2023). Only the starting point differs: every weight is trained as usual, and the checkpoint
-is an ordinary ALBERT.
+With random weights attention starts out uniform, and a small corpus takes thousands of steps to
+learn that the words next to a blank matter most; until then a model learns only word frequencies.
+Trained BERTs have heads that attend to the next and the previous token (Clark et al. 2019, section
+3.1), so we begin with such heads, in the spirit of mimetic initialisation (Trockman and Kolter
+2023). Only the starting point differs: every weight is trained as usual, and the checkpoint is an
+ordinary ALBERT.
 """
 
 # E embedding size, D hidden size, H head size, F frequencies

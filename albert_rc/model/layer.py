@@ -50,11 +50,11 @@ class Pass:
     landmark_T: Tensor | None = None
     """See `attention.Terms`."""
     bias: Bias | None = None
-    """Biases of attention's scores, of all layers but the last."""
+    """Biases of the attention scores of all layers but the last."""
     read_bias: Bias | None = None
-    """Those of the last layer, where it is computed at `read_S` only."""
+    """Those of the last layer, if it is computed at `read_S` only."""
     seed: int | None = None
-    """Seed of reversible layers' dropout with torch's generator; None where it is not used."""
+    """Seed of reversible layers' dropout with torch's generator; None if it is not used."""
     key: tuple[int, ...] | None = None
     """Dropout key of all layers; None for torch's generator."""
 

@@ -254,7 +254,7 @@ def linear(
     last: bool = True,
     activation: Activation | None = None,
 ) -> Tensor:
-    """Apply a prepared matrix, differentiably where `gradients` is given.
+    """Apply a prepared matrix, differentiably if `gradients` is given.
 
     Args:
         x_TI: inputs, in the matrix's precision.

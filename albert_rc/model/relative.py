@@ -19,8 +19,8 @@ FARTHEST = 128
 def bucket(distance: Tensor, buckets: int) -> Tensor:
     """The bucket of each distance (Raffel et al. 2020, section 2.1).
 
-    Half of the buckets are for keys after the query. Of each half, half hold one distance each,
-    and the others grow logarithmically up to `FARTHEST`.
+    Half of the buckets are for keys after the query. In each half, one half of the buckets hold a
+    single distance each; the others grow logarithmically up to `FARTHEST`.
 
     Args:
         distance: place of the key minus place of the query, any shape.

@@ -176,7 +176,7 @@ def reversible(
     if dropping:
         shared.seed = int(torch.randint(2**31, ()))
     x_TD = x_TD.to(STREAM)
-    # The last layer cannot be reversed where only some of its tokens are computed, so autograd
+    # The last layer cannot be reversed if only some of its tokens are computed, so autograd
     # stores its activations as usual.
     count = 0 if shared.gradients is None else len(stack) - (shared.read_S is not None)
     one_TD = two_TD = x_TD

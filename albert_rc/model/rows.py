@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def rows_at(x_T: Tensor, index_S: Tensor) -> Tensor:
-    """`x_T[index_S]` with a deterministic gradient, also where a row is selected several times.
+    """`x_T[index_S]` with a deterministic gradient, even if a row is selected several times.
 
     The gradient of plain indexing is `index_put_` with accumulation. On CPUs, from 32,768 numbers
     on, torch sums it in several threads in undefined order; that of `index_select` is summed row

@@ -34,7 +34,7 @@ REJECTS = "rejects.jsonl"
 """File in which commands list the papers they left out; it is never read as papers itself."""
 LOOKED_AT = 20
 """Maximum number of lines of a .jsonl, and of files next to splits, examined for their format."""
-_LEAST_BYTES = 256  # what a paper counts at least, so that empty files make no endless chunk
+_LEAST_BYTES = 256  # minimum size counted for a paper, so that a chunk of empty files has an end
 
 
 class Sources:
@@ -151,7 +151,7 @@ class Sources:
                 shown = place.encode("utf-8", "backslashreplace")
                 yield from self._misnamed(file, shown.decode())
                 continue
-            # Opening a named pipe would wait for somebody to write into it.
+            # Opening a named pipe would wait for a writer.
             if self._is_folder and file.exists() and not file.is_file():
                 yield Unreadable(place, "must be an ordinary file; remove it")
                 continue
@@ -187,7 +187,7 @@ class Sources:
                 if is_table and number == 1:
                     header = header_of(lines[0])
                     if header:
-                        # An empty line in its place: the numbers stay those of the file.
+                        # Replaced by an empty line, so that line numbers stay those of the file.
                         content = b"\n" + b"".join(lines[1:])
                 if is_table:
                     yield TableRows(place, content, number, header)
@@ -209,7 +209,7 @@ def require_papers(path: Path) -> list[str]:
         found = (file.name for file in path.parent.glob(path.name) if file.is_file())
         matching = sorted(filter(_is_paper, found), key=natural_key)
         if not matching:
-            raise DataError(f"{path}: no file of papers matches this pattern")
+            raise DataError(f"{path}: no file of papers matches this pattern; check it")
         return matching
     if not path.exists():
         raise DataError(f"{path}: no such file or folder; give the path of the raw papers")
@@ -236,10 +236,10 @@ def _inside(folder: Path) -> Iterator[str]:
         files = (file.as_posix()[start:] for file in folder.rglob("*") if file.is_file())
         yield from (inside for inside in files if not re.search(r"(?:^|/)\.", inside))
         return
-    # Symbolic links that lead nowhere are listed too: they are papers that cannot be read.
+    # Broken symbolic links are listed too, as papers that cannot be read.
     known = [folder.resolve()]
     for parent, folders, names in os.walk(folder, onerror=_unlisted, followlinks=True):
-        # A hidden folder holds half-written or foreign things.
+        # Hidden folders hold unfinished files or those of other programs.
         folders[:] = [
             name
             for name in folders
@@ -265,8 +265,8 @@ def _leads_back(folder: Path, known: list[Path]) -> bool:
 
 
 def _unlisted(error: OSError) -> NoReturn:
-    """Refuse a folder that cannot be listed, since its papers would be missing silently."""
-    raise DataError(f"{error.filename}: cannot be listed ({error.strerror}); check the folder")
+    """Refuse a folder that cannot be listed; otherwise its papers would be silently missing."""
+    raise DataError(f"{error.filename}: cannot be listed ({error.strerror}); check its permissions")
 
 
 def _sample_line(file: Path) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import json_lines
-from albert_rc.io.messages import kind_of, listed
+from albert_rc.io.messages import counted, kind_of, listed
 from albert_rc.papers.files import LOOKED_AT, REJECTS, Sources, require_papers
 from albert_rc.papers.glue import GLUE, parse_glue, recognised_tasks
 from albert_rc.papers.ids import PaperRecord, Register
@@ -33,7 +33,7 @@ SPLITS = {
     "test": ("test", "test_matched", "msr_paraphrase_test"),
     "test_mismatched": ("test_mismatched",),
 }  # fmt: skip
-"""Names of the splits' folders and files, in any case; the first that is there counts."""
+"""Names of the splits' folders and files, ignoring case; the first that exists is used."""
 LEVELS = ("middle", "high")
 SHOWN = 200
 """Maximum number of problems that a command lists; `doctor` lists all."""
@@ -153,7 +153,7 @@ def _candidates(raw: Path) -> tuple[dict[str, list[Path]], list[Path]]:
         tables = [
             f for f in inside if suffix_of(f) in (".tsv", ".txt") and stem_of(f).lower() in known
         ]
-        # A paper that happens to be called test.json among others makes no collection.
+        # One paper that happens to be called test.json does not make the folder a collection.
         children = [child for child in inside if child.is_dir()]
         children += files if all(stem_of(f).lower() in known for f in files) else []
         children += tables if not files else []
@@ -181,7 +181,7 @@ def collections_in(raw: Path) -> list[Path]:
     if not raw.is_dir():
         return []
     known = {name for names in SPLITS.values() for name in names}
-    # There may be a million files: their entries tell what is not a folder without a look at each.
+    # There may be a million files: directory entries tell which are folders without opening each.
     return [
         child
         for child in _folders_in(raw)
@@ -293,7 +293,7 @@ def _sniffed(sources: Sources) -> str:
             f"{sources.path}: not a table of a known task ({sources.opening()}); separate "
             "the columns with tabs and name them as GLUE does, or give the task with --format"
         )
-    # Nothing is readable: the reader that fits the file names will say what is wrong with each.
+    # No file is readable: the reader that fits the file names reports what is wrong with each.
     return "race" if len(sources) and sources.all_end_with(".txt") else "cloze"
 
 
@@ -317,17 +317,17 @@ def _given_id(raw: Any, layout: Layout) -> Any:
 
 def _paper_id(raw: Any, place: str, number: int, level: str | None, layout: Layout) -> str:
     if layout == "table":
-        # A line of a table: columns called ids are not unique in MRPC, nor there at all in CoLA.
+        # Rows of a table: columns called ids are not unique in MRPC, and CoLA has none.
         return str(number)
     if layout == "squad" and number and isinstance(raw, dict):
         return f"{raw['title']}#{raw['number']}"
-    # The competition names a cloze paper by its file.
+    # The competition identifies a cloze paper by its file name.
     name = paper_place(uncompressed(place.rpartition("/")[2]), number)
     asks = isinstance(raw, dict) and "questions" in raw
     given = _given_id(raw, layout)
     if (asks or number) and isinstance(given, (str, int)) and str(given):
         return str(given)
-    # RACE numbers its papers anew in each of its levels' folders.
+    # RACE numbers its papers separately in the folder of each level.
     return f"{level or ''}{name}" if asks else name
 
 
@@ -452,7 +452,8 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
         way_out = "Fix them, or leave these papers out"
         if on_error is not None:
             way_out = f"Nothing was written. {way_out} with --on-error skip"
-        raise DataError(f"{len(errors)} problem(s) in {rejected} paper(s):{lines}\n{way_out}")
+        found = f"{counted(len(errors), 'problem')} in {counted(rejected, 'paper')}"
+        raise DataError(f"{found}:{lines}\n{way_out}")
     empty = [split.name for split in papers if not split.num_papers]
     if empty:
         shown = listed([str(error) for error in errors])

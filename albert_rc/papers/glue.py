@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from albert_rc.io.messages import quoted
+from albert_rc.io.messages import counted, quoted
 from albert_rc.papers.parse import Problems
 from albert_rc.papers.schema import Passage, Question
 
 ENTAILS = ("entailment", "not_entailment")
 YES_NO = ("0", "1")
 UNKNOWN = ("", "-", "-1")
-"""Written instead of a label: it is unknown, or annotators disagreed."""
+"""Written instead of a label that is unknown, or on which annotators disagreed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +75,10 @@ def recognised_tasks(row: Any) -> tuple[str, ...]:
     alike.
 
     Args:
-        row: column names to texts, or a list of texts where the file has no header.
+        row: column names to texts, or a list of texts if the file has no header.
     """
     if isinstance(row, list):
-        # A printed paper may have tabs in its first line, but hardly a label between them.
+        # A printed paper may have tabs in its first line, but is unlikely to have a label there.
         name = {2: "sst-2", 4: "cola"}.get(len(row))
         known = row[1].strip() in (*YES_NO, *UNKNOWN) if name else False
         return (name,) if name and known else ()
@@ -87,7 +87,7 @@ def recognised_tasks(row: Any) -> tuple[str, ...]:
 
 def _tasks_with(row: Mapping[str, Any]) -> tuple[str, ...]:
     names = set(row)
-    # Most telling columns first: MNLI's, too, are called sentence1 and sentence2.
+    # Most specific columns first, since MNLI also has sentence1 and sentence2.
     telling = {
         "is_duplicate": "qqp", "question1": "qqp", "gold_label": "mnli", "score": "sts-b",
         "#1 String": "mrpc", "question": "qnli", "promptID": "mnli", "old_index": "sts-b",
@@ -119,10 +119,11 @@ def parse_glue(
     """
     layout = GLUE[task]
     if isinstance(raw, list) and layout.bare and len(raw) <= max(layout.bare):
-        # A sentence alone would be taken for a test row: GLUE's have a header, and a number first.
+        # A lone sentence would be taken for a test row, but test files have a header.
         report.error(
-            f"{len(raw)} column(s), but {task} without a header has {max(layout.bare) + 1}; "
-            "separate them with tabs (- for an unknown label), or add a header"
+            f"{counted(len(raw), 'column')}, but {task} without a header has "
+            f"{max(layout.bare) + 1}; separate them with tabs (- for an unknown label), or add a "
+            "header"
         )
         return None
     texts, label = _fields(layout, raw)

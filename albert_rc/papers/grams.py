@@ -1,4 +1,4 @@
-"""Hashes of the runs of n words or tokens in a text, to find the same run in other texts."""
+"""Hashes of the n-grams of words or tokens in a text, to find the same n-gram in other texts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ Grams = NDArray[np.uint64]
 
 
 def hashed_grams(numbers: NDArray[np.int64], length: int) -> Grams:
-    """A hash for each run of `length` numbers, in order; equal hashes may be of unequal runs.
+    """A hash of each n-gram of numbers, in order; different n-grams may have the same hash.
 
     Args:
         numbers: of the text's words or tokens.
-        length: of a run.
+        length: n, the length of an n-gram.
     """
     count = max(0, len(numbers) - length + 1)
     hashed = np.zeros(count, np.uint64)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from albert_rc.io.files import natural_key
-from albert_rc.io.messages import quoted
+from albert_rc.io.messages import counted, quoted
 from albert_rc.papers.files import Sources
 from albert_rc.papers.raw import Chunk, paper_place
 from albert_rc.papers.schema import Problem
@@ -41,13 +41,13 @@ class Register:
         self.levels: list[str | None] = []
         self.problems: list[Problem] = []
         self.num_rejected = 0
-        # Who has an id, and where that paper stands: a dictionary of places would take more
-        # memory than all else.
+        # The paper that has each id, and its place as numbers: a dictionary of places would take
+        # more memory than everything else.
         self._numbers: dict[str, int] = {}
         self._file_of = array("i")
         self._number_of = array("q")
         self._files: list[str] = []
-        # Ids of questions, and which paper asks them.
+        # Ids of questions, and the paper of each.
         self._asked: dict[str, int] = {}
 
     @classmethod
@@ -59,14 +59,14 @@ class Register:
             suffixes: suffixes of the format's files.
         """
         register = cls()
-        # A name that is no UTF-8 could not be written to rejects.jsonl.
+        # A name that is not UTF-8 could not be written to rejects.jsonl.
         shown = str(sources.path).encode("utf-8", "backslashreplace").decode()
         passed_over = (
-            f"{sources.num_printed} Word or PDF file(s) skipped; `albert-rc import` converts "
-            "printed papers to JSON"
+            f"{counted(sources.num_printed, 'Word or PDF file')} skipped; `albert-rc import` "
+            "converts printed papers to JSON"
         )
         if not len(sources):
-            said = f"the folder is empty; there is no {', '.join(suffixes)} file in it"
+            said = f"the folder is empty; it should hold {' or '.join(suffixes)} files"
             stores = sorted(path.name for path in sources.path.glob("*.pt"))
             if stores:
                 said = f"a folder of stores; name one of them: {', '.join(stores)}"
@@ -77,7 +77,7 @@ class Register:
             register.problems.append(Problem(shown, passed_over, "warning"))
         if len(sources) and sources.num_others:
             ends = ", ".join(suffixes)
-            said = f"{sources.num_others} file(s) skipped, whose names do not end in {ends}"
+            said = f"{counted(sources.num_others, 'file')} skipped; papers must end in {ends}"
             register.problems.append(Problem(shown, said, "warning"))
         return register
 

@@ -39,7 +39,7 @@ def content_name(name: str) -> str:
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix of `content_name`, in small letters."""
+    """The suffix of `content_name`, in lower case."""
     return PurePosixPath(content_name(path.name)).suffix.lower()
 
 
@@ -166,6 +166,8 @@ def remote_path(place: str | Path) -> Path:
         found.exists()
     except (ImportError, ValueError) as error:
         raise UsageError(f"{place}: {error}") from None
-    except Exception as error:  # each store's package raises errors of its own
-        raise UsageError(f"{place}: cannot be reached ({first_line(error)})") from None
+    except Exception as error:  # the package of each store has its own errors
+        raise UsageError(
+            f"{place}: cannot be reached ({first_line(error)}); check the address and your access"
+        ) from None
     return found

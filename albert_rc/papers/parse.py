@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
-from albert_rc.io.messages import LONGEST, first_of, kind_of, quoted, shortened
+from albert_rc.io.messages import LONGEST, counted, first_of, kind_of, quoted, shortened
 from albert_rc.papers.schema import Passage, Problem, Question, Severity, letter, letter_index
 from albert_rc.papers.words import is_whole, is_word
 
@@ -71,18 +71,18 @@ _OTHER_NAMES = {
     "questions": ("question", "queries"),
     "options": ("choices", "candidates", "option"),
 }
-"""What others call the fields."""
+"""Other names for the fields."""
 
 
 def _missing(raw: dict[str, Any], key: str) -> str:
-    """That a field is missing, and the way out."""
+    """The message for a missing field, with a solution."""
     said = f'the field "{key}" is missing'
     if other := next((name for name in _OTHER_NAMES.get(key, ()) if name in raw), None):
         return f'{said}; rename "{other}" to it'
     if key == "questions" and "options" in raw:
         return (
             f"{said}, as in a cloze paper; put papers with blanks and papers with questions into "
-            "folders of their own"
+            "separate folders"
         )
     return f"{said}; add it"
 
@@ -112,7 +112,7 @@ def _list(raw: dict[str, Any], key: str, report: Problems) -> list[Any] | None:
 
 
 def _answers(raw: dict[str, Any], report: Problems) -> list[Any] | None:
-    """The list of answers, or None where the paper has none (a test paper)."""
+    """The list of answers, or None if the paper has none (a test paper)."""
     value = raw.get("answers")
     if value is None or value == []:
         return None
@@ -132,7 +132,7 @@ def _options(value: Any, where: str, report: Problems) -> tuple[str, ...] | None
         report.error(f"{where}: option {named} is not text; put it in quotes")
         return None
     if len(value) < 2:
-        report.error(f"{where}: {len(value)} option(s); at least 2 are needed")
+        report.error(f"{where}: {counted(len(value), 'option')}; at least 2 are needed")
         return None
     if len(value) > MAX_OPTIONS:
         report.error(f"{where}: {len(value):,} options; at most {MAX_OPTIONS} are supported")
@@ -246,14 +246,14 @@ def _counts(
         if num_options > num_blanks:
             verb = "belongs to none"
         report.error(
-            f"{num_blanks} {blank}s but {num_options} {option}s; {lone} {verb}; "
-            f"add what is missing or remove what is superfluous"
+            f"{counted(num_blanks, blank)} but {counted(num_options, option)}; {lone} {verb}; "
+            "add what is missing or remove what is superfluous"
         )
         good = False
     if num_answers is not None and num_answers != num_options:
         report.error(
-            f"{num_options} {option}s but {num_answers} {answer}s; give one answer for each, or "
-            f'leave "answers" out'
+            f"{counted(num_options, option)} but {counted(num_answers, answer)}; give one answer "
+            'for each, or leave "answers" out'
         )
         good = False
     return good
@@ -294,7 +294,7 @@ def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Problems) ->
     counts = (len(blanks), len(options), num_answers)
     if blanks:
         _counts(names, counts, report)
-    # Options are looked at even where the counts differ: one run names every problem.
+    # Options are checked even if the counts differ, so that one run reports every problem.
     questions = _questions("blank", [""] * len(options), options, answers, report)
     if report.failed or article is None:
         return None

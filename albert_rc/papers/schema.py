@@ -164,7 +164,7 @@ def letter(index: int) -> str:
 
 def letter_index(name: str) -> int | None:
     """The index of the option with this letter, or None if it is not a letter."""
-    # No option has a longer one, and a megabyte of letters would make a number as long.
+    # No option has a longer one; a megabyte of letters would become a huge number.
     if len(name) > 3 or not (name.isascii() and name.isalpha() and name.isupper()):
         return None
     index = 0
@@ -174,7 +174,7 @@ def letter_index(name: str) -> int | None:
 
 
 def gold_letters(papers: Sequence[Passage]) -> list[str | None]:
-    """The right letter of every question; None where it is unknown."""
+    """The right letter of every question; None if it is unknown."""
     return [
         None if question.answer is None else letter(question.answer)
         for passage in papers

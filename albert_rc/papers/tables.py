@@ -42,7 +42,7 @@ def row_of(line: bytes, header: tuple[str, ...]) -> Any:
             f"{len(values)} columns, but the header has {len(header)}; "
             "write every column, with nothing between its tabs where it is empty"
         )
-    # Some of MRPC's and MNLI's lines have more: annotators' labels behind the named columns.
+    # Some lines of MRPC and MNLI have more: annotators' labels after the named columns.
     return dict(zip(header, values, strict=False))
 
 
@@ -52,7 +52,7 @@ def first_row(content: bytes) -> Any:
     If no row is complete, the columns are those of the header.
     """
     lines = content.split(b"\n", SAMPLED)[:SAMPLED]
-    # A torn paper is not a table, though it may be indented with tabs.
+    # A truncated JSON paper is not a table, though it may be indented with tabs.
     if b"\t" not in lines[0] or lines[0].lstrip().startswith((b"{", b"[{")):
         return None
     header = header_of(lines[0])

@@ -23,7 +23,7 @@ MOST_MEMORY = 2 * 2**30
 
 
 class _OutOfTime(BaseException):
-    """Not an Exception, because parsers of damaged files catch those and continue."""
+    """Not an Exception, because parsers of damaged files catch exceptions and continue."""
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def _clock(seconds: float) -> Iterator[None]:
             raise _OutOfTime
 
     handler = signal.signal(signal.SIGPROF, expire)
-    # Every second, and after the end too, in case that a parser swallows the error.
+    # Every second, and after the end too, in case a parser swallows the first exception.
     timer = signal.setitimer(signal.ITIMER_PROF, min(1, seconds), 1)
     try:
         yield

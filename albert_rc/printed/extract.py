@@ -31,14 +31,14 @@ def require_printed(path: Path) -> None:
             ends = [end for end in SUFFIXES if any(name.lower().endswith(end) for name in names)]
             if ends:
                 raise UsageError(
-                    f"{path}: a folder holds the pictures of one paper; of others give the files: "
-                    f"{path / ('*' + ends[0])}"
+                    f"{path}: a folder must hold the pictures of one paper; for others give the "
+                    f"files: {path / ('*' + ends[0])}"
                 )
         return
     if suffix == ".doc":
         raise UsageError(f"{path}: an old Word document; save it as .docx")
     if suffix in (".heic", ".heif"):
-        raise UsageError(f"{path}: HEIC pictures (of iPhones) are not supported; save it as JPEG")
+        raise UsageError(f"{path}: HEIC pictures (from iPhones) are not supported; save it as JPEG")
     if suffix not in SUFFIXES:
         raise UsageError(f"{path}: the file name of a paper must end in {', '.join(SUFFIXES)}")
     if not path.is_file():

@@ -15,12 +15,12 @@ _LIGATURES = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0
 _BRACKETS = {"〔": "(", "〕": ")", "【": "[", "】": "]"}
 LEAST_WIDTH = 40  # characters; shorter lines say nothing about where the page ends
 UNBROKEN = 100  # characters; few pages have longer lines, and those show their edge
-SLACK = 3  # characters that an edge may be wrong by
+SLACK = 3  # tolerance of an edge, in characters
 EDGE = 6  # characters from the edge that many full lines end in
 HAN = r"\u3400-\u9fff\uf900-\ufaff"
 FINAL = re.compile(r"""[.!?。！？…:：]["'”’)\]]*\s*$""")
 
-LONGEST_RUN = 100  # spaces or underscores in a row; more say no more
+LONGEST_RUN = 100  # of spaces or underscores in a row that make a difference
 _LONG_RUN = re.compile(r"\s{100,}|[_\uff3f]{100,}")
 _FIRST = re.compile(r"\s*(?:[_(\[]+\s*[0-9]{1,4}\s*[_)\]]+\S*|\S+)")  # a word, or a blank
 

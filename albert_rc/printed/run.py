@@ -65,7 +65,7 @@ def import_papers(
         answers = [answer for block in outline.blocks for answer in block.answers]
         papers = [paper for found in imports for paper in found.papers]
         own = [paper.answers for paper in papers]
-        if len(paths) > 1:  # a part of the key may be called after its file
+        if len(paths) > 1:  # the key may use its name as a label
             for found in imports:
                 for paper in found.papers:
                     paper.headings.append(shadow_of(Path(found.source).stem))
@@ -93,7 +93,7 @@ def import_papers(
 
 
 def _check_first(paths: Sequence[Path], key_path: Path | None) -> None:
-    """Check what is possible before reading, because recognising pictures takes long."""
+    """Check all that can be checked before reading, because recognising pictures takes long."""
     for path in paths if key_path is None else (*paths, key_path):
         require_printed(path)
     require_own_names(paths)
@@ -102,8 +102,8 @@ def _check_first(paths: Sequence[Path], key_path: Path | None) -> None:
 def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:
     """Give papers the answers from their own file.
 
-    These are not used if some of them are unreadable and there is a separate key, since giving
-    one is the solution that the message proposes.
+    These are not used if some of them are unreadable and there is a separate key, since the message
+    proposes a separate key as the solution.
     """
     answers: list[key.KeyEntry] = []
     followed: list[tuple[int, Sequence[key.KeyEntry]]] = []

@@ -25,7 +25,7 @@ class RunFigures:
 
     run: Run
     evaluation: Evaluation | None
-    """Evaluation of the answers; None where the papers have no right answer."""
+    """Evaluation of the answers; None if the papers have no right answer."""
     calibration: Reliability | None
     """Reliability of the probabilities; None without right answers or probabilities."""
     losses: list[float | None] | None
@@ -98,7 +98,7 @@ def require_options(kind: Kind) -> None:
     if kind not in ("cloze", "choice"):
         raise UsageError(
             "report shows papers with options to choose from (cloze, RACE, DREAM); "
-            "for SQuAD's and GLUE's take `albert-rc evaluate`"
+            "for SQuAD and GLUE use `albert-rc evaluate`"
         )
 
 

@@ -87,7 +87,7 @@ def _percent(share: float) -> str:
 
 
 def _interval(value: Any) -> str:
-    """An interval in percent, or an empty string where there is none."""
+    """An interval in percent, or an empty string if there is none."""
     if math.isnan(value.low):
         return ""
     return f"{100 * value.low:.1f} to {100 * value.high:.1f}%"
@@ -99,7 +99,7 @@ def _points(share: float) -> str:
 
 
 def _span(gain: Gain) -> str:
-    """The interval of a difference, or an empty string where there is none."""
+    """The interval of a difference, or an empty string if there is none."""
     return "" if math.isnan(gain.low) else f"{_points(gain.low)} to {_points(gain.high)}"
 
 

@@ -20,7 +20,7 @@ LEGEND_MARK, LEGEND_LETTER = 0.65, 0.075
 
 
 def require_matplotlib() -> None:
-    """Refuse a figure before the work that it shows.
+    """Refuse a figure before any work is done.
 
     Raises:
         UsageError: matplotlib is not installed.

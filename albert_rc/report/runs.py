@@ -40,7 +40,7 @@ def run_names(paths: Sequence[Path]) -> list[str]:
         UsageError: the same file twice.
     """
     if len({path.resolve() for path in paths}) < len(paths):
-        raise UsageError(f"--against {paths[-1]} is the file to compare with; give another run's")
+        raise UsageError(f"--against {paths[-1]} is the same file; give the scores of another run")
     full = [path.absolute().parts for path in paths]
     kept = next(n for n in count(1) if len({parts[-n:] for parts in full}) == len(full))
     return ["/".join(parts[-kept:]) for parts in full]

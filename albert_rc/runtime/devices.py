@@ -19,6 +19,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from albert_rc.errors import Interrupted, UsageError
+from albert_rc.io.messages import counted
 from albert_rc.runtime.heartbeat import Watch
 from albert_rc.runtime.pool import ResultT, TaskT
 
@@ -144,7 +145,7 @@ def processes(device: str | None = None) -> Iterator[Processes]:
         here, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", world)), torch.cuda.device_count()
         if here > gpus:
             raise UsageError(
-                f"{here} processes but {gpus} GPU(s) on this machine; "
+                f"{here} processes but {counted(gpus, 'GPU')} on this machine; "
                 "start as many processes as GPUs, or give --device cpu"
             )
         kind = f"cuda:{local}"
@@ -156,7 +157,7 @@ def processes(device: str | None = None) -> Iterator[Processes]:
     )
     try:
         yield Processes(torch.device(kind), rank, world)
-        dist.barrier()  # gloo aborts where one process leaves while another still listens
+        dist.barrier()  # gloo aborts if one process leaves while another still listens
         watch.end()
     except BaseException as error:
         verdict = None
@@ -185,7 +186,7 @@ def device_of(model: torch.nn.Module) -> torch.device:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that this process may use: of the GPU, or of the machine (or its share of it).
+    """Bytes that this process may use: on the GPU, or on the machine within its cgroup limit.
 
     Memory that this process already holds counts as free.
     """
@@ -205,7 +206,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def be_deterministic() -> None:
-    """Make torch deterministic, or raise where it cannot be; call before a GPU is used.
+    """Make torch deterministic, or raise if it cannot be; call before a GPU is used.
 
     The settings follow torch's notes on reproducibility.
     """
@@ -228,7 +229,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     said = str(error)
-    # A library that maps a file, such as safetensors, raises its own kind with the system's words.
+    # Libraries that map files, such as safetensors, raise their own error with the system's text.
     return "Cannot allocate memory" in said or (
         isinstance(error, RuntimeError)
         and (
@@ -250,7 +251,7 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def choose_precision(precision: str | None, device: torch.device, learning: bool = False) -> str:
-    """The precision of computation: as requested, or bf16 where the device has it, else fp32.
+    """The precision of computation: as requested, or bf16 if the device has it, else fp32.
 
     Args:
         precision: the request, or None.

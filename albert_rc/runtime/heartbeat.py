@@ -24,7 +24,7 @@ _DONE, _FAILED = "done", "failed "
 
 
 class Watch:
-    """Sends this process's heartbeats, and monitors the others'.
+    """Sends this process's heartbeats, and monitors those of the others.
 
     Args:
         store: connection to the shared store; used only here, since other users may block it.

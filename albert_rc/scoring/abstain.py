@@ -22,14 +22,14 @@ class Unsure:
     """Records of the answers, in the papers' order."""
     total: int
     expected: float
-    """Mean probability of the other answers: their expected accuracy, if calibrated. NaN where
+    """Mean probability of the other answers: their expected accuracy, if calibrated. NaN if
     there are none."""
 
     def line(self, below: float, answers: Path, calibrated: bool) -> str:
         """The result as a sentence."""
         path = unsure_path(answers)
         count = f"{len(self.lines):,} of {self.total:,} answers"
-        said = f"{path}: {count} have a probability below {below:g}"
+        said = f"{path}: {count} with a probability below {below:g}"
         if len(self.lines) == self.total:
             return said
         if not calibrated:
@@ -46,7 +46,7 @@ def find_unsure(
     Args:
         lines: records of a score file, with probabilities.
         below: the threshold.
-        labels: names of the options by index, where they are not letters.
+        labels: names of the options by index, if they are not letters.
     """
     found, others = [], []
     for line in lines:

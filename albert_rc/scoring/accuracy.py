@@ -64,9 +64,9 @@ def _finite(value: float) -> float | None:
 def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -> Accuracy:
     """Accuracy with a percentile bootstrap interval over papers (Efron 1979).
 
-    Where all answers are right, or none, all resamples are equal and the interval would have no
-    width; for fewer than `FEWEST` papers it would be too narrow. Then it is Wilson's (1927), as if
-    each paper were a single question, and so wide.
+    If all answers are right, or none, all resamples are equal and the interval would have no
+    width; for fewer than `FEWEST` papers it would be too narrow. In these cases it is Wilson's
+    (1927) interval, computed as if each paper were a single question, and therefore wide.
 
     Args:
         right: whether each question was answered correctly.
@@ -85,7 +85,7 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
 
 
 def wilson(successes: float, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Wilson's interval of a share (1927, equation 4), which has a width also at 0 and 1.
+    """Wilson's interval of a share (1927, equation 4), which has a width even at 0 and 1.
 
     Args:
         successes: number of successes, possibly fractional.
@@ -289,7 +289,7 @@ class Comparison(Discordance):
 
 
 def compare(first: Sequence[str], second: Sequence[str], gold: Sequence[str | None]) -> Comparison:
-    """Agreement of two answer lists, and McNemar's exact test where gold is known."""
+    """Agreement of two answer lists, and McNemar's exact test if gold is known."""
     alike = [a == b for a, b in zip(first, second, strict=True)]
     known = [(a, b, g) for a, b, g in zip(first, second, gold, strict=True) if g is not None]
     return compare_right(alike, [a == g for a, _, g in known], [b == g for _, b, g in known])

@@ -24,7 +24,10 @@ def put_together(files: Sequence[ScoreFile]) -> list[ScoreFile]:
     result = [first]
     for other in files[1:]:
         if other.kind != first.kind:
-            raise DataError(f"{other.path} has {other.kind}, but {first.path} has {first.kind}")
+            raise DataError(
+                f"{other.path} has {other.kind}, but {first.path} has {first.kind}; give scores "
+                "of one task"
+            )
         for question, key in enumerate(other.keys):
             mine = places.get(key)
             if mine is None:
@@ -85,7 +88,7 @@ def in_order_of(file: ScoreFile, papers: PaperSet) -> ScoreFile:
 
 
 def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
-    """[Q] index of each question's right option; -1 where unknown.
+    """[Q] index of each question's right option; -1 if unknown.
 
     Raises:
         DataError: the file has other papers, or no right answer is known.
@@ -100,7 +103,10 @@ def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
     if file.kind == "labels" and any(
         papers.labels[place] != name for place, name in file.labels.items()
     ):
-        raise DataError(f"{file.path}: its labels are not those of {papers.format}, in that order")
+        raise DataError(
+            f"{file.path}: its labels are not those of {papers.format}, in that order; give the "
+            "papers of its task"
+        )
     if gold_Q.max() < 0:
         raise DataError("the papers (GOLD) have no right answers; give papers that have them")
     return gold_Q
@@ -119,7 +125,7 @@ def rows_of(file: ScoreFile, papers: Sequence[Passage], num_labels: int = 0) -> 
     Args:
         file: scores of options or labels.
         papers: the answered papers.
-        num_labels: number of labels of a label task; 0 where questions have their own options.
+        num_labels: number of labels of a label task; 0 if questions have their own options.
 
     Raises:
         DataError: the file has other papers, or not all of these.
@@ -136,7 +142,10 @@ def rows_of(file: ScoreFile, papers: Sequence[Passage], num_labels: int = 0) -> 
             said = f"paper {quoted(paper)}, number {number}, is not among the papers"
             raise DataError(f"{file.where(row)}: {said}; give the papers that were answered")
         if found != expected:
-            raise DataError(f"{file.where(row)}: {found} options, but the paper has {expected}")
+            raise DataError(
+                f"{file.where(row)}: {found} options, but the paper has {expected}; give the "
+                "papers that were answered"
+            )
     missing = [key for key in asked if key not in rows]
     if missing:
         said = listed([f"{shortened(paper)}, number {number}" for paper, number in missing], 5)

@@ -33,7 +33,7 @@ class Calibration:
     way: str | None
     """Method for rescoring options of several words."""
     reading: dict[str, Any] | None
-    """Other inference settings, where the scores have them; see `answering.score.reading_of`."""
+    """Other inference settings, if the scores have them; see `answering.score.reading_of`."""
     folds: int
     before: Confidence
     after: Confidence
@@ -63,9 +63,9 @@ def calibrate(
     """Fit a temperature, and evaluate it by cross-validation.
 
     Only the ranking of answers is evaluated with the one temperature fitted on all papers. The
-    folds' temperatures differ slightly, and where probabilities are close that would rank whole
-    folds before others, as no model does. The bias is negligible: one number, fitted to the
-    likelihood and not to the order, can hardly bring right answers to the front.
+    folds' temperatures differ slightly, which would rank whole folds before others where
+    probabilities are close; no model does that. The bias is negligible: one number, fitted to the
+    likelihood and not to the order, can hardly move right answers to the front.
 
     Args:
         file: scores of papers with right answers; recalled blanks are left out.

@@ -1,6 +1,6 @@
 """Quality of probabilities: calibration error, risk and coverage, temperature scaling."""
 
-# Q questions, K options (the maximum over questions; 0 where a question has fewer)
+# Q questions, K options (the maximum over questions; 0 if a question has fewer)
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def above_zero(chances: Chances) -> Chances:
 
 
 def logarithms(chances_QK: Chances, present_QK: Flags) -> Chances:
-    """Log-probabilities; -inf where there is no option."""
+    """Log-probabilities; -inf if there is no option."""
     logs = np.log(above_zero(chances_QK))
     return np.where(present_QK, logs, -np.inf)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from albert_rc.errors import DataError
 from albert_rc.io.files import natural_key
-from albert_rc.io.messages import listed, quoted, shortened
+from albert_rc.io.messages import counted, listed, quoted, shortened
 from albert_rc.papers.schema import Passage, gold_letters, letter, letter_index, question_keys
 from albert_rc.scoring.accuracy import Accuracy, Gain, accuracy, by_group, gain, gain_by_group
 from albert_rc.scoring.baseline import no_reading_answers
@@ -51,7 +51,7 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
     files.
 
     Raises:
-        DataError: papers or answers are missing, too many, or no option's letter; all are listed.
+        DataError: lists papers and answers that are missing, too many, or no option's letter.
     """
     content = answers_in(path)
     if not isinstance(content, dict):
@@ -71,7 +71,9 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
             continue
         if not isinstance(given, list) or len(given) != count:
             found = len(given) if isinstance(given, list) else "no list of"
-            problems.append(f"{passage.id}: {found} answers to {count} questions")
+            problems.append(
+                f"{passage.id}: {counted(found, 'answer')} to {counted(count, 'question')}"
+            )
             continue
         for number, (answer, question) in enumerate(zip(given, passage.questions, strict=True), 1):
             index = letter_index(answer) if isinstance(answer, str) else None
@@ -98,7 +100,7 @@ def read_alone(path: Path, papers: Sequence[Passage]) -> list[str | None] | None
         papers: the answered papers.
 
     Returns:
-        One for each question in the papers' order, None where nothing was recalled; or just None
+        One for each question in the papers' order, None if nothing was recalled; or just None
         for a file without this information.
     """
     if path.suffix != ".jsonl":

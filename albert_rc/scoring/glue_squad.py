@@ -75,7 +75,7 @@ def squad2_match(answer: str, golds: Sequence[str]) -> Match:
 
     Args:
         answer: the answer, empty for no answer.
-        golds: the right ones; those without words are ignored, and where none is left the
+        golds: the right ones; those without words are ignored, and if none is left the
             question has no answer.
     """
     golds = [gold for gold in golds if normalize_answer(gold)]
@@ -113,7 +113,7 @@ def squad2_totals(
 
     Args:
         answers: by the question's id.
-        golds: every question's right answers by its id; empty where it has none.
+        golds: every question's right answers by its id; empty if it has none.
         null_odds: score of no answer by the question's id: any monotone measure, such as a
             probability or a difference of scores.
         threshold: a question whose odds are above it counts as not answered.
@@ -170,7 +170,7 @@ def best_threshold(
     Args:
         scores: score of each question as answered, 0 to 1.
         answers: answers by the question's id.
-        golds: right answers by the question's id; empty where it has none.
+        golds: right answers by the question's id; empty if it has none.
         null_odds: odds of no answer by the question's id.
     """
     if not scores:
@@ -207,13 +207,13 @@ def accuracy(gold: ArrayLike, predicted: ArrayLike) -> Scores:
 
 
 def f1(gold: ArrayLike, predicted: ArrayLike, positive: Any = 1) -> Scores:
-    """F1 of one class; 0 where it neither occurs nor is predicted."""
+    """F1 of one class; 0 if it neither occurs nor is predicted."""
     true, said = np.asarray(gold) == positive, np.asarray(predicted) == positive
     return _divide(2 * (true & said).sum(-1), true.sum(-1) + said.sum(-1), 0.0)
 
 
 def matthews(gold: ArrayLike, predicted: ArrayLike) -> Scores:
-    """Matthews correlation of two or more classes (Gorodkin 2004); 0 where a side is constant."""
+    """Matthews correlation of two or more classes (Gorodkin 2004); 0 if a side is constant."""
     true, said = np.asarray(gold), np.asarray(predicted)
     labels = np.union1d(true, said)
     of_true = np.array([(true == label).sum(-1) for label in labels], np.float64)
@@ -225,7 +225,7 @@ def matthews(gold: ArrayLike, predicted: ArrayLike) -> Scores:
 
 
 def pearson(gold: ArrayLike, predicted: ArrayLike) -> Scores:
-    """Pearson's correlation; NaN where a side is constant, or for fewer than two items."""
+    """Pearson's correlation; NaN if a side is constant, or for fewer than two items."""
     from scipy.stats import ConstantInputWarning, NearConstantInputWarning, pearsonr
 
     shape = np.shape(gold)
@@ -262,7 +262,7 @@ def interval(
         seed: random seed of the resampling.
 
     Returns:
-        Both ends; NaN for fewer than two items, or where a resample has no score. Where all
+        Both ends; NaN for fewer than two items, or if a resample has no score. If all
         resamples have equal scores, a share of 0 or 1 has Wilson's interval (1927), and every
         other metric none (NaN).
 

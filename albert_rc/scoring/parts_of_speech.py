@@ -36,7 +36,7 @@ def parts_of_speech(papers: Sequence[Passage]) -> list[str | None]:
 
     Returns:
         One for every question, in the papers' order. None for a right option of several words,
-        for a blank without a known answer, for a question that is not a blank, and for all where
+        for a blank without a known answer, for a question that is not a blank, and for all if
         the tagger is not installed.
     """
     found: list[str | None] = []

@@ -48,7 +48,7 @@ class ScoreFile:
     answers: list[str]
     """Answer to each question; empty for regression."""
     chances_QK: Chances
-    """Probabilities, 0 where there is no option; for regression [Q, 1] the numbers."""
+    """Probabilities, 0 if there is no option; for regression [Q, 1] the numbers."""
     num_options_Q: Indices
     labels: dict[int, str]
     """Names of labels by index, as far as the answers show them; empty for other kinds."""
@@ -93,10 +93,10 @@ def read_scores(path: Path) -> ScoreFile:
     for line, record in zip(numbers, found, strict=True):
         for name, what in (("probabilities", "probabilities"), ("id", "an id")):
             if (name in record) != (name in first):
-                _refuse(path, line, f"{what} here or on line {numbers[0]}, but not on both")
+                _refuse(path, line, f"only one of this line and line {numbers[0]} has {what}")
         for name, usual in (("temperature", 1.0), ("option_score", None)):
             if record.get(name, usual) != first.get(name, usual):
-                _refuse(path, line, f"another {name} than on line {numbers[0]}")
+                _refuse(path, line, f"{name} differs from line {numbers[0]}")
     common: dict[str, Any] = {
         "path": path,
         "sha256": sha256(content),
@@ -304,7 +304,7 @@ def _set_first(
     path: Path,
     lines: Sequence[int],
 ) -> None:
-    """Make each answer the likeliest option, also where rounding produced a tie."""
+    """Make each answer the likeliest option, even if rounding produced a tie."""
     for row, place, answer, line in zip(chances_QK, places, answers, lines, strict=True):
         if place is None:
             continue  # a label that is likeliest only in ties

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.messages import listed, quoted, shortened
+from albert_rc.io.messages import counted, listed, quoted, shortened
 from albert_rc.papers.schema import PaperSet
 from albert_rc.scoring.accuracy import Comparison, compare_right
 from albert_rc.scoring.glue_squad import (
@@ -104,8 +104,8 @@ def read_given(path: Path, ids: Sequence[str], kind: type, spans: bool = False) 
     ]
     if problems:
         raise DataError(
-            f"{path}: {len(problems):,} problem(s):{listed(problems)}\nmake it again with predict, "
-            "on the same papers"
+            f"{path}: {counted(len(problems), 'problem')}:{listed(problems)}\n"
+            "make it again with predict, on the same papers"
         )
     return [content[key] for key in ids]
 

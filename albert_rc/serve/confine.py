@@ -45,11 +45,11 @@ def confine(memory: int, seconds: int, parent: int) -> None:
         for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds)):
             try:
                 resource.setrlimit(kind, (most, most))
-            except (ValueError, OSError):  # the system's own is lower, or there is none
+            except (ValueError, OSError):  # the system has a lower limit, or none at all
                 continue
     if not _dies_with_parent():
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    elif os.getppid() != parent:  # it was gone before it could be named
+    elif os.getppid() != parent:  # the parent had already ended
         os._exit(1)
 
 

@@ -94,7 +94,7 @@ class Engine:
 
     def _names(self, tasks: Iterable[str]) -> str:
         """Names of the models for these kinds of papers, as clients may know them."""
-        # A path is the owner's business: clients are told the folder's name.
+        # A path is private: clients only get the folder's name.
         models = dict.fromkeys(self._models[task] for task in tasks)
         return " and ".join(
             Path(model).resolve().name if Path(model).is_dir() else model for model in models

@@ -111,7 +111,7 @@ class RequestGuard:
         try:
             self._check(scope["method"], Headers(scope=scope))
         except Refusal as refusal:
-            # What may still come is not waited for.
+            # Do not wait for the rest of the request.
             refusal.headers["Connection"] = "close"
             await refusal.response()(scope, receive, guarded)
             return

@@ -54,7 +54,7 @@ def address_of(listener: socket.socket, host: str) -> str:
     """The page's address."""
     port = listener.getsockname()[1]
     if host in ("0.0.0.0", "::", ""):
-        host = "127.0.0.1" if host != "::" else "::1"  # what it is called from here
+        host = "127.0.0.1" if host != "::" else "::1"  # its address from this machine
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 

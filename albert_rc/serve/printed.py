@@ -3,7 +3,7 @@
 Parsers of Word and PDF files are not hardened against attacks: a small file may unpack to gigabytes
 or keep a parser busy for hours, and a thread cannot be killed. So a child process with limits on
 memory and time reads the files. It ends with the server, and sees only copies, under neutral names,
-in a folder of its own.
+in a separate folder.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ def _for_pictures(upload: Upload, key: Upload | None, limits: Limits) -> Limits:
 
 def _run_child(folder: Path, files: list[str], limits: Limits, stopped: Callable[[], bool]) -> None:
     """Wait for the child process, and kill it when its time is up."""
-    # -P: what lies in the folder is never imported, whatever its name.
+    # -P: never import files of the folder, whatever their names.
     command = [sys.executable, "-P", "-m", "albert_rc.serve.printed"]
-    # The time is for when nobody is left to end it; a second more than it may take is enough. The
-    # system counts all threads, and text recognition has one for each core.
+    # The child's own time limit matters only if this process is gone; one more second is enough.
+    # The system counts all threads, and text recognition has one for each core.
     seconds = cores() * (math.ceil(limits.read_seconds) + 1)
     bounds = (limits.read_bytes, seconds, os.getpid())
     child = subprocess.Popen(
@@ -148,7 +148,7 @@ def _as_reading(found: dict[str, Any], upload: Upload, key: Upload | None) -> Re
         reading = read_raws(raws, format_name)
         sets += reading.sets
         for message in reading.messages:
-            if message.level == "refused":  # warnings were among the import's notes already
+            if message.level == "refused":  # the import's notes include the warnings
                 messages.add(message.level, message.text, message.paper)
     for level, name, text, picture in found["messages"]:
         messages.add(level, _named(text, upload, key), _own(name, stem), picture)
@@ -187,8 +187,8 @@ def main() -> None:
     except AlbertRcError as error:
         result = {"error": shortened(str(error), LONGEST)}
     except MemoryError:
-        return  # that there is no result says it
-    except Exception as error:  # a file that means harm can have a parser raise anything
+        return  # the missing result tells
+    except Exception as error:  # a malicious file can make a parser raise anything
         result = {"error": f"{names[0]}: cannot be read ({type(error).__name__}); save it again"}
     Path(RESULT).write_bytes(to_json(result, indent=False))
 

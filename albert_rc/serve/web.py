@@ -148,7 +148,7 @@ class _Site:
             waited: set[asyncio.Future[Any]] = {done, gone}
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if not done.done():
-                return Response(status_code=499)  # nobody reads it
+                return Response(status_code=499)  # the client has left
             try:
                 return Response(done.result(), media_type="application/json")
             except (InterruptedError, asyncio.CancelledError):
@@ -173,7 +173,7 @@ async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Uplo
     parts = (body[i : i + FORM_BLOCK] for i in range(0, len(body), FORM_BLOCK))
 
     async def receive() -> Message:
-        await asyncio.sleep(0)  # others have their turn
+        await asyncio.sleep(0)  # let other requests run
         part = next(parts, b"")
         return {"type": "http.request", "body": part, "more_body": bool(part)}
 
@@ -213,8 +213,8 @@ async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Uplo
 def _form_type(content_type: str) -> bytes:
     """A form's content type without the client's `charset`.
 
-    Starlette decodes by it, and Python has codecs that take hours or fail. As Latin-1 every byte
-    is one character, so that the bytes can be had back and their encoding detected.
+    Starlette decodes with it, and some of Python's codecs take hours or fail. In Latin-1 every byte
+    is one character, so that the bytes can be recovered and their encoding detected.
     """
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if boundary is None:

@@ -19,7 +19,7 @@ from albert_rc.stores.masking import WordHider
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 
-BUCKET_BATCHES = 50  # batches sorted by length together: similar lengths, yet a random order
+BUCKET_BATCHES = 50  # batches sorted by length together: similar lengths, but random order
 
 
 def ragged(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -119,7 +119,7 @@ def batches_by_length(lengths: Tensor, token_budget: int, items_budget: int) -> 
     Args:
         lengths: tokens of each item, summed over its sequences.
         token_budget: tokens of a batch, padding included.
-        items_budget: items of a batch at most.
+        items_budget: maximum number of items of a batch.
     """
     order = lengths.argsort(descending=True, stable=True).tolist()
     start = 0
@@ -183,7 +183,7 @@ class Collator:
         masked_token = None
         if self.hider is not None:
             token_T, masked_index, masked_token = self.hider(token_T, item_B, lengths, epoch)
-            # Blanks count as masked words too, where their answer is one piece.
+            # Blanks also count as masked words if their answer is one piece.
             answer_Q = tensors["answer"][question_Q].long()
             option_Q = tensors["option_offset"][question_Q].long() + answer_Q.clamp(min=0)
             first_Q = tensors["piece_offset"][option_Q]

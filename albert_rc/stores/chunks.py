@@ -60,7 +60,7 @@ class ChunkEncoder:
         try:
             return pack(kind, passages, self.tokenizer, self.max_length), {}
         except DataError:
-            pass  # some papers do not fit: find out which, as they may be rejected anyway
+            pass  # some papers do not fit: find out which, since they may be rejected anyway
         packed = pack(kind, [], self.tokenizer, self.max_length)
         unfit = {}
         for index, passage in enumerate(passages):

@@ -16,7 +16,7 @@ from albert_rc.stores.encode import encode_choice, encode_cloze, encode_labels
 from albert_rc.stores.encode_spans import encode_spans
 from albert_rc.text.tokenizer import Tokenizer
 
-NO_WINDOW = 10**6  # tokens; longer than any text
+NO_WINDOW = 10**6  # in tokens; longer than any text
 PERCENTILES = (0, 50, 90, 99, 100)
 
 
@@ -61,7 +61,7 @@ class SplitCheck:
     """How often each letter or label is the right answer; for SQuAD, `answerable` and `no answer`;
     `none` for questions without a given answer."""
     scores: Scores | None
-    """Statistics of the scores of a regression task (STS-B), where some are known."""
+    """Statistics of the scores of a regression task (STS-B), if some are known."""
     options_of_several_words: int
     overlaps: dict[str, list[Overlap]]
     """The passages that also occur in each reference split (or twice in this one)."""

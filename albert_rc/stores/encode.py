@@ -13,12 +13,12 @@ from albert_rc.io.messages import shortened
 from albert_rc.papers.schema import Passage
 from albert_rc.text.tokenizer import Tokenizer
 
-# What is attached to the word before it in running text, though papers have a space after a
-# blank: closing punctuation, a straight closing quote, the tail of a contraction or a compound.
+# Text that belongs to the word before it, although papers have a space after a blank: closing
+# punctuation, a straight closing quote, the end of a contraction or a compound.
 _GLUED = re.compile(
     r"""\s*(?:
-        [,.!?;:%)\]}”’…]                      # closing signs
-      | ["'](?=\s*(?:[,.!?;:)\]}]|$)|\s+\S)   # a straight quote with space or a sign behind it
+        [,.!?;:%)\]}”’…]                      # closing punctuation
+      | ["'](?=\s*(?:[,.!?;:)\]}]|$)|\s+\S)   # a straight quote before space or punctuation
       | '(?:s|t|d|m|re|ve|ll)\b               # he 's
       | -(?=\w)                               # ten -year-old
     )""",
@@ -212,11 +212,11 @@ class EncodedLabels:
     tokens: list[list[int]] = field(default_factory=list)
     """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
     seconds: list[int] = field(default_factory=list)
-    """Start of the second sentence; the length where there is none."""
+    """Start of the second sentence; the length if there is none."""
     cut: list[int] = field(default_factory=list)
     """Number of truncated tokens."""
     answers: list[int] = field(default_factory=list)
-    """Index of the label, or the number in steps of 1 / `VALUE_STEPS`; -1 where unknown."""
+    """Index of the label, or the number in steps of 1 / `VALUE_STEPS`; -1 if unknown."""
 
 
 VALUE_STEPS = 1000  # STS-B's scores have three decimals

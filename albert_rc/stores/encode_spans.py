@@ -14,7 +14,7 @@ from albert_rc.text.tokenizer import Tokenizer
 STRIDE = 128
 """Tokens between the starts of windows, as in BERT's and ALBERT's evaluation."""
 LONGEST_QUESTION = 64
-"""Maximum length of a question in tokens, also as there; longer ones are truncated."""
+"""Maximum length of a question in tokens, as in the same evaluation; longer ones are truncated."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class EncodedSpans:
     windows: list[list[tuple[int, int]]] = field(default_factory=list)
     """First token and number of passage tokens of each window, per question."""
     answers: list[int] = field(default_factory=list)
-    """1 for questions with an answer, 0 without, -1 where unknown."""
+    """1 for questions with an answer, 0 without, -1 if unknown."""
     golds: list[list[tuple[int, int]]] = field(default_factory=list)
     """Character spans of each question's right answers."""
     targets: list[tuple[int, int]] = field(default_factory=list)
@@ -44,7 +44,7 @@ def encode_spans(
     """Encode passages once, with the part of them in each window of a question.
 
     A window is `[CLS] question [SEP] part of the passage [SEP]`. Windows start `STRIDE` tokens
-    apart, or half a window where that is less.
+    apart, or half a window if that is less.
 
     Raises:
         UsageError: the window has no room for a question and a passage.
@@ -88,6 +88,6 @@ def _windows(length: int, room: int) -> list[tuple[int, int]]:
 
 
 def _tokens(span: tuple[int, int], begins: list[int], ends: list[int]) -> tuple[int, int]:
-    """First and last token with characters of the span; -1 where there is none."""
+    """First and last token with characters of the span; -1 if there is none."""
     first, last = bisect_right(ends, span[0]), bisect_left(begins, span[1]) - 1
     return (first, last) if first <= last else (-1, -1)

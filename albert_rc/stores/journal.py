@@ -61,7 +61,7 @@ class Journal:
         with suppress(OSError):  # no locks on this file system
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:  # another run is at work: it keeps its journal
+            except BlockingIOError:  # another run is active and keeps its journal
                 file.close()
                 self._given_up = True
                 return
@@ -88,7 +88,7 @@ class Journal:
             content = _entry(self._file, key)
         except ValueError:
             content = None
-        if content is None:  # cut short, of other papers, or the end: write from here on
+        if content is None:  # truncated, for other papers, or the end: write from here on
             self._replaying = False
             self._file.seek(place)
             self._file.truncate()
@@ -112,7 +112,7 @@ class Journal:
         try:
             self._flush()
         except OSError:
-            # A full disk is not this file's to report: the stores may still fit.
+            # A full disk is not reported here: the stores may still fit.
             self._give_up()
 
     def _flush(self) -> None:
@@ -138,12 +138,12 @@ class Journal:
             with suppress(OSError):
                 self.path.unlink()
             self.close()
-            with suppress(OSError):  # the stores are there
+            with suppress(OSError):  # the stores are complete
                 for folder in self._created:
                     folder.rmdir()
 
     def close(self) -> bool:
-        """Close the file and leave it; returns whether there is one."""
+        """Close the file without deleting it; returns whether there is one."""
         file, self._file = self._file, None
         if file is not None:
             with suppress(OSError):
@@ -193,7 +193,7 @@ def _entry(file: BinaryIO, key: bytes) -> bytes | None:
     """The content of the entry at this place, or None if it belongs to other papers.
 
     Raises:
-        ValueError: it was cut short.
+        ValueError: it was truncated.
     """
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:

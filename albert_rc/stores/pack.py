@@ -107,7 +107,7 @@ class Packed:
     measures: array[int]
     """One row per paper: its number of each unit of `MEASURES`."""
     columns: dict[str, array[int]]
-    """Values of each stored column; counts where the store has offsets."""
+    """Values of each stored column; counts if the store has offsets."""
 
     def extend(self, other: Packed) -> None:
         """Append other papers."""

@@ -34,7 +34,7 @@ from albert_rc.stores.journal import JOURNAL, Journal, kept
 from albert_rc.stores.writer import Columns, Selection, store_meta, store_summary
 from albert_rc.text.tokenizer import Tokenizer
 
-FEW_CHUNKS = 8  # fewer are done before worker processes would have started
+FEW_CHUNKS = 8  # fewer are done before workers would have started
 
 
 class PreparedSplit:
@@ -93,7 +93,7 @@ class PreparedSplit:
         """Refuse well-formed papers that no store can hold.
 
         Args:
-            papers: most papers of a store.
+            papers: maximum number of papers in a store.
 
         Raises:
             DataError: a question does not fit into the window, or a store is too large.
@@ -230,7 +230,7 @@ def prepare_collection(
         made_with = (STORE_FORMAT, __version__, tokenizer.fingerprint, max_length, strict, *places)
         journal = stack.enter_context(kept(scratch / JOURNAL, made_with, on_event))
         results = _encoded(tasks, encoder, workers, engine, journal, on_event)
-        with closing(results):  # ends the workers in any case
+        with closing(results):  # also ends the workers after an error
             for task, encoded in results:
                 splits[task.split].add(task.chunk, encoded)
         for split in splits:

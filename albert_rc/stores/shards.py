@@ -51,7 +51,7 @@ def open_store(path: Path) -> Store:
     Raises:
         DataError: the store is missing or damaged, or its shards do not fit into one store.
     """
-    # Imported here, as torch comes with it: `preprocess` only needs the names.
+    # Imported here because it imports torch: `preprocess` only needs the names.
     from albert_rc.stores.store import load_store
     from albert_rc.stores.subset import joined
 
@@ -62,7 +62,7 @@ def open_store(path: Path) -> Store:
     of = shards[0].meta["source_hash"]
     for place, shard in zip(paths, shards, strict=True):
         if shard.meta["source_hash"] != of:
-            raise DataError(f"{place}: made from other papers than {paths[0]}; {_REMAKE}")
+            raise DataError(f"{place}: made from different papers than {paths[0]}; {_REMAKE}")
     whole = joined(shards, shards[0].meta["split"])
     whole.meta["source_hash"] = of
     return whole

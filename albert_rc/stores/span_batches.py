@@ -67,7 +67,7 @@ class SpanCollator:
     def _target(
         self, name: str, question_B: torch.Tensor, begin_B: torch.Tensor, part_B: torch.Tensor
     ) -> torch.Tensor:
-        """Target position among the window's read tokens; 0 where the answer is not in it."""
+        """Target position among the window's read tokens; 0 if the answer is not in it."""
         token_B = self.store.tensors[name][question_B].long()
         place_B = token_B - begin_B
         there_B = (token_B >= 0) & (place_B >= 0) & (place_B < part_B)

@@ -209,7 +209,7 @@ def load_store(path: Path) -> Store:
 
 
 def check_store(store: Store, path: Path, tokenizer: Tokenizer, max_length: int) -> None:
-    """Refuse a store made with another vocabulary or a longer window than the model's.
+    """Refuse a store made with a different vocabulary or a longer window than the model's.
 
     Args:
         store: an opened store.
@@ -222,7 +222,7 @@ def check_store(store: Store, path: Path, tokenizer: Tokenizer, max_length: int)
     """
     remake = f"make it again: albert-rc preprocess RAW --model {tokenizer.folder}"
     if store.meta["vocabulary"] != tokenizer.fingerprint:
-        raise DataError(f"{path}: made with another vocabulary than the model's; {remake}")
+        raise DataError(f"{path}: made with a different vocabulary than the model's; {remake}")
     if store.meta["vocab_size"] > tokenizer.size:
         raise DataError(f"{path}: made for a larger vocabulary than the model's; {remake}")
     if store.meta["max_length"] > max_length:

@@ -124,12 +124,12 @@ def _require_alike(stores: Sequence[Store]) -> None:
         for key in ("kind", "vocabulary", "vocab_size", "max_length", "labels", "num_specials"):
             if first.meta.get(key) != store.meta.get(key):
                 raise DataError(
-                    f"{one} and {other} differ in their {key}; make both with the same "
+                    f"{one} and {other} differ in {key}; make both with the same "
                     "`albert-rc preprocess` command"
                 )
         both = ids & set(store.meta["ids"])
-        if both and first.kind != "label":  # the ids of table rows are their numbers
-            raise DataError(f"{min(both)} is in both {one} and {other}")
+        if both and first.kind != "label":  # table rows have their numbers as ids
+            raise DataError(f"paper {min(both)} is in both {one} and {other}; remove one")
         ids.update(store.meta["ids"])
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, NotRequired, TypedDict
 
 from albert_rc import __version__
 from albert_rc.errors import DataError
+from albert_rc.io.messages import counted
 from albert_rc.io.pt import TensorStream
 from albert_rc.papers.schema import Checked, Kind, question_keys
 from albert_rc.stores.pack import COLUMNS, MEASURES, TYPECODES, Packed, dtype_of
@@ -85,11 +86,11 @@ class Columns:
             self._files[name].write(memoryview(values).cast("B"))
 
     def select(self, order: Sequence[int]) -> Selection:
-        """These papers, in this order."""
+        """The given papers, in the given order."""
         return Selection(self, order)
 
     def measure(self, name: str) -> NDArray[np.int32]:
-        """The number of `name` units in each paper."""
+        """The number of units called `name` in each paper."""
         import numpy as np
 
         names = MEASURES[self.kind]
@@ -130,19 +131,19 @@ class Selection:
         self._as_they_came = isinstance(order, range) and len(order) == len(columns)
 
     def each(self, name: str) -> NDArray[np.int32]:
-        """The number of `name` units in each chosen paper."""
+        """The number of units called `name` in each chosen paper."""
         counts = self._columns.measure(name)
         return counts if self._as_they_came else counts[self._order]
 
     def total(self, name: str) -> int:
-        """Total number of `name` units."""
+        """Total number of units called `name`."""
         return int(self.each(name).sum(dtype="int64"))
 
     def tensors(self) -> dict[str, TensorStream]:
         """The store's tensors.
 
         Raises:
-            DataError: more than 32-bit offsets can count.
+            DataError: there are more values than 32-bit offsets can address.
         """
         streams = {}
         for name, column in COLUMNS[self._columns.kind].items():
@@ -283,16 +284,21 @@ def store_summary(
         num_items: number of windows or questions.
         cuts: result of `Selection.cuts`.
     """
-    things = "blanks" if kind == "cloze" else "questions"
-    line = f"{num_papers:,} papers, {num_questions:,} {things}"
+    thing = "blank" if kind == "cloze" else "question"
+    line = f"{counted(num_papers, 'paper')}, {counted(num_questions, thing)}"
     if kind == "label":
-        truncated = f"{cuts['num_cut']:,} of them truncated ({cuts['tokens_cut']:,} tokens)"
-        return f"{num_papers:,} rows, {truncated}"
+        truncated = (
+            f"{cuts['num_cut']:,} of them truncated ({counted(cuts['tokens_cut'], 'token')})"
+        )
+        return f"{counted(num_papers, 'row')}, {truncated}"
     if kind in ("cloze", "span"):
-        needing = "papers" if kind == "cloze" else "questions"
-        return f"{line}, {num_items:,} windows ({cuts['num_long']:,} {needing} need several)"
+        needing = "paper" if kind == "cloze" else "question"
+        return (
+            f"{line}, {counted(num_items, 'window')} (several for "
+            f"{counted(cuts['num_long'], needing)})"
+        )
     share = cuts["tokens_cut"] / max(1, cuts["tokens_before"])
     return (
-        f"{line}; {cuts['num_cut']:,} questions have a truncated passage "
-        f"({cuts['tokens_cut']:,} tokens, {share:.2%})"
+        f"{line}; passage truncated for {counted(cuts['num_cut'], 'question')} "
+        f"({counted(cuts['tokens_cut'], 'token')}, {share:.2%})"
     )

@@ -15,7 +15,7 @@ from albert_rc.text.normalize import clean_text
 from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 
 SIGNS = ("(", ")", '"', "-", ".", "–", "£", "€")
-"""Separate pieces in ALBERT's vocabulary, never part of another piece."""
+"""Characters that are separate pieces in ALBERT's vocabulary, never part of another piece."""
 SPECIALS = ("[CLS]", "[SEP]", "[MASK]")
 MAX_SENTENCES = 10_000_000
 COVERAGE = (0.98, 1.0)
@@ -79,7 +79,7 @@ def make_vocabulary(
         if raised:
             raise raised[0] from None
         if "sentences_.empty" in str(error):
-            raise DataError("the sources contain no text to train on") from None
+            raise DataError("the sources contain no text to train on; give other files") from None
         raise UsageError(f"--size {size}: {_reason(str(error))}") from None
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / "spiece.model", content.getvalue())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 Span = tuple[int, int]
-"""Index of the first character, and after the last."""
+"""Index of the first character, and index after the last one."""
 
 
 def clean_text(text: str, lower: bool = True, keep_accents: bool = False) -> str:
@@ -36,7 +36,7 @@ class _WithoutMarks(dict[int, str]):
     def __missing__(self, code: int) -> str:
         decomposed = unicodedata.normalize("NFKD", chr(code))
         kept = "".join(c for c in decomposed if not unicodedata.combining(c))
-        if len(self) < 2**16:  # only a hostile text has more
+        if len(self) < 2**16:  # only a malicious text has more
             self[code] = kept
         return kept
 
@@ -60,8 +60,8 @@ class Aligned:
             blank: whether to strip a character.
 
         Returns:
-            The span. Where there are only blanks it is empty, just after them; but the whole
-            character where they are the inside of one that became several.
+            The span. If there are only blanks, it is empty, just after them; if these came from the
+            inside of one character that became several, it is that character.
         """
         while first < last and blank(self.text[first]):
             first += 1

@@ -95,7 +95,9 @@ class SentencePieceTokenizer(Tokenizer):
             proto.ParseFromString(content)
             self._word_start = sentencepiece.SentencePieceProcessor(model_proto=content)
         except Exception as error:  # protobuf and SentencePiece have their own exceptions
-            raise CheckpointError(f"{path}: not a SentencePiece model ({error})") from None
+            raise CheckpointError(
+                f"{path}: not a SentencePiece model ({error}); copy or download it again"
+            ) from None
         # SentencePiece puts a ▁ before every text; the twin without it continues a word.
         proto.normalizer_spec.add_dummy_prefix = False
         self._glued = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
@@ -209,7 +211,10 @@ class HuggingFaceTokenizer(Tokenizer):
             index = self._backend.token_to_id(name)
             if index is not None:
                 return int(index)
-        raise CheckpointError(f"{self.folder}: the vocabulary lacks {' or '.join(names)}")
+        raise CheckpointError(
+            f"{self.folder}: the vocabulary lacks {' or '.join(names)}; use a vocabulary that has "
+            "it"
+        )
 
     def as_json(self) -> bytes:
         """The content of a tokenizer.json."""
@@ -323,7 +328,8 @@ def load_tokenizer(folder: Path, num_threads: int = 0) -> Tokenizer:
         if not _is_theirs(error):
             raise
         raise CheckpointError(
-            f"{folder}: the vocabulary cannot be read ({first_line(error)})"
+            f"{folder}: the vocabulary cannot be read ({first_line(error)}); copy or download it "
+            "again"
         ) from None
     raise CheckpointError(f"{folder}: no vocabulary there; one of {', '.join(KINDS)} is needed")
 

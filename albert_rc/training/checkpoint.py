@@ -69,7 +69,7 @@ def _random_states(device: torch.device) -> dict[str, Tensor]:
 
 
 def require_state(folder: Path, processes: Processes, resume: bool) -> None:
-    """Refuse to resume, before the work, a run that saved no state.
+    """Refuse to resume a run that saved no state, before any work is done.
 
     Raises:
         UsageError: the folder has no state.
@@ -163,7 +163,7 @@ class Checkpoints:
             self.model.load_state_dict(content["model"])
         except RuntimeError:
             raise UsageError(
-                "--resume: the run was started with a model of another shape; use its original "
+                "--resume: the run was started with a model of a different shape; use its original "
                 "--model and options, or another --out"
             ) from None
         self.optimizer.load_state_dict(content["optimizer"])
@@ -227,9 +227,10 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def planned_before(folder: Path, processes: Processes) -> Levers | None:
-    """The memory plan saved by the run in a folder, for resuming; None where there is none.
+    """The memory plan saved by the run in a folder, for resuming; None if there is none.
 
-    With another number of processes each has another share of the batch, so a new plan is made.
+    With a different number of processes, each has a different share of the batch, so a new plan is
+    made.
     """
     found = None
     if processes.is_main:

@@ -12,7 +12,7 @@ from albert_rc.model.config import RECOMPUTE
 COLLAPSE = {
     "warn": "warn and continue",
     "stop": "end the run; its last good state and best weights are kept",
-    "restart": "return to an earlier state, with half the learning rate and another data order",
+    "restart": "return to an earlier state, with half the learning rate and a different data order",
 }
 STATES = {
     "fp32": "the optimiser's moments in fp32",
@@ -110,7 +110,9 @@ class TrainConfig:
     clip: Annotated[
         float, Setting("Maximum norm for gradient clipping; 0 for no clipping.", low=0)
     ] = 1.0
-    keep: Annotated[int, Setting("Number of newest training states to keep.", low=1, high=1000)] = 2
+    keep: Annotated[
+        int, Setting("Number of training states to keep; older ones are deleted.", low=1, high=1000)
+    ] = 2
     mask_rate: Annotated[
         float,
         Setting(
@@ -124,7 +126,7 @@ class TrainConfig:
     teacher_weight: Annotated[
         float,
         Setting(
-            "Weight of the teacher's probabilities in the loss; the right answers have the rest.",
+            "Weight of the teacher's probabilities in the loss; the right answers get the rest.",
             low=0,
             above=True,
             high=1,
@@ -133,9 +135,9 @@ class TrainConfig:
     on_collapse: Annotated[
         str,
         Setting(
-            "What to do if the loss stays at chance, answers are constant, or loss or gradient "
-            "spikes: warn; stop; or restart from the last good state (or the start) with half the "
-            "learning rate and another data order.", choices=tuple(COLLAPSE),
+            "What to do if training collapses (loss at chance level, constant answers, or "
+            "spikes of loss or gradient): warn, stop, or restart from the last good state (or "
+            "the start) with half the rate and a different data order.", choices=tuple(COLLAPSE),
         ),
     ] = "warn"  # fmt: skip
     max_restarts: Annotated[

@@ -28,7 +28,7 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
         if isinstance(was, dict) and isinstance(now_is, dict):
             keys = [key for key in {**was, **now_is} if was.get(key) != now_is.get(key)]
             parts = [f"{key} {was.get(key)}, not {now_is.get(key)}" for key in keys]
-            return f"with another {name}: {'; '.join(parts)}"
+            return f"with a different {name}: {'; '.join(parts)}"
         if isinstance(was, dict) or isinstance(now_is, dict):
             return f"without a {name}, not with one" if was is None else f"with a {name}"
         if was is None:

@@ -223,7 +223,7 @@ class Trainer(Generic[BatchT]):
             for items in self.objective.order.epoch(epoch)[first : first + left]:
                 yield epoch, items
                 if self.progress.attempt != attempt:
-                    break  # restarted, with another data order
+                    break  # restarted, with a different data order
 
     def _due(self, every: int | None) -> bool:
         """Whether an action that is due every N steps, or else each epoch, is due now."""
@@ -304,7 +304,7 @@ class Trainer(Generic[BatchT]):
         return action == "restart"
 
     def _go_back(self, began: int) -> None:
-        """Restart from the last good state, or the start: half the learning rate, another order."""
+        """Restart from the last good state or the start, with half the rate and another order."""
         before = self.progress
         self.progress = self.way_back.go(before.attempt, began)
         self.progress.attempt = before.attempt + 1
@@ -321,7 +321,7 @@ class Trainer(Generic[BatchT]):
             self.record = RunLog(self.folder, step, attempt)
         where = f"the state of step {step}" if step else "the start"
         rate = self.settings.learning_rate / 2**attempt
-        self._say(f"restarting from {where} with learning rate {rate:g} and another data order")
+        self._say(f"restarting from {where} with learning rate {rate:g} and a different data order")
 
     def _set_order(self) -> None:
         """Set the data order of this attempt."""

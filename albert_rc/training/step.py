@@ -66,7 +66,7 @@ class Stepper(Generic[BatchT]):
     def cut_as(self, cut: dict[str, Any]) -> None:
         """Restore the splitting of a resumed run: other micro-batches would round differently.
 
-        With another number of processes each has another share, so the splitting starts anew.
+        With a different number of processes each has a different share, and splitting starts over.
         """
         if cut and cut["processes"] == self.processes.world:
             self.cut = dict(cut)
@@ -79,8 +79,8 @@ class Stepper(Generic[BatchT]):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One optimiser step on a global batch.
 
-        Where the gradient is not finite, the weights stay unchanged.
-        Where memory runs out, all processes halve their micro-batches and repeat the step.
+        If the gradient is not finite, the weights stay unchanged.
+        If memory runs out, all processes halve their micro-batches and repeat the step.
 
         Args:
             items: indices of the global batch's items.
@@ -139,7 +139,7 @@ class Stepper(Generic[BatchT]):
         self.cut["layers_recomputed"] = True
 
     def _passed(self, micro: list[BatchT], counts: Tensor) -> Tensor | None:
-        """`passes`, or None where memory runs out in any process."""
+        """`passes`, or None if memory runs out in any process."""
         sums = None
         try:
             sums = self.passes(micro, counts)

@@ -130,7 +130,8 @@ def test_a_kept_temperature_is_used(tmp_path):
         ({"article": object(), "options": []}, "the papers cannot be converted to JSON"),
         (
             {"article": "A.", "questions": ["b?"], "options": [["c", "d"]]},
-            r'the papers are choice, but the model answers cloze; load_model\(source, "choice"\)',
+            r"these are choice papers, but the model answers cloze papers; "
+            r'load_model\(source, "choice"\)',
         ),
         (
             [{**PAPER, "id": "twice"}, {**PAPER, "id": "twice"}],

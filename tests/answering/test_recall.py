@@ -115,7 +115,7 @@ def test_only_cloze_papers_of_one_vocabulary(stores, tokenizer):
     memory = Memory(stores["cloze", "train"])
     other = stores["cloze", "dev"]
     other = type(other)(other.tensors, other.meta | {"vocabulary": "another"})
-    with pytest.raises(UsageError, match="another vocabulary"):
+    with pytest.raises(UsageError, match="a different vocabulary"):
         memory.recall(other)
 
 

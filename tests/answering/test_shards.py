@@ -85,7 +85,7 @@ def test_papers_to_recall_are_read_once_for_all_parts(data, tmp_path, works, mon
 
 @pytest.mark.parametrize(
     ("kind", "split", "said"),
-    [("dream", "train", "its task differs"), ("cloze", "train", "made from other papers")],
+    [("dream", "train", "its task differs"), ("cloze", "train", "made from different papers")],
 )
 def test_a_shard_of_other_papers_is_refused_amid_the_others(
     data, tmp_path, works, cli, kind, split, said
@@ -107,7 +107,7 @@ def test_a_job_that_was_ended_goes_on_where_whole_parts_are(data, tmp_path, work
     assert len(parts) == 3
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in parts}
     parts[1].unlink()
-    assert "2 parts of 3 are done" in works(*command).stderr
+    assert "2 of 3 parts are done" in works(*command).stderr
     assert parts[1].read_bytes() == before[parts[1]][0]
     assert parts[0].stat().st_mtime_ns == before[parts[0]][1]
     (out / "manifest.json").unlink()  # now nothing says whose answers these are
@@ -116,7 +116,7 @@ def test_a_job_that_was_ended_goes_on_where_whole_parts_are(data, tmp_path, work
     assert parts[1].read_bytes() == before[parts[1]][0]
     said = cli(*command, "--precision", "fp32", "--max-length", "400", "--temperature", "2")
     assert said.returncode == 2
-    assert "has answers from other papers, weights or settings" in said.stderr
+    assert "has answers from different papers, weights or settings" in said.stderr
     shown = json.loads((out / "manifest.json").read_text())
     assert shown["made_by"]["papers"]["max_length"] == 512
 
@@ -146,7 +146,7 @@ def test_a_command_that_is_killed_goes_on(data, tmp_path, works):
         process.kill()
     assert not out.exists()
     said = works(*command, "--out", out).stderr
-    assert "parts of 10 are done" in said
+    assert "of 10 parts are done" in said
     assert out.read_bytes() == (tmp_path / "whole.json").read_bytes()
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert not (tmp_path / "answer.parts").exists()

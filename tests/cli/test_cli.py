@@ -129,7 +129,7 @@ def test_bad_papers_can_be_skipped_and_are_named(cli, tmp_path):
     raw, out = broken_copy(tmp_path / "raw"), tmp_path / "out"
     done = cli("preprocess", raw, "--model", VOCABULARY, "--out", out, "--on-error", "skip")
     assert done.returncode == 0
-    assert "2 paper(s) skipped" in done.stdout
+    assert "2 papers skipped" in done.stdout
     rejected = [
         json.loads(line)["file"] for line in (out / "rejects.jsonl").read_text().splitlines()
     ]
@@ -217,9 +217,9 @@ def test_doctor_tells_all(cli, tmp_path):
         (
             ["predict", "--data", SAMPLE / "cloze" / "dev", "--model", SHIPPED],
             2,
-            "holds no model, but folders of them; name one: ",
+            "holds several folders with a model each; give one of them: ",
         ),
-        (["import", SAMPLE / "printed", "--out", "x"], 2, "of others give the files: "),
+        (["import", SAMPLE / "printed", "--out", "x"], 2, "for others give the files: "),
         (["report", "a.jsonl", "b", "--out", "r.pdf"], 2, "let its name end in .html"),
         (
             ["predict", "--data", SAMPLE / "cloze" / "dev", "--model", VOCABULARY],
@@ -264,12 +264,12 @@ def test_a_store_of_another_vocabulary_is_refused(trained, cli, tmp_path):
     command = ["predict", "--data", trained / "data/cloze/dev.pt", "--model", other, "--out", out]
     done = cli(*command)
     assert done.returncode == 4
-    assert "its vocabulary is not the one that the weights were trained with" in done.stderr
+    assert "not the one that the weights were trained with" in done.stderr
     # Weights of others do not say which vocabulary is theirs.
     save_file(load_file(other / "model.safetensors"), other / "model.safetensors")
     done = cli(*command)
     assert done.returncode == 3
-    assert "another vocabulary" in done.stderr
+    assert "a different vocabulary" in done.stderr
     assert not out.exists()
 
 

@@ -25,11 +25,11 @@ def place(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("out", "said"),
     [
-        ("scores.jsonl", "--out scores.jsonl is one of the files to read"),
-        ("papers/../scores.jsonl", "is one of the files to read"),
-        ("papers/a.json", "is in the folder of the papers to read"),
-        ("papers/new.json", "is in the folder of the papers to read"),
-        ("papers/high/b.json", "is in the folder of the papers to read"),
+        ("scores.jsonl", "--out scores.jsonl is one of the input files"),
+        ("papers/../scores.jsonl", "is one of the input files"),
+        ("papers/a.json", "is in the folder of the input papers"),
+        ("papers/new.json", "is in the folder of the input papers"),
+        ("papers/high/b.json", "is in the folder of the input papers"),
         ("papers", "--out papers is a folder; name a file in it"),
         ("run/config.json", "is a file of a model"),
         ("run/model.safetensors", "is a file of a model"),
@@ -76,7 +76,7 @@ def test_commands_look_before_they_work(sample, tmp_path, cli):
     ):
         done = cli(*command)
         assert done.returncode == 2
-        assert "to read; " in done.stderr
+        assert "the input " in done.stderr
     assert {path: path.read_bytes() for path in papers.iterdir()} == before
     assert scores.read_text() == ""
 
@@ -90,7 +90,7 @@ def test_figures_do_not_replace_the_temperature_that_is_kept(sample, tmp_path, c
     scores.write_text("")
     command = ("evaluate", "--calibrate", scores, sample / "cloze" / "dev", "--model", run)
     done = cli(*command, "--out", run / "calibration.json")
-    assert (done.returncode, "one of the files to read" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "one of the input files" in done.stderr) == (2, True), done.stderr
 
 
 def test_a_model_of_the_package_is_not_written_to(sample, tmp_path, cli):

@@ -50,7 +50,7 @@ def test_what_cannot_be_is_refused(stores, tmp_path, given, said):
     [
         (
             ["--set", "mask_rate=0.2"],
-            "--mask-rate is for cloze papers, but these are for the task choi",
+            "--mask-rate is for cloze papers, not for choice papers",
         ),
         (["--set", "option_score=salience"], "--option-score is for cloze papers"),
         (["--search", "2", "--learning-rate", "1e-3"], "--search chooses the learning rate"),

@@ -241,7 +241,7 @@ def test_papers_that_cannot_be_read_cannot_be_kept_apart(text, make, tmp_path):
         json.dumps({"article": "A _", "options": [["b", "c"]]})
     )
     (tmp_path / "exam" / "bad.json").write_text("{torn")
-    with pytest.raises(DataError, match=r"bad\.json.*1 errors in all; `albert-rc doctor"):
+    with pytest.raises(DataError, match=r"bad\.json.*1 error in all; see `albert-rc doctor"):
         make(find_sources([text])[0], exclude=[tmp_path / "exam"])
 
 
@@ -272,7 +272,7 @@ def test_corpora_that_are_not_whole_are_refused(text, make, tmp_path):
         Corpus(folder)
     make(sources, "longer", max_length=256)
     paths[1].write_bytes((tmp_path / "longer" / "train" / paths[1].name).read_bytes())
-    with pytest.raises(DataError, match="made with another max_length"):
+    with pytest.raises(DataError, match="made with a different max_length"):
         Corpus(folder)
     paths[1].write_bytes(content)
     Corpus(folder)
@@ -388,7 +388,7 @@ def test_shards_of_another_corpus_are_not_mixed_in(made_by, text, tmp_path):
     assert {path: path.read_bytes() for path in sorted(place.rglob("*.pt"))} == before
     one = next(iter(before))
     one.with_name("shard-00002-of-00003.pt").write_bytes(before[one])
-    with pytest.raises(DataError, match=r"of 2 sets \(one has 1, another 3\); remove"):
+    with pytest.raises(DataError, match=r"of 2 different sets \(of 1 and of 3 shards\); remove"):
         Corpus(one.parent)
 
 

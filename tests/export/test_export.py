@@ -320,7 +320,9 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
     refused("albert-rc-tiny", tmp_path, UsageError, "is not empty; name a new folder")
     out = tmp_path / "new"
     dream = read_split(SAMPLE / "dream" / "dev.json")
-    with pytest.raises(UsageError, match="the papers are choice, but the model answers cloze"):
+    with pytest.raises(
+        UsageError, match="these are choice papers, but the model answers cloze papers"
+    ):
         export("albert-rc-tiny", out, papers=dream)
     assert not out.exists()
     out = tmp_path / "out"

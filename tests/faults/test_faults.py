@@ -212,7 +212,9 @@ def test_a_store_remade_under_a_run_changes_nothing_until_it_is_resumed(
     run.run()
     for a, b in zip(whole.model.parameters(), run.model.parameters(), strict=True):
         assert torch.equal(a, b)
-    with pytest.raises(UsageError, match="--resume: the run was started with another train store"):
+    with pytest.raises(
+        UsageError, match="--resume: the run was started with a different train store"
+    ):
         run_on(tmp_path, tmp_path / "run").run(resume=True)
 
 

@@ -75,7 +75,7 @@ def test_what_cannot_be_is_refused(sample, tmp_path):
     raw = json.loads((tmp_path / "config.json").read_bytes())
     raw["albert_rc"]["lsh"]["colour"] = "blue"
     (tmp_path / "config.json").write_text(json.dumps(raw))
-    with pytest.raises(CheckpointError, match="unknown settings of attention"):
+    with pytest.raises(CheckpointError, match="invalid attention settings"):
         load_model(tmp_path, "cloze")
 
 

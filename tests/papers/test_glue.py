@@ -191,7 +191,7 @@ def test_a_sentence_without_a_tab_is_no_row(tmp_path):
     table = write(tmp_path / "train.csv", "a fine film,1", "a dull film\t0")
     papers = read_split(table, format_name="sst-2")
     assert [passage.text for passage in papers.passages] == ["a dull film"]
-    assert "1 column(s), but sst-2 without a header has 2" in str(papers.problems[0])
+    assert "1 column, but sst-2 without a header has 2" in str(papers.problems[0])
 
 
 def test_two_answer_files_are_compared(cli, tmp_path):

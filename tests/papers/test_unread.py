@@ -39,7 +39,7 @@ def test_files_that_do_not_end_as_the_format_does_are_counted(tmp_path):
     put(tmp_path / "exam.txt", "36. A. is B. are")
     (problem,) = read_split(tmp_path).problems
     assert problem.severity == "warning"
-    assert problem.message == "1 file(s) skipped, whose names do not end in .json, .jsonl"
+    assert problem.message == "1 file skipped; papers must end in .json, .jsonl"
 
 
 def test_a_torn_first_line_does_not_decide_the_format(tmp_path):
@@ -91,7 +91,7 @@ def test_a_result_does_not_replace_a_paper_of_a_pattern(tmp_path):
     for name in ("p1.json", "p2.json"):
         put(tmp_path / name, CLOZE)
     for name in ("p2.json", "p99.json"):
-        with pytest.raises(UsageError, match="the papers to read; choose another"):
+        with pytest.raises(UsageError, match="the input papers; choose another"):
             check_outputs({"--out": tmp_path / name}, [tmp_path / "p*.json"])
     check_outputs({"--out": tmp_path / "answer.json"}, [tmp_path / "p*.json"])
     shutil.rmtree(tmp_path)

@@ -163,7 +163,7 @@ def test_missing_encoder_weights_are_listed(tmp_path):
     save_file({k: v for k, v in weights.items() if k not in gone}, folder / "model.safetensors")
     with pytest.raises(CheckpointError) as caught:
         load_model(folder, "cloze")
-    assert "3 weights are missing" in str(caught.value)
+    assert "missing weights (3)" in str(caught.value)
     assert all(name in str(caught.value) for name in gone)
 
 

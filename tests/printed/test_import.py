@@ -38,7 +38,7 @@ def test_the_command(tmp_path, cli):
     assert [len(p.questions) for p in read_split(out / "race" / "dev").passages] == [2]
     done = cli("import", bad, "--out", out, "--on-error", "skip")
     assert done.returncode == 3
-    assert "none of the 1 passage(s) is complete: 1 problem(s), listed above" in done.stderr
+    assert "no complete passage among 1: 1 problem, listed above" in done.stderr
     done = cli("import", good, "--out", out, "--split", "../../x")
     assert done.returncode == 2
     assert "is not one of 'train'" in done.stderr

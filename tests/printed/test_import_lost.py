@@ -197,7 +197,7 @@ def test_blanks_without_numbers_are_numbered_in_their_order(tmp_path, blank, hea
     text = head + re.sub(r"__[0-9]+__", blank, STORY) + "\n" + LISTS + KEY
     papers, refused, imports = bring(tmp_path, text)
     assert (papers, refused) == ([CLOZE], [])
-    assert "blanks without numbers are 36-38 in their order" in imports[0].papers[0].notes
+    assert "blanks without numbers were read as 36-38, in order" in imports[0].papers[0].notes
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_characters_that_no_document_can_hold_are_spaces(tmp_path, cli):
 def test_letters_that_the_font_lacks_are_named():
     papers = read_split(SAMPLE / "cloze" / "dev")
     passages = [replace(papers.passages[0], text=papers.passages[0].text + " 约会")]
-    with pytest.raises(UsageError, match="the font has no 会 约; give a TrueType font"):
+    with pytest.raises(UsageError, match="the font lacks 会 约; give a TrueType font"):
         pdf_bytes(make_sheet(replace(papers, passages=passages)))
     with pytest.raises(DataError, match="cannot be read as TrueType"):
         pdf_bytes(make_sheet(papers), SAMPLE / "vocabulary" / "spiece.model")

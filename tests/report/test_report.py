@@ -166,7 +166,7 @@ def test_only_options_can_be_shown(tmp_path, cli):
     assert not (tmp_path / "r.html").exists()
     done = cli("report", tmp_path / "s.jsonl", DEV, "--out", tmp_path / "s.jsonl")
     assert done.returncode == 2
-    assert "one of the files to read" in done.stderr
+    assert "one of the input files" in done.stderr
     with pytest.raises(UsageError, match="options to choose from"):
         figures_of("span", [], [])
 
@@ -220,7 +220,7 @@ def test_runs_called_alike_are_told_apart(tmp_path):
     assert run_names([tmp_path / "a" / "s", tmp_path / "b" / "s"]) == ["a/s", "b/s"]
     deep = [tmp_path / name / "dev" / "s" for name in "ab"]
     assert run_names(deep) == ["a/dev/s", "b/dev/s"]
-    with pytest.raises(UsageError, match="is the file to compare with"):
+    with pytest.raises(UsageError, match="is the same file"):
         run_names([tmp_path / "a", tmp_path / "b" / ".." / "a"])
 
 

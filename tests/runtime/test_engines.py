@@ -188,7 +188,7 @@ def test_options_of_several_pieces_too(cluster, tmp_path, works):
 
 
 def test_other_weights_on_a_worker_are_refused():
-    with pytest.raises(CheckpointError, match="a machine of the cluster has other weights"):
+    with pytest.raises(CheckpointError, match="a machine of the cluster has different weights"):
         WorkerModel(
             source="albert-rc-tiny", task="cloze", how={}, ffn_chunk=None, weights="0" * 16
         )()

@@ -319,7 +319,7 @@ def test_a_temperature_is_kept_with_the_model_that_it_is_of(scored, sample, tmp_
     changed = tmp_path / "cloze" / "model.safetensors"
     kept, weights = (tmp_path / "cloze" / "calibration.json").read_bytes(), changed.read_bytes()
     changed.write_bytes(weights + b" ")
-    assert "made with other weights" in str(CliRunner().invoke(app, again).exception)
+    assert "made with different weights" in str(CliRunner().invoke(app, again).exception)
     changed.write_bytes(weights)
     assert (tmp_path / "cloze" / "calibration.json").read_bytes() == kept
     predict += ["--out", str(tmp_path / "a.json"), "--abstain", "0.01"]
@@ -360,7 +360,7 @@ def test_the_whole_way(stores, sample, tmp_path):
     predict = ("predict", "--data", tmp_path / "dev.pt", "--model", tmp_path / "run")
     plain = works(*predict, "--out", tmp_path / "a.json", "--scores", tmp_path / "a.jsonl",
                   "--abstain", 0.99)  # fmt: skip
-    assert "answers have a probability below 0.99" in plain
+    assert "answers with a probability below 0.99" in plain
     gold = sample / "cloze" / "dev"
     files = ("--figure", tmp_path / "f.png", "--out", tmp_path / "c.json")
     shown = works("evaluate", "--calibrate", tmp_path / "a.jsonl", gold,

@@ -39,9 +39,12 @@ def written(path, lines):
         (line(number=2, answer="D"), "the answer is 'D', but A is likeliest"),
         (line(number=3), "number 3 where number 2 was expected"),
         (line(number=1), "number 1 where number 2 was expected"),
-        (line(number=2, temperature=2), "another temperature than on line 1"),
-        (line(number=2, id="p#2"), "an id here or on line 1"),
-        ('{"paper": "p", "number": 2, "answer": 3.5}', "probabilities here or on line 1"),
+        (line(number=2, temperature=2), "temperature differs from line 1"),
+        (line(number=2, id="p#2"), "only one of this line and line 1 has an id"),
+        (
+            '{"paper": "p", "number": 2, "answer": 3.5}',
+            "only one of this line and line 1 has probabilities",
+        ),
         ('{"id": "q", "null_odds": 1, "no_answer": 0.5, "best": []}', r"spans \(SQuAD\)"),
         ("[]", "must be an object"),
         ("{", "not JSON"),
@@ -259,7 +262,7 @@ def test_what_was_recalled_is_carried_on_and_not_fitted(score_files, sample, tmp
     read = read_scores(whole).read
     assert (read[0], set(read[1:])) == ("B", {None})
     refused = run(*dev, "--gold", sample / "cloze" / "dev")
-    assert "1 answers in the scores of --gold were recalled" in str(refused.exception)
+    assert "the scores of --gold contain 1 answer recalled" in str(refused.exception)
 
 
 def test_a_score_file_can_be_evaluated(score_files, sample, tmp_path):
@@ -307,7 +310,7 @@ MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + "".join(
     [
         ([line("x", answer="yes", chances=(0.2, 0.8)), line("y", answer="no")],
          "its labels are not 0, 1, in that order"),
-        ([line("x", answer="b", chances=(0.2, 0.7, 0.1))], "labels in number 3, not 2"),
+        ([line("x", answer="b", chances=(0.2, 0.7, 0.1))], "it has 3 labels, not 2"),
         ([line("x", answer="B", chances=(0.2, 0.8))], "holds letters, but the fit"),
     ],
 )  # fmt: skip

@@ -185,7 +185,7 @@ def test_a_store_of_another_vocabulary_or_window_is_refused(tokenizer, stores, t
         folder = tmp_path
 
     store = stores["cloze", "dev"]
-    with pytest.raises(DataError, match=r"another vocabulary .*albert-rc preprocess RAW --model"):
+    with pytest.raises(DataError, match=r"different vocabulary .*albert-rc preprocess RAW --model"):
         check_store(store, tmp_path / "dev.pt", Other(), 512)
     with pytest.raises(DataError, match=r"512 tokens, but the model takes 128.*--max-length 128"):
         check_store(store, tmp_path / "dev.pt", tokenizer, 128)

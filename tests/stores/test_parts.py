@@ -79,9 +79,9 @@ def test_parts_and_wholes(sets, tokenizer, kind):
 
 def test_what_does_not_go_together_is_refused(sets, tokenizer):
     whole = make_store(sets["cloze"], tokenizer, 64)
-    with pytest.raises(DataError, match="differ in their max_length"):
+    with pytest.raises(DataError, match="differ in max_length"):
         joined([whole, make_store(sets["cloze"], tokenizer, 32)], "both")
-    with pytest.raises(DataError, match="differ in their kind"):
+    with pytest.raises(DataError, match="differ in kind"):
         joined([whole, make_store(sets["choice"], tokenizer, 64)], "both")
     with pytest.raises(DataError, match="is in both"):
         joined([whole, whole], "both")

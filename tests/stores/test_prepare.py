@@ -108,9 +108,9 @@ def digest(tensors, meta, problems):
 # Made by the code that read everything into memory, in one process (commit 0ef0333); sentences
 # of problems have changed since, and no tensor.
 BEFORE = {
-    "cloze/train": "842d2fb11f52884f",
+    "cloze/train": "9df6e9ae6aed338b",
     "cloze/dev": "1c63bdacd0b19bec",
-    "race/train": "ba2345ea0de0155e",
+    "race/train": "62e5044141b7a438",
 }
 
 

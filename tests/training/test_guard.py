@@ -293,7 +293,7 @@ def test_restart_goes_to_the_start_with_half_the_rate_and_another_order(trainer,
     assert again != first
     assert sorted(chain(*again)) == sorted(chain(*first))
     assert [line["action"] for line in metrics(tmp_path, "guard")] == ["warn", "restart"]
-    assert "restarting from the start with learning rate 0.0005 and another data order" in lines
+    assert "restarting from the start with learning rate 0.0005 and a different data order" in lines
     assert "restarting from the start" in (tmp_path / "log.txt").read_text()
     assert result.best_score is not None
     assert not (tmp_path / START).exists()
@@ -308,8 +308,8 @@ def test_restart_goes_to_the_last_good_state_and_then_to_the_start(trainer, tmp_
     result = run.run(on_event=lines.append)
     back = [line for line in lines if line.startswith("restarting from")]
     assert back == [
-        "restarting from the state of step 60 with learning rate 0.0005 and another data order",
-        "restarting from the start with learning rate 0.00025 and another data order",
+        "restarting from the state of step 60 with learning rate 0.0005 and a different data order",
+        "restarting from the start with learning rate 0.00025 and a different data order",
     ]
     assert (result.restarts, result.steps) == (2, 80)
 
@@ -317,7 +317,7 @@ def test_restart_goes_to_the_last_good_state_and_then_to_the_start(trainer, tmp_
 def test_restarts_are_limited(trainer, tmp_path):
     run = trainer(tmp_path, max_steps=40, eval_steps=40, on_collapse="restart", max_restarts=1)
     break_gradients(run, range(99))
-    with pytest.raises(UsageError, match=r"1 restart\(s\) did not help; lower --learning-rate"):
+    with pytest.raises(UsageError, match=r"1 restart did not help; lower --learning-rate"):
         run.run()
     assert [line["action"] for line in metrics(tmp_path, "guard")][1::2] == ["restart", "stop"]
 
@@ -327,7 +327,7 @@ def test_a_slow_starter_goes_on_when_no_restart_is_left(trainer, tmp_path):
     result = trainer(tmp_path, on_collapse="restart", max_restarts=1, **settings).run()
     assert (result.restarts, result.steps) == (1, 60)
     assert [line["action"] for line in metrics(tmp_path, "guard")] == ["restart", "warn"]
-    assert "1 restart(s) did not help, so the run continues" in (tmp_path / "log.txt").read_text()
+    assert "1 restart did not help, so the run continues" in (tmp_path / "log.txt").read_text()
 
 
 @pytest.mark.parametrize(("cut", "left"), [(12, {1}), (22, ())])
@@ -384,7 +384,7 @@ def test_two_processes_decide_alike(sample, stores, tmp_path):
                "--on-collapse", "restart", "--device", "cpu", "--precision", "fp32"]  # fmt: skip
     command = ["-m", "albert_rc", "train", *options, "--out", tmp_path / "two"]
     done = torchrun(2, *command, check=False)
-    assert "1 restart(s) did not help" in done.stderr
+    assert "1 restart did not help" in done.stderr
     log = (tmp_path / "two" / "log.txt").read_text()
     assert "back to the start: learning rate 5e+29" in log
 

@@ -256,7 +256,7 @@ def test_what_does_not_fit_together_is_refused(cli, sample, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     for model, said in (
-        (tmp_path / "words", "made with another vocabulary"),
+        (tmp_path / "words", "made with a different vocabulary"),
         (sample / "vocabulary", "sequences of 600 tokens, but the model takes 512"),
     ):
         done = cli(
@@ -279,7 +279,7 @@ def test_teachers_of_hidden_words_must_fit(cli, sample, corpora, tmp_path):
     options = ["--data", corpora[0].folder.parent, "--model", sample / "vocabulary"]
     options += ["--scratch", "tiny", "--pair", "none", "--max-steps", 1, "--out", tmp_path / "run"]
     for teacher, said in (
-        ("albert-rc-tiny", "must have the same"),
+        ("albert-rc-tiny", "must share one"),
         (tmp_path / "choice", "not trained to predict masked words"),
     ):
         done = cli("pretrain", *options, "--teacher", teacher)

@@ -105,7 +105,12 @@ def test_a_search_goes_on_only_as_what_it_was_begun_as(tuning, stores, tmp_path)
         (warmer, both, space, r"with --warmup 0\.1, not 0\.5"),
         (rarer, both, space, r"with --eval-steps 2, not 4"),
         (replace(tuning, model="another"), both, space, r"with --model .*vocabulary, not another"),
-        (tuning, both[::-1], space, r"with another train store: split train, not dev; source_hash"),
+        (
+            tuning,
+            both[::-1],
+            space,
+            r"with a different train store: split train, not dev; source_hash",
+        ),
         (tuning, both, Space(1e-5, 1e-2, (4,)), r"with --low 0\.0001, not 1e-05"),
         (tuning, both, Space(1e-4, 1e-3, (4,)), r"with --high 0\.01, not 0\.001"),
         (tuning, both, Space(1e-4, 1e-2, (4, 8)), r"with --batch-sizes 4, not 4,8"),

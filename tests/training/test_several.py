@@ -177,7 +177,7 @@ def test_runs_with_other_settings_are_not_passed_off_as_these(go, data, stores):
         go(resume=True, seeds=2, seed=1)
     stores["cloze", "dev"].save(data / "train.pt")
     with pytest.raises(
-        UsageError, match="started with another train store: split train, not dev; so"
+        UsageError, match="started with a different train store: split train, not dev; so"
     ):
         go(resume=True, seeds=2)
     stores["cloze", "train"].save(data / "train.pt")
@@ -202,7 +202,7 @@ def test_what_runs_are_made_of_is_compared(tuning, data):
     for changed, said in (
         ({"model": "models/y"}, "with --model models/x, not models/y"),
         ({"how": {"scratch": "tiny"}}, "without --scratch, not with tiny"),
-        ({"how": {"lsh": {"chunk": 16}}}, "with another setting of lsh: chunk None, not 16"),
+        ({"how": {"lsh": {"chunk": 16}}}, "with a different setting of lsh: chunk None, not 16"),
         ({"levers": Levers(states="8bit")}, "with --optimizer-states fp32, not 8bit"),
     ):
         now = made_of(replace(tuning, **changed), train, dev)

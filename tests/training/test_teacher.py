@@ -167,7 +167,7 @@ def test_teachers_that_cannot_teach(lesson, sample, tokenizer, tmp_path, cli):
         UsageError, match=r"differs from that of the store.*--scores teacher\.jsonl"
     ):
         Teacher("albert-rc-tiny").chances(store, ALONE, "fp32")
-    with pytest.raises(UsageError, match="not trained for this task"):
+    with pytest.raises(UsageError, match="not trained for cloze papers"):
         bare = load_model(sample / "vocabulary", "choice", scratch="tiny")
         save_model(bare.model, tokenizer, tmp_path / "choice")
         Teacher(str(tmp_path / "choice")).chances(store, ALONE, "fp32")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from albert_rc.io.messages import counted
 from albert_rc.printed.build.joining import join_blocks
 from albert_rc.printed.lines import Line, shortened, words
 from albert_rc.printed.papers import Import, Paper, Trouble, letters_of, spans
@@ -117,7 +118,7 @@ class _Assembler:
             else:
                 self.found.troubles.append(trouble)
         if self.troubles:
-            # A block with something amiss may have shifted: none of it is whole.
+            # Numbers in a block with a problem may have shifted: none of its papers is complete.
             for paper in papers:
                 if paper.whole:
                     paper.troubles.append(
@@ -164,7 +165,7 @@ class _Assembler:
         for pieces in item.options:
             parts = [piece.text for piece in pieces]
             texts.append(join_lines(parts, self.outline.vocabulary, self.notes))
-        # Signs that part options from each other are not theirs.
+        # Marks that separate options are not part of them.
         for sign in (";", "；", ",", "，"):
             if len(texts) > 1 and all(text.endswith(sign) for text in texts[:-1]):
                 texts = [text.removesuffix(sign).rstrip() for text in texts]
@@ -188,7 +189,7 @@ class _Assembler:
         marked = any(c.style == "line" and c.number in options for c in self.candidates)
         lines = [] if marked else unnumbered(text_lines(self._prose()), numbers)
         if len(lines) == len(numbers):
-            self.notes.append(f"blanks without numbers are {spans(numbers)} in their order")
+            self.notes.append(f"blanks without numbers were read as {spans(numbers)}, in order")
             placement = Placement({line.number: line for line in lines}, {}, [], "line")
         else:
             placement = place(self.candidates, numbers)
@@ -250,7 +251,7 @@ class _Assembler:
             if self._introduces(paragraph):
                 self.notes.append(reason)
                 continue
-            way_out = "if it belongs to the passage, delete what is between them; if not, delete it"
+            way_out = "if it belongs to the passage, delete what separates them; if not, delete it"
             self._trouble((), line.place, reason, way_out)
 
     def _introduces(self, paragraph: Paragraph) -> bool:
@@ -301,7 +302,8 @@ class _Assembler:
             self._trouble(
                 (),
                 paper.place,
-                f"{extra} underscore(s) in {spans(paper.numbers)}'s text have no number",
+                f"{counted(extra, 'underscore')} without a number in the text of "
+                f"{spans(paper.numbers)}",
                 "number them, or remove them",
             )
 

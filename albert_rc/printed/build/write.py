@@ -10,6 +10,7 @@ from albert_rc.errors import UsageError
 from albert_rc.io.atomic import write_files
 from albert_rc.io.files import natural_key
 from albert_rc.io.json import as_json, to_json
+from albert_rc.io.messages import counted
 from albert_rc.papers.parse import Problems, parse_cloze, parse_race
 from albert_rc.printed.papers import FOLDERS, Import, Paper, Trouble, spans
 
@@ -58,7 +59,10 @@ def check_readable(paper: Paper) -> None:
         else:
             paper.notes.append(problem.message)
     if passage is not None and len(passage.questions) != len(paper.numbers):
-        reason = f"{spans(paper.numbers)}: was read back as {len(passage.questions)} questions"
+        reason = (
+            f"{spans(paper.numbers)}: was read back as "
+            f"{counted(len(passage.questions), 'question')}"
+        )
         paper.troubles.append(Trouble((), paper.place, reason, "correct the paper there"))
 
 
@@ -71,7 +75,7 @@ def write_papers(
 ) -> tuple[list[Path], list[Path]]:
     """Write papers below a folder, all of them or none: `OUT/cloze/SPLIT/`, `OUT/race/SPLIT/`.
 
-    An existing file with other content, perhaps corrected by hand, is kept under another name.
+    An existing file with different content, perhaps corrected by hand, is kept under another name.
 
     Returns:
         The papers' files, and the files with replaced content.
@@ -101,7 +105,7 @@ def earlier_papers(
         split: as for `write_papers`.
         written: result of `write_papers`.
     """
-    # A key's file has no papers, and its name says nothing of theirs.
+    # A key's file has no papers, and none is named after it.
     stems = {safe_stem(Path(found.source)) for found in imports if found.papers}
     name = re.compile(r"(.+)-[0-9]+\.(?:json|txt)")
     folders = [out / folder / (split or "") for folder in FOLDERS.values()]

@@ -26,7 +26,7 @@ _GONE = (f"{WORD}del", f"{WORD}moveFrom", FALLBACK)
 MOST_CHARACTERS = 10_000_000
 """Limits of a document's text; a book has a million characters. Merged cells repeat theirs."""
 MOST_LINES = 200_000  # paragraphs, rows of tables, lines
-MOST_BOXES = 20  # text boxes that are named
+MOST_BOXES = 20  # text boxes quoted in the notes
 _WRITTEN = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "-"}
 
 
@@ -55,7 +55,8 @@ def read_docx(path: Path) -> tuple[list[Line], list[str]]:
     except (DataError, MemoryError):
         raise
     except Exception as error:  # a damaged package, or XML in a strange order, can raise anything
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that is a wrong offset
+        # EINVAL: a wrong offset in the file
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from None
         told = isinstance(error, (zipfile.BadZipFile, ValueError, KeyError, SyntaxError))
         said = f" ({shortened(str(error), 80)})" if told else ""
@@ -184,7 +185,7 @@ def _text(run: Any) -> str:
     for element in run:
         if element.tag == f"{WORD}t":
             said.append(element.text or "")
-        elif element.tag == f"{WORD}br":  # of a line; those of columns and pages say nothing
+        elif element.tag == f"{WORD}br":  # only line breaks count, not those of columns and pages
             said.append("\n" if attribute(element, "type") in ("", "textWrapping") else "")
         elif isinstance(element.tag, str) and element.tag.startswith(WORD):
             said.append(_WRITTEN.get(element.tag.removeprefix(WORD), ""))

@@ -37,7 +37,7 @@ def set_glosses_aside(lines: Sequence[Line], keep: bool = False) -> tuple[list[L
         left = _LEADING.match(without.shadow)
         if left and without is not line and not keep:  # the sentence ends in the line above
             before, end = result[-1], left.end()
-            # What did not fit into that line is the gloss, not what follows now.
+            # It was the gloss that did not fit into that line, not the text that now follows.
             width = before.width + 2 * (len(line.text) - len(without.text))
             result[-1] = replace(
                 before, text=before.text + left[1], shadow=before.shadow + left[1], width=width
@@ -63,10 +63,10 @@ def _without(line: Line, above: str, keep: bool, found: list[str]) -> Line:
         if not follows or _OF_THE_EXAM.search(narrow) or not _is_running(line, match, above):
             continue
         found.append(match[0])
-        # A bracket of full width brings its own white space.
+        # Full-width brackets include white space.
         space = " " if line.shadow[match.end() : match.end() + 1].isalnum() else ""
         text += line.text[done : match.start()] + (match[0] if keep else space)
-        # Letters in their place: white space would look like a gap between columns.
+        # Replaced by letters: white space would look like a gap between columns.
         hidden = re.sub(rf"[{_LETTERS}]", "x", narrow) if keep else space
         shadow += line.shadow[done : match.start()] + hidden
         done = match.end()

@@ -12,8 +12,8 @@ from albert_rc.printed.lines import Doubt, Line, Piece, clean, shadow_of, shorte
 from albert_rc.printed.recognise.options import marks_in
 
 SAME_LINE = 0.4  # of a letter's height
-WIDE = 1.3  # of a letter's height: white space that parts columns of options
-GUTTER = 6  # points of white between two columns of text, at least
+WIDE = 1.3  # of a letter's height: white space that separates columns of options
+GUTTER = 6  # minimum gap between two columns of text, in points
 MOST_CROSSING = 2  # rows across both columns of a page whose right one is short
 
 
@@ -48,7 +48,7 @@ def lines_of(pages: Sequence[tuple[Sequence[Word], float]]) -> tuple[list[Line],
     for number, (page, width) in enumerate(rows, 1):
         gutter = gutters[number - 1]
         if gutter is None:
-            # The last page's right column may be short, or there is but one page.
+            # The last page's right column may be short, or there may be only one page.
             others = [g for g, (_, w) in zip(gutters, rows, strict=True) if g and w == width]
             gutter = _gutter_of_few(page, others, whitest[number - 1])
         found += _page_lines(page, gutter, number)

@@ -29,7 +29,8 @@ def unpack(path: Path) -> BytesIO:
     unpacked = BytesIO()
     size = 0
     with zipfile.ZipFile(path) as archive, zipfile.ZipFile(unpacked, "w") as whole:
-        parts = {info.filename: info for info in archive.infolist()}  # the last of a name counts
+        # of equal names the last counts
+        parts = {info.filename: info for info in archive.infolist()}
         if len(parts) > MOST_PARTS:
             raise DataError(f"{path}: {len(parts):,} parts; give the paper in parts, or as text")
         for name, info in parts.items():

@@ -59,7 +59,7 @@ def _by_number(
         Trouble(
             (answer.number,),
             answer.place,
-            f"the key's {answer.number} has no question",
+            f"the key's number {answer.number} has no question",
             "remove it from the key, or check why its question was not found",
         )
         for answer in lost
@@ -196,7 +196,7 @@ def give(paper: Paper, answers: Sequence[key.KeyEntry], shift: int = 0) -> None:
                 Trouble(
                     (number,),
                     found.place,
-                    f"the key's {number} is {found.letter}, but its last option is "
+                    f"the key's answer to {number} is {found.letter}, but its last option is "
                     f"{letter(len(options) - 1)}",
                     "correct the key or the options",
                 )
@@ -217,7 +217,7 @@ def must_agree(
         known_from: the source of the paper's answers, for messages.
     """
     if paper.answers is None or len(paper.answers) < len(paper.numbers):
-        return  # what is missing is the paper's trouble already
+        return  # missing answers are already reported
     known = dict(zip(paper.numbers, paper.answers, strict=True))
     for number, other, place in others:
         if known[number] != other:

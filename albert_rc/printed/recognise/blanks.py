@@ -93,13 +93,13 @@ def _candidate(line_number: int, line: Line, match: re.Match[str], taken: int) -
     rule_after = _RULE_AFTER.match(shadow, end)
     if rule_before and rule_after and re.match(r"[.、)](?!\.)", rule_after[0]):
         rule_after = None  # the full stop before another blank
-    # `in 1890 __36__ he`: the rule is another number's, which stands in it.
+    # `in 1890 __36__ he`: the rule belongs to the number inside it.
     if rule_after and _NUMBER_AND_RULE.match(shadow, rule_after.end()):
         rule_after = None
     if rule_before and _RULE_AND_NUMBER.search(shadow, 0, rule_before.start()):
         rule_before = None
     if any(rule and "_" not in rule[0] for rule in (rule_before, rule_after)):
-        # Dashes and dots are the sentence's own, unless they stand on both sides.
+        # Dashes and dots belong to the sentence, unless they are on both sides.
         sides = [rule[0].strip()[0] for rule in (rule_before, rule_after) if rule]
         if len(sides) < 2 or "_" in sides:
             rule_before = rule_before if rule_before and "_" in rule_before[0] else None
@@ -212,7 +212,7 @@ def _in_order(
         lost = [number for number in numbers if not kept[number]]
         if not lost:
             return kept, unordered
-        # Which of them is out of order cannot be said: leave the fewest out, name the others too.
+        # It is unclear which are out of order: leave out the fewest, but report the others too.
         unordered += _outside_longest(places, numbers)
 
 

@@ -62,7 +62,7 @@ def without_page_marks(lines: Sequence[Line]) -> tuple[list[Line], list[LeftOut]
             turned = True
             continue
         if turned and kept and not FINAL.search(kept[-1].shadow):
-            # White space around a page's number parts no paragraphs.
+            # White space around a page number does not separate paragraphs.
             kept.append(replace(line, gap=False))
         else:
             kept.append(line)

@@ -34,7 +34,7 @@ def number_troubles(items: Sequence[Item], found: Sequence[Candidate]) -> list[T
 
 
 _QUESTION = re.compile(r"\s*[(\[]?\s*([0-9]{1,4})\s*[.)\]、]\s*[^\W\d_]")
-# Of a section, as others write `II. Reading comprehension`.
+# The title of a section, as in `II. Reading comprehension`.
 _TITLE = re.compile(
     r"(?i)(?:\w+\s+){0,3}(?:reading|comprehension|cloze|writing|vocabulary|grammar|listening|"
     r"translation|section|part)(?:\W+\w+){0,3}\W*$"
@@ -106,7 +106,7 @@ def _own(items: Sequence[Item]) -> Iterator[Trouble]:
 
 
 def _mark_lengths(items: Sequence[Item]) -> None:
-    """Report lists of another length, which were not divided correctly."""
+    """Report lists of a different length, which were not divided correctly."""
     sizes = Counter(len(item.options) for item in items if not item.trouble)
     if len(sizes) < 2:
         return

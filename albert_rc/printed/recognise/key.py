@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from albert_rc.io.messages import counted
 from albert_rc.printed.lines import HAN, Line, words
 
 DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
@@ -28,7 +29,7 @@ WHY = re.compile(
     r"[(\[]?\s*(?:explanation|explained|reason|because|rationale)\b)"
 )
 """Pattern of the beginning of an explanation."""
-# `36. B. The verb ...`: only under a heading, for so do options begin.
+# `36. B. The verb ...`: only under a heading, since options may begin like this.
 _EXPLAINED = re.compile(
     r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\]]?\s*[.、:)]?\s*(?:\[?答案\]?\s*:?\s*)?"
     r"[(\[]?([A-G])[)\]]?\s*(?:[.、:,)]\s*|\s)\S"
@@ -85,7 +86,7 @@ def is_key_heading(line: Line) -> bool:
             and not re.search("[写涂填选]", bare)
         )
     match = _HEADING.search(shadow) if len(words(line)) <= 7 and len(shadow) < 100 else None
-    # Before the word only what stands in titles: a sentence may end with "answers" too.
+    # Only words of titles may precede it: a sentence may end with "answers" too.
     return match is not None and all(map(_TITLE.fullmatch, shadow[: match.start()].split()))
 
 
@@ -123,8 +124,8 @@ def _entries(line: Line, position: int) -> tuple[list[KeyEntry], list[KeyProblem
                 problems.append(KeyProblem(tuple(numbers), line.place, reason))
             elif first == last or len(letters) != len(numbers):
                 reason = (
-                    f"the key {first}-{last} has {len(letters)} letter(s) "
-                    f"for {len(numbers)} number(s)"
+                    f"the key {first}-{last} has {counted(len(letters), 'letter')} "
+                    f"for {counted(len(numbers), 'number')}"
                 )
                 problems.append(KeyProblem(tuple(numbers), line.place, reason))
             else:

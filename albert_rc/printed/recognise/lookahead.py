@@ -12,7 +12,7 @@ from albert_rc.printed.recognise.labels import HEADING, labels_in
 from albert_rc.printed.recognise.options import INNER, MARK, START, Mark, first_mark, marks_in
 from albert_rc.printed.recognise.unread import letters_below, unread_key
 
-STEM_LINES = 8  # of one question, at most
+STEM_LINES = 8  # maximum for one question
 KEY_AHEAD = 10
 
 
@@ -97,7 +97,7 @@ def single_answers(lines: Sequence[Line], at: int) -> list[list[key.KeyEntry]]:
         rises = rises or (bool(found) and read[0][0].number == found[-1][0].number + 1)
         found.append(read[0])
         if len(found) > KEY_AHEAD and not rises:
-            break  # or a long list of something else would be read again from each of its lines
+            break  # or a long list of something else would be reread from each of its lines
     return found if rises else []
 
 

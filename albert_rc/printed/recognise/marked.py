@@ -108,7 +108,7 @@ def _doubtful(item: Item) -> str:
 
 
 def _before(letters: str) -> str:
-    """For B, A."""
+    """Each letter's predecessor: A for B."""
     return "".join(chr(ord(letter_) - 1) for letter_ in letters)
 
 

@@ -14,14 +14,14 @@ from albert_rc.printed.lines import Line, Piece
 SIGN = "[√✓✔☑✅]\ufe0f?"
 """A tick."""
 _TICK = rf"(?:{SIGN}|\*(?=[A-Z(\[]))"
-# `A.` `A)` `(A)` `[A]` `A、`, ticked or not; not `a.m.`, and a word's last letter is none.
+# `A.` `A)` `(A)` `[A]` `A、`, ticked or not; but neither `a.m.` nor the last letter of a word.
 MARK = re.compile(
     rf"""(?:(?P<tick>{_TICK})(?P<space>[^\S\n]*))?
         (?:\(\s?(?P<round>[A-Za-z])\s?\) | \[\s?(?P<square>[A-Za-z])\s?\]
         | (?P<plain>[A-Za-z])(?:\s?[.、)]|\s\.)(?![A-Za-z]\.))""",
     re.VERBOSE,
 )
-# Before it the place for an answer, empty or filled in: `(  ) 36.`, `( B ) 36.`
+# A number may follow a place for the answer, empty or filled in: `( ) 36.`, `( B ) 36.`
 _PLACE = r"(?:\(\s*(?P<answer>[A-Z])?\s*\)\s*)?"
 _NUMBER = rf"{_PLACE}[(\[]?\s*(?P<number>[0-9]{{1,4}})\s*(?P<sep>[)\].、:]{{0,2}})\s*"
 START = re.compile(rf"^\s*{_NUMBER}")
@@ -85,11 +85,11 @@ def marks_in(piece: Piece) -> list[Mark]:
         start = match.start() if tick == "its" or not match["tick"] else match.end("space")
         before = shadow[piece.start : start]
         if tick == "doubtful":
-            before += " "  # the tick parts it from what stands before
+            before += " "  # the tick separates it from the text before
         if before and not before[-1].isspace() and before[-1] not in ",;。;" + ")":
             continue
         if letter.islower() and match["plain"] and before.strip() and match[0][-1] == ".":
-            # `a.` in the middle of a line is a mark only if the line's others are small too.
+            # `a.` in the middle of a line is a mark only if the line's others are lower-case too.
             first = MARK.search(shadow, piece.start, piece.end)
             if first is None or not (first["round"] or first["square"] or first["plain"]).islower():
                 continue

@@ -26,7 +26,7 @@ from albert_rc.printed.recognise.unread import WAY_OUT, letters_below, problem_a
 _QUESTION = re.compile(r"\s*[(\[]?\s*[0-9]{1,4}\s*[.)\]、]")
 AHEAD = 3
 PASSAGE_LINES = 200
-LABEL = 60  # characters of a line that may be the label of a part of the key, at most
+LABEL = 60  # maximum length of a line that may be the label of a part of the key
 
 
 def read_outline(lines: Sequence[Line], only_key: bool = False) -> Outline:
@@ -199,7 +199,7 @@ class _Reader:
     def _add_answers(self, answers: list[key.KeyEntry], problems: Sequence[key.KeyProblem]) -> None:
         block = self.blocks[-1]
         if not self.in_key and block.text and not block.items and not block.answers:
-            # A key without a heading: what stands above it was taken for the next passage.
+            # A key without a heading: the text above it was taken for the next passage.
             self.labels.append(block.text[-1].shadow)
         block.answers += key.labelled(answers, *(x for x in self.labels if len(x) < LABEL))
         self.labels = []
@@ -320,7 +320,7 @@ class _Reader:
             mark = first_mark(other)
             if mark is not None and mark.index == wanted:
                 if not (line.shadow.lstrip()[:1].islower() or self._fills(item, line)):
-                    # What stands on top of a page may have come between.
+                    # The header of a page may be in between.
                     item.trouble = (
                         f"an option may continue with {_beginning(line)}, or end before it"
                     )
@@ -371,7 +371,7 @@ class _Reader:
                     problem = key.KeyProblem(
                         (int(numbers[1]),),
                         line.place,
-                        "its line of the key has no clear letter",
+                        "its line in the key has no clear letter",
                         "" if self.only_key else WAY_OUT,
                     )
                     self.blocks[-1].key_problems.append(problem)

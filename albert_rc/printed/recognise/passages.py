@@ -109,7 +109,7 @@ def choice_parts(found: Sequence[Paragraph], left_out: list[LeftOut]) -> list[li
         length = sum(len(words(p.shadow)) for p in parts[-1])
         prose = length >= ENOUGH or any(p.is_prose for p in parts[-1])
         if paragraph.role == "foreign" and prose:
-            continue  # an explained word, or somebody who speaks otherwise
+            continue  # an explained word, or a speaker with little English
         if length >= ENOUGH:
             parts.append([])
         else:

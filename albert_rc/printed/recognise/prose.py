@@ -92,7 +92,7 @@ def is_foreign(shadow: str) -> bool:
         return han > len(found)
     if len(found) < 7 or any(word.lower() in _COMMON for word in found):
         return False
-    # In talk there may be none of the commonest words: `Oh, hi Dave. Long time, no see!`
+    # Dialogue may have none of the commonest words: `Oh, hi Dave. Long time, no see!`
     accents = any(not word.replace("’", "'").isascii() for word in found)
     return _english(found) < (ENGLISH_WITH_ACCENTS if accents else ENGLISH)
 

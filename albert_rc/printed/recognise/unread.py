@@ -25,9 +25,9 @@ _LETTERS = re.compile(rf"(?:[A-G]{_BETWEEN}){{2,}}(?![A-Za-z])")
 _SINGLE = re.compile(r"(?<![0-9A-Za-z.])([0-9]{1,4})\s*[.:、)]?\s*[(\[]?([A-G])(?![A-Za-z'’])")
 _EXPLAINED = re.compile(rf"[(\[]?([0-9]{{1,4}})\s*[)\].、:]?\s*\[?[A-G]\]?\s*\[\s*[{HAN}]")
 _WORD = re.compile(r"([0-9]{1,4})\s*[.、]\s*([^0-9_]+)")
-START = 16  # characters before the numbers of a key, at most
-FEW = 3  # words of an answer that is written out, at most
-HEADED = 6  # likewise, under a heading or behind one
+START = 16  # maximum number of characters before the numbers of a key
+FEW = 3  # maximum number of words of a written-out answer
+HEADED = 6  # likewise, under or after a heading
 
 
 def unread_key(line: Line, in_key: bool = False) -> KeyProblem | None:

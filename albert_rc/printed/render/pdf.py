@@ -125,7 +125,9 @@ def _require_letters(sheet: Sheet, font: Path | None) -> None:
         missing = {letter for letter in used if ord(letter) not in known}
     if missing:
         shown = " ".join(sorted(missing)[:10])
-        raise UsageError(f"the font has no {shown}; give a TrueType font that has, with --font")
+        raise UsageError(
+            f"the font lacks {shown}; give a TrueType font with these letters by --font"
+        )
 
 
 def _in_latin(letter: str) -> bool:

@@ -92,13 +92,16 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
         return Sheet(title, parts)
     missing = next((paper for _, paper, answer in answers if answer is None), None)
     if missing is not None:
-        raise UsageError(f"--key: {missing} has questions without a right answer")
+        raise UsageError(
+            f"--key: {missing} has questions without a right answer; add the answers, or leave "
+            "--key out"
+        )
     given = [(n, letter(answer)) for n, _, answer in answers if answer is not None]
     return Sheet(title, parts, _key_lines(given))
 
 
 def _printable(text: str) -> str:
-    """The text with spaces for what XML, and so a Word document, cannot hold."""
+    """The text with spaces for characters that XML, and thus a Word document, cannot hold."""
     return _UNPRINTABLE.sub(" ", text)
 
 

@@ -35,7 +35,7 @@ def missed_lines(gray_HW: Array, corner_B42: Array, rules: Sequence[Rule], heigh
         ] = 0
     for corner_42 in corner_B42:
         cv2.fillConvexPoly(ink_HW, np.round(corner_42).astype(np.int32), 0)
-    # Ink outside the area of the detected lines may lie beside the paper.
+    # Ink outside the area of the detected lines may lie outside the paper.
     left, top = corner_B42.reshape(-1, 2).min(0)
     right, bottom = corner_B42.reshape(-1, 2).max(0)
     count, label_HW, stats, _ = cv2.connectedComponentsWithStats(ink_HW, connectivity=8)

@@ -40,12 +40,13 @@ def read_scan(path: Path) -> PrintedText:
     lines, notes = lines_of(pages)
     if not lines:
         raise DataError(
-            f"{path}: no text in it, and none was recognised; take the picture again, in light"
+            f"{path}: no text in it, and none was recognised; take the picture again, in better "
+            "light"
         )
     lines, repaired = repair(lines)
     notes += repaired
     count = len(pages)
-    notes.append(f"text recognised in {count} picture{'s' if count > 1 else ''}; look it over")
+    notes.append(f"text recognised in {count} picture{'s' if count > 1 else ''}; please check it")
     return PrintedText(lines, notes, unread)
 
 
@@ -59,6 +60,8 @@ def _pictures(path: Path) -> Iterable[np.ndarray[Any, Any]]:
         files = [one for one in path.iterdir() if one.suffix.lower() in SUFFIXES and one.is_file()]
         files.sort(key=lambda file: natural_key(file.name))
         if not files:
-            raise DataError(f"{path}: no pictures in this folder; {', '.join(SUFFIXES)} are read")
+            raise DataError(
+                f"{path}: no pictures in this folder; it must hold {', '.join(SUFFIXES)} files"
+            )
     for file in files:
         yield from read_pictures(file)

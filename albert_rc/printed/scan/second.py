@@ -23,7 +23,7 @@ def is_unclear(chars: Sequence[Char]) -> bool:
 def agreed(first: Sequence[Char], second: Sequence[Char]) -> list[Char]:
     """Merge two readings of a line; characters on which both agree take the higher certainty.
 
-    Where the readings differ, the more certain one is taken and marked as disputed. Positions
+    If the readings differ, the more certain one is taken and marked as disputed. Positions
     are the first reading's. Differences in white space alone are ignored.
     """
     one, other = _without_spaces(first), _without_spaces(second)

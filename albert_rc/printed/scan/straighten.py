@@ -69,7 +69,7 @@ def fit(corner_B42: Array, width: float, height: float) -> Straightener:
     spread = u_B.std() > 0.1 and len(u_B) >= 3 * FEW
     kept = [0, 1, 2, 3, 4, 5] if spread else [0, 2, 5] if len(u_B) >= FEW else [0]
     slope = np.zeros(6)
-    # A corner's error does not depend on the line's length, so a slope's error falls with it.
+    # A corner's error does not depend on the line's length, so longer lines have more exact slopes.
     slope[kept] = _robust(terms_B6[:, kept], slope_B, length_B[long_B] ** 2)
     found = Straightener(slope, np.zeros(2), width, height)
     return Straightener(slope, _margin(found, start_B2, width, height), width, height)

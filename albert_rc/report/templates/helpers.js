@@ -12,7 +12,7 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-// A phone's address bar comes and goes, and with it only the height changes.
+// A phone's address bar appears and disappears, which changes only the height.
 function onNewWidth(action) {
   let width = innerWidth;
   addEventListener("resize", () => {

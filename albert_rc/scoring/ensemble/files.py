@@ -13,7 +13,7 @@ import numpy as np
 from albert_rc.errors import DataError
 from albert_rc.io.files import read_bytes
 from albert_rc.io.json import parse_json, six_digits, write_json
-from albert_rc.io.messages import quoted
+from albert_rc.io.messages import counted, quoted
 from albert_rc.papers.schema import letter, question_keys
 from albert_rc.scoring.ensemble.assess import Assessment
 from albert_rc.scoring.ensemble.mix import MIX, Fit, make_pool
@@ -21,7 +21,7 @@ from albert_rc.scoring.score_file import ScoreFile
 
 
 def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
-    """Names of the labels by index; empty where options have letters.
+    """Names of the labels by index; empty if options have letters.
 
     Raises:
         DataError: the files differ in them, or a label is never an answer, so its name is unknown.
@@ -47,20 +47,20 @@ def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
 
 
 def require_like(file: ScoreFile, dev: ScoreFile, labels: Sequence[str]) -> None:
-    """Refuse scores of another task than a fit's, where `check_models` cannot tell.
+    """Refuse scores of a different task than the fit's, where `check_models` cannot tell.
 
     Args:
         file: one of the score files that are answered.
         dev: one of those that the fit is made on.
-        labels: of the papers that `dev` is for; empty where options have letters.
+        labels: of the papers that `dev` is for; empty if options have letters.
 
     Raises:
         DataError: one has blanks and the other questions, or their labels differ.
     """
     said = f"{file.path}: cannot be answered by a fit on {dev.path}: "
     for name, one, other in (
-        ("is of", *("blanks" if each.ids is None else "questions" for each in (file, dev))),
-        ("has labels in number", *(_num_labels(each) for each in (file, dev))),
+        ("answers", *("blanks" if each.ids is None else "questions" for each in (file, dev))),
+        ("has", *(counted(_num_labels(each), "label") for each in (file, dev))),
     ):
         if one != other:
             raise DataError(f"{said}it {name} {one}, not {other}")
@@ -79,10 +79,10 @@ def score_lines(
     """Lines of the ensemble's score file, as `predict --scores` writes them.
 
     Args:
-        files: result of `put_together`. Where one recalled a blank, `read` is the majority's
+        files: result of `put_together`. If one recalled a blank, `read` is the majority's
             answer without recall.
         fit: how to combine them; numbers are averaged.
-        labels: names of the options, where they have no letters.
+        labels: names of the options, if they have no letters.
     """
     like = files[0]
     numbers = like.kind == "numbers"
@@ -210,8 +210,8 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
         models: result of `models_of` for the fitted files.
 
     Raises:
-        DataError: another number of files, another order, another kind of answers, another
-            temperature, or another method for options of several words.
+        DataError: the number or order of files, the kind of answers, the temperature, or the method
+            for options of several words differs from the fit's.
     """
     if len(files) != len(models):
         raise DataError(

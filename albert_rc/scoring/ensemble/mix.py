@@ -38,7 +38,7 @@ class Pool:
     chances_MQK: Chances
     present_QK: Flags
     gold_Q: Indices
-    """Indices of the right options; -1 where unknown."""
+    """Indices of the right options; -1 if unknown."""
     papers: list[str]
     """The paper of each question."""
 

@@ -21,8 +21,8 @@ from albert_rc.training.health.vitals import Answers, Vitals
 LOOK = 10
 """Steps between two checks; verdicts occur only at its multiples."""
 NOTICE, PATIENCE = 0.03, 0.1
-"""Shares of the sum of a run's learning rates after which answers at chance are reported, and acted
-on: many good runs start slowly."""
+"""Shares of the sum of a run's learning rates after which answers at chance level are reported,
+then acted on: many good runs start slowly."""
 QUESTIONS, STEPS = 1000, 50
 """Minimum number of questions and steps for a verdict on answers."""
 RECENT, BEFORE = 10, 40
@@ -34,7 +34,7 @@ SKIPS = 3
 OVERFLOWS = 20
 """`SKIPS` for fp16, where each such step halves the loss scale: by a million in all."""
 HISTORY = 100
-"""Minimum number of steps kept; more where these hold too few questions."""
+"""Minimum number of steps kept; more if these hold too few questions."""
 
 NOTE, ASKED, ALWAYS = "note", "asked", "always"
 _RECOVERED = {
@@ -136,7 +136,7 @@ class Guard:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Load the result of `state`; an empty one, of a version without it, resets."""
+        """Load the result of `state`; an empty one, from a version without it, resets."""
         self.forget()
         for row in state.get("rows", ()):
             self._remember(Vitals(*row))
@@ -236,7 +236,9 @@ class Guard:
         usual, spread, now = _compare([math.log(max(row.norm, 1e-30)) for row in rows])
         if now - usual > max(math.log(NORM_RATIO), RISE_SIGMAS * spread):
             times = math.exp(min(700.0, now - usual))
-            sentence = f"the gradient norm of the last {RECENT} steps is {times:.3g} times as usual"
+            sentence = (
+                f"the gradient norm of the last {RECENT} steps is {times:.3g} times the usual"
+            )
             yield Symptom(
                 name="spike", step=step, began=began, sentence=sentence, figures={"times": times}
             )

@@ -6,13 +6,14 @@ import shutil
 from dataclasses import replace
 
 from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.io.messages import counted
 from albert_rc.runtime.seeds import mix
 from albert_rc.training.checkpoint import Checkpoints, Progress
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.health.guard import ALWAYS, NOTE, Symptom
 
 START = ".start"
-"""Subfolder for the state at the start of the run. A name that no run is given."""
+"""Subfolder for the state at the start of the run; no run gets this name."""
 
 
 class WayBack:
@@ -84,13 +85,14 @@ def respond(symptom: Symptom, settings: TrainConfig, attempt: int) -> tuple[str,
         return "warn", f"{sentence}; if this persists, {advice}"
     if settings.on_collapse == "restart" and attempt < settings.max_restarts:
         return "restart", sentence
+    helpless = f"{counted(attempt, 'restart')} did not help"
     if settings.on_collapse == "restart" and symptom.weight != ALWAYS:
         # It may only be a slow start; then continuing is worth more than stopping.
         return (
             "warn",
-            f"{sentence}; {attempt} restart(s) did not help, so the run continues; {advice}",
+            f"{sentence}; {helpless}, so the run continues; {advice}",
         )
-    tried = f"; {attempt} restart(s) did not help" if attempt else ""
+    tried = f"; {helpless}" if attempt else ""
     return "stop", f"{sentence}: the run has diverged{tried}; {advice}"
 
 

@@ -16,8 +16,8 @@ from albert_rc.training.config import STATES, TrainConfig
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
-# Baseline before any tensor: Python, torch and its libraries, resident; a CUDA context.
-# Libraries; on a CPU 300 MiB, and 200 of compiled products and freed blocks between them.
+# Baseline without any tensor: Python, torch and its libraries; on a GPU also the CUDA context; on a
+# CPU 300 MiB of libraries, and 200 MiB of compiled products and freed blocks between them.
 RUNTIME = {"cpu": 500 * 2**20, "cuda": 600 * 2**20}
 # Left over by the compiler of torchao's 8-bit optimiser step, in the same process.
 COMPILER = 300 * 2**20
@@ -147,7 +147,7 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
 
 
 def _teacher_bytes(teacher: EncoderConfig, task: StepShape, tokens: int) -> int:
-    """Of a model that only reads: its weights, as products use them too, and one layer's vectors.
+    """Memory of a teacher: its weights, also in the form used in products, and one layer's vectors.
 
     Its probabilities of the masked words stay until the student's are compared with them.
     """

@@ -98,7 +98,7 @@ def _levels(task: StepShape, levers: Levers) -> list[str]:
     """Recomputation levels to try, fastest first.
 
     On CPUs recomputing activations costs a few percent of a step (`docs/speed.md`), so they
-    are kept only where they are a small part of the peak.
+    are kept only if they are a small part of the peak.
     """
     if levers.recompute:
         return [levers.recompute]
@@ -176,7 +176,7 @@ def fit(
         levers: the user's choices.
         masked_share: share of the tokens predicted over the whole vocabulary.
         attention: a key of `ATTENTION`.
-        before: the plan of the resumed run; it is reused where it fits and the user does not
+        before: the plan of the resumed run; it is reused if it fits and the user does not
             choose another, because other micro-batches round differently.
         teacher: shape of the model that reads each micro-batch too, for hidden words.
 

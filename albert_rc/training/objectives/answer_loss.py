@@ -12,9 +12,9 @@ def taught_loss(logits_QK: Tensor, answer_Q: Tensor, chance_QK: Tensor, weight: 
     """Cross-entropy with a teacher's probabilities (Hinton et al. 2015), summed, in nats.
 
     Args:
-        logits_QK: -inf where a question has fewer than K options.
-        answer_Q: indices of the right options; -1 where none is known: only the teacher counts.
-        chance_QK: the teacher's probabilities; NaN where there are none: only the answer counts.
+        logits_QK: -inf if a question has fewer than K options.
+        answer_Q: indices of the right options; -1 if none is known: only the teacher counts.
+        chance_QK: the teacher's probabilities; NaN if there are none: only the answer counts.
         weight: weight of the teacher's probabilities; the right answers have the rest.
     """
     present_QK = logits_QK.isfinite()

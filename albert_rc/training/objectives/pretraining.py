@@ -55,8 +55,8 @@ def open_teacher(source: str, tokenizer: Tokenizer) -> PretrainingModel:
     loaded: Loaded[PretrainingModel] = load_model(source, "pretraining", with_pairs=False)
     if loaded.tokenizer.fingerprint != tokenizer.fingerprint:
         raise UsageError(
-            f"--teacher {source} has another vocabulary; in pretraining, teacher and student must "
-            "have the same"
+            f"--teacher {source} has a different vocabulary; in pretraining, teacher and student "
+            "must share one"
         )
     if loaded.report.new:
         raise UsageError(
@@ -161,7 +161,7 @@ class Pretraining(Objective[PretrainBatch]):
         processes.sum(sums)
         totals = sums.tolist()
         figures = self.report(totals[: self.num_sums], totals[self.num_sums :])
-        line = f"dev words {figures['accuracy']:.2%}, loss {figures['loss']:.4f}"
+        line = f"dev accuracy of masked words {figures['accuracy']:.2%}, loss {figures['loss']:.4f}"
         if self.pair != "none":
             line += f", {self.pair} {figures['pair_accuracy']:.2%}"
         return DevScore(

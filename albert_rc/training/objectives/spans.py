@@ -24,7 +24,7 @@ from albert_rc.training.objective import DevScore, Objective, stores_identity
 class Spans(Objective[SpanBatch]):
     """Training to find the answers of a span store.
 
-    Where some training questions have no answer, the threshold for no answer is tuned on the dev
+    If some training questions have no answer, the threshold for no answer is tuned on the dev
     store and saved with the weights.
 
     Args:

@@ -35,14 +35,16 @@ class Teacher:
     """The last store's probabilities by precision: runs with other seeds have the same store."""
 
     def found(self) -> Teacher:
-        """Itself; refuses a source that is not there, before the work.
+        """Return itself; refuse a missing source before any work is done.
 
         Raises:
             DataError: a score file is missing.
             UsageError: there is no such model.
         """
         if self.is_file and not Path(self.source).is_file():
-            raise DataError(f"--teacher {self.source}: no such file")
+            raise DataError(
+                f"--teacher {self.source}: no such file; make it with `albert-rc predict --scores`"
+            )
         if not self.is_file:
             resolve_source(self.source)
         return self
@@ -69,7 +71,8 @@ class Teacher:
         """
         if store.kind == "span" or store.is_numeric:
             raise UsageError(
-                f"--teacher {self.source}: only questions with options or labels can have a teacher"
+                f"--teacher {self.source}: only questions with options or labels can have a "
+                "teacher; leave it out"
             )
         kept, chance_O = self._last.get(precision, (None, None))
         if kept is not store or chance_O is None:
@@ -91,7 +94,9 @@ def _from_model(source: str, store: Store, group: Processes, precision: str) -> 
             f"{source} --scores teacher.jsonl`, and give --teacher teacher.jsonl"
         )
     if loaded.report.new:
-        raise UsageError(f"--teacher {source} was not trained for this task ({store.kind})")
+        raise UsageError(
+            f"--teacher {source} was not trained for {store.kind} papers; fine-tune it first"
+        )
     model = loaded.model.to(group.device)
     model.encoder.compute = replace(model.encoder.compute, precision=precision)
     scored_QK = score(model, loaded.tokenizer, store, group)
@@ -103,11 +108,15 @@ def _from_file(path: Path, store: Store) -> Tensor:
     file = read_scores(path)
     if (file.kind == "labels") != (store.kind == "label"):
         raise DataError(
-            f"{path}: has scores of {file.kind}, but the training papers are {store.kind}"
+            f"{path}: has scores of {file.kind}, but the training papers are {store.kind} papers; "
+            "give scores of these papers"
         )
     for place, name in file.labels.items():
         if place >= len(store.labels) or store.labels[place] != name:
-            raise DataError(f"{path}: its labels differ from those of the training papers")
+            raise DataError(
+                f"{path}: its labels differ from those of the training papers; give scores of "
+                "these papers"
+            )
     if len(set(store.meta["ids"])) < len(store.meta["ids"]):
         raise DataError(
             f"{path}: ids of table rows are only row numbers, so with --with-dev a row of train "

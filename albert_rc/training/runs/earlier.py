@@ -82,7 +82,7 @@ def require_kept(
     scratch: bool = False,
     replaced: bool = False,
 ) -> None:
-    """Refuse, before the work, runs that would remove the model they start from, or others.
+    """Refuse runs that would remove the model they start from, or others, before any work is done.
 
     Args:
         model: the model to train, as the user named it.

@@ -168,7 +168,7 @@ def open_stores(
         )
     if dev is not None and dev.labels != train.labels:
         raise DataError(
-            f"{dev_path} has other labels than train; make both from papers of the same task"
+            f"{dev_path} has different labels than train; make both from papers of the same task"
         )
     if with_dev and dev is not None:
         return joined([train, dev], "train and dev"), None

@@ -19,7 +19,7 @@ from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.weights import open_weights, read_weight, write_weights
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.atomic import atomic_folder, require_new
-from albert_rc.io.messages import first_line
+from albert_rc.io.messages import counted, first_line
 from albert_rc.io.pt import check_archive
 from albert_rc.model.config import EncoderConfig
 from albert_rc.text.tokenizer import VOCABULARY_FILES, load_tokenizer
@@ -31,7 +31,7 @@ class Mean:
     """Where averaged weights come from."""
 
     run: Path
-    """Folder whose records hold for the mean, too: of the run, or of the first checkpoint."""
+    """Folder whose records also apply to the mean: the run's, or the first checkpoint's."""
     made_of: str
     """The checkpoints, in words."""
 
@@ -49,7 +49,7 @@ def source_of(
         say: called with the number of checkpoints averaged.
 
     Yields:
-        the folder, and what it is the mean of, if it is one.
+        the folder, and the `Mean` if it holds one.
 
     Raises:
         UsageError: `last` with several runs, or checkpoints that cannot be averaged.
@@ -133,8 +133,8 @@ def of_states(run: Path, last: int) -> list[WeightSource]:
     found = states(run)[:last]
     if len(found) < last:
         raise UsageError(
-            f"--last {last}: {run} has {len(found)} states; train with --set keep={last} (and with "
-            "--save-steps for their interval)"
+            f"--last {last}: {run} has {counted(len(found), 'state')}; train with --set "
+            f"keep={last} (and with --save-steps for their interval)"
         )
     config, _ = read_config(run)
     sources = []

@@ -43,7 +43,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 }
 """ALBERT's recipes (Lan et al. 2020, appendix A.4, Table 14); cloze as in the ASC20-21 entry.
 
-RACE as in the authors' repository for version 2, which diverges with version 1's 2e-5 and dropout.
+RACE as in the authors' repository for version 2, since that diverges with version 1's 2e-5 and
+dropout.
 """
 DROPPING = {"qqp": 0.1, "rte": 0.1, "wnli": 0.1}
 """Dropout of the layers in the same table; 0 for the other tasks, as in the checkpoints."""
@@ -64,7 +65,7 @@ def choose(recipe: str, store: Store, given: Mapping[str, Any]) -> dict[str, Any
     Args:
         recipe: one of `RECIPES`.
         store: the training store.
-        given: settings by name; None where the recipe decides.
+        given: settings by name; None if the recipe decides.
 
     Raises:
         UsageError: unknown recipe, or none for this task.
@@ -77,7 +78,7 @@ def choose(recipe: str, store: Store, given: Mapping[str, Any]) -> dict[str, Any
         if task not in PUBLISHED:
             raise UsageError(
                 f"--recipe published: no recipe was published for {task}, only for "
-                f"{', '.join(PUBLISHED)}"
+                f"{', '.join(PUBLISHED)}; leave --recipe out"
             )
         settings = PUBLISHED[task]
     chosen = settings | {name: value for name, value in given.items() if value is not None}

@@ -38,7 +38,9 @@ class Space:
 
     def __post_init__(self) -> None:
         if not 0 < self.low < self.high < 1:
-            raise UsageError(f"--low {self.low:g} and --high {self.high:g}: 0 < low < high < 1")
+            raise UsageError(
+                f"--low {self.low:g} and --high {self.high:g} must satisfy 0 < low < high < 1"
+            )
         if not self.batch_sizes or min(self.batch_sizes) < 1:
             raise UsageError("--batch-sizes must be numbers from 1 on, such as 16,32")
 

@@ -63,7 +63,9 @@ def over_folds(count: int, seed: int, train: Store, dev: Store | None) -> list[P
     if not 2 <= count <= papers:
         raise UsageError(f"--folds {count} must be from 2 to the number of papers, {papers}")
     if train.kind == "span" or train.is_numeric:
-        raise UsageError("--folds is for questions with options or labels, which have scores")
+        raise UsageError(
+            "--folds is for questions with options or labels, which have scores; leave it out"
+        )
     if len(set(train.meta["ids"])) < papers:
         raise UsageError(
             "--folds cannot be used with --with-dev for tables: ids of their rows are only row "

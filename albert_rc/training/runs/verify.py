@@ -140,7 +140,7 @@ def _finish(command: list[str]) -> None:
 
 
 def _kill_after(command: list[str], folder: Path, step: int, wait: float) -> float | None:
-    """Kill a run once it has saved a step, at some moment of the next; None if it had ended."""
+    """Kill a run at a random moment after it has saved a step; returns None if it had ended."""
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
         last = time.perf_counter()
