@@ -244,7 +244,7 @@ def test_training_resumes_bit_for_bit(trainer, tmp_path):
     again.run(resume=True)
     for one, other in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(one, other)
-    with pytest.raises(UsageError, match="another model shape"):
+    with pytest.raises(UsageError, match="a different model shape"):
         trainer(tmp_path / "broken", **settings).run(resume=True)
 
 

@@ -84,7 +84,7 @@ def test_runs_of_earlier_versions_go_on_unless_they_had_what_is_gone(trainer, tm
 def test_resume_names_what_is_otherwise_in_the_model(trainer, tmp_path):
     trainer(tmp_path, max_steps=2).run()
     other = trainer(tmp_path, max_steps=2, how={"dropout": 0.25})
-    said = r"another model shape: dropout .*, not 0\.25; attention_dropout .*, not 0\.25; use"
+    said = r"a different model shape: dropout .*, not 0\.25; attention_dropout .*, not 0\.25; use"
     with pytest.raises(UsageError, match=said):
         other.run(resume=True)
 

@@ -91,7 +91,7 @@ def test_resume_refuses_another_recipe(trainer, tmp_path):
     trainer(tmp_path, max_steps=6).run()
     with pytest.raises(UsageError, match=r"started with --learning-rate 0\.001, not 0\.1"):
         trainer(tmp_path, max_steps=6, learning_rate=0.1).run(resume=True)
-    with pytest.raises(UsageError, match="another model shape"):
+    with pytest.raises(UsageError, match="a different model shape"):
         trainer(tmp_path, max_steps=6, shape={"hidden_size": 48}).run(resume=True)
     with pytest.raises(UsageError, match=r"--resume: no saved state in .*nothing"):
         trainer(tmp_path / "nothing").run(resume=True)
