@@ -20,6 +20,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from albert_rc.errors import Interrupted, UsageError
 from albert_rc.io.messages import counted
+from albert_rc.runtime.heap import resident
 from albert_rc.runtime.heartbeat import Watch
 from albert_rc.runtime.pool import ResultT, TaskT
 
@@ -194,15 +195,32 @@ def free_memory(device: torch.device) -> int:
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device)
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    meminfo = Path("/proc/meminfo")
+    held, meminfo = resident(), Path("/proc/meminfo")
     if meminfo.is_file():
         available = re.search(r"^MemAvailable:\s*(\d+) kB", meminfo.read_text(), re.MULTILINE)
-        limits += [int(available[1]) * 1024] if available else []
-    for place in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        limit = Path(place)
-        if limit.is_file() and (given := limit.read_text().strip()).isdigit():
-            limits.append(int(given))
+        limits += [int(available[1]) * 1024 + held] if available else []
+    for folder in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")):
+        within = _free_in_cgroup(folder)
+        limits += [] if within is None else [within + held]
     return min(limits)
+
+
+def _free_in_cgroup(folder: Path) -> int | None:
+    """Bytes that a control group may still take, or None if it has no limit.
+
+    Cached files that are not in use do not count as taken, since the system gives them up; see
+    "Memory Interface Files" in Linux's documentation of control groups, version 2 and version 1.
+    """
+    for names in (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        limit, usage = folder / names[0], folder / names[1]
+        if limit.is_file() and usage.is_file() and (most := limit.read_text().strip()).isdigit():
+            stat = folder / "memory.stat"
+            cached = re.search(rf"^{names[2]} (\d+)$", stat.read_text(), re.MULTILINE)
+            return int(most) - int(usage.read_text()) + (int(cached[1]) if cached else 0)
+    return None
 
 
 def be_deterministic() -> None:

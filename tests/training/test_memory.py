@@ -5,7 +5,7 @@ import torch
 from conftest import assert_same_but_rounding, run_until_power_cut, starved, too_large
 
 from albert_rc.errors import OutOfMemoryError
-from albert_rc.runtime.devices import free_memory, is_out_of_memory
+from albert_rc.runtime.devices import _free_in_cgroup, free_memory, is_out_of_memory
 
 
 def test_the_allocators_refusal_is_recognised():
@@ -78,3 +78,25 @@ def test_other_errors_are_not_swallowed(trainer, tmp_path):
 
 def test_free_memory_is_a_sensible_number():
     assert 2**28 < free_memory(torch.device("cpu")) < 2**45
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"memory.max": "1000", "memory.current": "700", "memory.stat": "anon 5\ninactive_file 90"},
+        {"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "700",
+         "memory.stat": "inactive_file 1\ntotal_inactive_file 90"},
+    ],
+    ids=["version 2", "version 1"],
+)  # fmt: skip
+def test_a_control_group_leaves_what_it_has_not_taken(files, tmp_path):
+    for name, text in files.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    assert _free_in_cgroup(tmp_path) == 1000 - 700 + 90
+
+
+def test_a_control_group_without_a_limit_is_none(tmp_path):
+    assert _free_in_cgroup(tmp_path) is None
+    for name, text in {"memory.max": "max", "memory.current": "700", "memory.stat": ""}.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    assert _free_in_cgroup(tmp_path) is None
