@@ -96,8 +96,8 @@ def run(
     if not group.is_main:
         return []
     if parts.is_one:
-        papers = counted(len(store.meta["ids"]), "paper")
-        answers = f"{counted(store.num_questions, 'answer')} to {papers}"
+        number = counted(len(store.meta["ids"]), "paper")
+        answers = f"{counted(store.num_questions, 'answer')} to {number}"
         return [f"{request.out}: {answers}", *more]
     parts.finish()
     joined = "joined" if parts.joins else f"written; {MANIFEST} records how they were made"

@@ -134,8 +134,8 @@ def ensemble(
     lines = kept.score_lines(files, fit, labels)
     answers = kept.answers_of(lines, "label" if labels else kind)
     unsure = write_answers(answers, out_file, lines, scores_out, abstain, labels)
-    papers = counted(len(set(files[0].papers)), "paper")
-    said = f"{out_file}: {counted(len(lines), 'answer')} to {papers}"
+    number = counted(len(set(files[0].papers)), "paper")
+    said = f"{out_file}: {counted(len(lines), 'answer')} to {number}"
     (say if json else typer.echo)(said)
     if unsure is not None and abstain is not None:
         calibrated = gold is not None or use is not None

@@ -70,10 +70,10 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
             problems.append(f"{passage.id}: no answers")
             continue
         if not isinstance(given, list) or len(given) != count:
-            found = len(given) if isinstance(given, list) else "no list of"
-            problems.append(
-                f"{passage.id}: {counted(found, 'answer')} to {counted(count, 'question')}"
+            found = (
+                counted(len(given), "answer") if isinstance(given, list) else "no list of answers"
             )
+            problems.append(f"{passage.id}: {found} to {counted(count, 'question')}")
             continue
         for number, (answer, question) in enumerate(zip(given, passage.questions, strict=True), 1):
             index = letter_index(answer) if isinstance(answer, str) else None

@@ -187,6 +187,7 @@ def test_evaluation_counts_by_group(papers, tmp_path):
     [
         ({"d2": ["A", "B"]}, "d10: no answers"),
         ({"d2": ["A"], "d10": ["A"] * 3}, "d2: 1 answer to 2 questions"),
+        ({"d2": {"1": "A"}, "d10": ["A"] * 3}, "d2: no list of answers to 2 questions"),
         ({"d2": ["A", "C"], "d10": ["A"] * 3}, "d2: answer 2 is 'C', not A to B"),
         ({"d2": ["A", "B"], "d10": ["A"] * 3, "d3": []}, "d3: answered, but it is not among"),
         (["A"], "must be an object"),
