@@ -21,7 +21,7 @@ def test_the_command(tmp_path, cli):
     out = tmp_path / "papers"
     done = cli("import", good, bad, "--out", out, "--split", "dev")
     assert done.returncode == 3
-    assert "the options of 37 have no blank" in done.stdout
+    assert "the options of 37 have no blank; write __37__ where it belongs" in done.stdout
     assert "nothing was written" in done.stderr
     assert not out.exists()
     done = cli("import", good, bad, "--out", out, "--split", "dev", "--on-error", "skip", "--json")
