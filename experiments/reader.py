@@ -16,9 +16,9 @@ that ALBERT as it is); `near` and `mix`, texts to learn hidden words from;
 the runs in WORK/runs: hidden words, then with factorised embeddings hidden words of more text,
 papers made of running text (`made_papers.py`, preprocessed into WORK/made-store with ELE's dev.pt
 next to it), and the exam papers' blanks; after `questions` instead sentences that follow from
-others, and questions with options. `teach` lets the larger model learn hidden words and the exam
-papers, and WORK/start learn from it: first what it thinks of hidden words, then of the papers'
-options.
+others, and questions with options. `teach` trains the larger model on hidden words and the exam
+papers, and WORK/start with it as the teacher: on hidden words, then on the options of the papers
+made of running text, and last on those of the exam papers.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ class Request:
     option_score: Annotated[
         str | None,
         Setting(
-            "Cloze: masks scores blanks with options of several words again, with a [MASK] per "
-            "piece; more accurate, but takes about twice the time (default: as trained).",
+            "Cloze: with masks, blanks with options of several words are scored again, with a "
+            "[MASK] per piece: more accurate, but twice the time (default: as trained).",
             choices=("masks",),
         ),
     ] = None

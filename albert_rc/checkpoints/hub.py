@@ -97,9 +97,10 @@ def _require_one_model(folder: Path) -> None:
     runs = sorted(str(path.parent) for path in folder.glob("*/config.json"))
     if runs:
         named = ", ".join(first_of(runs, 3))
-        raise UsageError(
-            f"--model {folder}: holds several folders with a model each; give one of them: {named}"
-        )
+        found = "a folder with one; give it"
+        if len(runs) > 1:
+            found = "folders with one; give one of them"
+        raise UsageError(f"--model {folder}: holds no model, but {found}: {named}")
 
 
 def _download(source: str) -> Path:
@@ -147,9 +148,9 @@ def _why(error: Exception) -> str:
         # Without a login the hub does not distinguish missing repositories from private ones.
         if cause.response.status_code in (401, 404):
             return "the hub has no public model of that name"
-        return f"the hub refused the download ({said})"
+        return f"the download failed ({said})"
     if isinstance(error, LocalEntryNotFoundError):
         return (
             f"the hub could not be reached ({said}), and there is no earlier download in the cache"
         )
-    return f"the hub refused the download ({said})"
+    return f"the download failed ({said})"

@@ -110,7 +110,8 @@ def import_(
     if troubles:
         left = len(papers) - len(whole)
         problems = counted(len(troubles), "problem")
-        say(f"{counted(left, 'passage')} left out because of {problems}, listed above")
+        left_out = f"{counted(left, 'passage')} left out because of " if left else ""
+        say(f"{left_out}{problems}, listed above")
 
 
 def _warn(imports: list[Import], replaced: list[Path], earlier: list[Path]) -> None:

@@ -34,8 +34,8 @@ def serve(
     option_score: Annotated[
         Literal["masks"] | None,
         typer.Option(
-            help="masks scores blanks with options of several words again, with a [MASK] per "
-            "piece; more accurate, but takes about twice the time (default: as trained)."
+            help="With masks, blanks with options of several words are scored again, with a "
+            "[MASK] per piece: more accurate, but twice the time (default: as trained)."
         ),
     ] = None,
     max_megabytes: Annotated[

@@ -138,9 +138,8 @@ def cut_document(sentences: Iterable[Sentence], cut: Cut, seed: int) -> Iterator
     """Consecutive sequences of whole sentences; those shorter than `LEAST` are remainders.
 
     A sentence that no longer fits is longer than average, and starts the next sequence, so first
-        segments would be longer than second ones and reveal the order of a pair. Stretches of text
-        are therefore packed alternately from their end and from their start; which comes first is
-        random.
+    segments would be longer than second ones and reveal the order of a pair. Stretches of text are
+    therefore packed alternately from their end and from their start; which comes first is random.
 
     Args:
         sentences: texts and ids.

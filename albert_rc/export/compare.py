@@ -167,7 +167,7 @@ def _answers(model: HeadedModel, batch: Any, theirs_XV: Tensor) -> Tensor:
         vector_PE = model.words[batch.piece_P].float()
         logits_QK: Tensor = batch.by_question(model.head.of_options(batch, logit_P, vector_PE))
         return logits_QK.argmax(-1)
-    return theirs_XV.argmax(-1)  # of a regression 0, but its logits are compared too
+    return theirs_XV.argmax(-1)  # always 0 in regression, whose logits are compared
 
 
 def _marks(logits_S2: Tensor, batch: Tokens) -> Tensor:

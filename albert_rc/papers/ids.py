@@ -66,7 +66,8 @@ class Register:
             "converts printed papers to JSON"
         )
         if not len(sources):
-            said = f"the folder is empty; it should hold {' or '.join(suffixes)} files"
+            ends = " or ".join(suffixes)
+            said = f"the folder is empty, or has no {ends} file; put papers there"
             stores = sorted(path.name for path in sources.path.glob("*.pt"))
             if stores:
                 said = f"a folder of stores; name one of them: {', '.join(stores)}"
@@ -77,7 +78,8 @@ class Register:
             register.problems.append(Problem(shown, passed_over, "warning"))
         if len(sources) and sources.num_others:
             ends = ", ".join(suffixes)
-            said = f"{counted(sources.num_others, 'file')} skipped; papers must end in {ends}"
+            others = counted(sources.num_others, "file")
+            said = f"{others} skipped; file names of papers must end in {ends}"
             register.problems.append(Problem(shown, said, "warning"))
         return register
 

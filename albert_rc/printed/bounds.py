@@ -62,7 +62,7 @@ def bounded(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _clock(seconds: float) -> Iterator[None]:
-    """Limit the processor time of this thread, in programs and in the system's calls."""
+    """Limit the processor time of this thread, its system calls included."""
     end = time.thread_time() + seconds
 
     def expire(number: int, frame: FrameType | None) -> None:
@@ -78,7 +78,7 @@ def _clock(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, handler)
-        signal.setitimer(signal.ITIMER_PROF, *timer)  # of whoever called
+        signal.setitimer(signal.ITIMER_PROF, *timer)  # the timer of the caller
 
 
 @contextmanager

@@ -152,7 +152,7 @@ def bootstrap(
         return statistic(*drawn)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DegenerateDataWarning)  # NaN says it
+        warnings.simplefilter("ignore", DegenerateDataWarning)  # the result is NaN then
         interval = resample(
             columns,
             score,

@@ -44,7 +44,11 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._begun:  # a request's header has its time from its first byte on
             self._since, self._begun = self.loop.time(), True
+        was_rest = cast("Any", self.conn.their_state) is h11.SEND_BODY
         super().data_received(data)
+        if was_rest and cast("Any", self.conn.their_state) is h11.IDLE:
+            # The rest of an answered request has arrived: the next one has its full time.
+            self._since, self._begun = self.loop.time(), False
 
     def on_response_complete(self) -> None:
         self._since, self._begun = self.loop.time(), False
@@ -55,9 +59,14 @@ class Connection(H11Protocol):
         super().pause_writing()
 
     def send_400_response(self, msg: str) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            # The application may not respond to this request any more.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()  # the request was answered before the error
             return
+        of_head = self.conn.our_state is h11.SEND_RESPONSE and self.scope["method"] == "HEAD"
         refused = Refusal(400, "this is not a valid HTTP request; see /api").response()
         more = {**HEADERS, "Content-Security-Policy": NO_POLICY, "Connection": "close"}
         headers = refused.raw_headers + [
@@ -65,7 +74,7 @@ class Connection(H11Protocol):
         ]
         for event in (
             h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-            h11.Data(data=bytes(refused.body)),
+            h11.Data(data=b"" if of_head else bytes(refused.body)),
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event))
@@ -93,7 +102,8 @@ class Connection(H11Protocol):
     def _in_time(self) -> None:
         """Close the connection if it has waited too long, and otherwise look again later."""
         left = float(HEAD_SECONDS)
-        if self.cycle is None or self.cycle.response_complete or self.flow.write_paused:
+        waits = self.cycle is None or self.cycle.response_complete
+        if waits or self.flow.write_paused or self.transport.is_closing():
             unsent = self.transport.get_write_buffer_size() > 0
             rest: Any = self.conn.their_state
             most = SEND_SECONDS if unsent else REST_SECONDS if rest is h11.SEND_BODY else left

@@ -131,8 +131,9 @@ class Engine:
             DataError: the ticket is invalid or in use.
         """
         place = self.line.enter(ticket, client)
+        given = [(upload, key)]
         try:
-            future = self._pool.submit(self._work, upload, key, gone, place)
+            future = self._pool.submit(self._work, given, gone, place)
         except RuntimeError:  # closed
             self.line.leave(place)
             raise BusyError("the server is shutting down") from None
@@ -141,6 +142,7 @@ class Engine:
         def leave(_: Future[bytes]) -> None:
             self.line.leave(place)
             del self._futures[place]
+            given.clear()  # the pool keeps cancelled requests until their turn
 
         future.add_done_callback(leave)
         return future
@@ -160,7 +162,7 @@ class Engine:
         self._pool.shutdown(cancel_futures=True)
 
     def _work(
-        self, upload: Upload, key: Upload | None, gone: Callable[[], bool], place: Place
+        self, given: list[tuple[Upload, Upload | None]], gone: Callable[[], bool], place: Place
     ) -> bytes:
         def stopped() -> bool:
             return self._closing.is_set() or gone()
@@ -169,6 +171,7 @@ class Engine:
             if stopped():
                 raise InterruptedError
             place.stage = "reading"
+            ((upload, key),) = given
             reading = self._read(upload, key, stopped)
             require_within(reading, self.limits)
             place.total = sum(found.num_questions for found in reading.sets)
@@ -179,7 +182,7 @@ class Engine:
         except InterruptedError:  # the client or the server stops
             raise
         except OSError as error:  # a full disk, too many files or processes
-            said = f"the server cannot read this now ({error.strerror})"
+            said = f"the server cannot read this now ({error.strerror or type(error).__name__})"
             raise self._failed(said, error) from None
         except (MemoryError, RuntimeError) as error:
             if not (isinstance(error, MemoryError) or is_out_of_memory(error)):

@@ -167,7 +167,7 @@ def _with_id(content: dict[str, Any], stem: str) -> dict[str, Any]:
 
 def _named(text: str, upload: Upload, key: Upload | None) -> str:
     """A message with the client's file names instead of ours."""
-    if key is not None:  # "36 has A in the paper's own key and B in key.txt"
+    if key is not None:  # "36 is A in the paper's own key, but B in key.txt"
         text = text.replace(f" {KEY}{_SUFFIXES[key.kind]}", f" {key.name}")
     for own, given in ((PAPER, upload), (KEY, key)):
         if given is not None:

@@ -217,7 +217,7 @@ def test_doctor_tells_all(cli, tmp_path):
         (
             ["predict", "--data", SAMPLE / "cloze" / "dev", "--model", SHIPPED],
             2,
-            "holds several folders with a model each; give one of them: ",
+            "holds no model, but folders with one; give one of them: ",
         ),
         (["import", SAMPLE / "printed", "--out", "x"], 2, "for others give the files: "),
         (["report", "a.jsonl", "b", "--out", "r.pdf"], 2, "let its name end in .html"),

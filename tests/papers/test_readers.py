@@ -275,6 +275,8 @@ def test_an_empty_folder_is_refused(tmp_path):
         require_good([read_split(tmp_path)], "stop")
     with pytest.raises(DataError, match="no usable paper"):
         require_good([read_split(tmp_path)], "skip")
+    (tmp_path / "list.csv").write_text("a,b")
+    assert "or has no .json or .jsonl file; put papers there" in errors_of(tmp_path)[0]
 
 
 def test_an_empty_split_hides_no_other_problem(write):

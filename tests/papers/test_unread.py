@@ -39,7 +39,7 @@ def test_files_that_do_not_end_as_the_format_does_are_counted(tmp_path):
     put(tmp_path / "exam.txt", "36. A. is B. are")
     (problem,) = read_split(tmp_path).problems
     assert problem.severity == "warning"
-    assert problem.message == "1 file skipped; papers must end in .json, .jsonl"
+    assert problem.message == "1 file skipped; file names of papers must end in .json, .jsonl"
 
 
 def test_a_torn_first_line_does_not_decide_the_format(tmp_path):

@@ -21,7 +21,7 @@ def test_the_command(tmp_path, cli):
     out = tmp_path / "papers"
     done = cli("import", good, bad, "--out", out, "--split", "dev")
     assert done.returncode == 3
-    assert "the options of 37 have no blank" in done.stdout
+    assert "the options of 37 have no blank; write __37__ where it belongs" in done.stdout
     assert "nothing was written" in done.stderr
     assert not out.exists()
     done = cli("import", good, bad, "--out", out, "--split", "dev", "--on-error", "skip", "--json")
@@ -39,6 +39,12 @@ def test_the_command(tmp_path, cli):
     done = cli("import", bad, "--out", out, "--on-error", "skip")
     assert done.returncode == 3
     assert "no complete passage among 1: 1 problem, listed above" in done.stderr
+    key = tmp_path / "key.txt"
+    key.write_text("36-40 DDABA\n99. A\n")
+    done = cli("import", good, "--key", key, "--out", tmp_path / "whole", "--on-error", "skip")
+    assert done.returncode == 0, done.stderr
+    assert "left out" not in done.stderr
+    assert "1 problem, listed above" in done.stderr
     done = cli("import", good, "--out", out, "--split", "../../x")
     assert done.returncode == 2
     assert "is not one of 'train'" in done.stderr

@@ -184,6 +184,32 @@ def test_what_is_malformed_after_the_answer_is_no_bug(served, caplog):
     assert not caplog.records
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE"])
+def test_a_malformed_body_with_its_header_is_refused_once(served, caplog, method):
+    said = f"{method} / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzzzz\r\n"
+    received = served.raw(said.encode())
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert received.count(b"HTTP/1.1") == 1
+    assert received.endswith(b"\r\n\r\n") == (method == "HEAD")
+    assert served.get("/api/health").status == 200
+    assert not caplog.records
+
+
+def test_after_the_rest_of_a_body_the_next_request_has_its_time(monkeypatch):
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 2)
+    head = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n"
+    with serving() as served, connected(served) as one:
+        one.sendall(head)
+        time.sleep(0.1)
+        one.sendall(b"x")
+        time.sleep(2.9)
+        one.sendall(b"x")
+        time.sleep(1.4)
+        assert one.recv(65536).startswith(b"HTTP/1.1 200")
+        one.sendall(GET)
+        assert one.recv(65536).startswith(b"HTTP/1.1 200")
+
+
 def test_what_clients_send_is_not_written_to_the_terminal(served, caplog):
     served.raw(b"\0\r\n\r\n")
     upgrade = {"Connection": "upgrade", "Upgrade": "websocket"}

@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ jsonschema = pytest.importorskip("jsonschema")
 from serving import CLOZE, schema_of, serving  # noqa: E402
 
 from albert_rc.serve.line import BusyError, Place  # noqa: E402
+from albert_rc.serve.uploads import make_upload  # noqa: E402
 
 JSON = "application/json"
 
@@ -192,6 +194,19 @@ def test_who_leaves_waits_no_more(narrow, held):
     until(lambda: len(narrow.engine.line) == 0)
 
 
+def test_a_request_that_is_cancelled_frees_its_memory(narrow, held):
+    go, working = held
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(narrow.post, CLOZE)
+        assert working.wait(10)
+        upload = make_upload(json.dumps(CLOZE).encode())
+        before = sys.getrefcount(upload)
+        assert narrow.engine.submit(upload, None).cancel()
+        assert sys.getrefcount(upload) == before
+        go.set()
+        assert first.result().status == 200
+
+
 def test_answers_that_take_too_long_are_given_up(narrow, monkeypatch):
     from dataclasses import replace
 
@@ -271,8 +286,6 @@ def test_what_is_at_work_when_the_server_ends_is_told_so(caplog):
 
 
 def test_what_comes_after_the_end_is_refused():
-    from albert_rc.serve.uploads import make_upload
-
     with serving() as served:
         pass
     with pytest.raises(BusyError, match="shutting down"):

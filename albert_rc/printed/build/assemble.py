@@ -211,7 +211,7 @@ class _Assembler:
         }
         for number, (where, reason) in sorted(placement.problems.items()):
             way_out = next((way for sign, way in ways.items() if sign in reason), None)
-            if way_out is None and reason.startswith("options"):
+            if way_out is None and reason.startswith("the options"):
                 way_out = f"write __{number}__ where it belongs, or remove the options"
             elif way_out is None and reason.endswith("no options"):
                 way_out = "add them to the list"
