@@ -8,8 +8,8 @@ Every model is asked both questions in the end, and then fine-tuned on tasks (La
 5), next to MODEL without more pretraining (plain). A row of pretraining also has the share of pairs
 that were right in training, step by step (curve), which says whether SOP is learned.
 
-SOURCES holds the texts and papers that reader.py names, and those of the tasks (glue/mrpc, glue/nli,
-glue/sst2). The corpus is made of the texts in WORK/corpus, without what overlaps with dev or test
+SOURCES holds the texts and papers that reader.py names, and glue/mrpc, glue/nli and glue/sst2. The
+corpus is made of the texts in WORK/corpus, without what overlaps with dev or test
 papers, unless CORPUS, from `pretrain data` with MODEL's vocabulary, is given. The pretrained models
 stay in WORK.
 

@@ -1,6 +1,13 @@
 """The models that read, from the runs of `reader.py` into the package, with their cards.
 
-python experiments/publish_reader.py SOURCES WORK
+    python experiments/publish_reader.py SOURCES WORK [--out FOLDER] [--results RESULTS.json]
+
+SOURCES and WORK are those of reader.py: the cloze model is WORK/runs/papers, after the phases
+hidden, more and made; the model for questions is WORK/runs/choice. One of which there are no
+weights is left out. Each is
+written into FOLDER (albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM,
+calibrated, and described in its card. RESULTS.json (experiments/results/reader.json) gets the
+figures.
 """
 
 from __future__ import annotations
@@ -167,11 +174,11 @@ def read_again(found: dict[str, Any]) -> str:
     )
 
 
-def publish(sources: Path, work: Path) -> None:
+def publish(sources: Path, work: Path, out: Path, record: Path) -> None:
     """Write bf16 weights, measure them there, calibrate, and write the cards."""
-    results = parse_json(RESULTS.read_bytes()) if RESULTS.is_file() else {}
+    results = parse_json(record.read_bytes()) if record.is_file() else {}
     for name, about in MODELS.items():
-        run, folder = work / "runs" / about["run"], PACKAGE / name
+        run, folder = work / "runs" / about["run"], out / name
         if not (run / "model.safetensors").is_file():
             continue
         loaded = load_model(run, about["task"])
@@ -217,16 +224,22 @@ def publish(sources: Path, work: Path) -> None:
         write_bytes(folder / "README.md", card.encode())
         shutil.copyfile(LICENCE, folder / "LICENSE")
         print(f"{folder}: {size / 1e6:.2f} MB")
-    write_json(RESULTS, results)
+    write_json(record, results)
 
 
 def main() -> None:
     """Publish what there is."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sources", type=Path)
     parser.add_argument("work", type=Path)
+    parser.add_argument("--out", type=Path, default=PACKAGE, help="default: albert_rc/pretrained")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="default: experiments/results/reader.json"
+    )
     given = parser.parse_args()
-    publish(given.sources, given.work)
+    publish(given.sources, given.work, given.out, given.results)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,8 @@ def prepare(sources: Path, bert: Path, work: Path) -> None:
     if not (work / "start" / "model.safetensors").is_file():
         _start(near, far, bert, work / "start")
     exclude = [part for place in APART for part in ("--exclude", sources / place)]
-    for name, places in (("near", near), ("mix", [*near * TIMES, *far])):
+    repeated = [_again(place, n, work / "text") for n in range(TIMES) for place in near]
+    for name, places in (("near", near), ("mix", [*repeated, *far])):
         if not (work / name).is_dir():
             command(
                 "pretrain", "data", *places, "--model", work / "start", "--out", work / name,
@@ -145,6 +146,23 @@ def prepare(sources: Path, bert: Path, work: Path) -> None:
             )  # fmt: skip
     papers = papers_apart(sources / "ele", apart_from(sources), work / "text" / "ele")
     command("preprocess", papers, "--model", work / "start", "--out", work / "ele")
+
+
+def _again(place: Path, number: int, folder: Path) -> Path:
+    """The place itself; or if it holds text, a copy of it with so many more line ends.
+
+    `pretrain data` reads text that stands twice once. Files keep their names, by which documents
+    are held out: those of all copies are the same.
+    """
+    found, _ = find_sources([place])
+    if not number or not all(source.is_text for source in found):
+        return place
+    copy = folder / f"again-{number}" / place.name
+    for source in found:
+        target = copy / source.path.relative_to(place) if place.is_dir() else copy
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.path.read_bytes() + b"\n" * number)
+    return copy
 
 
 def questions(sources: Path, bert: Path, work: Path) -> None:
@@ -180,7 +198,7 @@ def _start(near: list[Path], far: list[Path], bert: Path, folder: Path) -> None:
     tokenizer = cut_tokenizer(loaded.tokenizer, kept, folder)
     model = with_vocabulary(as_albert(loaded.model), kept)
     # As ALBERT v2: hidden words are learned from too little text to be learned by heart.
-    model.config = replace(model.config, dropout=0.0, attention_dropout=0.0)
+    model.encoder.config = replace(model.config, dropout=0.0, attention_dropout=0.0)
     save_model(model, tokenizer, folder)
 
 

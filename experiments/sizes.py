@@ -34,21 +34,22 @@ from albert_rc.errors import UsageError
 from albert_rc.io.json import parse_json
 from albert_rc.report.plots import lines, save
 
-GROUPS = {"": {}, "3 groups": {"num_groups": 3}, "2 groups": {"num_groups": 2},
-          "1 group": {"num_groups": 1}}  # fmt: skip
 ROWS: dict[str, dict[str, int]] = {
     "the same shape": {},
-    **{
-        ", ".join(filter(None, (groups, name))): shape | sizes
-        for name, sizes in {
-            "": {}, "E 128": {"embedding_size": 128}, "E 64": {"embedding_size": 64},
-        }.items()
-        for groups, shape in GROUPS.items()
-        if groups or name
-    },
+    "3 groups": {"num_groups": 3},
+    "2 groups": {"num_groups": 2},
+    "1 group": {"num_groups": 1},
+    "E 128": {"embedding_size": 128},
+    "3 groups, E 128": {"num_groups": 3, "embedding_size": 128},
+    "2 groups, E 128": {"num_groups": 2, "embedding_size": 128},
+    "1 group, E 128": {"num_groups": 1, "embedding_size": 128},
+    "E 64": {"embedding_size": 64},
+    "3 groups, E 64": {"num_groups": 3, "embedding_size": 64},
+    "2 groups, E 64": {"num_groups": 2, "embedding_size": 64},
+    "1 group, E 64": {"num_groups": 1, "embedding_size": 64},
     "3 layers": {"num_layers": 3},
     "3 layers, 1 group, E 64": {"num_layers": 3, "num_groups": 1, "embedding_size": 64},
-}  # fmt: skip
+}
 TEACHER = "the teacher itself"
 
 
@@ -117,9 +118,8 @@ def run(arguments: argparse.Namespace, name: str, taught: bool, seed: int | None
 
 def show(table: list[Row]) -> None:
     """The table, means over seeds."""
-    print(
-        "| | seeds | parameters | ms a paper | answers alone | and the teacher |\n|---|---|---|---|---|---|"
-    )
+    head = ("", "seeds", "parameters", "ms a paper", "answers alone", "and the teacher")
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for name in (TEACHER, *ROWS):
         rows = [row for row in table if row["name"] == name]
         if not rows:
@@ -138,18 +138,25 @@ def draw(table: list[Row], path: Path) -> None:
     panels: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     labels = {"parameters": "million parameters", "milliseconds": "ms a paper"}
     for cost, label in labels.items():
-        for taught, line in ((False, "from the answers alone"), (True, "and from the teacher")):
+        for names, taught, label_of in (
+            ((TEACHER,), False, TEACHER),
+            (ROWS, False, "from the answers alone"),
+            (ROWS, True, "and from the teacher"),
+        ):
             points = []
-            for name in (TEACHER, *ROWS):
+            for name in names:
                 rows = [row for row in table if (row["name"], row["taught"]) == (name, taught)]
                 if rows:
                     accuracy = 100 * mean(row["accuracy"] for row in rows)
                     points.append((mean(row[cost] for row in rows), accuracy))
             scale = 1e6 if cost == "parameters" else 1
-            points.sort()
             found = [x / scale for x, _ in points], [y for _, y in points]
-            panels.setdefault(f"accuracy, % (by {label})", {})[line] = found
-    save(lines(panels, list(labels.values()), "Smaller models made of one that reads"), path)
+            panels.setdefault(f"accuracy, % (by {label})", {})[label_of] = found
+    figure = lines(panels, list(labels.values()), "Smaller models made of one that reads")
+    for axis in figure.axes:
+        for line in axis.get_lines():
+            line.set_linestyle("none")
+    print(*save(figure, path))
 
 
 def main() -> None:
