@@ -249,7 +249,7 @@ def _spread(values: list[float]) -> str:
 
 
 def _mean(values: list[float]) -> str:
-    return f"{mean(values):,.6g}" if values else ""
+    return f"{mean(values):,.{0 if mean(values) > 100 else 2}f}" if values else ""
 
 
 def add_options(
