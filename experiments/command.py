@@ -1,9 +1,22 @@
 """How experiments run albert-rc: in a process of its own, its progress shown."""
 
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command printed as a result, and the most memory that it held."""
+
+    output: str
+    mebibytes: int
+    """0 where the system does not tell, or the command took less than half a second."""
 
 
 def command(*arguments: object, through: Path | None = None) -> str:
@@ -13,12 +26,64 @@ def command(*arguments: object, through: Path | None = None) -> str:
         arguments: of its command line.
         through: a script that runs it with changes that no option makes.
     """
+    return watched(*arguments, through=through).output
+
+
+def watched(*arguments: object, through: Path | None = None) -> Done:
+    """`command`, and its memory.
+
+    A command that fails or is stopped ends the script as well, with its exit status.
+    """
     program = ["-m", "albert_rc"] if through is None else [str(through)]
     full = [sys.executable, *program, *map(str, arguments)]
     print("$", " ".join(full[2:]), flush=True)
-    done = subprocess.run(full, stdout=subprocess.PIPE, text=True, check=True)
-    print(done.stdout, end="", flush=True)
-    return done.stdout
+    # A group of its own: signals reach it through `_passed_on` alone.
+    with (
+        subprocess.Popen(full, stdout=subprocess.PIPE, text=True, process_group=0) as process,
+        _passed_on(process),
+    ):
+        peak = 0
+        while True:
+            try:
+                output, _ = process.communicate(timeout=0.5)
+                break
+            except subprocess.TimeoutExpired:
+                peak = max(peak, _highest(process.pid))
+    print(output, end="", flush=True)
+    if process.returncode:
+        # A negative one is the number of the signal that ended it.
+        sys.exit(process.returncode if process.returncode > 0 else 128 - process.returncode)
+    return Done(output, peak)
+
+
+@contextmanager
+def _passed_on(process: "subprocess.Popen[str]") -> Iterator[None]:
+    """Pass Ctrl-C and SIGTERM on, once, so that a training saves its state before it stops."""
+    asked = False
+
+    def stop(*_: object) -> None:
+        nonlocal asked
+        if not asked:
+            process.terminate()
+        asked = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if asked:
+        sys.exit(128 + signal.SIGTERM)
+
+
+def _highest(pid: int) -> int:
+    """The most memory that a process has held, in MiB."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
 def make_stores(papers: Path, model: object, data: Path, *options: object) -> None:

@@ -2,8 +2,10 @@
 
     python experiments/layer_figure.py TABLE.json FIGURE.png [--task mrpc]
 
-TABLE.json is what sharing_tasks.py wrote: every row has the distances of its model, measured on the
-sample's papers. Lines are means over seeds. The figure is that of Lan et al. 2020, section 3.1.
+TABLE.json is what sharing_tasks.py wrote: every row has the distances of its model, L2 and in
+degrees, measured on the sample's papers. The lines, for the BERT that shares nothing and for the
+ALBERTs made of it, are means over seeds. The figure, as PNG and SVG, is that of Lan et al. 2020,
+section 3.1; its numbers are printed.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from statistics import mean
 from typing import Any
 
 from albert_rc.io.json import parse_json
-from albert_rc.report.plots import lines
+from albert_rc.report.plots import lines, save
 
 SHARED = ("plain", "attention", "ffn", "all")
 
@@ -30,25 +32,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("table", type=Path)
+    parser.add_argument("table", type=Path, help="JSON file that sharing_tasks.py wrote")
     parser.add_argument("figure", type=Path)
-    parser.add_argument("--task", default="mrpc")
+    parser.add_argument("--task", default="mrpc", help="of the table (default: mrpc)")
     arguments = parser.parse_args()
     table = parse_json(arguments.table.read_bytes())
     panels: dict[str, dict[str, tuple[list[int], list[float]]]] = {}
     for at, label in enumerate(("L2 distance", "degrees")):
         for way in SHARED:
-            rows = [r for r in table if (r["task"], r["way"]) == (arguments.task, way)]
+            rows = [r for r in table if (r.get("task"), r.get("way")) == (arguments.task, way)]
             if rows:
                 found = averaged(rows, at)
                 places = list(range(1, len(found) + 1))
                 name = "nothing shared" if way == "plain" else f"shared: {way}"
                 panels.setdefault(label, {})[name] = (places, found)
                 print(label, name, *(f"{value:.1f}" for value in found))
+    if not panels:
+        parser.error(f"{arguments.table} has no row of {arguments.task} in {', '.join(SHARED)}")
     figure = lines(panels, "layer", f"Input against output, after {arguments.task}")
     for axis in figure.axes:
         axis.set_ylim(bottom=0)
-    figure.savefig(arguments.figure, dpi=110)
+    print(*save(figure, arguments.figure))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 """Cloze papers made of running text, with the options that real papers give for its words.
 
-    python experiments/made_papers.py SOURCES WORK --copies 2 --novels 20000
+    python experiments/made_papers.py SOURCES WORK [--copies 2] [--novels 20000] [--out made]
+        [--seed 0]
 
-A word becomes a blank if some paper for training offers it as an option; its options are those of
-such a blank, the word among them. So every set of four that teachers thought of is met in many
-other sentences. `WORK/made/train` holds the papers; none overlaps with a dev or test paper.
+SOURCES is that of reader.py, and WORK what its `prepare` left there. A word becomes a blank if some
+paper for training offers it as an option; its options are those of such a blank, the word among
+them. So every set of four that teachers thought of is met in many other sentences. None of the
+papers overlaps with a dev or test paper. `WORK/made/train.jsonl` holds them, and `WORK/made-store`
+their store with ELE's dev.pt next to it, as `reader.py slice` and `teach` read them. What is there
+already is not made again: remove it, or give another --out, if the options have changed.
 """
 
 from __future__ import annotations
@@ -13,13 +17,16 @@ import argparse
 import json
 import random
 import re
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
+from command import command
 from reader import FAR, NEAR, apart_from, readable, texts
 
+from albert_rc.io.atomic import atomic_path
 from albert_rc.papers.formats import read_split
 
 WORD = re.compile(r"[A-Za-z]+(?:['’][a-z]+)?")
@@ -104,16 +111,8 @@ def make_paper(
     return {"article": article + text[at:], "options": options, "answers": answers}
 
 
-def main() -> None:
+def make_papers(given: argparse.Namespace, target: Path) -> None:
     """Make papers of all texts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sources", type=Path)
-    parser.add_argument("work", type=Path)
-    parser.add_argument("--copies", type=int, default=2, help="papers of each passage near exams")
-    parser.add_argument("--novels", type=int, default=20000, help="papers of novels")
-    parser.add_argument("--out", default="made")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
     chance = random.Random(given.seed)
     apart = apart_from(given.sources)
     sets = option_sets(given.work / "text" / "ele" / "train")
@@ -133,11 +132,33 @@ def main() -> None:
         for text in chain(near * given.copies, islice(novels, given.novels))
         if (paper := make_paper(text, sets, weights, chance))
     )
-    folder = given.work / given.out
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "train.jsonl").open("w", encoding="utf-8") as file:
+    with atomic_path(target) as temporary, temporary.open("w", encoding="utf-8") as file:
         count = sum(file.write(json.dumps(paper, ensure_ascii=False) + "\n") > 0 for paper in made)
-    print(f"{count:,} papers")
+    print(f"{target}: {count:,} papers")
+
+
+def main() -> None:
+    """Make the papers and their store, if they are not there yet."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sources", type=Path)
+    parser.add_argument("work", type=Path)
+    parser.add_argument(
+        "--copies", type=int, default=2, help="papers of each passage near exams (default: 2)"
+    )
+    parser.add_argument(
+        "--novels", type=int, default=20000, help="papers of novels (default: 20000)"
+    )
+    parser.add_argument("--out", default="made", help="folder in WORK (default: made)")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    given = parser.parse_args()
+    papers, store = given.work / given.out, given.work / f"{given.out}-store"
+    if not (papers / "train.jsonl").is_file():
+        make_papers(given, papers / "train.jsonl")
+    if not (store / "dev.pt").is_file():
+        command("preprocess", papers, "--model", given.work / "start", "--out", store)
+        shutil.copyfile(given.work / "ele" / "dev.pt", store / "dev.pt")
 
 
 if __name__ == "__main__":

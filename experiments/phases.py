@@ -49,10 +49,14 @@ def go_on(phases: Sequence[Phase], start: Path, inputs: Path, runs: Path, minute
     return True
 
 
+def resumed(run: Path) -> list[str]:
+    """The option that goes on with a run that was stopped; none if it has saved no state yet."""
+    return ["--resume"] if states(run) else []
+
+
 def _run(data: Path, phase: Phase, start: Path, run: Path, minutes: float) -> str:
-    resume = ["--resume"] if states(run) else []
     options = [part for option in phase.options.items() for part in option]
     return command(
         phase.command, "--data", data, "--model", start, "--out", run, *options,
-        "--minutes", minutes, *resume,
+        "--minutes", minutes, *resumed(run),
     )  # fmt: skip

@@ -1,12 +1,23 @@
 """The models that read, from the runs of `reader.py` into the package, with their cards.
 
-python experiments/publish_reader.py SOURCES WORK
+    python experiments/publish_reader.py SOURCES WORK [--taught] [--out FOLDER]
+        [--results RESULTS.json]
+
+SOURCES and WORK are those of reader.py: the cloze model is WORK/runs/papers, after the phases
+hidden, more and made; the model for questions is WORK/runs/choice. One of which there are no
+weights is left out. With --taught the cloze model is WORK/runs/taught-papers of `reader.py teach`,
+and its card goes on from that of the model in the package, with which WORK/start began. Each is
+written into FOLDER (albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM,
+calibrated, and described in its card. RESULTS.json (experiments/results/reader.json) gets the
+figures.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
+from itertools import takewhile
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -144,6 +155,36 @@ def of_hidden_words(work: Path) -> dict[str, str]:
     }
 
 
+def taught(work: Path) -> dict[str, Any]:
+    """What differs in the card of a model that went on from the one in the package, with a teacher.
+
+    The steps that made that one are read from its card.
+    """
+    card = (PACKAGE / "albert-rc-small" / "README.md").read_text("utf-8")
+    made = re.findall(r"^\d+\. (.*)$", card, re.MULTILINE)
+    # The card may be that of an earlier student, which began with the same model.
+    made = list(takewhile(lambda step: not step.startswith("A larger model"), made))
+    made.append(
+        "A larger model (MPNet base, of all-mpnet-base-v2, Apache-2.0), trained on masked words of "
+        "the texts that are near exam papers and on the training papers of ELE, was its teacher "
+        "from here on: it learned the teacher's probabilities next to the right answers."
+    )
+    for name, said in TAUGHT.items():
+        if (work / "runs" / name / "metrics.jsonl").is_file():
+            made.append(said.format(steps=best(work / "runs" / name)["step"]))
+    return {"run": "taught-papers", "made": made}
+
+
+TAUGHT = {
+    "taught-words": "It was trained on masked words of the texts near exam papers ({steps:,} steps "
+    "of 32 sequences).",
+    "taught-made": "It was trained on the cloze papers made from running text ({steps:,} steps of "
+    "16).",
+    "taught-papers": "It was fine-tuned on the training papers of ELE ({steps:,} steps of 16).",
+}
+"""The runs with a teacher, in order, as the card describes them."""
+
+
 def measured(
     folder: Path, gold: Path, train: Path, answers: Path, *way: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -167,11 +208,13 @@ def read_again(found: dict[str, Any]) -> str:
     )
 
 
-def publish(sources: Path, work: Path) -> None:
+def publish(sources: Path, work: Path, out: Path, record: Path, with_teacher: bool) -> None:
     """Write bf16 weights, measure them there, calibrate, and write the cards."""
-    results = parse_json(RESULTS.read_bytes()) if RESULTS.is_file() else {}
-    for name, about in MODELS.items():
-        run, folder = work / "runs" / about["run"], PACKAGE / name
+    more = {"albert-rc-small": taught(work)} if with_teacher else {}
+    results = parse_json(record.read_bytes()) if record.is_file() else {}
+    for name, usual in MODELS.items():
+        about = usual | more.get(name, {})
+        run, folder = work / "runs" / about["run"], out / name
         if not (run / "model.safetensors").is_file():
             continue
         loaded = load_model(run, about["task"])
@@ -188,7 +231,7 @@ def publish(sources: Path, work: Path) -> None:
         results[name] = found | {"calibration": calibrated, "run": best(run)}
         config, size = loaded.model.config, sum(p.stat().st_size for p in folder.iterdir())
         words = {"steps": f"{best(run)['step']:,}", "embedding": config.embedding_size}
-        if about["task"] == "cloze":
+        if about["task"] == "cloze" and not with_teacher:
             words |= of_hidden_words(work)
         card = Template((HERE / "cards" / "albert-rc-small.md").read_text("utf-8")).substitute(
             name=name,
@@ -217,16 +260,23 @@ def publish(sources: Path, work: Path) -> None:
         write_bytes(folder / "README.md", card.encode())
         shutil.copyfile(LICENCE, folder / "LICENSE")
         print(f"{folder}: {size / 1e6:.2f} MB")
-    write_json(RESULTS, results)
+    write_json(record, results)
 
 
 def main() -> None:
     """Publish what there is."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sources", type=Path)
     parser.add_argument("work", type=Path)
+    parser.add_argument("--taught", action="store_true", help="the cloze model had a teacher")
+    parser.add_argument("--out", type=Path, default=PACKAGE, help="default: albert_rc/pretrained")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="default: experiments/results/reader.json"
+    )
     given = parser.parse_args()
-    publish(given.sources, given.work)
+    publish(given.sources, given.work, given.out, given.results, given.taught)
 
 
 if __name__ == "__main__":

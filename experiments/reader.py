@@ -8,17 +8,23 @@
     python experiments/reader.py teach WORK --minutes 60    # again and again, until it says "done"
     python experiments/reader.py questions SOURCES BERT WORK    # then `slice WORK` again
 
-SOURCES holds what `NEAR`, `FAR` and `APART` name; BERT is the folder of a BERT with a WordPiece
-vocabulary, or an ALBERT that this script made, to go on from. `prepare` leaves in WORK: `start`, an
-ALBERT that computes what the BERT computes, with the most frequent pieces of its vocabulary (or
-that ALBERT as it is); `near` and `mix`, texts to learn hidden words from;
-`ele`, stores of the exam papers without those that overlap with dev or test. `slice` goes on with
-the runs in WORK/runs: hidden words, then with factorised embeddings hidden words of more text,
-papers made of running text (`made_papers.py`, preprocessed into WORK/made-store with ELE's dev.pt
-next to it), and the exam papers' blanks; after `questions` instead sentences that follow from
-others, and questions with options. `teach` trains the larger model on hidden words and the exam
-papers, and WORK/start with it as the teacher: on hidden words, then on the options of the papers
-made of running text, and last on those of the exam papers.
+SOURCES holds what `NEAR`, `FAR` and `APART` name, and glue/nli for `questions`; BERT is the folder
+of a BERT with a WordPiece vocabulary, or (not for `questions`) an ALBERT that this script made, to
+go on from.
+
+`prepare` leaves in WORK: `start`, an ALBERT that computes what the BERT computes, with the most
+frequent pieces of its vocabulary (or that ALBERT as it is); `near` and `mix`, texts to learn hidden
+words from; `ele`, stores of the exam papers without those that overlap with dev or test. After it,
+`made_papers.py SOURCES WORK` makes WORK/made-store, which `slice` and `teach` need.
+
+`slice` goes on with the runs in WORK/runs: hidden words (hidden), then with factorised embeddings
+hidden words of more text (more), papers made of running text (made), and the exam papers' blanks
+(papers); after `questions` instead sentences that follow from others (inference), and questions
+with options (choice). `teach` lets the larger model learn hidden words and the exam papers
+(teacher, teacher-papers), and WORK/start learn from it: first what it thinks of hidden words
+(taught-words), then of the options of both kinds of papers (taught-made, taught-papers). Both stop
+after --minutes and go on with the same command. `smaller` makes another ALBERT, untrained but for
+its embeddings, of the one in FROM. `publish_reader.py` puts the results into the package.
 """
 
 from __future__ import annotations
@@ -137,7 +143,8 @@ def prepare(sources: Path, bert: Path, work: Path) -> None:
     if not (work / "start" / "model.safetensors").is_file():
         _start(near, far, bert, work / "start")
     exclude = [part for place in APART for part in ("--exclude", sources / place)]
-    for name, places in (("near", near), ("mix", [*near * TIMES, *far])):
+    repeated = [_again(place, n, work / "text") for n in range(TIMES) for place in near]
+    for name, places in (("near", near), ("mix", [*repeated, *far])):
         if not (work / name).is_dir():
             command(
                 "pretrain", "data", *places, "--model", work / "start", "--out", work / name,
@@ -145,6 +152,23 @@ def prepare(sources: Path, bert: Path, work: Path) -> None:
             )  # fmt: skip
     papers = papers_apart(sources / "ele", apart_from(sources), work / "text" / "ele")
     command("preprocess", papers, "--model", work / "start", "--out", work / "ele")
+
+
+def _again(place: Path, number: int, folder: Path) -> Path:
+    """The place itself; or if it holds text, a copy of it with so many more line ends.
+
+    `pretrain data` reads text that stands twice once. Files keep their names, by which documents
+    are held out: those of all copies are the same.
+    """
+    found, _ = find_sources([place])
+    if not number or not all(source.is_text for source in found):
+        return place
+    copy = folder / f"again-{number}" / place.name
+    for source in found:
+        target = copy / source.path.relative_to(place) if place.is_dir() else copy
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.path.read_bytes() + b"\n" * number)
+    return copy
 
 
 def questions(sources: Path, bert: Path, work: Path) -> None:
@@ -180,7 +204,7 @@ def _start(near: list[Path], far: list[Path], bert: Path, folder: Path) -> None:
     tokenizer = cut_tokenizer(loaded.tokenizer, kept, folder)
     model = with_vocabulary(as_albert(loaded.model), kept)
     # As ALBERT v2: hidden words are learned from too little text to be learned by heart.
-    model.config = replace(model.config, dropout=0.0, attention_dropout=0.0)
+    model.encoder.config = replace(model.config, dropout=0.0, attention_dropout=0.0)
     save_model(model, tokenizer, folder)
 
 
@@ -320,7 +344,9 @@ def teacher(work: Path, larger: Path) -> None:
 
 def main() -> None:
     """Do a stage."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     stages = parser.add_subparsers(dest="stage", required=True)
     does: dict[str, Callable[..., None]] = {
         "prepare": prepare, "prove": prove, "slice": slice_, "smaller": smaller,
@@ -336,9 +362,11 @@ def main() -> None:
         for name in names:
             arguments[stage].add_argument(name, type=Path)
     for stage in ("slice", "teach"):
-        arguments[stage].add_argument("--minutes", type=float, default=60.0)
-    arguments["smaller"].add_argument("--embedding-size", type=int)
-    arguments["smaller"].add_argument("--groups", type=int)
+        arguments[stage].add_argument(
+            "--minutes", type=float, default=60.0, help="how long (default: 60)"
+        )
+    arguments["smaller"].add_argument("--embedding-size", type=int, help="E, below the model's")
+    arguments["smaller"].add_argument("--groups", type=int, help="groups of layers that share")
     given = vars(parser.parse_args())
     does[given.pop("stage")](**given)
 

@@ -24,10 +24,12 @@ def table_parser(description: str | None, read: str, seeds: int = 1) -> argparse
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(read, type=Path)
-    parser.add_argument("model")
-    parser.add_argument("work", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--seeds", type=int, default=seeds)
+    parser.add_argument("model", help="folder, hub id or package name of the model to begin with")
+    parser.add_argument("work", type=Path, help="folder for stores and runs, kept between calls")
+    parser.add_argument("out", type=Path, help="JSON file of the table; its rows are kept")
+    parser.add_argument(
+        "--seeds", type=int, default=seeds, help=f"number of seeds, from 0 (default: {seeds})"
+    )
     return parser
 
 

@@ -1,40 +1,52 @@
 """Smaller ALBERTs made of a model that reads, trained alike with and without its teaching.
 
-    python experiments/sizes.py PAPERS MODEL WORK OUT.json [--steps 140] [--seeds 1]
-        [--rows "3 groups" ...]
+    python experiments/sizes.py PAPERS MODEL WORK OUT.json [--seeds 3] [--steps 140]
+        [--learning-rate 3e-4] [--rows "3 groups" ...] [--figure FIGURE.png]
 
 PAPERS holds train and dev of a cloze collection, MODEL is the teacher. Every row is MODEL made
 smaller by `train --set`, fine-tuned for the same steps from the answers alone, and from the answers
 and MODEL's probabilities of the training papers. The last weights are measured, so nothing is
 chosen by the papers that are measured. Milliseconds a paper are those of `predict`'s model on the
-dev papers in one process, without its start. Rows that stand in OUT.json are not run again.
+dev papers in one process, without its start. Rows that MODEL is too small for are left out. The
+figure, as PNG and SVG, shows accuracy against size and against milliseconds.
+
+A training that was stopped goes on where its state was saved, and rows in OUT.json are not run
+again: the same command goes on. Other settings need another WORK and OUT.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
-import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
 
-import torch
 from command import command, make_stores
+from costs import costs
+from phases import resumed
 from rows import Row, fill, table_parser
 
-from albert_rc.answering.score import score
-from albert_rc.checkpoints.load import load_model
+from albert_rc.checkpoints.hf_config import read_config
+from albert_rc.checkpoints.hub import resolve_source
+from albert_rc.checkpoints.smaller import smaller_shape
+from albert_rc.errors import UsageError
 from albert_rc.io.json import parse_json
-from albert_rc.runtime.devices import Processes, choose_precision
-from albert_rc.stores.store import load_store
+from albert_rc.report.plots import lines, save
 
 ROWS: dict[str, dict[str, int]] = {
+    "the same shape": {},
     "3 groups": {"num_groups": 3},
     "2 groups": {"num_groups": 2},
     "1 group": {"num_groups": 1},
+    "E 128": {"embedding_size": 128},
+    "3 groups, E 128": {"num_groups": 3, "embedding_size": 128},
+    "2 groups, E 128": {"num_groups": 2, "embedding_size": 128},
+    "1 group, E 128": {"num_groups": 1, "embedding_size": 128},
     "E 64": {"embedding_size": 64},
+    "3 groups, E 64": {"num_groups": 3, "embedding_size": 64},
+    "2 groups, E 64": {"num_groups": 2, "embedding_size": 64},
+    "1 group, E 64": {"num_groups": 1, "embedding_size": 64},
     "3 layers": {"num_layers": 3},
     "3 layers, 1 group, E 64": {"num_layers": 3, "num_groups": 1, "embedding_size": 64},
 }
@@ -53,37 +65,36 @@ def prepare(arguments: argparse.Namespace) -> Path:
     return data
 
 
-def milliseconds(folder: Path | str, data: Path) -> tuple[float, int]:
-    """Milliseconds to score a dev paper, the median of three runs; and the parameters."""
-    alone = Processes(torch.device("cpu"))
-    precision = choose_precision(None, alone.device)
-    loaded = load_model(folder, "cloze", precision=precision)
-    parameters = sum(p.numel() for p in loaded.model.parameters())
-    encoder = loaded.model.encoder
-    encoder.compute = replace(encoder.compute, precision=precision)
-    encoder.freeze()
-    store = load_store(data / "dev.pt")
-    times = []
-    for _ in range(3):
-        started = time.perf_counter()
-        score(loaded.model, loaded.tokenizer, store, alone)
-        times.append(time.perf_counter() - started)
-    return 1000 * sorted(times)[1] / len(store.meta["ids"]), parameters
-
-
 def measure(folder: Path | str, data: Path, arguments: argparse.Namespace) -> Row:
     """Accuracy on dev, time and size."""
     answers = arguments.work / "answers.json"
     command("predict", "--data", data / "dev.pt", "--model", folder, "--out", answers)
     gold = arguments.papers / "dev"
     found = parse_json(command("evaluate", answers, gold, "--json").encode())
-    spent, parameters = milliseconds(folder, data)
+    spent, parameters = costs(folder, data / "dev.pt")
     return {
         "accuracy": found["accuracy"],
         "interval": [found["low"], found["high"]],
-        "milliseconds": round(spent, 2),
+        "milliseconds": spent,
         "parameters": parameters,
     }
+
+
+def possible(model: str, rows: list[str]) -> list[str]:
+    """The rows that are smaller than a model, or as large as it where that is what they say."""
+    config, _ = read_config(resolve_source(model))
+    found = []
+    for name in rows:
+        try:
+            smaller_shape(config, ROWS[name])
+        except UsageError as error:
+            print(f"{name}: left out ({error})")
+            continue
+        if any(getattr(config, setting) == value for setting, value in ROWS[name].items()):
+            print(f"{name}: left out, as {model} has some of it already")
+            continue
+        found.append(name)
+    return found
 
 
 def run(arguments: argparse.Namespace, name: str, taught: bool, seed: int | None) -> Row:
@@ -98,6 +109,7 @@ def run(arguments: argparse.Namespace, name: str, taught: bool, seed: int | None
         "train", "--data", data / "train", "--model", arguments.model, "--out", out, *shape,
         *teacher, "--max-steps", arguments.steps, "--batch-size", 16, "--seed", seed,
         "--learning-rate", arguments.learning_rate, "--set", "warmup=0.1",
+        "--save-steps", 50, *resumed(out),
     )  # fmt: skip
     row = measure(out, data, arguments)
     shutil.rmtree(out)
@@ -106,7 +118,8 @@ def run(arguments: argparse.Namespace, name: str, taught: bool, seed: int | None
 
 def show(table: list[Row]) -> None:
     """The table, means over seeds."""
-    print("| | parameters | ms a paper | answers alone | and the teacher |\n|---|---|---|---|---|")
+    head = ("", "seeds", "parameters", "ms a paper", "answers alone", "and the teacher")
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for name in (TEACHER, *ROWS):
         rows = [row for row in table if row["name"] == name]
         if not rows:
@@ -115,26 +128,60 @@ def show(table: list[Row]) -> None:
         for taught in (False, True):
             found = [row["accuracy"] for row in rows if row["taught"] is taught]
             cells.append(f"{mean(found):.2%}" if found else "")
+        seeds = len({row["seed"] for row in rows})
         size, spent = rows[0]["parameters"] / 1e6, mean(row["milliseconds"] for row in rows)
-        print(f"| {name} | {size:.1f} M | {spent:.1f} | {' | '.join(cells)} |")
+        print(f"| {name} | {seeds} | {size:.1f} M | {spent:.1f} | {' | '.join(cells)} |")
+
+
+def draw(table: list[Row], path: Path) -> None:
+    """Accuracy against size and against time, a point a row of the table."""
+    panels: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
+    labels = {"parameters": "million parameters", "milliseconds": "ms a paper"}
+    for cost, label in labels.items():
+        for names, taught, label_of in (
+            ((TEACHER,), False, TEACHER),
+            (ROWS, False, "from the answers alone"),
+            (ROWS, True, "and from the teacher"),
+        ):
+            points = []
+            for name in names:
+                rows = [row for row in table if (row["name"], row["taught"]) == (name, taught)]
+                if rows:
+                    accuracy = 100 * mean(row["accuracy"] for row in rows)
+                    points.append((mean(row[cost] for row in rows), accuracy))
+            scale = 1e6 if cost == "parameters" else 1
+            found = [x / scale for x, _ in points], [y for _, y in points]
+            panels.setdefault(f"accuracy, % (by {label})", {})[label_of] = found
+    figure = lines(panels, list(labels.values()), "Smaller models made of one that reads")
+    for axis in figure.axes:
+        for line in axis.get_lines():
+            line.set_linestyle("none")
+    print(*save(figure, path))
 
 
 def main() -> None:
     """Run what is not there yet, and print the table."""
-    parser = table_parser(__doc__, "papers")
-    parser.add_argument("--steps", type=int, default=140)
-    parser.add_argument("--learning-rate", type=float, default=3e-4)
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser = table_parser(__doc__, "papers", seeds=3)
+    parser.add_argument("--steps", type=int, default=140, help="of training (default: 140)")
+    parser.add_argument("--learning-rate", type=float, default=3e-4, help="default: 3e-4")
+    parser.add_argument(
+        "--rows", nargs="+", choices=ROWS, default=list(ROWS), help="rows to make (default: all)"
+    )
+    parser.add_argument("--figure", type=Path, help="also draw the table")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
+    rows = possible(arguments.model, arguments.rows)
     keys: list[Row] = [{"name": TEACHER, "taught": False, "seed": None}]
     keys += [
         {"name": name, "taught": taught, "seed": seed}
         for seed in range(arguments.seeds)
-        for name in arguments.rows
+        for name in rows
         for taught in (False, True)
     ]
-    show(fill(arguments.out, keys, partial(run, arguments)))
+    table = fill(arguments.out, keys, partial(run, arguments))
+    show(table)
+    if arguments.figure:
+        draw(table, arguments.figure)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,15 @@ import argparse
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 
-from command import command, make_stores
+from command import command, make_stores, watched
+from costs import costs
+from phases import resumed
 from rows import Row, fill, table_parser
 
 from albert_rc.checkpoints.inspect import layer_distances
@@ -23,6 +25,8 @@ from albert_rc.papers.formats import read_split
 
 SAMPLE = Path(__file__).parents[1] / "data/sample/cloze"
 ROWS = 3000  # of a dev table: enough for half a point
+SAVED = 100
+"""Steps after which a training's state is saved, so that it goes on where it was stopped."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,12 @@ class Way:
     """A script that runs albert-rc in its own way; see `command`."""
     hashed: bool = False
     """With LSH attention, whose chunks and rounds are the task's."""
-    start: Callable[[str, Path], Path] | None = None
-    """Makes the model to fine-tune of the given one, in a folder of the given one."""
+    start: Callable[[str, Path, int], Path] | None = None
+    """Makes the model to fine-tune, of a given one, in a given folder, for a seed."""
+    times: int = 1
+    """How many times as long as the other ways."""
+    rounds: int = 1
+    """How many times as many rounds of hashing."""
 
 
 PLAIN = {"plain": Way()}
@@ -118,7 +126,7 @@ def _squad_2(sources: Path, raw: Path) -> None:
 
 def _ele(sources: Path, raw: Path) -> None:
     for split in ("train", "dev"):
-        shutil.copytree(sources / "ele" / split, raw / split)
+        shutil.copytree(sources / "ele" / split, raw / split, dirs_exist_ok=True)
 
 
 def _dream(sources: Path, raw: Path) -> None:
@@ -142,12 +150,13 @@ def prepare(name: str, arguments: argparse.Namespace) -> tuple[Path, Path]:
     """The task's raw papers and its stores, made once."""
     task = TASKS[name]
     raw, data = arguments.work / name / "raw", arguments.work / name / "data"
-    if not (data / "dev.pt").is_file():
+    if not (data / "done").is_file():
         raw.mkdir(parents=True, exist_ok=True)
         task.raw(arguments.sources, raw)
         make_stores(raw, arguments.model, data, "--max-length", task.length)
         if task.tuned:
             shutil.copyfile(data / "dev.pt", data / "train" / "dev.pt")
+        (data / "done").touch()
     return raw, data
 
 
@@ -163,18 +172,19 @@ def fine_tune(
         options["--learning-rate"] = arguments.learning_rate
     how = [word for pair in options.items() for word in pair]
     if chosen.hashed:
-        rounds = arguments.rounds or about.rounds
-        how += ["--lsh-chunk", about.chunk, "--lsh-rounds", rounds]
-    if about.steps and not arguments.epochs:
-        limit = {"max_steps": about.steps}
-    else:
-        limit = {"epochs": arguments.epochs or about.epochs}
-    for name, value in limit.items():
-        how += [flag_of(name), value]
-    model = chosen.start(arguments.model, arguments.work) if chosen.start else arguments.model
-    command(
+        rounds = chosen.rounds * (arguments.rounds or about.rounds)
+        how += ["--set", f"lsh.chunk={about.chunk}", "--set", f"lsh.rounds={rounds}"]
+    steps = arguments.task_steps or (None if arguments.epochs else about.steps)
+    name, value = ("max_steps", steps) if steps else ("epochs", arguments.epochs or about.epochs)
+    limit = {name: chosen.times * value}
+    model: object = arguments.model
+    if chosen.start:
+        model = chosen.start(arguments.model, arguments.work, seed)
+    going_on = resumed(out)
+    trained = watched(
         "train", "--data", data / "train", "--model", model, "--out", out, "--seed", seed,
-        "--set", "warmup=0.1", *how, *chosen.train, through=chosen.through,
+        "--set", "warmup=0.1", flag_of(name), limit[name], *how, *chosen.train,
+        "--save-steps", SAVED, *going_on, through=chosen.through,
     )  # fmt: skip
     seconds = time.perf_counter() - started
     answers = out / "answers.json"
@@ -182,11 +192,15 @@ def fine_tune(
     found = parse_json(command("evaluate", answers, next(raw.glob("dev*")), "--json").encode())
     metrics = found.get("metrics") or {"accuracy": {"value": found["accuracy"]}}
     layers = [] if chosen.hashed else layers_of(out)
+    milliseconds, parameters = costs(out, data / "dev.pt")
     shutil.rmtree(out)
     return {
         "metrics": {name: metric["value"] for name, metric in metrics.items()},
         "layers": layers,
-        "train_seconds": round(seconds),
+        "parameters": parameters,
+        "milliseconds": milliseconds,
+        "train_mebibytes": trained.mebibytes,
+        **({} if going_on else {"train_seconds": round(seconds)}),
         **limit,
         "learning_rate": options["--learning-rate"],
     }
@@ -204,26 +218,89 @@ def layers_of(folder: Path | str) -> list[tuple[float, float]]:
 
 
 def show(table: list[Row], ways: Mapping[str, Way]) -> None:
-    """Each task's metrics in each way: the mean over seeds, and their spread."""
-    for task in dict.fromkeys(row["task"] for row in table):
-        for way in ways:
-            rows = [row for row in table if (row["task"], row["way"]) == (task, way)]
-            said = [f"{task}, {way}, {len(rows)} seed(s)"]
-            for metric in rows[0]["metrics"] if rows else ():
-                found = [row["metrics"][metric] for row in rows]
-                spread = f" (sd {stdev(found):.4f})" if len(found) > 1 else ""
-                said.append(f"{metric} {mean(found):.4f}{spread}")
-            print("; ".join(said))
+    """Each task's metrics and costs in each way: means over seeds, and the metrics' spread."""
+    for task in dict.fromkeys(row["task"] for row in table if "task" in row):
+        found = {
+            way: [row for row in table if (row.get("task"), row.get("way")) == (task, way)]
+            for way in ways
+        }
+        metrics = next((list(rows[0]["metrics"]) for rows in found.values() if rows), [])
+        head = ("", "seeds", *metrics, *COSTS.values())
+        print(f"\n**{task}**\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
+        for way, rows in found.items():
+            if rows:
+                values = [_spread([row["metrics"][metric] for row in rows]) for metric in metrics]
+                values += [_mean([row[cost] for row in rows if cost in row]) for cost in COSTS]
+                print(f"| {way} | {len(rows)} | {' | '.join(values)} |")
 
 
-def run(description: str, ways: Mapping[str, Way]) -> None:
-    """The command line of a table: run what is not there yet, and print it."""
+COSTS = {
+    "parameters": "parameters",
+    "milliseconds": "ms a paper",
+    "train_mebibytes": "MiB in training",
+    "train_seconds": "s of training",
+}
+
+
+def _spread(values: list[float]) -> str:
+    """A metric in percent: the mean, and the standard deviation between seeds."""
+    spread = f" (sd {100 * stdev(values):.1f})" if len(values) > 1 else ""
+    return f"{100 * mean(values):.1f}{spread}"
+
+
+def _mean(values: list[float]) -> str:
+    return f"{mean(values):,.{0 if mean(values) > 100 else 2}f}" if values else ""
+
+
+def add_options(
+    parser: argparse.ArgumentParser,
+    tasks: Sequence[str],
+    rate: float | None,
+    steps: str = "--steps",
+) -> None:
+    """The options of every table of tasks.
+
+    Args:
+        parser: gets the options.
+        tasks: the default of --tasks.
+        rate: the default of --learning-rate; None for each task's own.
+        steps: name of the option for steps.
+    """
+    parser.add_argument(
+        "--tasks", nargs="+", choices=TASKS, default=list(tasks),
+        help=f"tasks to fine-tune on (default: {', '.join(tasks)})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--learning-rate", type=float, default=rate,
+        help=f"of fine-tuning (default: {rate or 'as the task has it, 5e-4'})",
+    )  # fmt: skip
+    parser.add_argument("--epochs", type=int, help="epochs instead of the task's (3; DREAM: 1)")
+    parser.add_argument(
+        steps, dest="task_steps", type=int,
+        help="steps instead of epochs (ELE has 280 unless --epochs is given)",
+    )  # fmt: skip
+    parser.add_argument("--rounds", type=int, help="rounds of hashing instead of the task's 2 or 4")
+
+
+def run(
+    description: str,
+    ways: Mapping[str, Way],
+    tasks: Sequence[str] = tuple(TASKS),
+    rate: float | None = None,
+) -> None:
+    """The command line of a table: run what is not there yet, and print it.
+
+    Args:
+        description: the script's docstring.
+        ways: the rows of each task.
+        tasks: those that are run by default.
+        rate: the default learning rate; None for each task's own.
+    """
     parser = table_parser(description, "sources", seeds=3)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--ways", nargs="+", choices=ways, default=list(ways))
-    parser.add_argument("--learning-rate", type=float)
-    parser.add_argument("--epochs", type=int)
-    parser.add_argument("--rounds", type=int)
+    add_options(parser, tasks, rate)
+    parser.add_argument(
+        "--ways", nargs="+", choices=ways, default=list(ways), help="rows to make (default: all)"
+    )
     arguments = parser.parse_args()
     keys = (
         {"task": task, "way": way, "seed": seed}

@@ -102,7 +102,8 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
             kinds = ", ".join((*TEXT, *PAPERS))
             raise DataError(f"{place}: no text files there; their names must end in {kinds}")
     copies = _copies(found)
-    return [source for source in found if source.path not in copies], sorted(copies)
+    kept = [source for number, source in enumerate(found) if number not in copies]
+    return kept, sorted(found[number].path for number in copies)
 
 
 def _require_alike(split: Path, papers: set[Path], texts: list[Path]) -> None:
@@ -121,19 +122,19 @@ def _require_alike(split: Path, papers: set[Path], texts: list[Path]) -> None:
         )
 
 
-def _copies(sources: list[Source]) -> set[Path]:
-    """Text files that are byte-identical to an earlier one."""
+def _copies(sources: list[Source]) -> set[int]:
+    """Indices of text files that are byte-identical to an earlier one, or given a second time."""
     alike = defaultdict(list)
-    for source in sources:
+    for number, source in enumerate(sources):
         if source.is_text and not source.problem:
-            alike[source.size].append(source.path)
+            alike[source.size].append(number)
     copies = set()
-    for paths in alike.values():
+    for numbers in alike.values():
         seen = set()
-        for path in paths if len(paths) > 1 else []:
-            digest = file_sha256(path)
+        for number in numbers if len(numbers) > 1 else []:
+            digest = file_sha256(sources[number].path)
             if digest in seen:
-                copies.add(path)
+                copies.add(number)
             seen.add(digest)
     return copies
 

@@ -126,6 +126,13 @@ def test_text_that_stands_twice_is_read_once(text):
     assert len(sources) == 12
 
 
+def test_a_place_that_is_given_twice_is_read_once(text):
+    once, _ = find_sources([text])
+    twice, copies = find_sources([text, text])
+    assert twice == once
+    assert copies == sorted(source.path for source in once)
+
+
 @pytest.mark.parametrize("short", [0.0, 0.3])
 def test_sequences_hold_all_text_in_order(text, make, tmp_path, tokenizer, short):
     sources, _ = find_sources([text])
