@@ -205,7 +205,7 @@ def test_the_readmes_example_runs(monkeypatch):
 @pytest.mark.slow
 def test_others_see_the_types(tmp_path):
     (tmp_path / "use.py").write_text(
-        readme_example() + "\nreveal_type(answer({}, model)[0].answers[0].probability)\n"
+        readme_example() + "\nreveal_type(answer({})[0].answers[0].probability)\n"
     )
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(tmp_path / "use.py")],

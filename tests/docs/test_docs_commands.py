@@ -3,6 +3,8 @@
 Slow. tests/docs/test_docs.py looks quickly whether every command could be given at all.
 """
 
+import importlib.util
+import json
 import re
 import shutil
 
@@ -10,7 +12,7 @@ import documented
 import pytest
 from commands import run_cli
 from conftest import ROOT, SAMPLE
-from exam import as_word
+from exam import CLOZE, as_word
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +27,8 @@ STANDS_FOR = {
 }
 """What the pages name, and what is taken for it."""
 SHORTER = {"train": ["--max-steps", "2"], "pretrain": ["--max-steps", "2"]}
+PICTURES_ARE_READ = all(map(importlib.util.find_spec, ("rapidocr", "pypdfium2", "reportlab")))
+OF_PICTURES = ("photo.jpg", "scans/")
 AGREES = {"--tolerance": "100"}  # two steps on 28 papers are no model that int8 must keep up with
 TRIED_ELSEWHERE = {
     "bench": "test_bench.py",
@@ -48,6 +52,8 @@ def work(tmp_path_factory):
         shutil.copy(ROOT / "docs" / page, text / f"{number}.txt")
     shutil.copytree(SAMPLE / "vocabulary", folder / "models" / "vocabulary")
     as_word(SAMPLE / "printed" / "exam.txt", folder / "exam.docx")
+    if PICTURES_ARE_READ:
+        photograph(folder)
     corpus = ("--model", "models/vocabulary", "--out", "data/corpus", "--exclude", "papers/dev")
     must(folder, "pretrain", "data", "text/", "papers/train", *corpus)
     tiny = ("--model", "albert-rc-tiny")
@@ -65,6 +71,23 @@ def work(tmp_path_factory):
             must(folder, "predict", "--data", f"papers/{split}", "--model", model, *out)
     shutil.copy(folder / "b" / "dev.jsonl", folder / "predictions" / "other.jsonl")
     return folder
+
+
+def photograph(folder):
+    """A printed paper as a picture: photo.jpg, and again in the folder scans."""
+    import pypdfium2
+
+    from albert_rc.papers.formats import read_split
+    from albert_rc.printed.render.pdf import pdf_bytes
+    from albert_rc.printed.render.sheet import make_sheet
+
+    (folder / "one").mkdir()
+    (folder / "one" / "exam.json").write_text(json.dumps(CLOZE))
+    (page,) = pypdfium2.PdfDocument(pdf_bytes(make_sheet(read_split(folder / "one"))))
+    picture = page.render(scale=200 / 72).to_pil().convert("RGB")
+    picture.save(folder / "photo.jpg", quality=90)
+    (folder / "scans").mkdir()
+    picture.save(folder / "scans" / "page1.jpg", quality=90)
 
 
 def must(folder, *arguments):
@@ -89,7 +112,9 @@ def commands(page):
     for one in documented.shown([path]):
         if one.whole and one.text.startswith("albert-rc ") and "..." not in one.text:
             words = documented.words(one.text)[1:]
-            if words[0] not in TRIED_ELSEWHERE:
+            if words[0] in TRIED_ELSEWHERE:
+                continue
+            if PICTURES_ARE_READ or not set(words) & set(OF_PICTURES):
                 yield words
 
 
@@ -100,7 +125,9 @@ def test_the_commands_of_a_page(page, work, tmp_path):
     found = list(commands(page))
     assert found
     for words in found:
-        taken = stand_ins(words) + SHORTER.get(words[0], [])
+        taken = stand_ins(words)
+        if words[1].startswith("-"):  # not `pretrain vocabulary`
+            taken += SHORTER.get(words[0], [])
         for option, value in AGREES.items():
             if "int8" in words:
                 taken += [option, value]

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from albert_rc.errors import DataError
 from albert_rc.papers.formats import read_split
@@ -57,7 +58,8 @@ def test_a_picture_is_read_as_it_was_printed(page, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("turn", [90, 180, 270, 2, -3])
 def test_a_turned_picture_too(page, tmp_path, turn):
-    page.rotate(turn, expand=True, fillcolor="white").save(tmp_path / "exam.jpg", quality=80)
+    turned = page.rotate(turn, Image.Resampling.BICUBIC, expand=True, fillcolor="white")
+    turned.save(tmp_path / "exam.jpg", quality=80)
     assert content(tmp_path / "exam.jpg") == expected()
 
 

@@ -386,7 +386,7 @@ def test_two_processes_decide_alike(sample, stores, tmp_path):
     done = torchrun(2, *command, check=False)
     assert "1 restart did not help" in done.stderr
     log = (tmp_path / "two" / "log.txt").read_text()
-    assert "back to the start: learning rate 5e+29" in log
+    assert "restarting from the start with learning rate 5e+29" in log
 
 
 def test_a_policy_that_is_none_is_refused():
