@@ -135,7 +135,7 @@ def with_recall(scored_QK: Tensor, recalled: Recalled) -> Tensor:
     """Log-probabilities with recalled options added as evidence.
 
     Args:
-        scored_QK: the model's log-probabilities, natural logarithms; -inf if there is no option.
+        scored_QK: the model's natural log-probabilities; -inf beyond a question's last option.
         recalled: for the same blanks.
     """
     known_Q = recalled.option_Q >= 0

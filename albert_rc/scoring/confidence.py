@@ -32,7 +32,7 @@ def above_zero(chances: Chances) -> Chances:
 
 
 def logarithms(chances_QK: Chances, present_QK: Flags) -> Chances:
-    """Log-probabilities; -inf if there is no option."""
+    """Log-probabilities; -inf beyond a question's last option."""
     logs = np.log(above_zero(chances_QK))
     return np.where(present_QK, logs, -np.inf)
 

@@ -48,7 +48,7 @@ class ScoreFile:
     answers: list[str]
     """Answer to each question; empty for regression."""
     chances_QK: Chances
-    """Probabilities, 0 if there is no option; for regression [Q, 1] the numbers."""
+    """Probabilities, 0 beyond a question's last option; for regression, the numbers [Q, 1]."""
     num_options_Q: Indices
     labels: dict[int, str]
     """Names of labels by index, as far as the answers show them; empty for other kinds."""

@@ -82,7 +82,7 @@ class Connection(H11Protocol):
 
     @property
     def _replaceable(self) -> bool:
-        """Whether there is no request that waits for its response, or the client takes none."""
+        """Whether it may be closed: no request waits for a response, or the client reads none."""
         return self.cycle is None or self.cycle.response_started or self.flow.write_paused
 
     @property
