@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from albert_rc.io.json import to_json
 from albert_rc.serve.limits import MEGABYTE, Limits
-from albert_rc.serve.line import BusyError
+from albert_rc.serve.line import BusyError, first_of_most
 
 NO_POLICY = "default-src 'none'; frame-ancestors 'none'"
 HEADERS = {
@@ -197,8 +197,7 @@ class Arrivals:
         busy = BusyError("busy: too many requests at once; try again in a moment")
         if len(self._owners) >= self._most:
             numbers = Counter(self._owners.values())
-            first = max(self._owners, key=lambda one: numbers[self._owners[one]])
-            if numbers[self._owners[first]] <= numbers[client] + 1:
+            if (first := first_of_most(self._owners.items(), numbers, client)) is None:
                 raise busy
             del self._owners[first]
             first.reschedule(0)

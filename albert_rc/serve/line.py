@@ -4,21 +4,42 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Literal
+from typing import Literal, TypeVar
 
 from albert_rc.errors import AlbertRcError, DataError
 
 TICKET = "[A-Za-z0-9_-]{16,64}"
 """Pattern of the tickets by which clients identify requests; long, so that none can be guessed."""
 
+T = TypeVar("T")
 Stage = Literal["waiting", "reading", "loading", "answering", "unknown"]
 
 
 class BusyError(AlbertRcError):
     """The queue is full."""
+
+
+def first_of_most(
+    owned: Iterable[tuple[T, str]], numbers: Mapping[str, int], client: str
+) -> T | None:
+    """What to give up so that a client gets a place.
+
+    Args:
+        owned: what may be given up, each with the client that has it, in order.
+        numbers: how many places each client has.
+        client: the one that needs a place.
+
+    Returns:
+        The first of the client that has most; None if that client would then have fewer than the
+        other.
+    """
+    first = max(owned, key=lambda one: numbers[one[1]], default=None)
+    if first is None or numbers[first[1]] <= numbers[client] + 1:
+        return None
+    return first[0]
 
 
 @dataclass(eq=False)
@@ -93,11 +114,9 @@ class Queue:
         return place
 
     def _last_of_most(self, client: str) -> Place | None:
-        """The last waiting request of the client with most, if that has more than this one gets."""
         numbers = Counter(place.client for place in self._places)
-        waiting = [place for place in reversed(self._places) if place.stage == "waiting"]
-        last = max(waiting, key=lambda place: numbers[place.client], default=None)
-        return last if last and numbers[last.client] > numbers[client] + 1 else None
+        waiting = ((p, p.client) for p in reversed(self._places) if p.stage == "waiting")
+        return first_of_most(waiting, numbers, client)
 
     def leave(self, place: Place) -> None:
         """Remove a request that was answered, cancelled or displaced."""
