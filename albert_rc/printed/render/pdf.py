@@ -126,7 +126,7 @@ def _require_letters(sheet: Sheet, font: Path | None) -> None:
     if missing:
         shown = " ".join(sorted(missing)[:10])
         raise UsageError(
-            f"the font lacks {shown}; give a TrueType font with these letters by --font"
+            f"the font lacks {shown}; give a TrueType font that has these letters with --font"
         )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from albert_rc.errors import DataError
 from albert_rc.io.files import natural_key
+from albert_rc.io.messages import counted
 from albert_rc.printed.lines import Doubt, PrintedText
 from albert_rc.printed.read.layout import Word, lines_of
 from albert_rc.printed.scan.engine import open_engine
@@ -45,8 +46,7 @@ def read_scan(path: Path) -> PrintedText:
         )
     lines, repaired = repair(lines)
     notes += repaired
-    count = len(pages)
-    notes.append(f"text recognised in {count} picture{'s' if count > 1 else ''}; please check it")
+    notes.append(f"text recognised in {counted(len(pages), 'picture')}; please check it")
     return PrintedText(lines, notes, unread)
 
 
