@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from albert_rc.runtime.heap import highest
+
 
 @dataclass(frozen=True)
 class Done:
@@ -48,12 +50,12 @@ def watched(*arguments: object, through: Path | None = None) -> Done:
                 output, _ = process.communicate(timeout=0.5)
                 break
             except subprocess.TimeoutExpired:
-                peak = max(peak, _highest(process.pid))
+                peak = max(peak, highest(process.pid))
     print(output, end="", flush=True)
     if process.returncode:
         # A negative one is the number of the signal that ended it.
         sys.exit(process.returncode if process.returncode > 0 else 128 - process.returncode)
-    return Done(output, peak)
+    return Done(output, peak // 2**20)
 
 
 @contextmanager
@@ -75,15 +77,6 @@ def _passed_on(process: "subprocess.Popen[str]") -> Iterator[None]:
             signal.signal(number, handler)
     if asked:
         sys.exit(128 + signal.SIGTERM)
-
-
-def _highest(pid: int) -> int:
-    """The most memory that a process has held, in MiB."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
 def make_stores(papers: Path, model: object, data: Path, *options: object) -> None:

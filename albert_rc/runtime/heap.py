@@ -131,11 +131,11 @@ def resident() -> int:
     return _pages(1) * _page_size()
 
 
-def highest() -> int:
-    """Peak resident memory of this process in bytes; 0 if the system does not report it."""
+def highest(process: int | str = "self") -> int:
+    """Peak resident memory of a process in bytes; 0 if the system does not report it."""
     try:
         found = re.search(
-            r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE
+            r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text(), re.MULTILINE
         )
     except OSError:
         return 0
