@@ -73,7 +73,7 @@ def main() -> None:
                 arguments.size, "--out", model, "--max-steps", arguments.steps, "--batch-size",
                 arguments.batch_size, "--device", "cpu",
             )  # fmt: skip
-            seconds = float(re.search(r"steps in (\d+) s", said)[1])  # type: ignore[index]
+            seconds = float(re.search(r"steps? in (\d+) s", said)[1])  # type: ignore[index]
             row: dict[str, object] = {
                 "processes": world,
                 "train_passages_per_second": round(

@@ -82,7 +82,7 @@ def run(
     task.settle()
     todo = group.from_main(parts.begin(task.made_by()) if group.is_main else None)
     if len(todo) < len(parts.all):
-        task.say(f"{len(parts.all) - len(todo)} of {len(parts.all)} parts are done")
+        task.say(f"parts already done: {len(parts.all) - len(todo)} of {len(parts.all)}")
     with _readers(engine or TaskEngine(), request, papers.kind, how, task) as readers:
         for part in todo:
             if part != first:

@@ -139,13 +139,14 @@ def lsh_of(form: str | None, landmarks: bool | None, given: dict[str, Any]) -> d
 
 
 def require_teacher(teacher: str | None, given: Mapping[str, Any]) -> None:
-    """Refuse a teacher's weight without a teacher.
+    """Refuse settings of a teacher without a teacher.
 
     Raises:
-        UsageError: a weight is given without a teacher.
+        UsageError: such a setting is given without a teacher.
     """
-    if teacher is None and given.get("teacher_weight") is not None:
-        raise UsageError("--teacher-weight needs --teacher")
+    for name in ("teacher_weight", "teacher_precision"):
+        if teacher is None and given.get(name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} needs --teacher")
 
 
 def seconds_of(minutes: float | None) -> float | None:

@@ -80,7 +80,8 @@ def read_printed(
             found = parse_json((folder / RESULT).read_bytes())
         except (OSError, ValueError):  # ended by the system, most likely for its memory
             raise DataError(
-                "reading it needs too much memory; give the paper in parts, or as text"
+                "reading it ended without a result, most likely for lack of memory; give the paper "
+                "in parts, or as text"
             ) from None
     if "error" in found:
         raise DataError(_named(found["error"], upload, key))

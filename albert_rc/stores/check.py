@@ -13,7 +13,7 @@ from albert_rc.stores.pack import COLUMNS
 
 _META: dict[str, type] = {
     "ids": list, "levels": list, "vocabulary": str, "max_length": int,
-    "vocab_size": int,
+    "vocab_size": int, "split": str, "source_hash": str,
 }  # fmt: skip
 _META_OF: dict[Kind, dict[str, type]] = {
     "cloze": {"num_long": int},

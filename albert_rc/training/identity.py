@@ -9,7 +9,7 @@ from albert_rc.training.config import TrainConfig
 FIXED = (
     "epochs", "batch_size", "learning_rate", "warmup", "weight_decay", "clip", "max_steps",
     "precision", "mask_rate", "mask_weight", "optimizer", "optimizer_states", "seed",
-    "teacher_weight",
+    "teacher_weight", "teacher_precision",
 )  # fmt: skip
 """Settings that affect the result."""
 GONE = ("label_smoothing", "r_drop", "fgm", "ema")

@@ -31,6 +31,7 @@ def options_of(*names):
         ("warmup=1.5", "--warmup 1.5 must be at least 0 and below 1"),
         ("with_dev=perhaps", "--set with_dev=perhaps: must be true or false"),
         ("teacher_weight=0", "--teacher-weight needs --teacher"),
+        ("teacher_precision=int8", "--set teacher_precision=int8: no such setting"),
         ("config=run.toml", "--set config=run.toml: use the option --config instead"),
         ("low=1e-5", "--low needs --search"),
         ("json=true", "--json needs --search"),

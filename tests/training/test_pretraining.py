@@ -15,6 +15,7 @@ from albert_rc.corpus.documents import find_sources
 from albert_rc.corpus.mask_config import MaskConfig
 from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import UsageError
+from albert_rc.model.int8 import has_int8
 from albert_rc.runtime.devices import Processes
 from albert_rc.text.make_vocabulary import make_vocabulary
 from albert_rc.text.tokenizer import load_tokenizer
@@ -92,20 +93,38 @@ def test_a_student_learns_what_its_teacher_thinks_of_hidden_words(
     assert "--teacher" in objective.identity()
 
 
-def test_a_teacher_reads_in_the_precision_of_the_run(sample, corpora, tmp_path):
+@pytest.mark.parametrize(
+    ("asked", "used"),
+    [
+        ("same", "bf16"),
+        pytest.param(
+            "int8", "int8",
+            marks=pytest.mark.skipif(
+                not has_int8(torch.device("cpu")), reason="no int8 products on this processor"
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_a_teacher_reads_in_the_precision_asked_for(asked, used, sample, corpora, tmp_path):
     opened = [
         load_model(
             sample / "vocabulary", "pretraining", scratch="tiny", shape=SHAPE, with_pairs=False
         )
         for _ in range(2)
     ]
-    config = TrainConfig(precision="bf16", max_steps=1, batch_size=4)
+    config = TrainConfig(precision="bf16", max_steps=1, batch_size=4, teacher_precision=asked)
     objective = Pretraining(
         opened[0].model, opened[0].tokenizer, *corpora, config, MaskConfig(), "none",
         opened[1].model,
     )  # fmt: skip
-    Trainer(objective, config, tmp_path, Processes(torch.device("cpu")))
-    assert opened[1].model.encoder.compute.precision == "bf16"
+    batch = objective.batch([0, 1, 2, 3], 0)
+    exact = opened[1].model.eval().teach(batch, 1.0).hidden_MD
+    Trainer(objective, config, tmp_path, Processes(torch.device("cpu"))).run()
+    teacher = opened[1].model
+    assert teacher.encoder.compute.precision == used
+    found = teacher.teach(batch, 1.0).hidden_MD
+    error = (found.float() - exact).square().mean() / exact.square().mean()
+    assert 0 < error < 0.05  # two unrelated states differ by 2
 
 
 @pytest.mark.parametrize("family", ["albert", "bert"])
@@ -286,6 +305,9 @@ def test_teachers_of_hidden_words_must_fit(cli, sample, corpora, tmp_path):
         assert done.returncode == 2
         assert said in done.stderr
     assert not (tmp_path / "run" / "model.safetensors").exists()
+    done = cli("pretrain", *options, "--set", "teacher_precision=int8")
+    assert done.returncode == 2
+    assert "--teacher-precision needs --teacher" in done.stderr
 
 
 def test_the_same_vocabulary_whenever_it_is_made(sample, tmp_path):

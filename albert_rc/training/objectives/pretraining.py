@@ -17,6 +17,7 @@ from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import UsageError
 from albert_rc.io.files import sha256
 from albert_rc.model.encoder import evaluating
+from albert_rc.model.int8 import has_int8
 from albert_rc.model.pretraining_head import PretrainingModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.batches import BatchOrder, batches_by_length
@@ -45,13 +46,24 @@ RECIPES: dict[str, dict[str, Any]] = {
 DEV_SEED = 0  # independent of the run's seed: all runs are evaluated on the same questions
 
 
-def open_teacher(source: str, tokenizer: Tokenizer) -> PretrainingModel:
+def open_teacher(
+    source: str, tokenizer: Tokenizer, precision: str, device: torch.device
+) -> PretrainingModel:
     """Open a teacher for masked words.
 
+    Args:
+        source: its folder or hub id.
+        tokenizer: the student's.
+        precision: of its matrix products, `same` as the student's or `int8`.
+        device: where it will run.
+
     Raises:
-        UsageError: unknown model, or one with another vocabulary or no masked-LM head.
+        UsageError: unknown model, or one with another vocabulary or no masked-LM head, or int8
+            where the device has no such products.
         CheckpointError: unusable weights.
     """
+    if precision == "int8" and not has_int8(device):
+        raise UsageError("--teacher-precision int8: this processor has no 8-bit products; use same")
     loaded: Loaded[PretrainingModel] = load_model(source, "pretraining", with_pairs=False)
     if loaded.tokenizer.fingerprint != tokenizer.fingerprint:
         raise UsageError(
@@ -105,6 +117,7 @@ class Pretraining(Objective[PretrainBatch]):
         self.corpus, self.dev = corpus, dev
         self.masking, self.pair = masking, pair
         self.teacher, self.teacher_weight = teacher, settings.teacher_weight
+        self.teacher_precision = settings.teacher_precision
         self.collate = PretrainCollator(corpus, tokenizer, masking, pair, settings.seed)
         self.order = BatchOrder(
             lengths=corpus.lengths, batch_size=settings.batch_size, seed=settings.seed
@@ -113,8 +126,10 @@ class Pretraining(Objective[PretrainBatch]):
     def begin(self) -> None:
         if self.teacher is not None:
             self.teacher.to(self.model.words.device).eval()
+            chosen = self.teacher_precision
             self.teacher.encoder.compute = replace(
-                self.teacher.encoder.compute, precision=self.encoder.compute.precision
+                self.teacher.encoder.compute,
+                precision=self.encoder.compute.precision if chosen == "same" else chosen,
             )
             self.teacher.encoder.freeze()
 

@@ -58,7 +58,11 @@ class PretrainingRun:
             **self.how,
         )
         model, tokenizer = loaded.model, loaded.tokenizer
-        teacher = None if self.teacher is None else open_teacher(self.teacher, tokenizer)
+        teacher = None
+        if self.teacher is not None:
+            teacher = open_teacher(
+                self.teacher, tokenizer, self.settings.teacher_precision, self.group.device
+            )
         for part in (corpus, dev):
             if part is not None:
                 check_corpus(part, tokenizer, model.config.max_length)
