@@ -60,7 +60,7 @@ def resolve_source(source: str | Path) -> Path:
         return shipped[str(source)]
     looked = f"--model {source}: no such folder"
     if shipped:
-        looked += f", nor a model of the package ({' or '.join(shipped)})"
+        looked += f", nor a model of the package ({', '.join(shipped)})"
     advice = "check the name, or put the model's files into a folder and give that"
     if meant := _meant(str(source)):
         raise UsageError(f"{looked}; did you mean {meant}?")
