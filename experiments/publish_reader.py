@@ -22,7 +22,7 @@ from string import Template
 from typing import Any
 
 from command import command
-from reader import TAUGHT_PAPERS, TAUGHT_SEEDS, TAUGHT_WORDS
+from reader import TAUGHT_WORDS, taught_runs
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError
@@ -170,15 +170,19 @@ def taught(work: Path) -> dict[str, Any]:
         "from here on: it learned the teacher's probabilities next to the right answers."
     )
     words = best(work / "runs" / TAUGHT_WORDS.name)
-    students = [f"{TAUGHT_PAPERS.name}-{seed}" for seed in TAUGHT_SEEDS]
+    students = list(taught_runs())
     papers = [best(work / "runs" / name) for name in students]
+    made_papers, others = (best(work / "runs" / n) for n in ("taught-made", "taught-made-papers"))
     found = ", ".join(f"{run['accuracy']:.1%}" for run in papers)
     made += [
         f"It was trained on masked words of the texts near exam papers ({words['step']:,} steps of "
         f"32 sequences; {words['accuracy']:.1%} right with 30% masked).",
         f"It was fine-tuned on the training papers of ELE ({papers[0]['step']:,} steps of 16) with "
-        f"each of {len(students)} seeds ({found} of the dev blanks right); its weights are the "
-        "mean of these and of those that the teaching began with.",
+        f"each of {len(students)} seeds ({found} of the dev blanks right).",
+        f"Apart from these two steps, the model before them was trained on cloze papers made from "
+        f"running text ({made_papers['step']:,} steps of 16), then on those of ELE "
+        f"({others['accuracy']:.1%}).",
+        f"Its weights are the mean of these {len(students) + 1} and of those before the teacher.",
     ]
     return {"run": "taught", "records": students[0], "made": made}
 

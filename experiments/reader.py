@@ -15,17 +15,18 @@ go on from.
 `prepare` leaves in WORK: `start`, an ALBERT that computes what the BERT computes, with the most
 frequent pieces of its vocabulary (or that ALBERT as it is); `near` and `mix`, texts to learn hidden
 words from; `ele`, stores of the exam papers without those that overlap with dev or test. After it,
-`made_papers.py SOURCES WORK` makes WORK/made-store, which `slice` needs.
+`made_papers.py SOURCES WORK` makes WORK/made-store, which `slice` and `teach` need.
 
 `slice` goes on with the runs in WORK/runs: hidden words (hidden), then with factorised embeddings
 hidden words of more text (more), papers made of running text (made), and the exam papers' blanks
 (papers); after `questions` instead sentences that follow from others (inference), and questions
 with options (choice). `teach` lets the larger model learn hidden words and the exam papers
-(teacher, teacher-papers), and WORK/start learn from it: first what it thinks of hidden words
-(taught-words), then of the papers' options, once with each seed (taught-papers-SEED). The mean of
-these weights and of WORK/start's is the result (taught). Both stop after --minutes and go on with
-the same command. `smaller` makes another ALBERT, untrained but for its embeddings, of the one in
-FROM. `publish_reader.py` puts the results into the package.
+(teacher, teacher-papers), and WORK/start learn from it: what it thinks of hidden words
+(taught-words), then of the papers' options, once with each seed (taught-papers-SEED); and apart
+from these of the options of made papers (taught-made), then of the real ones (taught-made-papers).
+The mean of these weights and of WORK/start's is the result (taught). Both stop after --minutes and
+go on with the same command. `smaller` makes another ALBERT, untrained but for its embeddings, of
+the one in FROM. `publish_reader.py` puts the results into the package.
 """
 
 from __future__ import annotations
@@ -125,6 +126,11 @@ TAUGHT_PAPERS = Phase(
      "--teacher-weight": 0.7},
 )  # fmt: skip
 TAUGHT_SEEDS = (42, 1, 2)
+TAUGHT_MADE = Phase(
+    "taught-made", "train", "made-store",
+    {"--epochs": 1, "--learning-rate": 2.5e-4, "--batch-size": 16, "--warmup": 0.05,
+     "--mask-rate": 0.1, "--eval-steps": 136, "--save-steps": 68, "--teacher-weight": 0.7},
+)  # fmt: skip
 INFERENCE = Phase(
     "inference", "train", "inference",
     {"--epochs": 2, "--learning-rate": 1e-4, "--batch-size": 32, "--warmup": 0.06},
@@ -290,30 +296,37 @@ def teach(work: Path, minutes: float) -> None:
     runs, goes = work / "runs", _until(work, minutes)
     if not goes(work / "teacher", *TEACHER):
         return
-    words = replace(
-        TAUGHT_WORDS, options=TAUGHT_WORDS.options | {"--teacher": runs / TEACHER[0].name}
-    )
+
+    def by(teacher: Path, phase: Phase, name: str, **more: object) -> Phase:
+        return replace(phase, name=name, options=phase.options | {"--teacher": teacher} | more)
+
+    words = by(runs / TEACHER[0].name, TAUGHT_WORDS, TAUGHT_WORDS.name)
     if not goes(work / "start", words):
         return
-    scores, students = _scores(work), []
-    for seed in TAUGHT_SEEDS:
-        more = {"--teacher": scores, "--seed": seed}
-        name = f"{TAUGHT_PAPERS.name}-{seed}"
-        papers = replace(TAUGHT_PAPERS, name=name, options=TAUGHT_PAPERS.options | more)
-        if not goes(runs / words.name, papers):
+    ele, made = (_scores(work, store) for store in ("ele", "made-store"))
+    for name, seed in taught_runs().items():
+        if not goes(runs / words.name, by(ele, TAUGHT_PAPERS, name, **{"--seed": seed})):
             return
-        students.append(runs / name)
+    last = by(ele, TAUGHT_PAPERS, f"{TAUGHT_MADE.name}-papers")
+    if not goes(work / "start", by(made, TAUGHT_MADE, TAUGHT_MADE.name), last):
+        return
     if not (runs / "taught").is_dir():
+        students = [runs / name for name in (*taught_runs(), last.name)]
         command("export", *students, work / "start", "--out", runs / "taught")
     print("done")
 
 
-def _scores(work: Path) -> Path:
-    """The teacher's probabilities for the options of the training papers."""
-    scores = work / "ele-scores.jsonl"
+def taught_runs() -> dict[str, int]:
+    """The student's runs on the exam papers, after the hidden words: their names and seeds."""
+    return {f"{TAUGHT_PAPERS.name}-{seed}": seed for seed in TAUGHT_SEEDS}
+
+
+def _scores(work: Path, store: str) -> Path:
+    """The teacher's probabilities for the options of a store's training papers."""
+    scores = work / f"{store}-scores.jsonl"
     if not scores.is_file():
         command(
-            "predict", "--data", work / "ele" / "train.pt", "--model",
+            "predict", "--data", work / store / "train.pt", "--model",
             work / "runs" / "teacher-papers", "--temperature", 1,
             "--out", scores.with_suffix(".json"), "--scores", scores,
         )  # fmt: skip

@@ -13,6 +13,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from albert_rc.serve.guard import HEADERS, NO_POLICY, REST_SECONDS, Refusal
+from albert_rc.serve.line import client_of
 
 CONNECTIONS = 64
 """Maximum number of open connections."""
@@ -87,7 +88,7 @@ class Connection(H11Protocol):
 
     @property
     def _host(self) -> str:
-        return self.client[0] if self.client else ""
+        return client_of(self.client[0]) if self.client else ""
 
     def _make_room(self) -> None:
         """Close connections until their number is within the limit; this one if all are in use."""

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Network, ip_address
 from threading import Lock
 from typing import Literal, TypeVar
 
@@ -20,6 +21,23 @@ Stage = Literal["waiting", "reading", "loading", "answering", "unknown"]
 
 class BusyError(AlbertRcError):
     """The queue is full."""
+
+
+def client_of(address: str) -> str:
+    """The client behind an address: an IPv4 address, or the first 64 bits of an IPv6 address.
+
+    A single IPv6 client usually has a whole /64 of addresses (RFC 6177). All clients of a proxy
+    have the same address.
+    """
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:  # a socket of the system has none
+        return address
+    if isinstance(found, IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(IPv6Network((found, 64), strict=False))
 
 
 def first_of_most(
@@ -48,7 +66,7 @@ class Place:
 
     ticket: str | None
     client: str = ""
-    """The client's address."""
+    """Who sent it, see `client_of`."""
     stage: Stage = "waiting"
     done: int = 0
     """Number of questions answered."""
@@ -88,7 +106,7 @@ class Queue:
 
         Args:
             ticket: identifies the request for `progress`; None if that is not needed.
-            client: the client's address.
+            client: who sends it, see `client_of`.
 
         Raises:
             DataError: the ticket is invalid or in use.

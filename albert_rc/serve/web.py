@@ -30,7 +30,7 @@ from albert_rc.serve.guard import (
     shutting_down,
     until_gone,
 )
-from albert_rc.serve.line import BusyError
+from albert_rc.serve.line import BusyError, client_of
 from albert_rc.serve.openapi import document
 from albert_rc.serve.page import ICON, Page, api_page, paper_page
 from albert_rc.serve.uploads import TYPES, Upload, as_pages, make_upload
@@ -164,8 +164,7 @@ class _Site:
 
 
 def _client(request: Request) -> str:
-    """The client's address; all clients of a proxy have the same."""
-    return request.client.host if request.client else ""
+    return client_of(request.client.host) if request.client else ""
 
 
 async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Upload, Upload | None]:

@@ -16,7 +16,7 @@ pytest.importorskip("uvicorn", reason="no uvicorn; pip install 'albert-rc[serve]
 jsonschema = pytest.importorskip("jsonschema")
 from serving import CLOZE, schema_of, serving  # noqa: E402
 
-from albert_rc.serve.line import BusyError, Place  # noqa: E402
+from albert_rc.serve.line import BusyError, Place, client_of  # noqa: E402
 from albert_rc.serve.uploads import make_upload  # noqa: E402
 
 JSON = "application/json"
@@ -291,3 +291,21 @@ def test_what_comes_after_the_end_is_refused():
     with pytest.raises(BusyError, match="shutting down"):
         served.engine.submit(make_upload(b"{}"), None)
     assert len(served.engine.line) == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8:0:1::5", "2001:db8:0:1:ffff::9", True),
+        ("2001:db8:0:1::5", "2001:db8:0:2::5", False),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("", "", True),
+        ("", "192.0.2.1", False),
+    ],
+)
+def test_addresses_of_one_client(one, other, same):
+    """Else a client with a whole IPv6 network would count as many."""
+    assert (client_of(one) == client_of(other)) is same
