@@ -49,7 +49,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "architecture": "AlbertForMaskedLM", "pipeline": "fill-mask", "tag": "cloze",
         "reads": "every blank is a `[MASK]`, and the score of an option is the mean of its pieces' "
         "logits there",
-        "larger": "for that, 90.5% of the blanks of ELE are reported",
+        "larger": ", for which 90.5% of the blanks of ELE are reported",
         "made": (
             FIRST,
             "It was trained on masked words again ($hidden_steps steps of 32 sequences of 384 "
@@ -80,7 +80,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "or after it",
         "control": "Trained in the same way without the dialogues, on questions and options only, "
         "it reaches 39.6% (`experiments/no_passage.py`).",
-        "larger": "the best systems answer 92.6% of DREAM's test questions, people 95.5%",
+        "larger": "; the best systems answer 92.6% of DREAM's test questions, people 95.5%",
         "made": (
             FIRST,
             "It was trained to decide which sentences follow from others (19,666 pairs of SNLI's "
@@ -107,7 +107,9 @@ def plain_vocabulary(tokenizer: Tokenizer, folder: Path, papers: Path) -> Tokeni
     ids = content["model"]["vocab"]
     pieces = sorted(ids, key=ids.__getitem__)
     write_bytes(folder / "vocab.txt", "".join(f"{piece}\n" for piece in pieces).encode())
-    shutil.copyfile(tokenizer.folder / "tokenizer_config.json", folder / "tokenizer_config.json")
+    config = parse_json((tokenizer.folder / "tokenizer_config.json").read_bytes())
+    # An export names a class that needs tokenizer.json.
+    write_json(folder / "tokenizer_config.json", config | {"tokenizer_class": "BertTokenizer"})
     plain = load_tokenizer(folder)
     texts = [passage.text for passage in read_split(papers).passages]
     if plain.encode(texts) != tokenizer.encode(texts):
