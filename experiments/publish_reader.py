@@ -22,7 +22,7 @@ from string import Template
 from typing import Any
 
 from command import command
-from reader import TAUGHT_WORDS, taught_runs
+from reader import TAUGHT_MADE, TAUGHT_PAPERS, TAUGHT_WORDS
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError
@@ -166,27 +166,26 @@ def taught(work: Path) -> dict[str, Any]:
     made = re.findall(r"^\d+\. (.*)$", card, re.MULTILINE)
     # The card may be that of an earlier student, which began with the same model.
     made = list(takewhile(lambda step: not step.startswith("A larger model"), made))
-    made.append(
-        "A larger model (MPNet base, of all-mpnet-base-v2, Apache-2.0), trained on masked words of "
-        "the texts that are near exam papers and on the training papers of ELE, was its teacher "
-        "from here on: it learned the teacher's probabilities next to the right answers."
+    before = len(made)
+    words, *papers, made_papers, others = (
+        best(work / "runs" / phase.name) for phase in (TAUGHT_WORDS, *TAUGHT_PAPERS, *TAUGHT_MADE)
     )
-    words = best(work / "runs" / TAUGHT_WORDS.name)
-    students = list(taught_runs())
-    papers = [best(work / "runs" / name) for name in students]
-    made_papers, others = (best(work / "runs" / n) for n in ("taught-made", "taught-made-papers"))
     found = ", ".join(f"{run['accuracy']:.1%}" for run in papers)
     made += [
+        "A larger model (MPNet base, of all-mpnet-base-v2, Apache-2.0), trained on masked words of "
+        "the texts that are near exam papers and on the training papers of ELE, was its teacher "
+        "from here on: it learned the teacher's probabilities next to the right answers.",
         f"It was trained on masked words of the texts near exam papers ({words['step']:,} steps of "
         f"32 sequences; {words['accuracy']:.1%} right with 30% masked).",
         f"It was fine-tuned on the training papers of ELE ({papers[0]['step']:,} steps of 16) with "
-        f"each of {len(students)} seeds ({found} of the dev blanks right).",
-        f"Apart from these two steps, the model before them was trained on cloze papers made from "
-        f"running text ({made_papers['step']:,} steps of 16), then on those of ELE "
+        f"each of {len(papers)} seeds ({found} of the dev blanks right).",
+        f"Separately, the model of step {before} was trained on cloze papers made from running "
+        f"text ({made_papers['step']:,} steps of 16), then on the training papers of ELE "
         f"({others['accuracy']:.1%}).",
-        f"Its weights are the mean of these {len(students) + 1} and of those before the teacher.",
+        f"The weights in this folder are the mean of those of step {before} and of these "
+        f"{len(papers) + 1} models.",
     ]
-    return {"run": "taught", "records": students[0], "made": made}
+    return {"run": "taught", "records": TAUGHT_PAPERS[0].name, "made": made}
 
 
 def measured(

@@ -120,16 +120,22 @@ TAUGHT_WORDS = Phase(
     {**WORDS, **_TEACHER_IN, "--mask-rate": 0.3, "--learning-rate": 4e-4, "--warmup": 0.05,
      "--max-steps": 1000, "--eval-steps": 125, "--save-steps": 50, "--teacher-weight": 0.7},
 )  # fmt: skip
-TAUGHT_PAPERS = Phase(
-    "taught-papers", "train", "ele",
-    {**BLANKS, "--epochs": 1, "--learning-rate": 1.5e-4, "--save-steps": 140,
-     "--teacher-weight": 0.7},
-)  # fmt: skip
-TAUGHT_SEEDS = (42, 1, 2)
-TAUGHT_MADE = Phase(
-    "taught-made", "train", "made-store",
-    {"--epochs": 1, "--learning-rate": 2.5e-4, "--batch-size": 16, "--warmup": 0.05,
-     "--mask-rate": 0.1, "--eval-steps": 136, "--save-steps": 68, "--teacher-weight": 0.7},
+_TAUGHT: dict[str, object] = {
+    **BLANKS, "--epochs": 1, "--learning-rate": 1.5e-4, "--save-steps": 140,
+    "--teacher-weight": 0.7,
+}  # fmt: skip
+TAUGHT_PAPERS = tuple(
+    Phase(f"taught-papers-{seed}", "train", "ele", {**_TAUGHT, "--seed": seed})
+    for seed in (42, 1, 2)
+)
+"""Each goes on from TAUGHT_WORDS."""
+TAUGHT_MADE = (
+    Phase(
+        "taught-made", "train", "made-store",
+        {"--epochs": 1, "--learning-rate": 2.5e-4, "--batch-size": 16, "--warmup": 0.05,
+         "--mask-rate": 0.1, "--eval-steps": 136, "--save-steps": 68, "--teacher-weight": 0.7},
+    ),
+    Phase("taught-made-papers", "train", "ele", _TAUGHT),
 )  # fmt: skip
 INFERENCE = Phase(
     "inference", "train", "inference",
@@ -292,33 +298,26 @@ def slice_(work: Path, minutes: float) -> None:
 
 
 def teach(work: Path, minutes: float) -> None:
-    """Train the teacher, then the student by it; go on where the last slice ended."""
+    """Train the teacher, then the students by it; go on where the last slice ended."""
     runs, goes = work / "runs", _until(work, minutes)
+
+    def by(teacher: Path, phase: Phase) -> Phase:
+        return replace(phase, options=phase.options | {"--teacher": teacher})
+
     if not goes(work / "teacher", *TEACHER):
         return
-
-    def by(teacher: Path, phase: Phase, name: str, **more: object) -> Phase:
-        return replace(phase, name=name, options=phase.options | {"--teacher": teacher} | more)
-
-    words = by(runs / TEACHER[0].name, TAUGHT_WORDS, TAUGHT_WORDS.name)
-    if not goes(work / "start", words):
+    if not goes(work / "start", by(runs / TEACHER[0].name, TAUGHT_WORDS)):
         return
     ele, made = (_scores(work, store) for store in ("ele", "made-store"))
-    for name, seed in taught_runs().items():
-        if not goes(runs / words.name, by(ele, TAUGHT_PAPERS, name, **{"--seed": seed})):
+    for papers in TAUGHT_PAPERS:
+        if not goes(runs / TAUGHT_WORDS.name, by(ele, papers)):
             return
-    last = by(ele, TAUGHT_PAPERS, f"{TAUGHT_MADE.name}-papers")
-    if not goes(work / "start", by(made, TAUGHT_MADE, TAUGHT_MADE.name), last):
+    if not goes(work / "start", by(made, TAUGHT_MADE[0]), by(ele, TAUGHT_MADE[1])):
         return
     if not (runs / "taught").is_dir():
-        students = [runs / name for name in (*taught_runs(), last.name)]
+        students = [runs / phase.name for phase in (*TAUGHT_PAPERS, TAUGHT_MADE[1])]
         command("export", *students, work / "start", "--out", runs / "taught")
     print("done")
-
-
-def taught_runs() -> dict[str, int]:
-    """The student's runs on the exam papers, after the hidden words: their names and seeds."""
-    return {f"{TAUGHT_PAPERS.name}-{seed}": seed for seed in TAUGHT_SEEDS}
 
 
 def _scores(work: Path, store: str) -> Path:
