@@ -16,10 +16,16 @@ from typing import Any
 from albert_rc.errors import CheckpointError
 from albert_rc.io.json import parse_json, write_json
 from albert_rc.text.tokenizer import HuggingFaceTokenizer, SentencePieceTokenizer, Tokenizer
+from albert_rc.text.tokenizer_json import (
+    SPACES,
+    STRIP_END,
+    replace,
+    sequence,
+    with_our_steps,
+    word_start,
+)
 
 _NORMAL, _UNKNOWN, _USER_DEFINED = 1, 2, 4  # SentencePiece's types of pieces
-# White space of Python's str.split; the regular expressions' \s lacks four of these characters.
-_SPACES = {"Regex": r"[\s\x1c-\x1f]+"}
 
 
 def write_vocabulary(tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
@@ -107,25 +113,6 @@ def _template(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _sequence(*steps: dict[str, Any], of: str = "normalizers") -> dict[str, Any]:
-    return {"type": "Sequence", of: list(steps)}
-
-
-def _replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
-    return {"type": "Replace", "pattern": pattern, "content": content}
-
-
-_STRIP_END = {"type": "Strip", "strip_left": False, "strip_right": True}
-
-
-def _word_start(mark: str) -> dict[str, Any]:
-    """A rule that puts a word-start mark before the text, but not after a special token.
-
-    There, a word has its own space, and glued text has none.
-    """
-    return {"type": "Metaspace", "replacement": mark, "prepend_scheme": "first", "split": False}
-
-
 def _of_sentencepiece(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
     from sentencepiece import sentencepiece_model_pb2
 
@@ -135,24 +122,24 @@ def _of_sentencepiece(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
     trained, spec = proto.trainer_spec, proto.normalizer_spec
     if trained.model_type != trained.UNIGRAM or trained.treat_whitespace_as_suffix:
         raise CheckpointError(f"{path}: only unigram vocabularies can be exported")
-    normalizers = [_replace(_SPACES, " ")]
+    normalizers = [replace(SPACES, " ")]
     if not tokenizer.settings["keep_accents"]:
-        normalizers += [{"type": "NFKD"}, _replace({"Regex": _marks()}, "")]
+        normalizers += [{"type": "NFKD"}, replace({"Regex": _marks()}, "")]
     if tokenizer.settings["do_lower_case"]:
         normalizers.append({"type": "Lowercase"})
     if spec.precompiled_charsmap:
         charsmap = base64.b64encode(spec.precompiled_charsmap).decode()
         normalizers.append({"type": "Precompiled", "precompiled_charsmap": charsmap})
-    normalizers += [_replace({"Regex": " {2,}"}, " "), _STRIP_END]
+    normalizers += [replace({"Regex": " {2,}"}, " "), STRIP_END]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": _added(tokenizer),
-        "normalizer": _sequence(*normalizers),
-        "pre_tokenizer": _word_start("▁"),
+        "normalizer": sequence(*normalizers),
+        "pre_tokenizer": word_start("▁"),
         "post_processor": _template(tokenizer),
-        "decoder": _word_start("▁"),
+        "decoder": word_start("▁"),
         "model": {
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
@@ -195,16 +182,8 @@ def _marks() -> str:
 def _of_hugging_face(tokenizer: HuggingFaceTokenizer) -> dict[str, Any]:
     """The tokenizer.json of our tokenizer, with the leading space added automatically."""
     content: dict[str, Any] = parse_json(tokenizer.as_json())
-    steps = [_replace(_SPACES, " "), _STRIP_END]
-    if content.get("normalizer"):
-        steps.append(content["normalizer"])
-    content["normalizer"] = _sequence(*steps)
-    parts: dict[str, Any] = content.get("pre_tokenizer") or {}
-    kinds = str(parts)
-    if "Metaspace" in kinds or "ByteLevel" in kinds:
-        # Ensures a leading space, which Metaspace and ByteLevel then mark.
-        first = _word_start(" ")
-        content["pre_tokenizer"] = _sequence(first, parts, of="pretokenizers")
+    names = ("normalizer", "pre_tokenizer")
+    content |= zip(names, with_our_steps(*map(content.get, names)), strict=True)
     special = _added(tokenizer)
     ours = {token["content"] for token in special}
     others = [t for t in content.get("added_tokens", []) if t["content"] not in ours]

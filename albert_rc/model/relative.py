@@ -44,7 +44,9 @@ def bias_table(weight_KN: Tensor, longest: int) -> Tensor:
     """
     place_L = torch.arange(rounded_up(longest, LENGTHS), device=weight_KN.device)
     distance_LL = place_L[None, :] - place_L[:, None]
-    return weight_KN[bucket(distance_LL, len(weight_KN))].permute(2, 0, 1)
+    # Scores have keys side by side; with heads side by side, adding the table would take 20 times
+    # as long.
+    return weight_KN[bucket(distance_LL, len(weight_KN))].permute(2, 0, 1).contiguous()
 
 
 @dataclass(frozen=True)

@@ -296,6 +296,19 @@ def test_a_vocabulary_that_splits_otherwise_is_not_written(vocabularies, tmp_pat
     refused(source, tmp_path, CheckpointError, "texts are split differently; nothing was written")
 
 
+@pytest.mark.parametrize("family", ["albert", "bert", "roberta"])
+def test_an_exported_vocabulary_remains_the_same_one(vocabularies, tmp_path, family):
+    """Or a teacher, or a store, would be refused for the model's exported folder."""
+    given = load_tokenizer(vocabularies / family)
+    once, twice = tmp_path / "once", tmp_path / "twice"
+    once.mkdir()
+    twice.mkdir()
+    vocabulary.write_vocabulary(given, once, 160)
+    assert load_tokenizer(once).fingerprint == given.fingerprint
+    vocabulary.write_vocabulary(load_tokenizer(once), twice, 160)
+    assert (twice / "tokenizer.json").read_bytes() == (once / "tokenizer.json").read_bytes()
+
+
 def test_what_others_cannot_compute_is_refused(vocabularies, tmp_path):
     source = made(vocabularies, "reversible", "cloze", tmp_path / "source")
     refused(source, tmp_path, UsageError, "reversible layers")
