@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -164,7 +165,7 @@ class _WithSettings:
                     raise UsageError(f"{flag} needs a value")
                 value = value if sign else rest.pop(0)
                 if flag == "--config":
-                    files += self._of_file(Path(value))
+                    files += self._of_file(Path(value), ctx)
                     continue
                 written = self._of_setting(value, ctx)
                 if off := self._turned_off(value):
@@ -201,9 +202,9 @@ class _WithSettings:
             raise UsageError(f"--set {shortened(given)}: give NAME=VALUE")
         if name in ("config", "set"):
             raise UsageError(f"--set {shortened(given)}: use the option --{name} instead")
-        return self._written(name, value, f"--set {shortened(given)}")
+        return self._written(name, value, f"--set {shortened(given)}", ctx)
 
-    def _of_file(self, path: Path) -> list[str]:
+    def _of_file(self, path: Path, ctx: Any) -> list[str]:
         found: list[str] = []
         for name, value in _read_file(path):
             if name in ("config", "set"):
@@ -211,10 +212,10 @@ class _WithSettings:
                     f"{path}: {name} is not allowed in a file; give --{name} on the command line"
                 )
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            found += self._written(name, text, f"{path}: {name}")
+            found += self._written(name, text, f"{path}: {name}", ctx)
         return found
 
-    def _written(self, name: str, value: str, where: str) -> list[str]:
+    def _written(self, name: str, value: str, where: str, ctx: Any) -> list[str]:
         """A setting as an option."""
         flag = flag_of(name).replace(".", "-")
         for option in self.params:
@@ -226,11 +227,33 @@ class _WithSettings:
                     written = flag if value == "true" else other
                     return [] if written is None else [written]
                 raise UsageError(f"{where}: must be true or false")
-        known = ", ".join(option.name for option in self._hidden())
-        raise UsageError(f"{where}: no such setting; name an option, or one of {known}")
+        raise UsageError(f"{where}: no such setting; {self._instead(flag, ctx)}")
+
+    def _instead(self, flag: str, ctx: Any) -> str:
+        """What a setting that the command lacks may have meant."""
+        has = [path for path, flags in _commands(ctx.find_root().command) if flag in flags]
+        if has:
+            return f"it is a setting of {', '.join(has)}, not of {ctx.info_name}"
+        names = {option.opts[0]: option.name for option in _options(self)}
+        if close := get_close_matches(flag, names, n=2, cutoff=0.75):
+            return f"did you mean {' or '.join(names[each] for each in close)}?"
+        return "`--set help` lists them"
 
     def _hidden(self) -> Iterator[Any]:
         return (each for each in self.params if getattr(each, "hidden", False))
+
+
+def _options(command: Any) -> list[Any]:
+    return [each for each in command.params if each.param_type_name == "option"]
+
+
+def _commands(group: Any, above: str = "") -> Iterator[tuple[str, set[str]]]:
+    """Every command below a group, and its flags."""
+    for name, command in group.commands.items():
+        path = f"{above} {name}".strip()
+        yield path, {flag for option in _options(command) for flag in option.opts}
+        if hasattr(command, "commands"):
+            yield from _commands(command, path)
 
 
 class WithSettings(_WithSettings, TyperCommand):

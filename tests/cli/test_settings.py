@@ -25,13 +25,18 @@ def options_of(*names):
     ("given", "said"),
     [
         ("clip", "--set clip: give NAME=VALUE"),
-        ("colour=red", "--set colour=red: no such setting; name an option, or one of"),
+        ("colour=red", "--set colour=red: no such setting; `--set help` lists them"),
+        ("mask_rat=0.1", "--set mask_rat=0.1: no such setting; did you mean mask_rate?"),
         ("clip=-1", "--clip -1.0 must be at least 0"),
         ("clip=nan", "--clip nan must be at least 0"),
         ("warmup=1.5", "--warmup 1.5 must be at least 0 and below 1"),
         ("with_dev=perhaps", "--set with_dev=perhaps: must be true or false"),
         ("teacher_weight=0", "--teacher-weight needs --teacher"),
-        ("teacher_precision=int8", "--set teacher_precision=int8: no such setting"),
+        (
+            "teacher_precision=int8",
+            "--set teacher_precision=int8: no such setting; it is a setting of pretrain, not of "
+            "train",
+        ),
         ("config=run.toml", "--set config=run.toml: use the option --config instead"),
         ("low=1e-5", "--low needs --search"),
         ("json=true", "--json needs --search"),
