@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -120,15 +121,26 @@ class _Scores:
         return score_XST.softmax(-1)
 
 
-def _padded(x_TNH: Tensor, lengths: Sequence[int]) -> Tensor:
+def _padded(x_TNH: Tensor, lengths: tuple[int, ...]) -> Tensor:
     """Padded sequences, [B, N, L, H]; a view if all have the same length."""
     longest = max(lengths)
-    if all(length == longest for length in lengths):
+    if min(lengths) == longest:
         x_BLNH: Tensor = x_TNH.unflatten(0, (len(lengths), longest))
-    else:
-        parts = list(torch.split(x_TNH, list(lengths)))
-        x_BLNH = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+        return x_BLNH.transpose(1, 2)
+    # pad_sequence's backward pass would copy the whole gradient once for each sequence.
+    place_T = _places(lengths, x_TNH.device)
+    filled_TNH = x_TNH.new_zeros(len(lengths) * longest, *x_TNH.shape[1:])
+    filled_TNH = filled_TNH.index_copy(0, place_T, x_TNH)
+    x_BLNH = filled_TNH.unflatten(0, (len(lengths), longest))
     return x_BLNH.transpose(1, 2)
+
+
+@lru_cache(maxsize=4)  # all layers use the same
+def _places(lengths: tuple[int, ...], device: torch.device) -> Tensor:
+    """Where each token is among padded sequences, as one row after the other."""
+    longest = max(lengths)
+    places = [torch.arange(length) + longest * row for row, length in enumerate(lengths)]
+    return torch.cat(places).to(device, non_blocking=True)
 
 
 def _dense_on_gpu(

@@ -62,7 +62,13 @@ class Int8Matrix:
         Elementwise operations stay in 16 bits: in 32 bits they would take as long as the integer
         products themselves.
         """
-        scale_T1 = (x_TI.abs().amax(1, keepdim=True) / LARGEST_INPUT).clamp(min=1e-12)
+        if self.on_cpu and x_TI.dtype == torch.bfloat16:
+            # Magnitudes are ordered like their bits, whose maximum takes a quarter of the time.
+            bits_TI = x_TI.view(torch.int16).bitwise_and(0x7FFF)
+            largest_T1 = bits_TI.amax(1, keepdim=True).view(x_TI.dtype)
+        else:
+            largest_T1 = x_TI.abs().amax(1, keepdim=True)
+        scale_T1 = (largest_T1 / LARGEST_INPUT).clamp(min=1e-12)
         step_TI = (x_TI * scale_T1.reciprocal()).round_().to(torch.int8)
         if self.on_cpu:
             # oneDNN's fast kernels take inputs from 0 to 255: flipping the top bit adds 128.
