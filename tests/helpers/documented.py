@@ -1,4 +1,4 @@
-"""The commands that README.md and docs/*.md show, and whether each could be given as it stands."""
+"""The commands that pages and model cards show, and whether each could be given as it stands."""
 
 import ast
 import re
@@ -12,7 +12,13 @@ from conftest import ROOT
 
 # Of click, or of typer's own copy of it.
 SAID = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CARDS = (ROOT / "albert_rc/pretrained").glob("*/README.md")
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(CARDS),
+]
 PROGRAMS = ("albert-rc", "python", "torchrun", "make", "pytest", "pip", "bash")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
