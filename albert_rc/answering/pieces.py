@@ -69,15 +69,10 @@ class _Blank:
 
 
 def readings(store: Store, tokenizer: Tokenizer, longest: int) -> list[WiderWindow]:
-    """The windows to read again: those of blanks with an option of several words.
+    """The windows to read again, of at most `longest` tokens, for options of several words.
 
     A blank is left out if one of its options fits no window: its options could not be compared
     with each other; see `too_long`.
-
-    Args:
-        store: cloze papers.
-        tokenizer: the model's.
-        longest: length of the model's window in tokens.
     """
     tensors = store.tensors
     token, edge = tensors["token"].tolist(), tensors["token_offset"].tolist()
@@ -102,12 +97,7 @@ def readings(store: Store, tokenizer: Tokenizer, longest: int) -> list[WiderWind
 
 
 def too_long(store: Store, longest: int) -> list[str]:
-    """Messages for the blanks with an option that fits no window, which are not read again.
-
-    Args:
-        store: cloze papers.
-        longest: length of the model's window in tokens.
-    """
+    """Messages for blanks that are not read again: an option fits no window of `longest` tokens."""
     tensors = store.tensors
     length_O = tensors["piece_offset"].diff()
     found = []
