@@ -143,9 +143,8 @@ def answer(
             scored_QK = score(reading, tokenizer, store, alone, token_budget=token_budget)
             if option_score is not None:
                 scored_QK = read_again(
-                    reading, tokenizer, store, scored_QK, alone, option_score,
-                    token_budget=token_budget,
-                )  # fmt: skip
+                    reading, tokenizer, store, scored_QK, alone, token_budget=token_budget
+                )
         finally:
             reading.encoder.compute = before
     lines = iter(score_lines(store, scored_QK, temperature))

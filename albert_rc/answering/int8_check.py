@@ -127,9 +127,7 @@ def _answered(
         return [question.answer(threshold) for question in found], good
     scored_QK = score(model, tokenizer, store, processes, token_budget=budget)
     if trial.way is not None:
-        scored_QK = read_again(
-            model, tokenizer, store, scored_QK, processes, trial.way, token_budget=budget
-        )
+        scored_QK = read_again(model, tokenizer, store, scored_QK, processes, token_budget=budget)
     good = quality(store, scored_QK).score if store.has_answers else None
     if store.is_numeric:  # equal if the same to one decimal
         return [f"{number:.1f}" for number in scored_QK[:, 0].tolist()], good

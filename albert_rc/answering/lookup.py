@@ -55,9 +55,6 @@ class Recalled:
 class Memory:
     """Training papers with their blanks filled in, indexed for lookup by context.
 
-    Args:
-        store: cloze papers with right answers.
-
     Raises:
         UsageError: the papers are of another kind.
     """

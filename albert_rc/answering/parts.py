@@ -30,9 +30,6 @@ _BLOCK = 2**20
 class Parts:
     """The parts of a request; a request for a store without shards is its only part.
 
-    Args:
-        request: the settings.
-
     Raises:
         DataError: shards are missing.
         UsageError: scores are requested, but the parts are not joined.

@@ -68,28 +68,36 @@ class _Blank:
         return sorted(set(map(len, self.options)))
 
 
-def readings(
-    model: ReadingModel, tokenizer: Tokenizer, store: Store, way: str
-) -> list[WiderWindow]:
-    """The windows to read again: those of blanks with an option of several words.
+def readings(store: Store, tokenizer: Tokenizer, longest: int) -> list[WiderWindow]:
+    """The windows to read again, of at most `longest` tokens, for options of several words.
 
     A blank is left out if one of its options fits no window: its options could not be compared
     with each other; see `too_long`.
-
-    Raises:
-        UsageError: unknown method, or another kind of questions.
     """
-    require_way(model, store, way)
-    return list(_readings(store, tokenizer, model.config.max_length))
+    tensors = store.tensors
+    token, edge = tensors["token"].tolist(), tensors["token_offset"].tolist()
+    blank, blank_edge = tensors["blank_position"].tolist(), tensors["blank_offset"].tolist()
+    piece, piece_edge = tensors["piece"].tolist(), tensors["piece_offset"].tolist()
+    option_edge = tensors["option_offset"].tolist()
+    begins = _begins_spoken_word(tokenizer)
+    found: list[WiderWindow] = []
+    for window in range(len(edge) - 1):
+        text = token[edge[window] : edge[window + 1]]
+        again = []
+        for question in range(blank_edge[window], blank_edge[window + 1]):
+            options = [
+                piece[piece_edge[option] : piece_edge[option + 1]]
+                for option in range(option_edge[question], option_edge[question + 1])
+            ]
+            several = any(sum(begins[index] for index in option) > 1 for option in options)
+            if several and max(map(len, options)) <= longest - EDGES:
+                again.append(_Blank(question, blank[question], options))
+        found += _of_window(text, again, tokenizer.mask_id, longest)
+    return found
 
 
 def too_long(store: Store, longest: int) -> list[str]:
-    """Messages for the blanks with an option that fits no window, which are not read again.
-
-    Args:
-        store: cloze papers.
-        longest: length of the model's window in tokens.
-    """
+    """Messages for blanks that are not read again: an option fits no window of `longest` tokens."""
     tensors = store.tensors
     length_O = tensors["piece_offset"].diff()
     found = []
@@ -154,17 +162,12 @@ def read_again(
     store: Store,
     scored_QK: Tensor,
     processes: Processes,
-    way: str,
     *,
     token_budget: int,
     progress: Callable[[int], None] | None = None,
 ) -> Tensor:
-    """`rescored`, of the windows of `readings`.
-
-    Raises:
-        UsageError: unknown method, or another kind of questions.
-    """
-    again = readings(model, tokenizer, store, way)
+    """`rescored`, of the windows of `readings`."""
+    again = readings(store, tokenizer, model.config.max_length)
     return rescored(
         model, again, scored_QK, processes, token_budget=token_budget, progress=progress
     )
@@ -214,27 +217,6 @@ def _tokens(readings: list[WiderWindow]) -> Tokens:
         read_S=torch.tensor(read),
         reads=tuple(len(reading.places) for reading in readings),
     )
-
-
-def _readings(store: Store, tokenizer: Tokenizer, longest: int) -> Iterator[WiderWindow]:
-    tensors = store.tensors
-    token, edge = tensors["token"].tolist(), tensors["token_offset"].tolist()
-    blank, blank_edge = tensors["blank_position"].tolist(), tensors["blank_offset"].tolist()
-    piece, piece_edge = tensors["piece"].tolist(), tensors["piece_offset"].tolist()
-    option_edge = tensors["option_offset"].tolist()
-    begins = _begins_spoken_word(tokenizer)
-    for window in range(len(edge) - 1):
-        text = token[edge[window] : edge[window + 1]]
-        again = []
-        for question in range(blank_edge[window], blank_edge[window + 1]):
-            options = [
-                piece[piece_edge[option] : piece_edge[option + 1]]
-                for option in range(option_edge[question], option_edge[question + 1])
-            ]
-            several = any(sum(begins[index] for index in option) > 1 for option in options)
-            if several and max(map(len, options)) <= longest - EDGES:
-                again.append(_Blank(question, blank[question], options))
-        yield from _of_window(text, again, tokenizer.mask_id, longest)
 
 
 def _begins_spoken_word(tokenizer: Tokenizer) -> list[bool]:

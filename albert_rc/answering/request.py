@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from albert_rc.fields import MOST, Setting, check
-from albert_rc.model.config import LONGEST
+from albert_rc.model.config import FFN_CHUNK, LONGEST
 
 TOKEN_BUDGET = 4096
 """Tokens of a batch."""
@@ -128,13 +128,7 @@ class Request:
             "more than this (default: as tuned in training)."
         ),
     ] = None
-    ffn_chunk: Annotated[
-        int | None,
-        Setting(
-            "Tokens per feed-forward chunk; smaller chunks need less memory, with the same result "
-            "(default: all tokens at once).", low=1, high=LONGEST,
-        ),
-    ] = None  # fmt: skip
+    ffn_chunk: Annotated[int | None, FFN_CHUNK] = None
     lsh: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `LshConfig` that were set."""
 

@@ -210,9 +210,9 @@ class OptionTask(Task):
     def score(self, readers: Processes, progress: Progress) -> None:
         self.scored_QK = self._compute(score, readers, progress)
         if self.request.option_score is not None:
-            self._read_again(self.request.option_score, readers)
+            self._read_again(readers)
 
-    def _read_again(self, way: str, readers: Processes) -> None:
+    def _read_again(self, readers: Processes) -> None:
         """Rescore options of several words, with a [MASK] for each piece."""
         model = self.loaded.model
         longest = model.config.max_length
@@ -221,7 +221,7 @@ class OptionTask(Task):
                 f"warning: the model's window of {longest:,} tokens is too short for some options; "
                 f"their blanks are answered as without --option-score:{listed(left)}"
             )
-        again = readings(model, self.loaded.tokenizer, self.store, way)
+        again = readings(self.store, self.loaded.tokenizer, longest)
         name = "scoring options of several words"
         with self.show.bar(name, len(again), self.group.is_main) as advance:
             self.scored_QK = rescored(

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-from albert_rc.errors import UsageError
 from albert_rc.fields import LARGEST_BATCH, MOST, Setting, check
-
-WORKS = ("train", "predict", "pretrain")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +15,7 @@ class Job:
     who: str
     """Implementation: ours, transformers or transformers-best."""
     work: str
-    """One of `WORKS`."""
+    """train, predict or pretrain."""
     size: Annotated[
         str,
         Setting(
@@ -93,8 +90,6 @@ class Job:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.work not in WORKS:
-            raise UsageError(f"bench {self.work}: choose from {', '.join(WORKS)}")
 
     @property
     def unit(self) -> str:

@@ -109,12 +109,7 @@ def check(job: Job) -> EncoderConfig:
 
 
 def workload(job: Job, folder: Path) -> Workload:
-    """The job's shape and items, the same for all implementations.
-
-    Args:
-        job: the job.
-        folder: folder for synthetic sequences.
-    """
+    """The job's shape and items, the same for all; made-up sequences are written into `folder`."""
     config = shape(job)
     source: Store | Corpus
     if job.data is not None:

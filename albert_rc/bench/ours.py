@@ -39,13 +39,7 @@ MASKING = MaskConfig()
 
 
 class Predicting:
-    """Predicts with albert-rc.
-
-    Args:
-        job: the job.
-        work: its shape and passages.
-        device: the device.
-    """
+    """Predicts with albert-rc."""
 
     def __init__(self, job: Job, work: Workload, device: torch.device) -> None:
         assert isinstance(work.source, Store)
@@ -73,11 +67,7 @@ class Predicting:
 class Training:
     """Trains or pretrains with albert-rc: its objectives, and the steps of its trainer.
 
-    Args:
-        job: the job.
-        work: its shape and items.
-        device: the device.
-        folder: the run's folder, in which nothing is kept.
+    Nothing is kept in the run's folder.
     """
 
     def __init__(self, job: Job, work: Workload, device: torch.device, folder: Path) -> None:

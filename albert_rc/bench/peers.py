@@ -102,11 +102,6 @@ class Transformers:
     AdamW, gradients clipped. Optimised: bf16 (autocast in training, weights in prediction), SDPA
     (or eager attention, where that is faster), GELU's tanh form in one kernel, items of similar
     length together, logits at the blanks or masked tokens only, fused AdamW.
-
-    Args:
-        job: the job.
-        work: its shape and items.
-        device: the device.
     """
 
     def __init__(self, job: Job, work: Workload, device: torch.device) -> None:

@@ -72,10 +72,6 @@ def read_config(folder: Path) -> tuple[EncoderConfig, dict[str, Any]]:
 def encoder_config(raw: Any, path: Path) -> EncoderConfig:
     """The encoder's shape from the content of a config.json.
 
-    Args:
-        raw: the JSON value.
-        path: the file's path, for messages.
-
     Raises:
         CheckpointError: a field is missing or wrong, or the family is not supported.
     """

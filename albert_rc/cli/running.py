@@ -53,12 +53,7 @@ def run(
 ) -> TrainResult:
     """Run a training in a folder, with messages before and its progress on the console.
 
-    Args:
-        prepared: the run.
-        out: its folder.
-        resume: continue from the state in the folder.
-        seconds: time limit.
-        files: written into the folder of a new run.
+    `files` are written into the folder of a new run.
     """
     is_main = prepared.group.is_main
     if is_main:

@@ -188,11 +188,7 @@ def named(sources: list[Source]) -> str:
 
 
 def no_text(sources: list[Source]) -> DataError:
-    """The error if nothing could be read from any of the sources: names them and the reason.
-
-    Args:
-        sources: one or more.
-    """
+    """The error if nothing could be read from any of the sources: names them and the reason."""
     kinds = {source.is_text for source in sources}
     why = []
     if True in kinds:

@@ -19,10 +19,7 @@ _SHARDS = "shard-*-of-*.pt"
 
 
 class Corpus:
-    """All sequences in the shards of a folder; item i is a pair of segments.
-
-    Args:
-        folder: a folder written by `pretrain data`.
+    """All sequences in a folder that `pretrain data` wrote; item i is a pair of segments.
 
     Attributes:
         lengths: tokens of each sequence, without special ones.

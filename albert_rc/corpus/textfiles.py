@@ -55,11 +55,7 @@ def _is_table(head: bytes) -> bool:
 
 
 def text_lines(path: Path, codec: str) -> Iterator[str]:
-    """Lines of a text file, with only one (and a buffer) in memory.
-
-    Args:
-        path: the file.
-        codec: its encoding, from `decode.encoding_of`.
+    """Lines of a text file, one (and a buffer) in memory; `codec` is from `decode.encoding_of`.
 
     Raises:
         DataError: it cannot be read, or has another encoding.

@@ -52,10 +52,6 @@ def onnx_bytes(folder: Path, model: HeadedModel) -> bytes:
     [batch, choices]; for labels `logits` [batch, labels]; for spans `start_logits` and
     `end_logits` [batch, sequence].
 
-    Args:
-        folder: the exported folder, which transformers opens.
-        model: ours, from the same folder.
-
     Raises:
         UsageError: too large for one file, or reversible.
     """

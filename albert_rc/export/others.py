@@ -29,11 +29,7 @@ CLASSES = {
 
 
 def open_folder(folder: Path, task: str) -> Any:
-    """Open a folder with transformers, in fp32 on the CPU.
-
-    Args:
-        folder: an exported folder.
-        task: a key of `CLASSES`.
+    """Open an exported folder with transformers, in fp32 on the CPU; `task` is a key of `CLASSES`.
 
     Raises:
         CheckpointError: weights that its class needs are missing.
@@ -131,13 +127,7 @@ def running_text(passage: Passage, tokenizer: Tokenizer) -> str:
 
 
 def split_alike(folder: Path, tokenizer: Tokenizer, passages: Sequence[Passage]) -> SplitAlike:
-    """Compare splitting of passages, questions and options by a folder's tokenizer.json with ours.
-
-    Args:
-        folder: an exported folder.
-        tokenizer: the run's.
-        passages: the texts to split.
-    """
+    """Compare how a folder's tokenizer.json splits passages, questions and options with ours."""
     from tokenizers import Tokenizer as Backend
 
     backend = Backend.from_file(str(folder / "tokenizer.json"))

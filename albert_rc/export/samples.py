@@ -60,13 +60,7 @@ def _asked(passage: Passage, labels: tuple[str, ...]) -> list[Passage]:
 
 
 def sample_stores(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> list[Store]:
-    """Stores of the papers for windows of different lengths.
-
-    Args:
-        papers: a few papers.
-        tokenizer: the model's.
-        max_length: the model's longest sequence.
-    """
+    """Stores of the papers for windows of different lengths."""
     # A question with its option is never truncated, and some of the sample's exceed 64.
     windows = [2 * w if papers.kind == "choice" else w for w in WINDOWS]
     return [make_store(papers, tokenizer, min(w, max_length)) for w in windows]

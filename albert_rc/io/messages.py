@@ -53,13 +53,7 @@ def first_line(error: object) -> str:
 
 
 def first_of(lines: Sequence[str], longest: int = 20, rest: str = "more") -> list[str]:
-    """The first lines of a list, and a last one with the number of the others.
-
-    Args:
-        lines: the lines.
-        longest: maximum number shown.
-        rest: word for the others.
-    """
+    """The first `longest` lines of a list, and a last one with the number of the others."""
     left = len(lines) - longest
     return [*lines[:longest], *([f"... and {left:,} {rest}"] if left > 0 else [])]
 

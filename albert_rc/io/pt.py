@@ -63,12 +63,7 @@ class TensorStream:
 def write_tensors(
     path: Path, plain: Mapping[str, int | bytes], tensors: Mapping[str, TensorStream]
 ) -> None:
-    """Write a dictionary as `torch.save` would (not atomic).
-
-    Args:
-        path: the file.
-        plain: numbers and texts (in UTF-8) of the dictionary.
-        tensors: the tensors of the dictionary.
+    """Write a dictionary as `torch.save` would (not atomic), with texts in UTF-8.
 
     Raises:
         ValueError: a stream's length differs from the declared one.

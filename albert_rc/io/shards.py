@@ -24,11 +24,7 @@ def shard_count(path: Path) -> int:
 
 
 def all_shards(folder: Path, remake: str) -> list[Path]:
-    """The `.pt` shards of a folder, in order and complete.
-
-    Args:
-        folder: the folder.
-        remake: instructions for making the shards again, for messages.
+    """The `.pt` shards of a folder, in order and complete; `remake` says how to make them again.
 
     Raises:
         DataError: there are none, some are missing, or some belong to another set.

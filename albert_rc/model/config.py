@@ -14,6 +14,12 @@ SMALLER = ("num_layers", "num_groups", "embedding_size")
 LONGEST = 2**25
 """Upper bound for the tokens of a sequence; like the bounds below, far beyond any real encoder. A
 file or option with more is wrong, and even counting its layers would take too long."""
+FFN_CHUNK = Setting(
+    "Tokens per feed-forward chunk; smaller chunks need less memory, with the same result "
+    "(default: all tokens at once).",
+    low=1,
+    high=LONGEST,
+)
 Share = Annotated[float, Setting("", low=0, high=1, below=True)]
 
 
@@ -268,13 +274,7 @@ class Compute:
     in_place: bool = False
     """Accumulate into the matrices' `grad` during the backward pass, so that the gradients of
     several micro-batches are stored once. For `backward()` only, not `torch.autograd.grad`."""
-    ffn_chunk: Annotated[
-        int | None,
-        Setting(
-            "Tokens per feed-forward chunk; smaller chunks need less memory, with the same result "
-            "(default: all tokens at once).", low=1, high=LONGEST,
-        ),
-    ] = None  # fmt: skip
+    ffn_chunk: Annotated[int | None, FFN_CHUNK] = None
     """Rows per chunk; None for all at once. In training, the backward pass recomputes chunks."""
 
     def __post_init__(self) -> None:

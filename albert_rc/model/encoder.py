@@ -78,9 +78,6 @@ LAYERS: dict[str, type[Layer]] = {"post": PostNormLayer, "reversible": Reversibl
 class Encoder(nn.Module):
     """Token ids to hidden states.
 
-    Args:
-        config: the encoder's shape.
-
     Attributes:
         compute: precision, attention, and recomputation.
         place: position of the next forward pass in a run (seed, step, rank, micro-batch). Dropout

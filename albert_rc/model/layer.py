@@ -143,11 +143,6 @@ class PostNormLayer(Layer):
     def forward(self, x_TD: Tensor, shared: Pass, at: Applied) -> Tensor:
         """Apply the layer.
 
-        Args:
-            x_TD: hidden states.
-            shared: data of the forward pass.
-            at: this application.
-
         Returns:
             [T, D]; [S, D] for the last application.
         """

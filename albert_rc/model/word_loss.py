@@ -33,14 +33,7 @@ def block_rows(vocab_size: int, device_type: str) -> int:
 
 
 def working_bytes(vocab_size: int, device_type: str, words: int, dtype: torch.dtype) -> int:
-    """Memory of the current block, and of the errors of several in bf16.
-
-    Args:
-        vocab_size: size of the vocabulary.
-        device_type: cpu or cuda.
-        words: number of masked words.
-        dtype: precision of the products.
-    """
+    """Memory of the current block of masked words, and of the errors of several in bf16."""
     rows = block_rows(vocab_size, device_type)
     block = 2 * 4 * vocab_size * min(words, rows)
     errors = 2 * vocab_size * min(words, BLOCKS * rows)

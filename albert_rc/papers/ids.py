@@ -52,12 +52,7 @@ class Register:
 
     @classmethod
     def of(cls, sources: Sources, suffixes: Sequence[str]) -> Register:
-        """A register for files, with problems for missing and skipped files.
-
-        Args:
-            sources: the split's files.
-            suffixes: suffixes of the format's files.
-        """
+        """A register for files, with problems for missing and skipped files."""
         register = cls()
         # A name that is not UTF-8 could not be written to rejects.jsonl.
         shown = str(sources.path).encode("utf-8", "backslashreplace").decode()

@@ -32,11 +32,7 @@ class Overlap:
 
 
 class OverlapIndex:
-    """The word 5-grams of reference passages, with blanks filled by the right options.
-
-    Args:
-        passages: the reference passages, usually a training split.
-    """
+    """The word 5-grams of reference passages, with blanks filled by the right options."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.ids = [passage.id for passage in passages]

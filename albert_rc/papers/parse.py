@@ -46,12 +46,7 @@ class Problems:
         self._add(message, "warning")
 
     def guess(self, message: str, read_as: str) -> None:
-        """Report a mistake whose meaning is clear: a warning, or an error if strict.
-
-        Args:
-            message: the mistake and a solution.
-            read_as: how it is read.
-        """
+        """Report a mistake whose meaning is clear: a warning, or an error if strict."""
         if self.strict:
             self.error(message)
         else:

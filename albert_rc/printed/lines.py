@@ -148,14 +148,9 @@ def make_lines(texts: Iterable[str], where: str = "line") -> list[Line]:
 
 
 def wraps(line: Line, following: Line, width: float) -> bool:
-    """Whether a line is full, so that the next one may continue its paragraph.
+    """Whether a line is full, so that the next one may continue its paragraph; width in characters.
 
     A line was wrapped if the first word of the next line would not have fitted on it.
-
-    Args:
-        line: the line.
-        following: the next line.
-        width: width of the column, in characters.
     """
     if line.whole or following.whole or following.gap:
         return False

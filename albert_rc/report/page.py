@@ -36,12 +36,7 @@ class Scale:
 
 
 def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
-    """The report as a self-contained HTML page.
-
-    Args:
-        figures: result of `figures_of`.
-        papers: the papers given to `figures_of`.
-        name: name of the papers, for the title.
+    """The report on the papers of `figures` as a self-contained HTML page, with a name as title.
 
     Returns:
         HTML in UTF-8. The page's policy allows only its own scripts and styles, by their hashes.

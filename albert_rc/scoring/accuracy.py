@@ -68,10 +68,7 @@ def accuracy(right: Sequence[bool], papers: Sequence[Hashable], seed: int = 0) -
     width; for fewer than `FEWEST` papers it would be too narrow. In these cases it is Wilson's
     (1927) interval, computed as if each paper were a single question, and therefore wide.
 
-    Args:
-        right: whether each question was answered correctly.
-        papers: the paper of each question.
-        seed: random seed of the resampling.
+    `papers` names the paper of each question.
 
     Returns:
         The interval is NaN for fewer than two papers.
@@ -105,10 +102,7 @@ def interval_over_papers(
 ) -> tuple[float, float]:
     """The 95% interval of a mean over questions, resampling papers.
 
-    Args:
-        values: one per question.
-        papers: the paper of each question.
-        seed: random seed of the resampling.
+    `papers` names the paper of each question.
 
     Returns:
         Both ends; NaN for fewer papers than `FEWEST`.
@@ -218,15 +212,9 @@ class Gain(Discordance):
 def gain(
     first: Sequence[bool], second: Sequence[bool], papers: Sequence[Hashable], seed: int = 0
 ) -> Gain:
-    """Difference in accuracy, with a bootstrap interval over papers and McNemar's test.
+    """Accuracy of `first` minus `second`, with a bootstrap interval over papers and McNemar's test.
 
-    The interval is NaN for fewer papers than `FEWEST`.
-
-    Args:
-        first: whether the system answered each question correctly.
-        second: whether the other system did.
-        papers: the paper of each question.
-        seed: random seed of the resampling.
+    `papers` names the paper of each question. The interval is NaN for fewer papers than `FEWEST`.
     """
     ours, theirs = np.asarray(first, np.float64), np.asarray(second, np.float64)
     low, high = interval_over_papers((ours - theirs).tolist(), papers, seed)

@@ -60,10 +60,6 @@ def squad1_match(answer: str, golds: Sequence[str]) -> Match:
 
     Two texts without words match exactly, but their F1 is 0.
 
-    Args:
-        answer: the answer.
-        golds: the right ones, at least one.
-
     Raises:
         ValueError: there is no right answer.
     """

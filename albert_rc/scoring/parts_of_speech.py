@@ -31,9 +31,6 @@ def parts_of_speech(papers: Sequence[Passage]) -> list[str | None]:
     Determined mostly by the word itself: `play` is always a verb. Of 120 blanks of ELE's dev
     papers, checked by hand, 115 are right.
 
-    Args:
-        papers: papers of any kind.
-
     Returns:
         One for every question, in the papers' order. None for a right option of several words,
         for a blank without a known answer, for a question that is not a blank, and for all if

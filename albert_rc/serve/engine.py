@@ -282,9 +282,9 @@ class Engine:
         model, tokenizer, group = loaded.model, loaded.tokenizer, self._processes
         budget = TOKEN_BUDGET if group.device.type == "cuda" else CPU_TOKENS
         scored_QK = score(model, tokenizer, store, group, token_budget=budget, progress=answered)
-        if way := self._ways.get(papers.kind):
+        if self._ways.get(papers.kind):
             scored_QK = read_again(
-                model, tokenizer, store, scored_QK, group, way,
+                model, tokenizer, store, scored_QK, group,
                 token_budget=budget, progress=in_time,
             )  # fmt: skip
         temperature, _ = self._temperatures[papers.kind]

@@ -31,13 +31,7 @@ REST_SECONDS, QUIET_SECONDS = 30, 1
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer
-    """The refusal of a request, with a message.
-
-    Args:
-        status: HTTP status code.
-        message: the problem and a solution.
-        headers: additional headers.
-    """
+    """The refusal of a request, with a message."""
 
     def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -175,9 +169,6 @@ class Arrivals:
 
     If there are too many, the oldest of the client that has most is given up for a client that has
     fewer. So a client that sends many slowly can only shut out itself.
-
-    Args:
-        most: maximum number.
     """
 
     def __init__(self, most: int) -> None:

@@ -161,11 +161,7 @@ def _schemas() -> dict[str, Schema]:
 
 
 def document(limits: Limits) -> dict[str, Any]:
-    """Build the document.
-
-    Args:
-        limits: the server's limits, which the document states.
-    """
+    """Build the OpenAPI document, which states the limits."""
     binary: Schema = {"type": "string", "format": "binary"}
     form = _object(
         {

@@ -31,12 +31,7 @@ class Page:
 
 
 def paper_page(model: str, limits: Limits) -> Page:
-    """The page for pasting papers and correcting their answers.
-
-    Args:
-        model: name of the model.
-        limits: the server's limits, which the page also checks.
-    """
+    """The page for pasting papers and correcting their answers."""
     own = [read_part(f"{name}.js", PACKAGE) for name in PAPER_SCRIPTS]
     shared = [read_part(f"{name}.js") for name in (*SHARED, "details")]
     return _page(
@@ -50,12 +45,7 @@ def paper_page(model: str, limits: Limits) -> Page:
 
 
 def api_page(document: dict[str, Any], model: str) -> Page:
-    """The page that shows an OpenAPI document, with a form to try the API.
-
-    Args:
-        document: the document.
-        model: name of the model.
-    """
+    """The page that shows an OpenAPI document, with a form to try the API."""
     shared = [read_part(f"{name}.js") for name in SHARED]
     return _page(
         "api.html.j2",

@@ -26,10 +26,7 @@ _META_OF: dict[Kind, dict[str, type]] = {
 def what_is_wrong(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> str | None:
     """The first error that makes a store unusable, or None; checks every value.
 
-    Args:
-        kind: kind of its papers.
-        tensors: all of `COLUMNS[kind]`.
-        meta: the store's metadata.
+    `tensors` must have all of `COLUMNS[kind]`.
     """
     for name, needed in (_META | _META_OF[kind]).items():
         if type(meta.get(name)) is not needed:

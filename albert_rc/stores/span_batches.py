@@ -16,12 +16,7 @@ from albert_rc.text.tokenizer import Tokenizer
 
 
 class SpanCollator:
-    """Collates a span store's windows into a `SpanBatch`.
-
-    Args:
-        store: the store.
-        tokenizer: provides the special ids.
-    """
+    """Collates a span store's windows into a `SpanBatch`."""
 
     def __init__(self, store: Store, tokenizer: Tokenizer) -> None:
         self.store = store

@@ -211,12 +211,6 @@ def load_store(path: Path) -> Store:
 def check_store(store: Store, path: Path, tokenizer: Tokenizer, max_length: int) -> None:
     """Refuse a store made with a different vocabulary or a longer window than the model's.
 
-    Args:
-        store: an opened store.
-        path: its path, for the message.
-        tokenizer: the model's.
-        max_length: the model's longest sequence.
-
     Raises:
         DataError: says how to remake the store.
     """

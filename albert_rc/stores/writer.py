@@ -239,15 +239,7 @@ def store_meta(
     max_length: int,
     span: slice = slice(None),
 ) -> StoreMeta:
-    """A store's metadata.
-
-    Args:
-        split: the papers.
-        selection: those of the store.
-        tokenizer: the tokenizer.
-        max_length: the window in tokens.
-        span: which of the papers these are; all by default.
-    """
+    """A store's metadata; `span` says which of the split's papers it holds."""
     ids = split.ids[span]
     meta: StoreMeta = {
         "kind": split.kind,
@@ -275,15 +267,7 @@ def store_meta(
 def store_summary(
     kind: Kind, num_papers: int, num_questions: int, num_items: int, cuts: Cuts
 ) -> str:
-    """Content and truncation of a store, as a line.
-
-    Args:
-        kind: kind of the papers.
-        num_papers: number of passages.
-        num_questions: number of blanks or questions.
-        num_items: number of windows or questions.
-        cuts: result of `Selection.cuts`.
-    """
+    """Content and truncation of a store, as a line; its items are windows or questions."""
     thing = "blank" if kind == "cloze" else "question"
     line = f"{counted(num_papers, 'paper')}, {counted(num_questions, thing)}"
     if kind == "label":

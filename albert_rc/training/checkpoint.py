@@ -101,11 +101,8 @@ class Checkpoints:
     def save(self, progress: Progress, tally: list[Tensor]) -> None:
         """Write everything needed to resume, on the main process.
 
-        Older states are deleted only once the new one is on disk.
-
-        Args:
-            progress: the run's progress.
-            tally: sums of the steps not yet in the metrics.
+        Older states are deleted only once the new one is on disk. `tally` has the sums of the steps
+        that are not yet in the metrics.
 
         Raises:
             OSError: for example a full disk; the earlier states remain.

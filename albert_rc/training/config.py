@@ -7,7 +7,7 @@ from typing import Annotated
 
 from albert_rc.errors import UsageError
 from albert_rc.fields import LARGEST_BATCH, LAST_SEED, MOST, Setting, check
-from albert_rc.model.config import RECOMPUTE
+from albert_rc.model.config import FFN_CHUNK, RECOMPUTE
 
 COLLAPSE = {
     "warn": "warn and continue",
@@ -94,13 +94,7 @@ class TrainConfig:
             choices=tuple(STATES),
         ),
     ] = "fp32"
-    ffn_chunk: Annotated[
-        int | None,
-        Setting(
-            "Tokens per feed-forward chunk; smaller chunks need less memory, with the same result "
-            "(default: all tokens at once).", low=1, high=2**25,
-        ),
-    ] = None  # fmt: skip
+    ffn_chunk: Annotated[int | None, FFN_CHUNK] = None
     optimizer: Annotated[
         str, Setting("Optimiser: adamw, lamb, lamb-albert or adafactor.", choices=_OPTIMIZERS)
     ] = "adamw"

@@ -25,7 +25,6 @@ from albert_rc.training.health.guard import LOOK, Guard, Symptom, not_numbers
 from albert_rc.training.health.restart import WayBack, order_seed, respond
 from albert_rc.training.objective import BatchT, Objective
 from albert_rc.training.optim import linear_rate, make_optimizer, settled_step
-from albert_rc.training.parallel import copy_weights
 from albert_rc.training.record import RunLog
 from albert_rc.training.runs.earlier import forget_earlier, set_aside
 from albert_rc.training.step import Stepper
@@ -71,7 +70,7 @@ class Trainer(Generic[BatchT]):
         self.folder = folder
         self.about = about or {}
         self.processes = processes
-        copy_weights(self.model, processes)
+        processes.copy_from_main([p.data for p in self.model.parameters()])
         self.steps_per_epoch = objective.order.batches_per_epoch
         self.total_steps = settings.max_steps or settings.epochs * self.steps_per_epoch
         self.optimizer = make_optimizer(

@@ -16,7 +16,6 @@ from albert_rc.training.config import TrainConfig
 from albert_rc.training.feed import Feed, micro_batches
 from albert_rc.training.objective import BatchT, Objective
 from albert_rc.training.optim import set_rate, step_if_finite
-from albert_rc.training.parallel import sum_gradients
 
 
 class Stepper(Generic[BatchT]):
@@ -195,9 +194,26 @@ class Stepper(Generic[BatchT]):
         self.processes.sum(counts)
         return counts
 
+    # Processes communicate between passes, never within one. A process may have fewer micro-batches
+    # than another, or none, and may run out of memory during one; hooks that communicate in the
+    # forward or backward pass would leave the others waiting.
+    def _sum_gradients(self) -> None:
+        """Sum the gradients over all processes, in place."""
+        if self.processes.world == 1:
+            return
+        # With shared layers every gradient is complete only at the end of the backward pass, so
+        # there is nothing to overlap: one message is enough.
+        gradients = []
+        for parameter in self.objective.model.parameters():
+            if parameter.requires_grad:
+                if parameter.grad is None:  # not used in this process's passes
+                    parameter.grad = torch.zeros_like(parameter)
+                gradients.append(parameter.grad)
+        self.processes.sum(*gradients)
+
     def update(self, rate: float) -> Tensor:
         """Sum gradients over the processes, clip, and update the weights; the gradient's norm."""
-        sum_gradients(self.objective.model, self.processes)
+        self._sum_gradients()
         parameters = [p for p in self.objective.model.parameters() if p.requires_grad]
         self.scaler.unscale_(self.optimizer)
         gradients = [p.grad for p in parameters if p.grad is not None]

@@ -11,6 +11,7 @@ from albert_rc.answering.pieces import (
     _of_window,
     _widened,
     readings,
+    require_way,
     rescored,
     too_long,
 )
@@ -24,6 +25,7 @@ from albert_rc.stores.store import make_store
 
 ALONE = Processes(torch.device("cpu"))
 TEXT = "He _ the bag and ran , but nobody _ him that day ."
+LONGEST = 512
 OPTIONS = (("picked up", "dropped", "put on again", "sold"), ("was", "had", "and", "the"))
 
 
@@ -60,7 +62,7 @@ def by_hand(model, tokenizer, store, question):
 
 def test_each_piece_has_a_place_of_its_own(model, tokenizer, store):
     scored_QK = score(model, tokenizer, store, ALONE)
-    again = readings(model, tokenizer, store, "masks")
+    again = readings(store, tokenizer, LONGEST)
     found_QK = rescored(model, again, scored_QK, ALONE, token_budget=100)
     with torch.inference_mode():
         expected_K = by_hand(model.eval(), tokenizer, store, 0)
@@ -75,9 +77,9 @@ def test_each_piece_has_a_place_of_its_own(model, tokenizer, store):
     torch.testing.assert_close(large, found_QK, atol=1e-5, rtol=0)
 
 
-def test_how_many_windows_are_read(model, store, tokenizer):
+def test_how_many_windows_are_read(store, tokenizer):
     lengths = store.tensors["piece_offset"].diff()[:4].tolist()
-    assert len(readings(model, tokenizer, store, "masks")) == 3 * len(set(lengths))
+    assert len(readings(store, tokenizer, LONGEST)) == 3 * len(set(lengths))
 
 
 def asked(*options, text="She _ it and _ home _ ."):
@@ -92,17 +94,17 @@ ONE_WORD = ("unforgettableness", "dog", "sea", "sun")
 PHRASES = ("gave up", "went on again", "sold", "is")
 
 
-def test_words_of_several_pieces_are_left_to_the_plain_reading(model, tokenizer):
+def test_words_of_several_pieces_are_left_to_the_plain_reading(tokenizer):
     store = make_store(asked(ONE_WORD, PHRASES, ONE_WORD), tokenizer, 64)
     assert int(store.tensors["piece_offset"].diff()[0]) > 1
-    again = readings(model, tokenizer, store, "masks")
+    again = readings(store, tokenizer, LONGEST)
     assert {target.question for window in again for target in window.wanted} == {1}
 
 
-def test_blanks_of_a_window_are_read_together(model, tokenizer):
+def test_blanks_of_a_window_are_read_together(tokenizer):
     """Each in its place, with all its options, in as many windows as one of them has lengths."""
     store = make_store(asked(PHRASES, ONE_WORD, PHRASES[:3]), tokenizer, 64)
-    again = readings(model, tokenizer, store, "masks")
+    again = readings(store, tokenizer, LONGEST)
     tensors = store.tensors
     text = tensors["token"].tolist()
     lengths = {len(target.pieces) for window in again for target in window.wanted}
@@ -169,12 +171,12 @@ def test_an_option_that_no_window_holds_leaves_its_blank_to_the_plain_reading(
         paper = {"article": text, "options": options}
         (tmp_path / f"{words}.json").write_text(json.dumps(paper))
         papers.append(read_split(tmp_path / f"{words}.json").passages[0])
-    store = make_store(PaperSet("dev", "cloze", "cloze", papers), tokenizer, 512)
-    (said,) = too_long(store, 512)
+    store = make_store(PaperSet("dev", "cloze", "cloze", papers), tokenizer, LONGEST)
+    (said,) = too_long(store, LONGEST)
     assert said.startswith("600.json, blank 1: an option of 6")
     scored_QK = score(model, tokenizer, store, ALONE)
-    again = readings(model, tokenizer, store, "masks")
-    assert max(len(reading.tokens) for reading in again) <= 512
+    again = readings(store, tokenizer, LONGEST)
+    assert max(len(reading.tokens) for reading in again) <= LONGEST
     found_QK = rescored(model, again, scored_QK, ALONE, token_budget=512)
     kept = [torch.equal(a, b) for a, b in zip(found_QK, scored_QK, strict=True)]
     assert kept == [False, False, False, False, True, False]
@@ -186,7 +188,7 @@ def test_an_option_that_no_window_holds_leaves_its_blank_to_the_plain_reading(
     assert "600.json, blank 1: an option of" in done.stderr
 
 
-def test_other_questions_and_ways_are_refused(model, stores, tokenizer, store):
+def test_other_questions_and_ways_are_refused(model, stores, store):
     for way, papers in (("masks", stores["race", "dev"]), ("all", store)):
         with pytest.raises(UsageError, match=f"--option-score {way}"):
-            readings(model, tokenizer, papers, way)
+            require_way(model, papers, way)

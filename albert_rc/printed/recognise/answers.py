@@ -162,10 +162,7 @@ def _named(part: Sequence[key.KeyEntry]) -> str:
 def give(paper: Paper, answers: Sequence[key.KeyEntry], shift: int = 0) -> None:
     """Give a paper its answers; problems with them are added to its troubles.
 
-    Args:
-        paper: the paper, changed in place.
-        answers: the answers to this paper.
-        shift: difference between the paper's numbers and the key's.
+    `shift` is the difference between the paper's numbers and the key's.
     """
     given: dict[int, key.KeyEntry] = {}
     for answer in answers:

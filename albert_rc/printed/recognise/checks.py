@@ -23,9 +23,7 @@ def stem_of(item: Item) -> str:
 def number_troubles(items: Sequence[Item], found: Sequence[Candidate]) -> list[Trouble]:
     """Problems of lists of options that do not depend on their passage.
 
-    Args:
-        items: the lists of a block.
-        found: the numbers in the text above them.
+    `found` are the numbers in the text above the lists.
     """
     numbered = [item for item in items if item.number is not None]
     _mark_lengths([item for item in numbered if not stem_of(item)])

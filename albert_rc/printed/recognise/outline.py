@@ -30,12 +30,7 @@ LABEL = 60  # maximum length of a line that may be the label of a part of the ke
 
 
 def read_outline(lines: Sequence[Line], only_key: bool = False) -> Outline:
-    """Decide what each line is.
-
-    Args:
-        lines: the lines of a file.
-        only_key: whether the file is only an answer key.
-    """
+    """Decide what each line of a file is; `only_key` if it is nothing but an answer key."""
     return _Reader(lines, only_key).read()
 
 

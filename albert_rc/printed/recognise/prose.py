@@ -149,12 +149,7 @@ def _hints(sentence: str) -> int:
 
 
 def paragraphs(lines: Sequence[Line], width: float) -> list[list[Line]]:
-    """Lines grouped into paragraphs.
-
-    Args:
-        lines: running text.
-        width: the width at which lines were wrapped.
-    """
+    """Lines of running text, which were wrapped at this width, grouped into paragraphs."""
     pairs = list(pairwise(lines))
     close = [(a, b) for a, b in pairs if not (a.whole or b.gap or b.indent >= a.indent + 1.5)]
     full = sum(wraps(a, b, width) for a, b in close)
@@ -219,11 +214,6 @@ def join_lines(parts: Sequence[str], vocabulary: frozenset[str], notes: list[str
 
     A hyphen at the end of a line belongs to the word if the word is hyphenated elsewhere in the
     paper; otherwise it is removed, with a note.
-
-    Args:
-        parts: the lines' text.
-        vocabulary: the paper's words.
-        notes: collects notes on the decisions.
     """
     lines = [" ".join(part.split()) for part in parts]
     lines = [line for line in lines if line]

@@ -59,12 +59,7 @@ class Page:
 
 
 def read_page(page_HW3: Array, engine: Engine) -> Page:
-    """Read a page.
-
-    Args:
-        page_HW3: the picture, RGB.
-        engine: recognises text.
-    """
+    """Read a page from its picture in RGB."""
     import cv2
 
     page_HW3, corner_B42 = upright(page_HW3, engine)

@@ -17,11 +17,7 @@ START = ".start"
 
 
 class WayBack:
-    """The states that a run can be restarted from.
-
-    Args:
-        checkpoints: the run's.
-    """
+    """The states that a run can be restarted from."""
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._saved = checkpoints
@@ -45,10 +41,6 @@ class WayBack:
 
         A saved state is accepted if it was healthy when saved, before the collapse began, and
         not from an earlier attempt: restarting from that has not helped.
-
-        Args:
-            attempt: the one that collapsed.
-            began: the first step of the collapse.
 
         Raises:
             UsageError: there is no state to restart from.
