@@ -34,7 +34,7 @@ class Char:
     certainty: float
 
 
-class Engine:
+class OcrEngine:
     """Finds lines of text in a page, and reads them."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Engine:
         return lines
 
 
-def open_engine(path: Path) -> Engine:
+def open_engine(path: Path) -> OcrEngine:
     """The engine, loaded once per process.
 
     Args:
@@ -96,5 +96,5 @@ def open_engine(path: Path) -> Engine:
 
 
 @cache
-def _engine() -> Engine:
-    return Engine()
+def _engine() -> OcrEngine:
+    return OcrEngine()

@@ -13,7 +13,7 @@ from albert_rc.printed.lines import Doubt
 from albert_rc.printed.read.layout import Word
 from albert_rc.printed.scan.corners import Array, ends, height_of, heightened, heights, widened
 from albert_rc.printed.scan.doubts import is_doubtful
-from albert_rc.printed.scan.engine import Char, Engine
+from albert_rc.printed.scan.engine import Char, OcrEngine
 from albert_rc.printed.scan.leftover import with_leftover
 from albert_rc.printed.scan.missed import missed_lines
 from albert_rc.printed.scan.rows import rows_of
@@ -49,7 +49,7 @@ POINTS = 595
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RecognisedPage:
     """The result of reading a page."""
 
     words: list[Word]
@@ -58,13 +58,13 @@ class Page:
     """Lines that could not be read."""
 
 
-def read_page(page_HW3: Array, engine: Engine) -> Page:
+def read_page(page_HW3: Array, engine: OcrEngine) -> RecognisedPage:
     """Read a page from its picture in RGB."""
     import cv2
 
     page_HW3, corner_B42 = upright(page_HW3, engine)
     if not len(corner_B42):
-        return Page([], [])
+        return RecognisedPage([], [])
     # Part of a line that reaches the edge may lie outside the picture.
     across_B4, width = corner_B42[:, :, 0], page_HW3.shape[1]
     cut_off_B = (across_B4.min(1) < EDGE) | (across_B4.max(1) > width - EDGE)
@@ -113,7 +113,7 @@ def read_page(page_HW3: Array, engine: Engine) -> Page:
             found_here = [replace(w, picture=shown) if is_doubtful(w) else w for w in found_here]
         by_line.append(found_here)
     placed = [_in_points(words, straight, page_HW3.shape) for words in by_line]
-    return Page(rows_of(placed), unread)
+    return RecognisedPage(rows_of(placed), unread)
 
 
 def _own_chars(strip: Strip, own_42: Array, other_B42: Array) -> list[Char]:

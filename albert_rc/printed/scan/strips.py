@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from albert_rc.printed.scan.corners import Array, ends, height_of, heights, widths
-from albert_rc.printed.scan.engine import Char, Engine
+from albert_rc.printed.scan.engine import Char, OcrEngine
 from albert_rc.printed.scan.glued import widest_white
 from albert_rc.printed.scan.rules import ink_of
 
@@ -60,7 +60,7 @@ class Strip:
         return widest_white(self.ink_W, start, end)
 
 
-def upright(page_HW3: Array, engine: Engine) -> tuple[Array, Array]:
+def upright(page_HW3: Array, engine: OcrEngine) -> tuple[Array, Array]:
     """The page rotated by quarter turns until its lines are upright, and the lines' corners."""
     corner_B42 = engine.find(page_HW3)
     if len(corner_B42) and np.median(heights(corner_B42) / widths(corner_B42)) > 1:
@@ -79,7 +79,7 @@ def upright(page_HW3: Array, engine: Engine) -> tuple[Array, Array]:
     return page_HW3, corner_B42
 
 
-def _certainty(engine: Engine, strips: Sequence[Array]) -> float:
+def _certainty(engine: OcrEngine, strips: Sequence[Array]) -> float:
     read = engine.read(strips)
     return sum(Strip(np.empty(0), chars).certainty for chars in read) / len(read)
 
