@@ -54,7 +54,7 @@ class _Hashed(torch.autograd.Function):
                 found = _Round(part, number, q, k, scale)
                 weight_XCMW, norm_XCM = found.attention()
                 if dropout:
-                    weight_XCMW *= found.kept(dropout, seed, rows.start)
+                    weight_XCMW *= found.kept(weight_XCMW, dropout, seed, rows.start)
                 here = found.by_token(weight_XCMW.to(v.dtype) @ found.windows(v))
                 norm_here = found.by_token(norm_XCM[..., None])[..., 0]
                 both = torch.logaddexp(norm, norm_here)
@@ -85,7 +85,7 @@ class _Hashed(torch.autograd.Function):
                 dweight_XCMW = (do_XCMH @ found.windows(v).mT).to(do_XLH.dtype)
                 dropped_XCMW = weight_XCMW
                 if ctx.dropout:
-                    kept_XCMW = found.kept(ctx.dropout, ctx.seed, rows.start)
+                    kept_XCMW = found.kept(weight_XCMW, ctx.dropout, ctx.seed, rows.start)
                     dropped_XCMW = weight_XCMW * kept_XCMW
                     dweight_XCMW *= kept_XCMW
                 dv_XCWH = dropped_XCMW.to(v.dtype).mT @ do_XCMH
@@ -131,17 +131,19 @@ class _Round:
             token_XL = torch.arange(q_XLH.shape[1], device=q_XLH.device).expand(q_XLH.shape[:2])
             itself_XCMW = self._of_queries(token_XL) == self._of_keys(token_XL)
             logit_XCMW.masked_fill_(itself_XCMW & seen_XCMW, LAST_RESORT)
-        self.logit_XCMW = logit_XCMW
+        self._logit_XCMW: Tensor | None = logit_XCMW
 
     def attention(self) -> tuple[Tensor, Tensor]:
         """The weights within this round, [X, C, M, W], and the log of their denominator.
 
-        On CPUs, `exp` and `logsumexp` take 10 times as long for the logits of masked pairs as for
-        others; `softmax` does not.
+        Can be called once: the logits are freed. On CPUs, `exp` and `logsumexp` take 10 times as
+        long for the logits of masked pairs as for others; `softmax` does not.
         """
-        weight_XCMW = self.logit_XCMW.softmax(-1)
-        norm_XCM = self.logit_XCMW.amax(-1) - weight_XCMW.amax(-1).log_()
-        return weight_XCMW, norm_XCM
+        logit_XCMW, self._logit_XCMW = self._logit_XCMW, None
+        assert logit_XCMW is not None
+        top_XCM = logit_XCMW.amax(-1)
+        weight_XCMW = logit_XCMW.softmax(-1)
+        return weight_XCMW, top_XCM - weight_XCMW.amax(-1).log_()
 
     def _shown(self, sorting: Sorting) -> Tensor:
         """Mask of this round's pairs that another round finds too."""
@@ -198,13 +200,11 @@ class _Round:
         assert isinstance(total_XCMH, Tensor)
         return _taken(total_XCMH.flatten(1, 2), self.sorting.key_place_XL)
 
-    def kept(self, dropout: float, seed: int, row: int) -> Tensor:
+    def kept(self, weight_XCMW: Tensor, dropout: float, seed: int, row: int) -> Tensor:
         """Dropout mask of the weights, the same at each call."""
-        generator = torch.Generator(self.logit_XCMW.device)
+        generator = torch.Generator(weight_XCMW.device)
         generator.manual_seed(mix(seed, self.number, self.plan.valid_XL.shape[1], row))
-        drawn_XCMW = torch.rand(
-            self.logit_XCMW.shape, generator=generator, device=self.logit_XCMW.device
-        )
+        drawn_XCMW = torch.rand(weight_XCMW.shape, generator=generator, device=weight_XCMW.device)
         return (drawn_XCMW >= dropout).to(drawn_XCMW.dtype) / (1 - dropout)
 
 
