@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
+from albert_rc.errors import UsageError
 from albert_rc.fields import LARGEST_BATCH, MOST, Setting, check
+
+WORKS = ("train", "predict", "pretrain")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +18,7 @@ class Job:
     who: str
     """Implementation: ours, transformers or transformers-best."""
     work: str
-    """train, predict or pretrain."""
+    """One of `WORKS`."""
     size: Annotated[
         str,
         Setting(
@@ -90,6 +93,8 @@ class Job:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.work not in WORKS:
+            raise UsageError(f"bench {self.work}: choose from {', '.join(WORKS)}")
 
     @property
     def unit(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,7 +36,7 @@ def ensemble(
         typer.Option("--scores", help="Also write the ensemble's probabilities to this file."),
     ] = None,
     method: Annotated[
-        Literal["probabilities", "logits", "ranks", "weights", "greedy", "best"] | None,
+        str | None,
         typer.Option(
             help="How to combine the models: the mean of their probabilities (default), logits or "
             "ranks; with --gold also weights, greedy, or best (the most accurate of all)."
@@ -158,11 +158,15 @@ def _require_sense(
     Raises:
         UsageError: names the options.
     """
-    from albert_rc.scoring.ensemble.mix import fitted_methods
+    from albert_rc.scoring.ensemble.mix import WEIGH, fitted_methods
 
     dev_scores = needs_gold["--dev-scores"]
     for wrong, said in (
         (len(scores) < 2, "an ensemble needs at least two score files"),
+        (
+            method not in (None, "best", *WEIGH),
+            f"--method {method}: choose from {', '.join(WEIGH)}, best",
+        ),
         (use and (gold or method), "--use applies a saved method: leave out --gold and --method"),
         (not gold and any(needs_gold.values()), f"{' and '.join(needs_gold)} need --gold"),
         (

@@ -92,13 +92,13 @@ def pretrain_data(
     from albert_rc.io.sizes import parse_size
     from albert_rc.papers.files import require_papers
     from albert_rc.runtime.engines import TaskEngine
-    from albert_rc.runtime.pool import cores
+    from albert_rc.runtime.pool import worker_count
     from albert_rc.text.tokenizer import load_tokenizer
 
     leave_cleanly("stopped; finished shards are kept, and the same command continues")
     where = TaskEngine(name=engine, address=address)
     if engine == "local" or workers is not None:
-        workers = workers or cores()
+        workers = worker_count(workers)
     cut = Cut(
         max_length=max_length,
         short=short,

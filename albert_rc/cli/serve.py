@@ -52,6 +52,8 @@ def serve(
     """
     import webbrowser
 
+    if not 0 <= port <= 65535:
+        raise UsageError(f"--port {port} must be between 0 and 65535")
     if not 0.001 <= max_megabytes <= 1000:
         raise UsageError(f"--max-megabytes {max_megabytes:g} must be between 0.001 and 1000")
     if os.environ.get("WORLD_SIZE", "1") != "1":

@@ -121,6 +121,8 @@ def export(
         UsageError: `out` exists, or others cannot compute the model.
         CheckpointError: unusable weights, or others' answers differ from ours.
     """
+    if precision not in (None, *PRECISIONS):
+        raise UsageError(f"--precision {precision}: choose from {', '.join(PRECISIONS)}")
     if onnx:
         require_onnx()
     folder = resolve_source(source)

@@ -115,7 +115,11 @@ def figures_of(
         papers: cloze or multiple choice; without right answers there are fewer metrics.
         runs: one, or two to compare.
         train: the training split, for the no-reading baseline and shared passages.
+
+    Raises:
+        UsageError: papers of a kind that has no options.
     """
+    require_options(kind)
     gold = gold_letters(papers)
     slices = slices_of(papers, train)
     found = [_figures(run, papers, gold, slices, train) for run in runs]

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, NoReturn, TypeVar
 
-from albert_rc.errors import AlbertRcError, OutOfMemoryError
+from albert_rc.errors import AlbertRcError, OutOfMemoryError, UsageError
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -31,6 +31,17 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def worker_count(workers: int | None) -> int:
+    """The number of workers for `--workers`; by default the number of cores.
+
+    Raises:
+        UsageError: fewer than one.
+    """
+    if workers is not None and workers < 1:
+        raise UsageError(f"--workers {workers} must be at least 1")
+    return cores() if workers is None else workers
 
 
 def map_in_order(

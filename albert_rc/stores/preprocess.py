@@ -27,7 +27,7 @@ from albert_rc.papers.ids import Register
 from albert_rc.papers.raw import Chunk
 from albert_rc.papers.schema import Problem
 from albert_rc.runtime.engines import TaskEngine
-from albert_rc.runtime.pool import cores
+from albert_rc.runtime.pool import worker_count
 from albert_rc.stores.chunks import ChunkEncoder, ChunkTask, Encoded, start_worker
 from albert_rc.stores.encode import check_max_length
 from albert_rc.stores.journal import JOURNAL, Journal, kept
@@ -206,12 +206,13 @@ def prepare_collection(
 
     Raises:
         DataError: nothing at one of the paths, or a table of an unknown task.
-        UsageError: unknown format; a table that fits several tasks; too short a window.
+        UsageError: unknown format; a table that fits several tasks; too short a window; fewer
+            than one worker.
         OutOfMemoryError: the system killed a worker.
     """
     engine = engine or TaskEngine()
     if engine.is_local or workers is not None:
-        workers = workers or cores()
+        workers = worker_count(workers)
     check_max_length(max_length)
     encoder = ChunkEncoder(tokenizer, max_length, strict)
     format_name = collection_format(places, format_name)

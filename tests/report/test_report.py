@@ -13,7 +13,7 @@ from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import Passage, Question
 from albert_rc.report.content import embedded
-from albert_rc.report.figures import figures_of, require_options
+from albert_rc.report.figures import figures_of
 from albert_rc.report.page import render
 from albert_rc.report.reliability import loss_of, reliability_of
 from albert_rc.report.runs import read_run, run_names
@@ -168,7 +168,7 @@ def test_only_options_can_be_shown(tmp_path, cli):
     assert done.returncode == 2
     assert "one of the input files" in done.stderr
     with pytest.raises(UsageError, match="options to choose from"):
-        require_options("span")
+        figures_of("span", [], [])
 
 
 ASKED = [Passage("a", "_ _", (Question(("x", "y"), 0),) * 2, "cloze", ((0, 1), (2, 3)))]

@@ -285,6 +285,7 @@ def test_gold_of_other_papers_is_refused(score_files, sample):
     ("options", "said"),
     [
         (["--method", "greedy", "--out", "a"], "give --gold"),
+        (["--method", "median", "--out", "a"], "--method median: choose from"),
         (["--use", "f", "--method", "ranks", "--out", "a"], "leave out --gold and --method"),
         (["--fit", "f", "--out", "a"], "need --gold"),
         (["--abstain", "0.5", "--gold", "g"], "need --out"),

@@ -352,6 +352,7 @@ def test_the_command_line_checks_its_options(tmp_path):
     from albert_rc.serve.listen import address_of, open_socket
 
     for options, said in (
+        ({"port": 70_000}, "--port 70000"),
         ({"max_megabytes": 0}, "--max-megabytes"),
         ({"host": "no such host"}, "--host"),
         ({"port": 0, "model": str(tmp_path / "none")}, "--model"),

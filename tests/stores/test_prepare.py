@@ -14,7 +14,7 @@ import pytest
 import torch
 from conftest import SAMPLE
 
-from albert_rc.errors import DataError
+from albert_rc.errors import DataError, UsageError
 from albert_rc.papers import files as sources
 from albert_rc.papers import raw
 from albert_rc.papers.files import Sources
@@ -235,6 +235,16 @@ def test_a_store_that_is_too_large_is_refused():
     check_total("token", MAX_OFFSET)
     with pytest.raises(DataError, match="2,147,483,648 tokens are too many for one store"):
         check_total("token", MAX_OFFSET + 1)
+
+
+def test_there_must_be_a_worker(tokenizer, tmp_path):
+    with (
+        pytest.raises(UsageError, match="--workers 0 must be at least 1"),
+        prepare_collection(
+            find_splits(SAMPLE / "cloze"), tokenizer, 64, scratch=tmp_path, workers=0
+        ),
+    ):
+        pass
 
 
 def children_of(pid):

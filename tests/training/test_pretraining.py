@@ -221,6 +221,8 @@ def test_without_pairs_there_is_no_head_for_them(pretrainer, tmp_path):
     loaded = load_model(tmp_path, "cloze")
     assert not loaded.report.new
     assert not loaded.report.unused
+    with pytest.raises(UsageError, match="--pair sep: choose from sop, nsp, none"):
+        pretrainer(tmp_path, "sep")
 
 
 def test_the_commands_lead_from_text_to_answers(cli, sample, tmp_path):

@@ -36,3 +36,5 @@ def test_what_is_given_goes_first(stores):
     mine = choose("published", store, NOTHING | {"epochs": 3, "batch_size": 4})
     assert mine == {"learning_rate": 1e-5, "batch_size": 4, "warmup": 1 / 12, "epochs": 3}
     assert choose("published", store, NOTHING | {"max_steps": 7})["max_steps"] == 7
+    with pytest.raises(UsageError, match="--recipe best: choose from default, published"):
+        choose("best", store, NOTHING)

@@ -139,8 +139,12 @@ def test_the_mean_of_folders(trainer, tokenizer, tmp_path, cli):
             write_mean(
                 of_folders([tmp_path / "0", tmp_path / "1"]), tmp_path / "0", tmp_path / taken
             )
+    with pytest.raises(UsageError, match="at least two"):
+        write_mean(of_folders([tmp_path / "0"]), tmp_path / "0", tmp_path / "new")
     with pytest.raises(UsageError, match="is given twice"):
         of_folders([tmp_path / "0", tmp_path / "1" / ".." / "0"])
+    with pytest.raises(UsageError, match="at least two states"):
+        of_states(tmp_path / "0", -1)
     other = trainer(tmp_path / "other", shape={"ffn_size": 48}, max_steps=1)
     other.run()
     with pytest.raises(CheckpointError, match=r"differs from .*0 in ffn_size; only checkpoints"):

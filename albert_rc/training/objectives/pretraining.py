@@ -11,7 +11,7 @@ from torch import Tensor
 
 from albert_rc.batch import PretrainBatch
 from albert_rc.checkpoints.load import Loaded, load_model
-from albert_rc.corpus.batches import PretrainCollator
+from albert_rc.corpus.batches import PAIRS, PretrainCollator
 from albert_rc.corpus.mask_config import MaskConfig
 from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import UsageError
@@ -90,6 +90,9 @@ class Pretraining(Objective[PretrainBatch]):
         pair: a key of `PAIRS`.
         teacher: a model with the same vocabulary whose probabilities of masked words, and hidden
             states if of the same width, are learned as well.
+
+    Raises:
+        UsageError: unknown pair objective, or the model has no head for it.
     """
 
     unit = "sequences"
@@ -107,6 +110,8 @@ class Pretraining(Objective[PretrainBatch]):
         pair: str,
         teacher: PretrainingModel | None = None,
     ) -> None:
+        if pair not in PAIRS:
+            raise UsageError(f"--pair {pair}: choose from {', '.join(PAIRS)}")
         self.model: PretrainingModel = model
         self.tokenizer = tokenizer
         self.corpus, self.dev = corpus, dev

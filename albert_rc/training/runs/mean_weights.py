@@ -125,9 +125,11 @@ def of_states(run: Path, last: int) -> list[WeightSource]:
         last: number of states.
 
     Raises:
-        UsageError: fewer states exist; `train --set keep=N` keeps more.
+        UsageError: fewer than two, or fewer states exist; `train --set keep=N` keeps more.
         CheckpointError: truncated, damaged or not a state.
     """
+    if last < 2:
+        raise UsageError(f"--last {last}: a mean needs at least two states")
     found = states(run)[:last]
     if len(found) < last:
         raise UsageError(
@@ -164,9 +166,12 @@ def write_mean(sources: Sequence[WeightSource], like: Path, out: Path) -> int:
         The number of tensors averaged.
 
     Raises:
-        UsageError: `out` is not empty.
+        UsageError: fewer than two sources, or `out` is not empty.
         CheckpointError: tensors are missing, or of other shapes.
     """
+    if len(sources) < 2:
+        raise UsageError("a mean needs at least two checkpoints")
+    require_new(out)
     first = sources[0]
     for source in sources[1:]:
         for name in first.shapes.keys() | source.shapes.keys():

@@ -68,8 +68,10 @@ def choose(recipe: str, store: Store, given: Mapping[str, Any]) -> dict[str, Any
         given: settings by name; None if the recipe decides.
 
     Raises:
-        UsageError: none was published for this task.
+        UsageError: unknown recipe, or none for this task.
     """
+    if recipe not in RECIPES:
+        raise UsageError(f"--recipe {recipe}: choose from {', '.join(RECIPES)}")
     settings = DEFAULT
     if recipe == "published":
         task = task_name(store)
