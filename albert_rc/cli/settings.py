@@ -218,8 +218,8 @@ class _WithSettings:
     def _written(self, name: str, value: str, where: str, ctx: Any) -> list[str]:
         """A setting as an option."""
         flag = flag_of(name).replace(".", "-")
-        for option in self.params:
-            if flag in option.opts and option.param_type_name == "option":
+        for option in _options(self):
+            if flag in option.opts:
                 if not option.is_flag:
                     return [f"{flag}={value}"]
                 if value in ("true", "false"):

@@ -181,9 +181,7 @@ def _marks() -> str:
 
 def _of_hugging_face(tokenizer: HuggingFaceTokenizer) -> dict[str, Any]:
     """The tokenizer.json of our tokenizer, with the leading space added automatically."""
-    content: dict[str, Any] = parse_json(tokenizer.as_json())
-    names = ("normalizer", "pre_tokenizer")
-    content |= zip(names, with_our_steps(*map(content.get, names)), strict=True)
+    content = with_our_steps(parse_json(tokenizer.as_json()))
     special = _added(tokenizer)
     ours = {token["content"] for token in special}
     others = [t for t in content.get("added_tokens", []) if t["content"] not in ours]

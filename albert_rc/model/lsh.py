@@ -51,8 +51,8 @@ class _Hashed(torch.autograd.Function):
             mixed = torch.zeros_like(q, dtype=out_XLH.dtype)
             norm = mixed.new_full(mixed.shape[:2], -torch.inf)
             for number in range(len(part.rounds)):
-                found = _Round(part, number, q, k, scale)
-                weight_XCMW, norm_XCM = found.attention()
+                found = _Round(part, number)
+                weight_XCMW, norm_XCM = found.attention(q, k, scale)
                 if dropout:
                     weight_XCMW *= found.kept(weight_XCMW, dropout, seed, rows.start)
                 here = found.by_token(weight_XCMW.to(v.dtype) @ found.windows(v))
@@ -77,8 +77,8 @@ class _Hashed(torch.autograd.Function):
         for rows in _blocks(plan):
             part, q, k, v = plan.block(rows), q_XLH[rows], k_XLH[rows], v_XLH[rows]
             for number in range(len(part.rounds)):
-                found = _Round(part, number, q, k, ctx.scale)
-                weight_XCMW, norm_XCM = found.attention()
+                found = _Round(part, number)
+                weight_XCMW, norm_XCM = found.attention(q, k, ctx.scale)
                 norm_XCM1 = found.by_place(norm_XL[rows][..., None])
                 weight_XCMW *= (norm_XCM[..., None] - norm_XCM1).exp_()
                 do_XCMH = found.by_place(do_XLH[rows].to(v.dtype))
@@ -111,39 +111,38 @@ def _blocks(plan: HashPlan) -> Iterator[slice]:
 
 
 class _Round:
-    """One round of a block: its logits, and the mapping between tokens and sorted positions."""
+    """One round of a block, with the mapping between tokens and sorted positions."""
 
-    def __init__(
-        self, plan: HashPlan, number: int, q_XLH: Tensor, k_XLH: Tensor, scale: float
-    ) -> None:
+    def __init__(self, plan: HashPlan, number: int) -> None:
         self.plan, self.number, self.sorting = plan, number, plan.rounds[number]
+
+    def attention(self, q_XLH: Tensor, k_XLH: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        """The weights within this round, [X, C, M, W], and the log of their denominator.
+
+        On CPUs, `exp` and `logsumexp` take 10 times as long for the logits of masked pairs as for
+        others; `softmax` does not.
+        """
+        logit_XCMW = self._logits(q_XLH, k_XLH, scale)
+        top_XCM = logit_XCMW.amax(-1)
+        weight_XCMW = logit_XCMW.softmax(-1)
+        return weight_XCMW, top_XCM - weight_XCMW.amax(-1).log_()
+
+    def _logits(self, q_XLH: Tensor, k_XLH: Tensor, scale: float) -> Tensor:
         logit_XCMW = (self.by_place(q_XLH) @ self.windows(k_XLH).mT).to(wide(q_XLH))
         if scale != 1:
             logit_XCMW *= scale
-        seen_XCMW = self._of_keys(plan.valid_XL)
-        for earlier in plan.rounds[:number]:
+        seen_XCMW = self._of_keys(self.plan.valid_XL)
+        for earlier in self.plan.rounds[: self.number]:
             seen_XCMW = seen_XCMW & ~self._shown(earlier)
         alike_XCMW = self._alike(self.sorting)
         if alike_XCMW is not None:
             seen_XCMW = seen_XCMW & alike_XCMW
         logit_XCMW.masked_fill_(~seen_XCMW, HIDDEN)
-        if plan.shared:
+        if self.plan.shared:
             token_XL = torch.arange(q_XLH.shape[1], device=q_XLH.device).expand(q_XLH.shape[:2])
             itself_XCMW = self._of_queries(token_XL) == self._of_keys(token_XL)
             logit_XCMW.masked_fill_(itself_XCMW & seen_XCMW, LAST_RESORT)
-        self._logit_XCMW: Tensor | None = logit_XCMW
-
-    def attention(self) -> tuple[Tensor, Tensor]:
-        """The weights within this round, [X, C, M, W], and the log of their denominator.
-
-        Can be called once: the logits are freed. On CPUs, `exp` and `logsumexp` take 10 times as
-        long for the logits of masked pairs as for others; `softmax` does not.
-        """
-        logit_XCMW, self._logit_XCMW = self._logit_XCMW, None
-        assert logit_XCMW is not None
-        top_XCM = logit_XCMW.amax(-1)
-        weight_XCMW = logit_XCMW.softmax(-1)
-        return weight_XCMW, top_XCM - weight_XCMW.amax(-1).log_()
+        return logit_XCMW
 
     def _shown(self, sorting: Sorting) -> Tensor:
         """Mask of this round's pairs that another round finds too."""

@@ -18,7 +18,7 @@ from albert_rc.io.json import parse_json, to_json
 from albert_rc.io.messages import first_line
 from albert_rc.runtime.pool import cores
 from albert_rc.text.normalize import Span, clean_aligned, clean_text, fold_aligned, with_marks
-from albert_rc.text.tokenizer_json import original_steps
+from albert_rc.text.tokenizer_json import without_our_steps
 
 VOCABULARY_FILES = (
     "spiece.model",
@@ -265,10 +265,8 @@ class HuggingFaceTokenizer(Tokenizer):
 def _from_tokenizer_json(folder: Path, settings: dict[str, Any]) -> Tokenizer:
     from tokenizers import Tokenizer as Backend
 
-    content = parse_json((folder / "tokenizer.json").read_bytes())
-    # So that an exported vocabulary remains the same one.
-    names = ("normalizer", "pre_tokenizer")
-    content |= zip(names, original_steps(*map(content.get, names)), strict=True)
+    # So that an exported vocabulary is still the one that it was made from.
+    content = without_our_steps(parse_json((folder / "tokenizer.json").read_bytes()))
     # Our segments have their own leading space, or none where they are glued: Metaspace must not
     # add one, and white space must not be split off before it becomes word-start markers.
     parts = content.get("pre_tokenizer") or {}

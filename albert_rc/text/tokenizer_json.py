@@ -1,7 +1,8 @@
 """What our tokenizer does to a text first, as steps of a `tokenizer.json`.
 
 `encode` collapses white space, and puts a space before the first word. A tokenizer.json for other
-libraries has to do the same (`with_our_steps`); it remains the same vocabulary (`original_steps`).
+libraries has to do the same (`with_our_steps`); it remains the same vocabulary
+(`without_our_steps`).
 """
 
 from __future__ import annotations
@@ -31,31 +32,27 @@ def word_start(mark: str) -> dict[str, Any]:
     return {"type": "Metaspace", "replacement": mark, "prepend_scheme": "first", "split": False}
 
 
-def with_our_steps(normalizer: Any, pre_tokenizer: Any) -> tuple[Any, Any]:
-    """A tokenizer.json's normalizer and pre-tokenizer, after our own first steps."""
+def with_our_steps(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a tokenizer.json, with our own steps before its own."""
     steps = [replace(SPACES, " "), STRIP_END]
-    if normalizer:
-        steps.append(normalizer)
-    kinds = str(pre_tokenizer)
+    parts: Any = content.get("pre_tokenizer")
+    if content.get("normalizer"):
+        steps.append(content["normalizer"])
+    kinds = str(parts)
     if "Metaspace" in kinds or "ByteLevel" in kinds:
         # Ensures a leading space, which Metaspace and ByteLevel then mark.
-        pre_tokenizer = sequence(word_start(" "), pre_tokenizer, of="pretokenizers")
-    return sequence(*steps), pre_tokenizer
+        parts = sequence(word_start(" "), parts, of="pretokenizers")
+    return content | {"normalizer": sequence(*steps), "pre_tokenizer": parts}
 
 
-def original_steps(normalizer: Any, pre_tokenizer: Any) -> tuple[Any, Any]:
+def without_our_steps(content: dict[str, Any]) -> dict[str, Any]:
     """The inverse of `with_our_steps`; what it did not make is returned as it is."""
-    match normalizer:
-        case {"normalizers": [_, _]}:
-            inner = None
+    inner, parts = None, content.get("pre_tokenizer")
+    match content.get("normalizer"):
         case {"normalizers": [_, _, inner]}:
             pass
-        case _:
-            return normalizer, pre_tokenizer
-    match pre_tokenizer:
-        case {"pretokenizers": [_, outer]} if pre_tokenizer == with_our_steps(None, outer)[1]:
-            parts = outer
-        case _:
-            parts = pre_tokenizer
-    made = with_our_steps(inner, parts) == (normalizer, pre_tokenizer)
-    return (inner, parts) if made else (normalizer, pre_tokenizer)
+    match parts:
+        case {"pretokenizers": [{"replacement": " "}, parts]}:
+            pass
+    original = content | {"normalizer": inner, "pre_tokenizer": parts}
+    return original if with_our_steps(original) == content else content
