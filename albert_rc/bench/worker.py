@@ -70,7 +70,10 @@ def timed(
 
 def measure(job: Job) -> dict[str, Any]:
     """Warm up on a part of the job, then measure all of it."""
-    with processes(job.device) as group, TemporaryDirectory(prefix="albert-rc-bench-") as folder:
+    with (
+        processes(job.device, considerate=job.who == "ours") as group,
+        TemporaryDirectory(prefix="albert-rc-bench-") as folder,
+    ):
         device = group.device
         work = workload(job, Path(folder))
         done_by = doer(job, work, device, Path(folder))

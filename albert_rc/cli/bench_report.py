@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import Any
 
 import typer
@@ -41,7 +42,7 @@ def _machine(machine: Row) -> None:
     if machine["device"] != machine["processor"]:
         typer.echo(f"device: {machine['device']}")
     known = ", ".join(machine["instruction_sets"]) or "not reported by this version of torch"
-    typer.echo(f"instruction sets: {known}")
+    typer.echo(fill(f"instruction sets: {known}", 80, subsequent_indent="  "))
     cores = "unknown" if machine["cores"] is None else machine["cores"]
     typer.echo(
         f"cores: {cores} ({machine['logical_cores']} logical); threads used: {machine['threads']}"

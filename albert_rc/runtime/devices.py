@@ -7,7 +7,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from albert_rc.io.messages import counted
 from albert_rc.runtime.heap import resident
 from albert_rc.runtime.heartbeat import Watch
 from albert_rc.runtime.pool import ResultT, TaskT
+from albert_rc.runtime.waiting import adapted
 
 Model = TypeVar("Model")
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
@@ -124,17 +125,23 @@ class Processes:
 
 
 @contextmanager
-def processes(device: str | None = None) -> Iterator[Processes]:
+def processes(device: str | None = None, considerate: bool = True) -> Iterator[Processes]:
     """Join the process group that torchrun started (nccl, or gloo on CPU), or run alone.
 
     Args:
         device: `cpu` or `cuda`; a GPU where there is one by default.
+        considerate: whether on a CPU waiting threads leave the cores to others, see `waiting`.
     """
     kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if not re.fullmatch(r"cpu|cuda(:\d+)?", kind):
         raise UsageError(f"--device {kind}: choose cpu or cuda")
     if kind.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError(f"--device {kind}: no GPU was found; leave the option out")
+    with adapted() if considerate and kind == "cpu" else nullcontext():
+        yield from _joined(kind)
+
+
+def _joined(kind: str) -> Iterator[Processes]:
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         if kind == "cuda":  # some of torch's functions want an index

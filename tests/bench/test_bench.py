@@ -310,7 +310,11 @@ def test_what_is_printed_fits_80_columns(capsys):
     for who, precision in (("transformers", "fp32"), ("transformers-best", "bf16")):
         rows.append(row(who, precision, 123.4, ratio=10.0, memory_ratio=0.5))
         rows[-1]["beside"]["ratio"] = 12.5
-    machine = describe(CPU) | {"matrix_flops_per_second": {"fp32": 2e11, "bf16": 2e12}}
+    sets = ["avx2", "avx512f", "avx512_bf16", "avx512_fp16", "avx512_vnni", "amx_bf16", "amx_int8"]
+    machine = describe(CPU) | {
+        "instruction_sets": sets,
+        "matrix_flops_per_second": {"fp32": 2e11, "bf16": 2e12},
+    }
     show({"machine": machine, "results": rows})
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80

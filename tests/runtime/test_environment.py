@@ -6,13 +6,10 @@ import pytest
 
 from albert_rc.runtime import environment
 
-SPINS = "GOMP_SPINCOUNT"
-POLICY = "OMP_WAIT_POLICY"
-
 
 @pytest.fixture
 def unset(monkeypatch):
-    for name in (*environment.SETTINGS, POLICY):
+    for name in environment.SETTINGS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(environment, "_ours", set())
     yield monkeypatch
@@ -26,16 +23,6 @@ def test_what_a_user_has_set_stays(unset):
     environment.prepare()
     assert os.environ[name] == "7"
     assert os.environ[other] == environment.SETTINGS[other]
-
-
-@pytest.mark.parametrize(
-    ("set_by_user", "spins"), [({}, "1000"), ({POLICY: "ACTIVE"}, None), ({SPINS: "5"}, "5")]
-)
-def test_who_says_how_threads_wait_is_heard(unset, set_by_user, spins):
-    for name, value in set_by_user.items():
-        unset.setenv(name, value)
-    environment.prepare()
-    assert os.environ.get(SPINS) == spins
 
 
 def test_a_peer_has_the_environment_of_its_users(unset):
