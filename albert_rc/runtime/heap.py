@@ -3,8 +3,8 @@
 By default each large activation is mapped and unmapped anew, and its pages are zeroed and faulted
 in every time: a third of a training step. But a heap that keeps everything fragments, as small
 long-lived blocks end up between large ones, and the process grows for hours. So all free memory is
-returned to the system between steps if the process is near the planned size; the next step faults
-in the pages it needs. On other systems the functions here do nothing.
+returned to the system between steps if the next one could take the process beyond the planned size;
+that step then faults in the pages it needs. On other systems the functions here do nothing.
 """
 
 from __future__ import annotations
@@ -26,20 +26,25 @@ OVERRUN = 1.15
 NEAR = 1.08
 """Ratio to the planned peak from which a new peak lowers the limit between steps."""
 GROWTH = 0.5
-"""Expected growth of the heap in one step as a share of its activations, until steps show it: their
-blocks differ in size from the freed ones. Measured, see `docs/speed.md`."""
+"""Expected growth of the heap in the first steps as a share of their activations: blocks differ in
+size from the freed ones. Measured, see `docs/speed.md`."""
+NEVER = -1  # as a threshold, see mallopt(3)
 
 
 @dataclass
 class _State:
     most: float = float("inf")
-    """Maximum bytes held between two steps."""
+    """Maximum bytes held between two steps, because of peaks so far."""
+    growth: float = 0.0
+    """Bytes by which the next step is expected to grow."""
     least: float = 0.0
-    """Lower bound of `most` in bytes: below it there is nothing to return."""
+    """Bytes below which there is nothing to return."""
     planned: float = float("inf")
     """Planned peak in bytes."""
     before: int = 0
     """Bytes held before the last step."""
+    returned: bool = True
+    """Whether the last step began with memory that it had to fault in."""
     peak: int = 0
     """Highest bytes ever held."""
     end: int = 0
@@ -60,14 +65,15 @@ def keep_freed_memory(tight: bool = False, most: int | None = None, varying: int
         varying: the part of `most` that is allocated and freed within a step.
     """
     _state.planned = float("inf") if most is None else most
-    _state.most, _state.least = OVERRUN * _state.planned - GROWTH * varying, 0.0
+    _state.most, _state.least = float("inf"), 0.0
+    _state.growth, _state.returned = GROWTH * varying, True
     if most is not None:
         _state.least = most - varying
         _state.before, _state.peak = resident(), highest()
     libc = _glibc()
     if libc is None:
         return
-    libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+    libc.mallopt(_TRIM_THRESHOLD, -1)
     if tight:
         libc.mallopt(_MMAP_THRESHOLD, 32 * 2**20 - 1)  # glibc's maximum
         libc.mallopt(_TOP_PAD, 8 * 2**20)
@@ -90,13 +96,26 @@ def hand_back() -> bool:
     _ask_for_huge_pages(libc)
     if _state.planned < float("inf") and (peak := highest()) > _state.peak:
         _state.peak = peak
-        _state.most = max(_state.least, lowered(_state.most, _state.planned, _state.before, peak))
+        _state.most = lowered(_state.most, _state.planned, _state.before, peak)
     held = resident()
-    goes = held > _state.most
+    if not _state.returned:
+        _state.growth = expected(_state.growth, held - _state.before)
+    limit = min(_state.most, OVERRUN * _state.planned - _state.growth)
+    goes = held > max(_state.least, limit)
     if goes:
         libc.malloc_trim(0)
-    _state.before = resident() if goes else held
+    _state.before, _state.returned = resident() if goes else held, goes
     return goes
+
+
+def expected(growth: float, grown: float) -> float:
+    """The expected growth of the next step, in bytes.
+
+    Args:
+        growth: what was expected of the last one.
+        grown: by how much it grew.
+    """
+    return max(grown, growth / 2)
 
 
 def lowered(most: float, planned: float, before: float, peak: float) -> float:

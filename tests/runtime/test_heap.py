@@ -45,6 +45,39 @@ def test_a_step_that_came_near_the_plan_lowers_what_may_be_held():
     assert heap.lowered(800, 1000, before=850, peak=1100) == 800
 
 
+def test_steps_show_how_much_the_next_may_grow():
+    """A heap that has stopped growing may come near its bound; one that grows stays away."""
+    growth, held = 500.0, 1000.0
+    for grown in (200, 120, 60, 0, 0, 0, 0):
+        growth, held = heap.expected(growth, grown), held + grown
+    assert growth < 10
+    assert heap.expected(growth, 300) == 300
+
+
+GROWING = """
+import torch
+from albert_rc.runtime import heap
+
+heap.keep_freed_memory(most=heap.resident() + 2**29, varying=2**28)
+returned, highest = [], 0
+for step in range(12):
+    blocks = [torch.ones(2**20) for _ in range({blocks})]  # MiB times 4
+    highest = max(highest, heap.resident())
+    del blocks
+    returned.append(heap.hand_back())
+print(int(any(returned[{after}:])), int(highest < 1.15 * heap._state.planned))
+"""
+
+
+@LINUX
+@pytest.mark.parametrize(("blocks", "returns"), [(100, 0), (200, 1)])
+def test_a_heap_that_has_stopped_growing_is_left_alone(blocks, returns):
+    """400 MiB of 512 planned stay mapped from step to step; 800 do not."""
+    done = start_python("-c", GROWING.format(blocks=blocks, after=4))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(returns), str(1 - returns)]
+
+
 @LINUX
 def test_peaks_are_the_systems():
     held = heap.highest()
