@@ -16,10 +16,14 @@ from torch import Tensor
 
 from albert_rc.model.config import LshConfig
 from albert_rc.model.dropout import NOTHING, Dropout, masked
-from albert_rc.model.layout import Layout, TokenRun
+from albert_rc.model.layout import Layout, TokenRun, rounded_up
+from albert_rc.model.linear import has_matrix_units
 from albert_rc.model.lsh import lsh_attention
 from albert_rc.model.relative import Bias
 
+FUSED_LENGTHS = 16
+"""Numbers of keys are rounded up to a multiple of this for torch's fused kernel on AMX: others take
+up to twice as long."""
 SCORES_TOGETHER = 2**18
 """Number of attention scores, over all heads, that fit a core's cache (1 MiB in fp32)."""
 
@@ -51,7 +55,14 @@ class _DenseOnProcessor(torch.autograd.Function):
         weights, masks = [], []
         k_TNH, v_TNH = kv_T2NH.unbind(1)
         scored = _Scores(bias, q_SNH.dtype)
+        # With matrix units torch's fused kernel takes about half the time of two products and a
+        # softmax, at all lengths and head sizes of experiments/attention_kernels.py; without them
+        # it is slower at the lengths of exam papers. It is never the faster one with its gradient.
+        fused = not (keep or dropout.rate) and bias is None and has_matrix_units(q_SNH.dtype)
         for number, run in enumerate(runs):
+            if fused and (run.count == 1 or (run.queries.is_full and run.keys.is_full)):
+                _fused(q_SNH, kv_T2NH, run, out_SNH)
+                continue
             q_XSH = run.queries.matrices(q_SNH) * q_SNH.shape[-1] ** -0.5
             weight_XST = scored.weights(q_XSH, run.keys.matrices(k_TNH), run)
             if keep:
@@ -102,6 +113,29 @@ class _DenseOnProcessor(torch.autograd.Function):
             run.keys.write(dk_TNH, torch.bmm(ds_XST.mT, q_XSH))
             run.keys.write(dv_TNH, torch.bmm(dropped_XST.mT, do_XSH))
         return dq_SNH, dkv_T2NH, dtable_NLL, None, None, None, None
+
+
+def _fused(q_SNH: Tensor, kv_T2NH: Tensor, run: TokenRun, out_SNH: Tensor) -> None:
+    """Write the attention output of a sequence, or of several of equal length."""
+    length, full = run.keys.lengths[0], rounded_up(run.keys.lengths[0], FUSED_LENGTHS)
+    q_BNLH = q_SNH[run.queries.all].unflatten(0, (run.count, -1)).transpose(1, 2)
+    kv_2BNLH = kv_T2NH[run.keys.all].unflatten(0, (run.count, -1)).permute(2, 0, 3, 1, 4)
+    score_111L = None
+    if full > length:
+        filled_2BNLH = kv_2BNLH.new_zeros(*kv_2BNLH.shape[:3], full, kv_2BNLH.shape[4])
+        filled_2BNLH[:, :, :, :length] = kv_2BNLH
+        kv_2BNLH, score_111L = filled_2BNLH, _hidden_after(length, full, q_SNH.dtype)
+    k_BNLH, v_BNLH = kv_2BNLH
+    mixed_BNLH = F.scaled_dot_product_attention(q_BNLH, k_BNLH, v_BNLH, attn_mask=score_111L)
+    out_SNH[run.queries.all] = mixed_BNLH.transpose(1, 2).flatten(0, 1)
+
+
+@lru_cache(maxsize=128)
+def _hidden_after(length: int, full: int, dtype: torch.dtype) -> Tensor:
+    """Scores to add, [1, 1, 1, full]: none for the first `length` keys, minus infinity after."""
+    score_L = torch.zeros(full, dtype=dtype)
+    score_L[length:] = float("-inf")
+    return score_L[None, None, None]
 
 
 class _Scores:
