@@ -60,7 +60,7 @@ class _DenseOnProcessor(torch.autograd.Function):
         # it is slower at the lengths of exam papers. It is never the faster one with its gradient.
         fused = not (keep or dropout.rate) and bias is None and has_matrix_units(q_SNH.dtype)
         for number, run in enumerate(runs):
-            if fused and (run.count == 1 or (run.queries.is_full and run.keys.is_full)):
+            if fused:
                 _fused(q_SNH, kv_T2NH, run, out_SNH)
                 continue
             q_XSH = run.queries.matrices(q_SNH) * q_SNH.shape[-1] ** -0.5
@@ -116,18 +116,26 @@ class _DenseOnProcessor(torch.autograd.Function):
 
 
 def _fused(q_SNH: Tensor, kv_T2NH: Tensor, run: TokenRun, out_SNH: Tensor) -> None:
-    """Write the attention output of a sequence, or of several of equal length."""
-    length, full = run.keys.lengths[0], rounded_up(run.keys.lengths[0], FUSED_LENGTHS)
-    q_BNLH = q_SNH[run.queries.all].unflatten(0, (run.count, -1)).transpose(1, 2)
-    kv_2BNLH = kv_T2NH[run.keys.all].unflatten(0, (run.count, -1)).permute(2, 0, 3, 1, 4)
-    score_111L = None
-    if full > length:
-        filled_2BNLH = kv_2BNLH.new_zeros(*kv_2BNLH.shape[:3], full, kv_2BNLH.shape[4])
-        filled_2BNLH[:, :, :, :length] = kv_2BNLH
-        kv_2BNLH, score_111L = filled_2BNLH, _hidden_after(length, full, q_SNH.dtype)
-    k_BNLH, v_BNLH = kv_2BNLH
-    mixed_BNLH = F.scaled_dot_product_attention(q_BNLH, k_BNLH, v_BNLH, attn_mask=score_111L)
-    out_SNH[run.queries.all] = mixed_BNLH.transpose(1, 2).flatten(0, 1)
+    """Write the attention output of a run by torch's fused kernel.
+
+    What a sequence gets does not depend on its neighbours, so those of different lengths are
+    computed one by one.
+    """
+    rows, count = [(run.queries.all, run.keys.all)], run.count
+    if len(set(run.queries.lengths)) > 1 or len(set(run.keys.lengths)) > 1:
+        rows, count = list(zip(run.queries.slices, run.keys.slices, strict=True)), 1
+    for asked, answering in rows:
+        q_BNLH = q_SNH[asked].unflatten(0, (count, -1)).transpose(1, 2)
+        kv_2BNLH = kv_T2NH[answering].unflatten(0, (count, -1)).permute(2, 0, 3, 1, 4)
+        length = kv_2BNLH.shape[3]
+        full, score_111L = rounded_up(length, FUSED_LENGTHS), None
+        if full > length:
+            filled_2BNLH = kv_2BNLH.new_zeros(*kv_2BNLH.shape[:3], full, kv_2BNLH.shape[4])
+            filled_2BNLH[:, :, :, :length] = kv_2BNLH
+            kv_2BNLH, score_111L = filled_2BNLH, _hidden_after(length, full, q_SNH.dtype)
+        k_BNLH, v_BNLH = kv_2BNLH
+        mixed_BNLH = F.scaled_dot_product_attention(q_BNLH, k_BNLH, v_BNLH, attn_mask=score_111L)
+        out_SNH[asked] = mixed_BNLH.transpose(1, 2).flatten(0, 1)
 
 
 @lru_cache(maxsize=128)

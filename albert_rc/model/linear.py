@@ -68,7 +68,7 @@ class PreparedLinear:
 
     @torch.no_grad()  # prepared matrices must not reference the weights
     def __init__(self, linears: Sequence[nn.Linear], precision: str, learning: bool) -> None:
-        self.linears = tuple(linears)
+        self.linears, self.learning = tuple(linears), learning
         self.outputs = [linear.out_features for linear in linears]
         self.dtype = DTYPES[precision]
         weight_OI = _joined([linear.weight for linear in linears]).to(self.dtype)
@@ -98,7 +98,7 @@ class PreparedLinear:
             return self.int8.product(x_TI)
         if not self.packed:
             return F.linear(x_TI, self.weight_OI, self.bias_O)
-        return _packed_product(x_TI, self.weight_OI, self.bias_O, activation)
+        return _packed_product(x_TI, self.weight_OI, self.bias_O, activation, self.learning)
 
     def fuses(self, activation: str) -> bool:
         """Whether `product` can apply this activation."""
@@ -108,7 +108,7 @@ class PreparedLinear:
         """Gradient of the inputs, [T, I]."""
         if self.weight_IO is None:
             return gradient_TO @ self.weight_OI
-        return _packed_product(gradient_TO.contiguous(), self.weight_IO, None)
+        return _packed_product(gradient_TO.contiguous(), self.weight_IO)
 
     def add_gradients(
         self, x_TI: Tensor, gradient_TO: Tensor, sums: Sequence[Tensor | None]
@@ -172,9 +172,23 @@ def _sum_of_rows(x_TO: Tensor) -> Tensor:
 
 
 def _packed_product(
-    x_TI: Tensor, packed_OI: Tensor, bias_O: Tensor | None, activation: str | None = None
+    x_TI: Tensor,
+    packed_OI: Tensor,
+    bias_O: Tensor | None = None,
+    activation: str | None = None,
+    in_parts: bool = True,
 ) -> Tensor:
-    """Outputs, [T, O], of a packed matrix, through an activation of `_FUSED` if one is named."""
+    """Outputs, [T, O], of a packed matrix, through an activation of `_FUSED` if one is named.
+
+    Args:
+        x_TI: inputs.
+        packed_OI: the matrix.
+        bias_O: added to each row.
+        activation: applied to the outputs.
+        in_parts: whether to divide the rows where that is faster. A row's last bits then depend on
+            its place, which does not matter in training, but predictions must not depend on the
+            papers next to a paper.
+    """
     name, algorithm = _FUSED[activation] if activation else ("none", "")
 
     def product(rows_TI: Tensor) -> Tensor:
@@ -183,8 +197,10 @@ def _packed_product(
         )
         return out_TO
 
-    if has_matrix_units(x_TI.dtype) and _uses_one_core(
-        len(x_TI), x_TI.shape[1], packed_OI.shape[0]
+    if (
+        in_parts
+        and has_matrix_units(x_TI.dtype)
+        and _uses_one_core(len(x_TI), x_TI.shape[1], packed_OI.shape[0])
     ):
         return torch.cat([product(rows_TI) for rows_TI in x_TI.split(AT_A_TIME)])
     return product(x_TI)
