@@ -30,7 +30,7 @@ from albert_rc.bench.ours import Predicting, Training
 from albert_rc.io.json import parse_json, to_json
 from albert_rc.runtime.devices import processes
 
-WARM_UP = 4  # batches
+WARM_UP = 8  # batches: on virtual machines fresh memory is slow in the first ones
 WARM_UP_SECONDS = 20
 LOOKS = (0.1, 0.25, 0.5, 1.0)
 """Shares of the steps after which memory is recorded."""
