@@ -56,9 +56,10 @@ class _DenseOnProcessor(torch.autograd.Function):
         k_TNH, v_TNH = kv_T2NH.unbind(1)
         scored = _Scores(bias, q_SNH.dtype)
         # With matrix units torch's fused kernel takes about half the time of two products and a
-        # softmax, at all lengths and head sizes of experiments/attention_kernels.py; without them
-        # it is slower at the lengths of exam papers. It is never the faster one with its gradient.
-        fused = not (keep or dropout.rate) and bias is None and has_matrix_units(q_SNH.dtype)
+        # softmax; see experiments/attention_kernels.py. Only for prediction: a backward pass, and
+        # layers that are computed again, need the numbers of the same kernel.
+        units = torch.is_inference_mode_enabled() and has_matrix_units(q_SNH.dtype)
+        fused = units and not dropout.rate and bias is None
         for number, run in enumerate(runs):
             if fused:
                 _fused(q_SNH, kv_T2NH, run, out_SNH)

@@ -30,15 +30,19 @@ def test_the_fused_kernel_attends_as_two_products_do(lengths, asked, monkeypatch
     assert (ours - fused).abs().max() < 1e-5
 
 
-def test_the_fused_kernel_is_for_weights_that_nobody_keeps(monkeypatch):
+def test_the_fused_kernel_is_for_prediction(monkeypatch):
+    """Gradients, and layers computed again, need the numbers of the same kernel."""
     called = []
     monkeypatch.setattr(attention, "has_matrix_units", lambda dtype: True)
     monkeypatch.setattr(attention, "_fused", lambda *given: called.append(given))
     q_SNH, kv_T2NH = torch.randn(8, 2, 4, requires_grad=True), torch.randn(8, 2, 2, 4)
     layout = Layout((8,), (8,))
-    dense_attention(q_SNH, kv_T2NH, layout, keep=True).sum().backward()
+    dense_attention(q_SNH, kv_T2NH, layout, keep=False).sum().backward()
+    with torch.no_grad():
+        dense_attention(q_SNH, kv_T2NH, layout)
     assert not called
-    dense_attention(q_SNH, kv_T2NH, layout, keep=False)
+    with torch.inference_mode():
+        dense_attention(q_SNH, kv_T2NH, layout)
     assert called
 
 
