@@ -34,7 +34,7 @@ def drawn_lengths(work: str, number: int, length: int | None, longest: int, seed
     """Tokens of each item, special ones included, [N].
 
     Args:
-        work: a key of `jobs.WORKS`.
+        work: one of `job.WORKS`.
         number: number of items.
         length: length of all items. By default passages vary as exam papers do, and one sequence
             in ten is shorter than the others, as `pretrain data` cuts them.

@@ -17,9 +17,9 @@ from torch import Tensor
 from albert_rc.model.config import LshConfig
 from albert_rc.model.dropout import NOTHING, Dropout, masked
 from albert_rc.model.layout import Layout, TokenRun, rounded_up
-from albert_rc.model.linear import has_matrix_units
 from albert_rc.model.lsh import lsh_attention
 from albert_rc.model.relative import Bias
+from albert_rc.runtime.devices import has_matrix_units
 
 FUSED_LENGTHS = 16
 """Numbers of keys are rounded up to a multiple of this for torch's fused kernel on AMX: others take

@@ -10,7 +10,6 @@ and the gradient contributions of its applications are accumulated here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from albert_rc.model.int8 import Int8Matrix
+from albert_rc.runtime.devices import has_matrix_units
 
 DTYPES = {
     "fp32": torch.float32,
@@ -68,7 +68,7 @@ class PreparedLinear:
 
     @torch.no_grad()  # prepared matrices must not reference the weights
     def __init__(self, linears: Sequence[nn.Linear], precision: str, learning: bool) -> None:
-        self.linears, self.learning = tuple(linears), learning
+        self.linears = tuple(linears)
         self.outputs = [linear.out_features for linear in linears]
         self.dtype = DTYPES[precision]
         weight_OI = _joined([linear.weight for linear in linears]).to(self.dtype)
@@ -98,7 +98,8 @@ class PreparedLinear:
             return self.int8.product(x_TI)
         if not self.packed:
             return F.linear(x_TI, self.weight_OI, self.bias_O)
-        return _packed_product(x_TI, self.weight_OI, self.bias_O, activation, self.learning)
+        learning = self.weight_IO is not None
+        return _packed_product(x_TI, self.weight_OI, self.bias_O, activation, in_parts=learning)
 
     def fuses(self, activation: str) -> bool:
         """Whether `product` can apply this activation."""
@@ -214,14 +215,6 @@ def _uses_one_core(rows: int, inputs: int, outputs: int) -> bool:
     exam papers, and parts are faster at nearly all of them.
     """
     return 512 <= rows <= 1152 and inputs <= 3072 and 640 <= outputs <= 1024
-
-
-@cache
-def has_matrix_units(dtype: torch.dtype) -> bool:
-    """Whether this processor multiplies such matrices in units of their own (AMX)."""
-    # A private interface, so a missing attribute counts as no.
-    supported = getattr(torch.cpu, "_is_amx_tile_supported", bool)
-    return dtype == torch.bfloat16 and bool(supported())
 
 
 def _pack(weight_OI: Tensor) -> Tensor:

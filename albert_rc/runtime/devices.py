@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -270,9 +271,18 @@ def has_bf16(device: torch.device) -> bool:
     """Whether the device has native bf16 products, not emulated ones."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return any(map(_cpu_reports, ("avx512_bf16", "amx_tile", "arm_bf16")))
+
+
+@cache
+def has_matrix_units(dtype: torch.dtype) -> bool:
+    """Whether the processor multiplies matrices of this type in units of their own (AMX)."""
+    return dtype == torch.bfloat16 and _cpu_reports("amx_tile")
+
+
+def _cpu_reports(instructions: str) -> bool:
     # A private interface, so a missing attribute counts as no.
-    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
-    return any(bool(getattr(torch.cpu, check, bool)()) for check in checks)
+    return bool(getattr(torch.cpu, f"_is_{instructions}_supported", bool)())
 
 
 def choose_precision(precision: str | None, device: torch.device, learning: bool = False) -> str:

@@ -28,9 +28,12 @@ Work = Callable[[TaskT], ResultT]
 
 def cores() -> int:
     """Number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(cores_at_hand()) or os.cpu_count() or 1
+
+
+def cores_at_hand() -> set[int]:
+    """The cores that this process may use; empty if the system does not report them."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 
 def worker_count(workers: int | None) -> int:

@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import torch
 
+from albert_rc.runtime.pool import cores_at_hand
+
 DECIDED_BY = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 """Environment variables by which a user decides how threads wait."""
 LOOK = 0.2
@@ -64,11 +66,6 @@ def look() -> Look | None:
     return Look(time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), time.process_time())
 
 
-def cores_at_hand() -> set[int]:
-    """The cores that this process may use; empty if the system does not report them."""
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-
-
 def used_by_others(before: Look, after: Look) -> float:
     """How many cores other processes used between two looks."""
     others = (after.busy - before.busy) - (after.own - before.own)
@@ -102,8 +99,9 @@ class Waiting:
         self.shortly = shortly
         if shortly:
             self._teams = [_Team() for _ in range(_teams())]
-        for team in self._teams if not shortly else ():
-            team.end()
+        else:
+            for team in self._teams:
+                team.end()
 
     def _run(self) -> None:
         before, pause = look(), LOOK
