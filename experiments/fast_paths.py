@@ -28,7 +28,7 @@ from albert_rc.answering.quality import quality
 from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
 from albert_rc.io.json import write_json
-from albert_rc.model import attention, feed_forward
+from albert_rc.model import attention_cpu, feed_forward
 from albert_rc.model import linear as products
 from albert_rc.model.config import Compute
 from albert_rc.model.dropout import Dropout
@@ -70,7 +70,7 @@ def _reads_everywhere(self: Encoder, *given: Any, **named: Any) -> Tensor:
     return hidden_TD[read_S]
 
 
-SDPA: Patch = (attention, "_DenseOnProcessor", type("Torchs", (), {"apply": torchs_attention}))
+SDPA: Patch = (attention_cpu, "_Dense", type("Torchs", (), {"apply": torchs_attention}))
 UNPACKED: Patch = (products, "has_packing", lambda dtype, device: False)
 TANH: Patch = (feed_forward, "quick_activation", lambda name, dtype, device: name)
 EVERYWHERE: Patch = (Encoder, "forward", _reads_everywhere)

@@ -16,7 +16,7 @@ from statistics import median
 import torch
 
 from albert_rc.io.json import write_json
-from albert_rc.model import attention
+from albert_rc.model import attention_cpu
 from albert_rc.model.attention import dense_attention
 from albert_rc.model.layout import Layout
 from albert_rc.runtime.heap import keep_freed_memory
@@ -28,7 +28,8 @@ BATCHES = {
     "32 sequences, each of another length": tuple(range(60, 28, -1)),
     "4 exam passages of 400 tokens": (400,) * 4,
 }
-TOGETHER = attention.SCORES_TOGETHER
+LIMITS = ("SCORES_TOGETHER", "SCORES_TOGETHER_AMX")
+TOGETHER = {name: getattr(attention_cpu, name) for name in LIMITS}
 HEADS, HEAD_SIZE, REPEATS = 8, 32, 20
 
 
@@ -61,7 +62,8 @@ def main() -> None:
             seconds: dict[str, list[float]] = {"alone": [], "together": []}
             found = {}
             for _ in range(arguments.rounds):
-                for way, attention.SCORES_TOGETHER in (("alone", 0), ("together", TOGETHER)):
+                for way, limits in (("alone", dict.fromkeys(LIMITS, 0)), ("together", TOGETHER)):
+                    vars(attention_cpu).update(limits)
                     taken, found[way] = passes(lengths, precision)
                     seconds[way].append(taken)
             alone, together = (median(times) for times in seconds.values())

@@ -8,160 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from albert_rc.model.attention_cpu import attention_on_cpu
 from albert_rc.model.config import LshConfig
-from albert_rc.model.dropout import NOTHING, Dropout, masked
-from albert_rc.model.layout import Layout, TokenRun, rounded_up
+from albert_rc.model.dropout import NOTHING, Dropout
+from albert_rc.model.layout import Layout
 from albert_rc.model.lsh import lsh_attention
 from albert_rc.model.relative import Bias
-from albert_rc.runtime.devices import has_matrix_units
-
-FUSED_LENGTHS = 16
-"""Numbers of keys are rounded up to a multiple of this for torch's fused kernel on AMX: others take
-up to twice as long."""
-SCORES_TOGETHER = 2**18
-"""Number of attention scores, over all heads, that fit a core's cache (1 MiB in fp32)."""
-
-
-class _DenseOnProcessor(torch.autograd.Function):
-    """Attention by two matrix products per sequence, or per run of short ones.
-
-    For exam-length sequences the scores fit the cache, and on CPUs two plain products with a
-    softmax between them are twice as fast as torch's fused kernel in the forward pass, and three
-    times with the gradient (`docs/speed.md`). Batches hold sequences of similar length next to each
-    other, so that short ones are computed together, which saves call overhead.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        q_SNH: Tensor,
-        kv_T2NH: Tensor,
-        table_NLL: Tensor | None,
-        layout: Layout,
-        dropout: Dropout,
-        keep: bool,
-        bias: Bias | None,
-    ) -> Tensor:
-        # Rows after the last sequence are padding.
-        out_SNH = torch.empty_like(q_SNH)
-        out_SNH[sum(layout.queries) :] = 0
-        runs = layout.runs(SCORES_TOGETHER // q_SNH.shape[1])
-        weights, masks = [], []
-        k_TNH, v_TNH = kv_T2NH.unbind(1)
-        scored = _Scores(bias, q_SNH.dtype)
-        # With matrix units torch's fused kernel takes about half the time of two products and a
-        # softmax; see experiments/attention_kernels.py. Only for prediction: a backward pass, and
-        # layers that are computed again, need the numbers of the same kernel.
-        units = torch.is_inference_mode_enabled() and has_matrix_units(q_SNH.dtype)
-        fused = units and not dropout.rate and bias is None
-        for number, run in enumerate(runs):
-            if fused:
-                _fused(q_SNH, kv_T2NH, run, out_SNH)
-                continue
-            q_XSH = run.queries.matrices(q_SNH) * q_SNH.shape[-1] ** -0.5
-            weight_XST = scored.weights(q_XSH, run.keys.matrices(k_TNH), run)
-            if keep:
-                weights.append(weight_XST)
-            if dropout.rate:
-                masks.append(dropout.at(number).mask(weight_XST.shape))
-                weight_XST = masked(weight_XST, masks[-1])
-            mixed_XSH = torch.bmm(weight_XST, run.keys.matrices(v_TNH))
-            run.queries.write(out_SNH, mixed_XSH.mul_(dropout.scale) if dropout.rate else mixed_XSH)
-        ctx.save_for_backward(q_SNH, kv_T2NH, *masks, *weights)
-        ctx.layout, ctx.runs, ctx.dropout, ctx.bias = layout, runs, dropout, bias
-        return out_SNH
-
-    @staticmethod
-    def backward(ctx: Any, *output: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient_SNH,) = output
-        q_SNH, kv_T2NH, *saved = ctx.saved_tensors
-        dropped = len(ctx.runs) if ctx.dropout.rate else 0
-        masks, weights = saved[:dropped], saved[dropped:]
-        if masks:
-            # Scaling here touches fewer numbers than scaling the weights.
-            gradient_SNH = gradient_SNH * ctx.dropout.scale
-        scale = q_SNH.shape[-1] ** -0.5
-        dq_SNH, dkv_T2NH = torch.empty_like(q_SNH), torch.empty_like(kv_T2NH)
-        dq_SNH[sum(ctx.layout.queries) :] = 0
-        dkv_T2NH[sum(ctx.layout.keys) :] = 0
-        k_TNH, v_TNH = kv_T2NH.unbind(1)
-        dk_TNH, dv_TNH = dkv_T2NH.unbind(1)
-        scored = _Scores(ctx.bias, q_SNH.dtype)
-        dtable_NLL = None
-        if ctx.bias is not None and ctx.needs_input_grad[2]:
-            dtable_NLL = torch.zeros_like(ctx.bias.table_NLL)
-        for i, run in enumerate(ctx.runs):
-            q_XSH = run.queries.matrices(q_SNH) * scale
-            k_XTH = run.keys.matrices(k_TNH)
-            weight_XST = weights[i] if weights else scored.weights(q_XSH, k_XTH, run)
-            dropped_XST = weight_XST
-            if masks:
-                dropped_XST = masked(weight_XST, masks[i])
-            do_XSH = run.queries.matrices(gradient_SNH)
-            dw_XST = torch.bmm(do_XSH, run.keys.matrices(v_TNH).mT)
-            if masks:
-                dw_XST = masked(dw_XST, masks[i])
-            ds_XST = torch._softmax_backward_data(dw_XST, weight_XST, -1, weight_XST.dtype)
-            if dtable_NLL is not None:
-                ctx.bias.collect(ds_XST, run, dtable_NLL)
-            run.queries.write(dq_SNH, torch.bmm(ds_XST, k_XTH) * scale)
-            run.keys.write(dk_TNH, torch.bmm(ds_XST.mT, q_XSH))
-            run.keys.write(dv_TNH, torch.bmm(dropped_XST.mT, do_XSH))
-        return dq_SNH, dkv_T2NH, dtable_NLL, None, None, None, None
-
-
-def _fused(q_SNH: Tensor, kv_T2NH: Tensor, run: TokenRun, out_SNH: Tensor) -> None:
-    """Write the attention output of a run by torch's fused kernel.
-
-    What a sequence gets does not depend on its neighbours, so those of different lengths are
-    computed one by one.
-    """
-    rows, count = [(run.queries.all, run.keys.all)], run.count
-    if len(set(run.queries.lengths)) > 1 or len(set(run.keys.lengths)) > 1:
-        rows, count = list(zip(run.queries.slices, run.keys.slices, strict=True)), 1
-    for asked, answering in rows:
-        q_BNLH = q_SNH[asked].unflatten(0, (count, -1)).transpose(1, 2)
-        kv_2BNLH = kv_T2NH[answering].unflatten(0, (count, -1)).permute(2, 0, 3, 1, 4)
-        length = kv_2BNLH.shape[3]
-        full, score_111L = rounded_up(length, FUSED_LENGTHS), None
-        if full > length:
-            filled_2BNLH = kv_2BNLH.new_zeros(*kv_2BNLH.shape[:3], full, kv_2BNLH.shape[4])
-            filled_2BNLH[:, :, :, :length] = kv_2BNLH
-            kv_2BNLH, score_111L = filled_2BNLH, _hidden_after(length, full, q_SNH.dtype)
-        k_BNLH, v_BNLH = kv_2BNLH
-        mixed_BNLH = F.scaled_dot_product_attention(q_BNLH, k_BNLH, v_BNLH, attn_mask=score_111L)
-        out_SNH[asked] = mixed_BNLH.transpose(1, 2).flatten(0, 1)
-
-
-@lru_cache(maxsize=128)
-def _hidden_after(length: int, full: int, dtype: torch.dtype) -> Tensor:
-    """Scores to add, [1, 1, 1, full]: none for the first `length` keys, minus infinity after."""
-    score_L = torch.zeros(full, dtype=dtype)
-    score_L[length:] = float("-inf")
-    return score_L[None, None, None]
-
-
-class _Scores:
-    """Attention weights of runs, with biases if there are any."""
-
-    def __init__(self, bias: Bias | None, dtype: torch.dtype) -> None:
-        self.bias = bias
-        self.table_NLL = None if bias is None else bias.table_NLL.detach().to(dtype)
-
-    def weights(self, q_XSH: Tensor, k_XTH: Tensor, run: TokenRun) -> Tensor:
-        """Attention weights, [X, S, T]; 0 for keys beyond a sequence's end."""
-        score_XST = torch.bmm(q_XSH, k_XTH.mT)
-        if self.bias is not None:
-            assert self.table_NLL is not None
-            self.bias.add(score_XST, run, self.table_NLL)
-        run.keys.hide(score_XST)
-        return score_XST.softmax(-1)
 
 
 def _padded(x_TNH: Tensor, lengths: tuple[int, ...]) -> Tensor:
@@ -235,18 +92,7 @@ def dense_attention(
         Attention output, [S, N, H].
     """
     if q_SNH.device.type == "cpu":
-        if dropout.rate and dropout.key is None:
-            dropout = Dropout(dropout.rate, (dropout.seed(),))
-        mixed_SNH: Tensor = _DenseOnProcessor.apply(  # type: ignore[no-untyped-call]
-            q_SNH,
-            kv_T2NH,
-            None if bias is None else bias.table_NLL,
-            layout,
-            dropout,
-            keep and torch.is_grad_enabled(),
-            bias,
-        )
-        return mixed_SNH
+        return attention_on_cpu(q_SNH, kv_T2NH, layout, dropout, keep, bias)
     return _dense_on_gpu(q_SNH, kv_T2NH, layout, dropout.rate, bias)
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import groupby
 
+import torch
 from torch import Tensor
 
 LENGTHS = 16
@@ -61,29 +61,64 @@ class Rows:
         """Whether no padding is needed."""
         return all(length == self.length for length in self.lengths)
 
-    def matrices(self, x_TNH: Tensor) -> Tensor:
-        """A matrix for each sequence and head, [X, L, H]; rows beyond a sequence's end are 0."""
-        count = len(self.lengths)
-        if self.is_full:
-            if count == 1:
-                return x_TNH[self.all].transpose(0, 1)
-            apart_BLNH: Tensor = x_TNH[self.all].unflatten(0, (count, self.length))
-            return apart_BLNH.transpose(1, 2).flatten(0, 1)
-        filled_BNLH = x_TNH.new_empty(count, x_TNH.shape[1], self.length, x_TNH.shape[2])
-        for matrix_NLH, rows in zip(filled_BNLH, self.slices, strict=True):
-            length = rows.stop - rows.start
-            matrix_NLH[:, :length] = x_TNH[rows].transpose(0, 1)
-            matrix_NLH[:, length:] = 0
-        return filled_BNLH.flatten(0, 1)
+    @cached_property
+    def _row_of_place(self) -> Tensor:
+        """For sequences of several lengths: the row of each place in the matrices, [B * L].
 
-    def write(self, x_TNH: Tensor, value_XLH: Tensor) -> None:
-        """Write matrices back into their rows."""
+        Places after a sequence's end have its first row.
+        """
+        place_L = torch.arange(self.length)
+        return torch.cat(
+            [torch.where(place_L < rows.stop - rows.start, place_L, 0) + rows.start
+             for rows in self.slices]
+        )  # fmt: skip
+
+    @cached_property
+    def _place_after(self) -> Tensor:
+        """The places after the sequences' ends, as indices into the places of the matrices."""
+        place_L = torch.arange(self.length)
+        return torch.cat(
+            [place_L[length:] + number * self.length for number, length in enumerate(self.lengths)]
+        )
+
+    def stacks(self, x_TPNH: Tensor, scale: float = 1.0, clear: bool = False) -> Tensor:
+        """The matrices of each sequence and head, for P vectors of a token: [P, X, L, H].
+
+        Contiguous, because `torch.bmm` would otherwise copy them for each product.
+
+        Args:
+            x_TPNH: vectors.
+            scale: factor of the result.
+            clear: whether rows after a sequence's end are 0. Otherwise they repeat a row of it,
+                which matters neither to queries, whose result is not read, nor to hidden keys.
+        """
+        shape = (len(self.lengths), self.length)
+        if self.is_full:
+            rows_FPNH = x_TPNH[self.all]
+        else:
+            rows_FPNH = x_TPNH.index_select(0, self._row_of_place)
+            if clear:
+                rows_FPNH.index_fill_(0, self._place_after, 0)
+        apart_PBNLH = rows_FPNH.unflatten(0, shape).permute(2, 0, 3, 1, 4)
+        made_PBNLH = torch.empty(apart_PBNLH.shape, dtype=x_TPNH.dtype, device=x_TPNH.device)
+        if scale == 1:
+            made_PBNLH.copy_(apart_PBNLH)
+        else:
+            torch.mul(apart_PBNLH, scale, out=made_PBNLH)
+        return made_PBNLH.flatten(1, 2)
+
+    def matrices(self, x_TNH: Tensor, scale: float = 1.0, clear: bool = False) -> Tensor:
+        """A matrix for each sequence and head, [X, L, H]; see `stacks`."""
+        return self.stacks(x_TNH[:, None], scale, clear)[0]
+
+    def write(self, x_TNH: Tensor, value_XLH: Tensor, scale: float = 1.0) -> None:
+        """Write matrices, times `scale`, back into their rows."""
         apart_BLNH = value_XLH.unflatten(0, (len(self.lengths), -1)).transpose(1, 2)
         if self.is_full:
-            x_TNH[self.all].unflatten(0, apart_BLNH.shape[:2]).copy_(apart_BLNH)
+            torch.mul(apart_BLNH, scale, out=x_TNH[self.all].unflatten(0, apart_BLNH.shape[:2]))
             return
         for matrix_LNH, rows in zip(apart_BLNH, self.slices, strict=True):
-            x_TNH[rows] = matrix_LNH[: rows.stop - rows.start]
+            torch.mul(matrix_LNH[: rows.stop - rows.start], scale, out=x_TNH[rows])
 
     def hide(self, score_XST: Tensor) -> None:
         """Mask the keys beyond a sequence's end."""
@@ -91,7 +126,8 @@ class Rows:
             for score_NST, length in zip(
                 score_XST.unflatten(0, (len(self.lengths), -1)), self.lengths, strict=True
             ):
-                score_NST[..., length:] = float("-inf")
+                if length < self.length:
+                    score_NST[..., length:] = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -117,7 +153,7 @@ class Layout:
     queries: tuple[int, ...]
     keys: tuple[int, ...]
 
-    def runs(self, most: int, multiple: int = LENGTHS) -> list[TokenRun]:
+    def runs(self, most: int, multiple: int = LENGTHS, spare: float = 0.0) -> list[TokenRun]:
         """All sequences in order, in runs of at most `most` pairs of a query and a key.
 
         A longer sequence is a separate run.
@@ -125,24 +161,29 @@ class Layout:
         Args:
             most: maximum number of pairs.
             multiple: lengths are rounded up to a multiple of this.
+            spare: maximum share of a run's pairs that is there only because its sequences differ
+                in length; 0 for runs of equal rounded lengths.
         """
-        return _runs(self, most, multiple)
+        return _runs(self, most, multiple, spare)
 
 
 @lru_cache(maxsize=4)  # all layers use the same
-def _runs(layout: Layout, most: int, multiple: int) -> list[TokenRun]:
-    found, asked, answering = [], 0, 0
-    pairs = zip(layout.queries, layout.keys, strict=True)
-
-    def like(pair: tuple[int, int]) -> tuple[int, int]:
-        return rounded_up(pair[0], multiple), rounded_up(pair[1], multiple)
-
-    for (query, key), alike in groupby(pairs, like):
-        lengths, size = list(alike), max(1, most // max(1, query * key))
-        for first in range(0, len(lengths), size):
-            some = lengths[first : first + size]
-            queries = Rows(asked, tuple(length for length, _ in some), query)
-            keys = Rows(answering, tuple(length for _, length in some), key)
-            found.append(TokenRun(queries, keys))
-            asked, answering = queries.all.stop, keys.all.stop
+def _runs(layout: Layout, most: int, multiple: int, spare: float) -> list[TokenRun]:
+    found: list[TokenRun] = []
+    pairs = list(zip(layout.queries, layout.keys, strict=True))
+    first = asked = answering = 0
+    while first < len(pairs):
+        last, longest, own = first, (0, 0), 0
+        for pair in pairs[first:]:
+            query, key = (rounded_up(length, multiple) for length in pair)
+            wider = max(longest[0], query), max(longest[1], key)
+            area = (last - first + 1) * wider[0] * wider[1]
+            if last > first and (area > most or area - own - query * key > spare * area):
+                break
+            last, longest, own = last + 1, wider, own + query * key
+        some = pairs[first:last]
+        queries = Rows(asked, tuple(query for query, _ in some), longest[0])
+        keys = Rows(answering, tuple(key for _, key in some), longest[1])
+        found.append(TokenRun(queries, keys))
+        first, asked, answering = last, queries.all.stop, keys.all.stop
     return found

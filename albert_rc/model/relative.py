@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -56,6 +56,8 @@ class Bias:
     table_NLL: Tensor
     place_S: Tensor | None = None
     """Place of each query in its sequence; None if all tokens are queries."""
+    _filled: dict[tuple[int, int, torch.dtype], Tensor] = field(default_factory=dict)
+    """What `filled` made: all layers use the same."""
 
     def add(self, score_XST: Tensor, run: TokenRun, table_NLL: Tensor) -> None:
         """Add the biases to the scores of a run, in place."""
@@ -80,6 +82,25 @@ class Bias:
             sum_NLL[:, :, :keys].index_add_(
                 1, place_S, gradient_NST[:, : len(place_S)].to(sum_NLL.dtype)
             )
+
+    def filled(self, rows: slice, queries: int, keys: int, full: int, dtype: torch.dtype) -> Tensor:
+        """The biases of sequences with the same number of keys, [1, N, `queries`, `full`].
+
+        Args:
+            rows: the rows of their queries; of one sequence if places are given.
+            queries: queries of each sequence.
+            keys: keys of each sequence.
+            full: number of keys, filled up with keys that are hidden.
+            dtype: type of the result.
+        """
+        made = self._filled.get((queries, keys, dtype)) if self.place_S is None else None
+        if made is None:
+            place_S = slice(queries) if self.place_S is None else self.place_S[rows]
+            made = self.table_NLL[:, place_S, :full].detach().to(dtype, copy=True)[None]
+            made[..., keys:] = float("-inf")
+            if self.place_S is None:
+                self._filled[queries, keys, dtype] = made
+        return made
 
     def padded(self, layout: Layout, dtype: torch.dtype) -> Tensor:
         """The biases of padded sequences, [1 or B, N, longest S, longest T]."""

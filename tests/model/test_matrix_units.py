@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from albert_rc.model import attention, linear
+from albert_rc.model import attention_cpu, linear
 from albert_rc.model.attention import dense_attention
 from albert_rc.model.layout import Layout
 from albert_rc.model.linear import PreparedLinear, has_packing
 
 
 def attended(q_SNH, kv_T2NH, layout, units, monkeypatch):
-    monkeypatch.setattr(attention, "has_matrix_units", lambda dtype: units)
+    monkeypatch.setattr(attention_cpu, "has_matrix_units", lambda dtype: units)
     with torch.inference_mode():
         return dense_attention(q_SNH, kv_T2NH, layout)
 
@@ -33,8 +33,8 @@ def test_the_fused_kernel_attends_as_two_products_do(lengths, asked, monkeypatch
 def test_the_fused_kernel_is_for_prediction(monkeypatch):
     """Gradients, and layers computed again, need the numbers of the same kernel."""
     called = []
-    monkeypatch.setattr(attention, "has_matrix_units", lambda dtype: True)
-    monkeypatch.setattr(attention, "_fused", lambda *given: called.append(given))
+    monkeypatch.setattr(attention_cpu, "has_matrix_units", lambda dtype: True)
+    monkeypatch.setattr(attention_cpu, "_fused", lambda *given: called.append(given))
     q_SNH, kv_T2NH = torch.randn(8, 2, 4, requires_grad=True), torch.randn(8, 2, 2, 4)
     layout = Layout((8,), (8,))
     dense_attention(q_SNH, kv_T2NH, layout, keep=False).sum().backward()

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from albert_rc.errors import UsageError
+from albert_rc.model import attention_cpu
 from albert_rc.model.attention import _dense_on_gpu, dense_attention
 from albert_rc.model.config import EncoderConfig
 from albert_rc.model.dropout import Dropout
@@ -62,6 +63,21 @@ def test_biased_attention_is_the_formula(name, attend):
         strict=True,
     ):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_the_fused_kernel_has_the_biases_too(name, monkeypatch):
+    """It is used for prediction on processors with matrix units."""
+    layout, q_SNH, kv_T2NH, weight_KN, place_S = (
+        x.detach() if isinstance(x, torch.Tensor) else x for x in made(name)
+    )
+    monkeypatch.setattr(attention_cpu, "has_matrix_units", lambda dtype: True)
+    bias = Bias(bias_table(weight_KN, max(LENGTHS)), place_S)
+    expected = one_by_one(layout, q_SNH, kv_T2NH, weight_KN, place_S)
+    for _ in range(2):  # the second layer finds the biases of the first
+        with torch.inference_mode():
+            found = dense_attention(q_SNH, kv_T2NH, layout, Dropout(0.0), bias=bias)
+        torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("keep", [True, False])

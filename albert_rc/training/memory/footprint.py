@@ -108,7 +108,9 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
     if task.attention == "dense" and on_cpu:
         scores = tokens * task.longest * config.num_heads
         weights, at_once = scores * size, task.longest**2 * config.num_heads * size
-        one_layer += scores * (config.attention_dropout > 0)  # dropout masks
+        if config.attention_dropout > 0:
+            # The weights that are not dropped, or masks where weights are not kept.
+            one_layer, weights = one_layer + scores, weights + scores * (size - 1)
     layers = config.num_layers * config.inner_layers
     kept = {
         "nothing": layers * (one_layer + weights + inside),
