@@ -43,9 +43,9 @@ from albert_rc.training.objectives.reading import Reading
 
 
 def torchs_attention(
-    q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: Dropout, _: bool
+    q_SNH: Tensor, kv_T2NH: Tensor, table: None, layout: Layout, dropout: Dropout, *_: Any
 ) -> Tensor:
-    """Torch's fused kernel, a sequence at a time."""
+    """Torch's fused kernel, a sequence at a time; without position biases."""
     parts = []
     asked_count, key_count = sum(layout.queries), sum(layout.keys)
     asked = q_SNH[:asked_count].split(layout.queries)

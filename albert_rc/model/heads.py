@@ -124,7 +124,6 @@ class ClozeHead(nn.Module):
         hidden_MD: Tensor,
         token_M: Tensor,
         word_VE: Tensor,
-        count_correct: bool = False,
         precision: str = "fp32",
         taught: Taught | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -138,18 +137,16 @@ class ClozeHead(nn.Module):
             hidden_MD: hidden states at the masked tokens.
             token_M: ids of the masked tokens.
             word_VE: the word embeddings.
-            count_correct: also count correct predictions, which takes time.
             precision: the model's precision.
             taught: a teacher's prediction for the tokens.
 
         Returns:
-            The loss; the loss without the teacher's part; the number of correct predictions (0
-            if not counted).
+            The loss; the loss without the teacher's part; the number of correct predictions.
         """
         offset_V = self.bias if self.log_prior_V is None else self.bias + self.log_prior_V
         vector_ME = self.transform(hidden_MD)
         return taught_word_loss(
-            vector_ME, word_VE, offset_V, token_M, taught, count_correct, product_dtype(precision)
+            vector_ME, word_VE, offset_V, token_M, taught, product_dtype(precision)
         )
 
 

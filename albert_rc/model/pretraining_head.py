@@ -90,7 +90,6 @@ class PretrainingModel(HeadedModel):
             hidden_MD,
             batch.masked_token_M,
             self.words,
-            count_correct=True,
             precision=self.encoder.compute.precision,
             taught=None if lesson is None else lesson.words,
         )

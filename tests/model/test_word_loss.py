@@ -24,7 +24,7 @@ def inputs(words=23):
 
 def test_it_is_cross_entropy_and_so_are_its_gradients(rows):
     vector, word, offset, token = inputs()
-    loss, _, correct = taught_word_loss(vector, word, offset, token, None, count_correct=True)
+    loss, _, correct = taught_word_loss(vector, word, offset, token, None)
     (3 * loss).backward()
     found = [tensor.grad for tensor in (vector, word, offset)]
     others = inputs()
@@ -63,8 +63,8 @@ def test_a_teachers_probabilities_have_their_share(rows, weight):
 def test_products_in_bf16_are_as_near_as_bf16_is(rows):
     vector, word, offset, token = inputs(words=200)
     exact = inputs(words=200)
-    loss, _, correct = taught_word_loss(vector, word, offset, token, None, True, torch.bfloat16)
-    wanted, _, right = taught_word_loss(*exact, None, True)
+    loss, _, correct = taught_word_loss(vector, word, offset, token, None, torch.bfloat16)
+    wanted, _, right = taught_word_loss(*exact, None)
     loss.backward()
     wanted.backward()
     torch.testing.assert_close(loss, wanted, rtol=2e-3, atol=0)
@@ -78,8 +78,8 @@ def test_products_in_bf16_are_as_near_as_bf16_is(rows):
 def test_what_nothing_is_learned_from_is_scored_in_fp32(rows):
     vector, word, offset, token = inputs()
     with torch.inference_mode():
-        found = taught_word_loss(vector, word, offset, token, None, True, torch.bfloat16)
-        assert found == taught_word_loss(vector, word, offset, token, None, True)
+        found = taught_word_loss(vector, word, offset, token, None, torch.bfloat16)
+        assert found == taught_word_loss(vector, word, offset, token, None)
 
 
 def test_it_is_the_same_where_nothing_is_learned(rows):
