@@ -114,7 +114,7 @@ TEACHER = (
     ),
 )  # fmt: skip
 """A base model reads 50,000 tokens a minute on two cores: enough to see each text once or twice."""
-# int8 takes a quarter off the time of a base model's forward pass; with AMX it adds half of it.
+# int8 takes a quarter off the time of a base model's forward pass; with AMX it takes twice as long.
 _IN_INT8 = has_int8(torch.device("cpu")) and not has_matrix_units(torch.bfloat16)
 _TEACHER_IN = {"--set": "teacher_precision=int8"} if _IN_INT8 else {}
 TAUGHT_WORDS = Phase(

@@ -11,7 +11,7 @@ from albert_rc.model.dropout import Dropout
 
 
 def _mask(self: Dropout, shape: tuple[int, ...]) -> Tensor:
-    return torch.empty(shape, dtype=torch.uint8).bernoulli_(1 - self.rate)
+    return torch.empty(shape, dtype=torch.int8).bernoulli_(1 - self.rate).neg_()
 
 
 Dropout.mask = _mask  # type: ignore[method-assign]

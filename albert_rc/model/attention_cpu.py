@@ -23,10 +23,15 @@ up to twice as long."""
 SCORES_TOGETHER = 2**18
 """Number of attention scores, over all heads, that fit a core's cache (1 MiB in fp32)."""
 SCORES_TOGETHER_AMX = 2**22
-"""The same with matrix units: there no operation's data fit a cache, and each operation takes 50 to
-100 microseconds longer than its work, so sequences are computed together."""
+"""The same with matrix units. Products are so fast there that each operation's fixed cost of 50 to
+100 microseconds matters more than the cache."""
 SPARE_AMX = 0.1
-"""Maximum share of such scores that are there only because sequences differ in length."""
+"""Maximum share of the scores computed together that is padding, as sequences differ in length."""
+
+
+def scores_together(dtype: torch.dtype) -> int:
+    """Number of scores, over all heads, up to which sequences are computed together."""
+    return SCORES_TOGETHER_AMX if has_matrix_units(dtype) else SCORES_TOGETHER
 
 
 class _Dense(torch.autograd.Function):
@@ -53,9 +58,9 @@ class _Dense(torch.autograd.Function):
         out_SNH = torch.empty_like(q_SNH)
         out_SNH[sum(layout.queries) :] = 0
         units = has_matrix_units(q_SNH.dtype)
-        together = SCORES_TOGETHER_AMX if units else SCORES_TOGETHER
-        runs = layout.runs(together // q_SNH.shape[1], spare=SPARE_AMX if units else 0.0)
-        weights, dropped = [], []  # of each run; if weights are not kept, masks of what is dropped
+        most = scores_together(q_SNH.dtype) // q_SNH.shape[1]
+        runs = layout.runs(most, spare=SPARE_AMX if units else 0.0)
+        weights, dropped = [], []  # of each run; `dropped` after dropout, or masks if none are kept
         scored = _Scores(bias, q_SNH.dtype, q_SNH.shape[-1])
         # With matrix units torch's fused kernel takes about half the time of two products and a
         # softmax; see experiments/attention_kernels.py. Only for prediction: a backward pass, and
@@ -101,7 +106,8 @@ class _Dense(torch.autograd.Function):
             dw_XST, dropped_XST = torch.bmm(do_XSH, v_XTH.mT), weight_XST
             if dropped and weights:
                 dropped_XST = dropped[i]
-                # Where a weight is 0 by itself, its gradient counts nowhere.
+                # It also clears where a weight is 0 by underflow, by which softmax's backward pass
+                # multiplies anyway.
                 torch.ops.aten.threshold_backward(dw_XST, dropped_XST, 0, grad_input=dw_XST)
             elif dropped:
                 wide_XST = widened(dropped[i], weight_XST.dtype)

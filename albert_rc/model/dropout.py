@@ -1,7 +1,8 @@
 """Reproducible dropout: masks are a pure function of where they are applied.
 
 A mask follows from the run's seed, the step, the micro-batch, the layer and the position in it, so
-a resumed run, a recomputed layer, and any number of threads drop the same units. The bits come from
+a resumed run, a recomputed layer, and any number of threads drop the same units (in attention on
+the same kind of processor, which decides what sequences are computed together). The bits come from
 numpy's SFC64 at several gigabytes per second; torch's own mask on CPUs comes from a serial
 generator that takes many times longer than the softmax it is applied to. On a GPU torch's own
 kernels are used.
@@ -21,7 +22,8 @@ NEAR = 0.02
 """Maximum relative error for drawing a rate with 8 bits; beyond it 16 bits are used."""
 
 DRAWN = 2**17
-"""Random bytes drawn at a time: few enough for the cache, where a mask takes 0.6 of the time."""
+"""Random bytes drawn at a time. They fit the cache, so that a mask takes 0.6 of the time that it
+takes in one piece."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,12 @@ class Dropout:
         kind, below = self._drawn
         count = int(np.prod(shape))
         source = np.random.SFC64(np.random.SeedSequence(self.key))
-        mask, size = np.empty(count, np.int8), DRAWN // np.dtype(kind).itemsize
+        width = np.dtype(kind).itemsize
+        mask, size = np.empty(count, np.int8), DRAWN // width
         for start in range(0, count, size):
             part = mask[start : start + size]
             # Raw words are drawn: Generator.integers takes three times as long.
-            drawn = source.random_raw(-(-len(part) * DRAWN // size // 8)).view(kind)
+            drawn = source.random_raw(-(-len(part) * width // 8)).view(kind)
             np.less(drawn[: len(part)], below, out=part.view(np.bool_))
             part -= 1
         return torch.from_numpy(mask).view(shape)

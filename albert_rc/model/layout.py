@@ -65,13 +65,14 @@ class Rows:
     def _row_of_place(self) -> Tensor:
         """For sequences of several lengths: the row of each place in the matrices, [B * L].
 
-        Places after a sequence's end have its first row.
+        Places after a sequence's end hold its first row; of an empty one, any row.
         """
-        place_L = torch.arange(self.length)
-        return torch.cat(
-            [torch.where(place_L < rows.stop - rows.start, place_L, 0) + rows.start
-             for rows in self.slices]
-        )  # fmt: skip
+        place_L, last = torch.arange(self.length), self.all.stop - 1
+        parts = [
+            torch.where(place_L < rows.stop - rows.start, place_L, 0) + rows.start
+            for rows in self.slices
+        ]
+        return torch.cat(parts).clamp_(max=last)
 
     @cached_property
     def _place_after(self) -> Tensor:
@@ -161,8 +162,8 @@ class Layout:
         Args:
             most: maximum number of pairs.
             multiple: lengths are rounded up to a multiple of this.
-            spare: maximum share of a run's pairs that is there only because its sequences differ
-                in length; 0 for runs of equal rounded lengths.
+            spare: maximum share of a run's pairs that is padding because its sequences differ in
+                length; 0 for runs of equal rounded lengths.
         """
         return _runs(self, most, multiple, spare)
 
@@ -174,13 +175,14 @@ def _runs(layout: Layout, most: int, multiple: int, spare: float) -> list[TokenR
     first = asked = answering = 0
     while first < len(pairs):
         last, longest, own = first, (0, 0), 0
-        for pair in pairs[first:]:
-            query, key = (rounded_up(length, multiple) for length in pair)
+        while last < len(pairs):
+            query, key = (rounded_up(length, multiple) for length in pairs[last])
             wider = max(longest[0], query), max(longest[1], key)
-            area = (last - first + 1) * wider[0] * wider[1]
-            if last > first and (area > most or area - own - query * key > spare * area):
+            area = (last - first + 1) * max(1, wider[0]) * wider[1]
+            more = own + max(1, query) * key
+            if last > first and (area > most or area - more > spare * area):
                 break
-            last, longest, own = last + 1, wider, own + query * key
+            last, longest, own = last + 1, wider, more
         some = pairs[first:last]
         queries = Rows(asked, tuple(query for query, _ in some), longest[0])
         keys = Rows(answering, tuple(key for _, key in some), longest[1])

@@ -56,7 +56,9 @@ class Bias:
     table_NLL: Tensor
     place_S: Tensor | None = None
     """Place of each query in its sequence; None if all tokens are queries."""
-    _filled: dict[tuple[int, int, torch.dtype], Tensor] = field(default_factory=dict)
+    _filled: dict[tuple[int, int, torch.dtype], Tensor] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     """What `filled` made: all layers use the same."""
 
     def add(self, score_XST: Tensor, run: TokenRun, table_NLL: Tensor) -> None:

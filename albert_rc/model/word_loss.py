@@ -125,7 +125,7 @@ class _WordLoss(torch.autograd.Function):
             else:
                 logit_RV = torch.mm(factor_ME[block], factor_VE.T).float().add_(offset_V)
             # The highest of the other pieces: `argmax` takes ten times as long as `amax` on a CPU,
-            # and `log_softmax` twice as long as what it consists of.
+            # and `log_softmax` twice as long as its steps one by one.
             true_R1 = logit_RV.gather(1, token_R1)
             other_R1 = logit_RV.scatter_(1, token_R1, float("-inf")).amax(-1, keepdim=True)
             correct += (true_R1 > other_R1).sum()
@@ -137,8 +137,8 @@ class _WordLoss(torch.autograd.Function):
             plain -= (true_R1 - highest_R1 - normalised_R1).sum()
             if taught is not None:
                 chance_RV = taught.probabilities(block, factor_ME.dtype)
-                mean = torch.dot(chance_RV.flatten(), logit_RV.flatten())
-                loss -= weight * (mean - torch.dot(chance_RV.sum(-1), normalised_R1[:, 0]))
+                expected = torch.dot(chance_RV.flatten(), logit_RV.flatten())
+                loss -= weight * (expected - torch.dot(chance_RV.sum(-1), normalised_R1[:, 0]))
             if sums is not None:
                 error_RV.div_(sum_R1)
                 error_RV.scatter_add_(1, token_R1, error_RV.new_full(token_R1.shape, weight - 1))
@@ -176,8 +176,8 @@ def taught_word_loss(
         dtype: precision of the products in training, fp32 or bf16; elsewhere it is fp32.
 
     Returns:
-        The loss; the cross-entropy of the words alone; the number of correct predictions, which
-        are those above all others.
+        The loss; the cross-entropy of the words alone; the number of correct predictions: words
+        whose logit is above all others.
     """
     learning = torch.is_grad_enabled() and any(
         x.requires_grad for x in (vector_ME, word_VE, offset_V)

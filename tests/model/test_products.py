@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from small import model_for
 from torch import nn
 
+from albert_rc.model import attention_cpu
 from albert_rc.model import linear as products
 from albert_rc.model.attention import _dense_on_gpu, dense_attention
 from albert_rc.model.config import Compute
@@ -22,6 +23,8 @@ LAYOUTS = {
     "read at a few": Layout((2, 0, 3), (5, 4, 9)),
     "runs": Layout((3, 3, 3, 2, 2, 3), (3, 3, 3, 2, 2, 3)),
     "read at none": Layout((0, 0, 2), (4, 4, 4)),
+    "read at none at the end": Layout((2, 3, 0), (4, 4, 4)),
+    "read nowhere": Layout((0, 0), (4, 5)),
 }
 
 
@@ -52,6 +55,29 @@ def test_short_sequences_of_like_length_go_together():
     ]  # fmt: skip
     assert [run.keys.length for run in runs] == [4, 4, 4, 12]
     assert [run.count for run in LAYOUTS["read at none"].runs(20, multiple=1)] == [2, 1]
+
+
+def test_sequences_of_several_lengths_join_while_little_is_padding():
+    layout = Layout((10, 9, 8, 4, 4), (10, 9, 8, 4, 4))
+    # 100 + 81 pairs in 2 x 100: a tenth is padding. With 64 more, 55 of 300 would be.
+    runs = layout.runs(1000, multiple=1, spare=0.1)
+    assert [run.count for run in runs] == [2, 1, 2]
+    assert [run.keys.length for run in runs] == [10, 8, 4]
+    assert [run.queries.all for run in runs] == [slice(0, 19), slice(19, 27), slice(27, 35)]
+    assert [run.count for run in layout.runs(199, multiple=1, spare=0.1)] == [1, 1, 1, 2]
+    assert [run.count for run in layout.runs(1000, multiple=1)] == [1, 1, 1, 2]
+    (joined,) = layout.runs(1000, multiple=1, spare=0.9)
+    q_SNH, kv_T2NH = (t.detach() for t in tensors(layout))
+    k_XTH, v_XTH = joined.keys.stacks(kv_T2NH, clear=True)
+    assert k_XTH.is_contiguous()
+    assert v_XTH.shape == (10, 10, 3)
+    # The third sequence has rows 19 to 26; its second head is matrix 5.
+    assert torch.equal(k_XTH[5, :8], kv_T2NH[19:27, 0, 1])
+    assert not k_XTH[5, 8:].any()
+    assert torch.equal(v_XTH[5, :8], kv_T2NH[19:27, 1, 1])
+    again_SNH = torch.zeros_like(q_SNH)
+    joined.queries.write(again_SNH, joined.queries.matrices(q_SNH, 0.5), 2.0)
+    torch.testing.assert_close(again_SNH, q_SNH)
 
 
 def test_batches_have_few_numbers_of_tokens():
@@ -99,11 +125,15 @@ def test_attention_stays_within_its_sequence(name, attend, none):
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_attentions_gradient_is_the_derivative(name, dropout, keep):
+def test_attentions_gradient_is_the_derivative(name, dropout, keep, together, monkeypatch):
+    """Also where sequences of several lengths are computed together, as on AMX."""
     layout = LAYOUTS[name]
+    monkeypatch.setattr(attention_cpu, "has_matrix_units", lambda dtype: together)
+    monkeypatch.setattr(attention_cpu, "SPARE_AMX", 0.9)
 
     def attend(q_SNH, kv_T2NH):
         return dense_attention(q_SNH, kv_T2NH, layout, Dropout(dropout, (3,)), keep)
@@ -120,6 +150,15 @@ def test_dropout_of_attention_keeps_the_mean():
     )
     assert (many[0] - exact).abs().max() > 0.1
     assert (many.mean(0) - exact).abs().max() < 0.1
+
+
+def test_biases_gradients_in_bf16_are_the_sums_of_rows():
+    gradient_TO = torch.randn(3000, 12).bfloat16()
+    exact_O = gradient_TO.double().sum(0)
+    found_O = products._sum_of_rows(gradient_TO)
+    assert found_O.dtype == torch.float32
+    # Added in fp32 and rounded once.
+    assert (found_O - exact_O).abs().max() <= 2**-8 * exact_O.abs().max()
 
 
 @pytest.mark.parametrize("packing", [True, False])

@@ -86,9 +86,23 @@ def test_it_is_the_same_where_nothing_is_learned(rows):
     vector, word, offset, token = inputs()
     with torch.inference_mode():
         loss, _, correct = taught_word_loss(vector, word, offset, token, None)
-    learned, _, _ = taught_word_loss(vector, word, offset, token, None)
+    learned, _, counted = taught_word_loss(vector, word, offset, token, None)
     torch.testing.assert_close(loss, learned.detach())
+    assert correct == counted
+
+
+def test_correct_predictions_are_above_all_others(rows):
+    vector, word, offset, token = (x.detach() for x in inputs())
+    best = (vector @ word.T + offset).argmax(-1)
+    token[::2] = best[::2]
+    _, _, correct = taught_word_loss(vector, word, offset, token, None)
+    assert correct == (token == best).sum() >= 12
+    word[1], offset[1] = word[0], offset[0]  # two pieces with the same logits
+    _, _, correct = taught_word_loss(vector, word, offset, torch.zeros_like(token), None)
     assert correct == 0
+    loss, _, correct = taught_word_loss(vector, word[:1], offset[:1], torch.zeros_like(token), None)
+    assert loss == 0  # the only piece there is
+    assert correct == len(token)
 
 
 def test_nothing_hidden_is_no_loss(rows):

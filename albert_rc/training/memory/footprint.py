@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from albert_rc.corpus.shards import Corpus
+from albert_rc.model.attention_cpu import scores_together
 from albert_rc.model.config import EncoderConfig
 from albert_rc.model.cost import encoder_parameters, layer_matrices
-from albert_rc.model.linear import ROWS
+from albert_rc.model.linear import DTYPES, ROWS
 from albert_rc.model.word_loss import product_dtype, working_bytes
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import Store
@@ -107,9 +108,11 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
     weights = at_once = 0
     if task.attention == "dense" and on_cpu:
         scores = tokens * task.longest * config.num_heads
-        weights, at_once = scores * size, task.longest**2 * config.num_heads * size
+        weights = scores * size
+        together = min(scores, scores_together(DTYPES[task.precision]))
+        at_once = max(task.longest**2 * config.num_heads, together) * size
         if config.attention_dropout > 0:
-            # The weights that are not dropped, or masks where weights are not kept.
+            # Weights after dropout, of which a byte is counted here; masks if weights are not kept.
             one_layer, weights = one_layer + scores, weights + scores * (size - 1)
     layers = config.num_layers * config.inner_layers
     kept = {
@@ -124,7 +127,8 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
     # In the backward pass: the feed-forward's hidden activations, and the rows of one matrix's
     # gradient being accumulated.
     working = at_work + tokens * 4 * hidden * size + ROWS * wide * (size + 4)
-    working += 2 * at_once  # of one sequence: attention's weights, and their gradient
+    # Of a run of sequences: attention's weights, their gradient, and a mask as wide as they are.
+    working += (2 + (config.attention_dropout > 0)) * at_once
     # The head: logits over the vocabulary at masked tokens, gradients of the word embeddings.
     words = int(task.masked_share * tokens)
     head = working_bytes(config.vocab_size, task.device, words, product_dtype(task.precision))
