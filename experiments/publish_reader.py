@@ -1,12 +1,13 @@
 """The models that read, from the runs of `reader.py` into the package, with their cards.
 
-    python experiments/publish_reader.py SOURCES WORK [--taught] [--out FOLDER]
+    python experiments/publish_reader.py SOURCES WORK [--taught [--again]] [--out FOLDER]
         [--results RESULTS.json]
 
 SOURCES and WORK are those of reader.py: the cloze model is WORK/runs/papers, after the phases
 hidden, more and made; the model for questions is WORK/runs/choice. One of which there are no
 weights is left out. With --taught the cloze model is WORK/runs/taught of `reader.py teach`, and its
-card goes on from that of the model in the package, with which WORK/start began. Each is written
+card goes on from that of the model in the package, with which WORK/start began; with --again that
+model had a teacher already, and its card keeps these steps. Each is written
 into FOLDER (albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM, calibrated,
 and described in its card. RESULTS.json (experiments/results/reader.json) gets the figures.
 """
@@ -33,6 +34,7 @@ from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent / "albert_rc" / "pretrained"
+TEACHER_STEP = "A larger model (MPNet base, of all-mpnet-base-v2, Apache-2.0)"
 LICENCE = HERE / "cards" / "LICENSE-APACHE-2.0"
 FIRST = (
     "The weights of [all-MiniLM-L6-v2](https://huggingface.co/sentence-transformers/"
@@ -157,24 +159,30 @@ def of_hidden_words(work: Path) -> dict[str, str]:
     }
 
 
-def taught(work: Path) -> dict[str, Any]:
+def taught(work: Path, again: bool) -> dict[str, Any]:
     """What differs in the card of a model that went on from the one in the package, with a teacher.
 
-    The steps that made that one are read from its card.
+    The steps that made that one are read from its card, without those of an earlier teacher unless
+    the student began after them (`again`).
     """
     card = (PACKAGE / "albert-rc-small" / "README.md").read_text("utf-8")
     made = re.findall(r"^\d+\. (.*)$", card, re.MULTILINE)
-    # The card may be that of an earlier student, which began with the same model.
-    made = list(takewhile(lambda step: not step.startswith("A larger model"), made))
+    if not again:
+        made = list(takewhile(lambda step: not step.startswith(TEACHER_STEP), made))
+    mean = "The weights in this folder are the mean"
+    made = [step.replace(mean, "The result was the mean") for step in made]
     before = len(made)
+    first = (
+        "The same larger model was trained again, on" if again else f"{TEACHER_STEP} was trained on"
+    )
     words, *papers, made_papers, others = (
         best(work / "runs" / phase.name) for phase in (TAUGHT_WORDS, *TAUGHT_PAPERS, *TAUGHT_MADE)
     )
     found = ", ".join(f"{run['accuracy']:.1%}" for run in papers)
     made += [
-        "A larger model (MPNet base, of all-mpnet-base-v2, Apache-2.0), trained on masked words of "
-        "the texts that are near exam papers and on the training papers of ELE, was its teacher "
-        "from here on: it learned the teacher's probabilities next to the right answers.",
+        f"{first} masked words of the texts that are near exam papers and on the training papers "
+        "of ELE, and was its teacher from here on: it learned the teacher's probabilities next to "
+        "the right answers.",
         f"It was trained on masked words of the texts near exam papers ({words['step']:,} steps of "
         f"32 sequences; {words['accuracy']:.1%} right with 30% masked).",
         f"It was fine-tuned on the training papers of ELE ({papers[0]['step']:,} steps of 16) with "
@@ -182,8 +190,7 @@ def taught(work: Path) -> dict[str, Any]:
         f"Separately, the model of step {before} was trained on cloze papers made from running "
         f"text ({made_papers['step']:,} steps of 16), then on the training papers of ELE "
         f"({others['accuracy']:.1%}).",
-        f"The weights in this folder are the mean of those of step {before} and of these "
-        f"{len(papers) + 1} models.",
+        f"{mean} of those of step {before} and of these {len(papers) + 1} models.",
     ]
     return {"run": "taught", "records": TAUGHT_PAPERS[0].name, "made": made}
 
@@ -211,9 +218,11 @@ def read_again(found: dict[str, Any]) -> str:
     )
 
 
-def publish(sources: Path, work: Path, out: Path, file: Path, with_teacher: bool) -> None:
+def publish(
+    sources: Path, work: Path, out: Path, file: Path, with_teacher: bool, again: bool
+) -> None:
     """Write bf16 weights, measure them there, calibrate, and write the cards."""
-    more = {"albert-rc-small": taught(work)} if with_teacher else {}
+    more = {"albert-rc-small": taught(work, again)} if with_teacher else {}
     results = parse_json(file.read_bytes()) if file.is_file() else {}
     for name, usual in MODELS.items():
         about = usual | more.get(name, {})
@@ -275,12 +284,15 @@ def main() -> None:
     parser.add_argument("sources", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("--taught", action="store_true", help="the cloze model had a teacher")
+    parser.add_argument(
+        "--again", action="store_true", help="with --taught: so had the one in the package"
+    )
     parser.add_argument("--out", type=Path, default=PACKAGE, help="default: albert_rc/pretrained")
     parser.add_argument(
         "--results", type=Path, default=RESULTS, help="default: experiments/results/reader.json"
     )
     given = parser.parse_args()
-    publish(given.sources, given.work, given.out, given.results, given.taught)
+    publish(given.sources, given.work, given.out, given.results, given.taught, given.again)
 
 
 if __name__ == "__main__":
