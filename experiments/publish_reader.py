@@ -237,8 +237,8 @@ def publish(
         found, calibrated = measured(folder, gold, train, answers)
         control = about.get("control", "")
         if about["task"] == "cloze":
-            again = work / f"{name} again.json"
-            masks, _ = measured(folder, gold, train, again, "--option-score", "masks")
+            masked = work / f"{name} again.json"
+            masks, _ = measured(folder, gold, train, masked, "--option-score", "masks")
             control = read_again(masks)
         record = best(work / "runs" / about.get("records", about["run"]))
         results[name] = found | {"calibration": calibrated, "run": record}
