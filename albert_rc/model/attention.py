@@ -7,66 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from albert_rc.model.attention_cpu import attention_on_cpu
+from albert_rc.model.attention_gpu import attention_on_gpu
 from albert_rc.model.config import LshConfig
 from albert_rc.model.dropout import NOTHING, Dropout
 from albert_rc.model.layout import Layout
 from albert_rc.model.lsh import lsh_attention
 from albert_rc.model.relative import Bias
-
-
-def _padded(x_TNH: Tensor, lengths: tuple[int, ...]) -> Tensor:
-    """Padded sequences, [B, N, L, H]; a view if all have the same length."""
-    longest = max(lengths)
-    if min(lengths) == longest:
-        x_BLNH: Tensor = x_TNH.unflatten(0, (len(lengths), longest))
-        return x_BLNH.transpose(1, 2)
-    # pad_sequence's backward pass would copy the whole gradient once for each sequence.
-    place_T = _places(lengths, x_TNH.device)
-    filled_TNH = x_TNH.new_zeros(len(lengths) * longest, *x_TNH.shape[1:])
-    filled_TNH = filled_TNH.index_copy(0, place_T, x_TNH)
-    x_BLNH = filled_TNH.unflatten(0, (len(lengths), longest))
-    return x_BLNH.transpose(1, 2)
-
-
-@lru_cache(maxsize=4)  # all layers use the same
-def _places(lengths: tuple[int, ...], device: torch.device) -> Tensor:
-    """Where each token is among padded sequences, as one row after the other."""
-    longest = max(lengths)
-    places = [torch.arange(length) + longest * row for row, length in enumerate(lengths)]
-    return torch.cat(places).to(device, non_blocking=True)
-
-
-def _dense_on_gpu(
-    q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout, dropout: float, bias: Bias | None = None
-) -> Tensor:
-    """Attention by torch's fused kernels, which take padded sequences."""
-    q_BNLH = _padded(q_SNH, layout.queries)
-    k_BNLH, v_BNLH = (_padded(x_TNH, layout.keys) for x_TNH in kv_T2NH.unbind(1))
-    keep_B11L = None
-    if len(set(layout.keys)) > 1:
-        length_B = torch.tensor(layout.keys).to(q_SNH.device, non_blocking=True)
-        place_L = torch.arange(max(layout.keys), device=q_SNH.device)
-        keep_B11L = (place_L < length_B[:, None])[:, None, None, :]
-    mask = keep_B11L
-    if bias is not None:
-        mask = bias.padded(layout, q_SNH.dtype)
-        if keep_B11L is not None:
-            mask = mask.masked_fill(~keep_B11L, float("-inf"))
-    out_BNLH = F.scaled_dot_product_attention(
-        q_BNLH, k_BNLH, v_BNLH, attn_mask=mask, dropout_p=dropout
-    )
-    out_BLNH = out_BNLH.transpose(1, 2)
-    if len(set(layout.queries)) == 1:
-        return out_BLNH.flatten(0, 1)
-    rows = zip(out_BLNH.unbind(0), layout.queries, strict=True)
-    return torch.cat([row_LNH[:length] for row_LNH, length in rows])
 
 
 def dense_attention(
@@ -93,7 +44,7 @@ def dense_attention(
     """
     if q_SNH.device.type == "cpu":
         return attention_on_cpu(q_SNH, kv_T2NH, layout, dropout, keep, bias)
-    return _dense_on_gpu(q_SNH, kv_T2NH, layout, dropout.rate, bias)
+    return attention_on_gpu(q_SNH, kv_T2NH, layout, dropout.rate, bias)
 
 
 @dataclass(frozen=True)

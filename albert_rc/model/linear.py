@@ -28,6 +28,8 @@ DTYPES = {
 
 ROWS = 512
 """Rows of a matrix whose gradient is computed and added at a time."""
+GPU_NUMBERS = 2**23
+"""Numbers of such rows at a time on a GPU, where products of few rows leave most of it idle."""
 ONES = 16
 """Rows of ones by which rows are summed: with fewer, oneDNN takes a third longer on AMX."""
 
@@ -148,14 +150,21 @@ def _add_product(gradient_TO: Tensor, x_TI: Tensor, sum_OI: Tensor | None) -> Te
         return sum_OI.addmm_(gradient_TO.t(), x_TI)
     new = sum_OI is None
     total_OI = torch.empty(outputs, inputs, device=x_TI.device) if sum_OI is None else sum_OI
-    # In blocks of rows: besides the sum, the product is needed in 16 bits and in 32.
-    for rows_OI, rows_TO in zip(total_OI.split(ROWS), gradient_TO.split(ROWS, 1), strict=True):
+    # In blocks of rows: besides the sum, the product is needed in 16 bits, and on CPUs in 32.
+    on_cpu = x_TI.device.type == "cpu"
+    size = gradient_rows(inputs, x_TI.device.type)
+    for rows_OI, rows_TO in zip(total_OI.split(size), gradient_TO.split(size, 1), strict=True):
         product_OI = rows_TO.t() @ x_TI
         if new:
             rows_OI.copy_(product_OI)
         else:
-            rows_OI.add_(product_OI.float())
+            rows_OI.add_(product_OI.float() if on_cpu else product_OI)
     return total_OI
+
+
+def gradient_rows(inputs: int, device_type: str) -> int:
+    """Rows of a matrix with so many inputs whose gradient is computed at a time."""
+    return ROWS if device_type == "cpu" else max(ROWS, GPU_NUMBERS // inputs)
 
 
 def _sum_of_rows(x_TO: Tensor) -> Tensor:

@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from albert_rc.model.attention import dense_attention
 from albert_rc.model.config import RECOMPUTE, Compute, size_config
 from albert_rc.model.heads import ReadingModel
+from albert_rc.model.layout import Layout
+from albert_rc.model.relative import Bias, bias_table
 from albert_rc.stores.batches import Collator
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU was found")
@@ -62,3 +65,45 @@ def test_recomputing_gives_the_same_gradients(stores, tokenizer, recompute):
         gradients.append([p.grad.clone() for p in model.parameters()])
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-2)
+
+
+LAYOUTS = {
+    "equal": Layout((24, 24, 24), (24, 24, 24)),
+    "several lengths": Layout((40, 7, 24), (40, 7, 24)),
+    "asked at some": Layout((3, 0, 5), (40, 7, 24)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_attention_is_that_of_the_processor(name, biased, dtype):
+    """In bf16 without biases it is flash attention, which needs no padding."""
+    torch.manual_seed(0)
+    layout, heads, size = LAYOUTS[name], 4, 32
+    asked, tokens = sum(layout.queries), sum(layout.keys)
+    given = [
+        torch.randn(shape).requires_grad_()
+        for shape in ((asked, heads, size), (tokens, 2, heads, size), (32, heads))
+    ]
+    places = [torch.arange(a) for a in layout.queries]
+    place_S = torch.cat(places) if name == "asked at some" else None
+    weight = torch.randn(asked, heads, size)
+
+    def found(device, kind):
+        q_SNH, kv_T2NH, weight_KN = (x.to(device) for x in given)
+        bias = None
+        if biased:
+            at_S = None if place_S is None else place_S.to(device)
+            bias = Bias(bias_table(weight_KN, max(layout.keys)), at_S)
+        out = dense_attention(q_SNH.to(kind), kv_T2NH.to(kind), layout, bias=bias).float()
+        learned = given[: 3 if biased else 2]
+        return out.cpu(), torch.autograd.grad((out * weight.to(device)).sum(), learned)
+
+    expected, gradients = found("cpu", torch.float32)
+    near = {"atol": 1e-4, "rtol": 1e-4} if dtype == torch.float32 else {"atol": 0.08, "rtol": 0.03}
+    there, learned = found("cuda", dtype)
+    torch.testing.assert_close(there, expected, **near)
+    for a, b in zip(learned, gradients, strict=True):
+        scale = float(b.abs().max())
+        torch.testing.assert_close(a / scale, b / scale, **near)

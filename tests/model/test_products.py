@@ -8,7 +8,8 @@ from torch import nn
 
 from albert_rc.model import attention_cpu
 from albert_rc.model import linear as products
-from albert_rc.model.attention import _dense_on_gpu, dense_attention
+from albert_rc.model.attention import dense_attention
+from albert_rc.model.attention_gpu import attention_on_gpu
 from albert_rc.model.config import Compute
 from albert_rc.model.dropout import Dropout
 from albert_rc.model.int8 import has_int8
@@ -109,7 +110,7 @@ def test_rows_of_no_sequence_get_nothing_and_give_nothing(dropout):
         assert not gradient[len(own) :].any()
 
 
-@pytest.mark.parametrize(("attend", "none"), [(dense_attention, ()), (_dense_on_gpu, (0.0,))])
+@pytest.mark.parametrize(("attend", "none"), [(dense_attention, ()), (attention_on_gpu, (0.0,))])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_attention_stays_within_its_sequence(name, attend, none):
     layout = LAYOUTS[name]

@@ -5,7 +5,8 @@ import torch
 
 from albert_rc.errors import UsageError
 from albert_rc.model import attention_cpu
-from albert_rc.model.attention import _dense_on_gpu, dense_attention
+from albert_rc.model.attention import dense_attention
+from albert_rc.model.attention_gpu import attention_on_gpu
 from albert_rc.model.config import EncoderConfig
 from albert_rc.model.dropout import Dropout
 from albert_rc.model.layout import Layout
@@ -47,7 +48,7 @@ def one_by_one(layout, q_SNH, kv_T2NH, weight_KN, place_S):
     return torch.cat(parts)
 
 
-@pytest.mark.parametrize("attend", [dense_attention, _dense_on_gpu])
+@pytest.mark.parametrize("attend", [dense_attention, attention_on_gpu])
 @pytest.mark.parametrize("name", PLACES)
 def test_biased_attention_is_the_formula(name, attend):
     layout, q_SNH, kv_T2NH, weight_KN, place_S = made(name)

@@ -9,7 +9,7 @@ from albert_rc.corpus.shards import Corpus
 from albert_rc.model.attention_cpu import scores_together
 from albert_rc.model.config import EncoderConfig
 from albert_rc.model.cost import encoder_parameters, layer_matrices
-from albert_rc.model.linear import DTYPES, ROWS
+from albert_rc.model.linear import DTYPES, gradient_rows
 from albert_rc.model.word_loss import product_dtype, working_bytes
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import Store
@@ -126,7 +126,8 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
         kept += (weights + inside) * (recompute != "activations")
     # In the backward pass: the feed-forward's hidden activations, and the rows of one matrix's
     # gradient being accumulated.
-    working = at_work + tokens * 4 * hidden * size + ROWS * wide * (size + 4)
+    rows = gradient_rows(wide, task.device)
+    working = at_work + tokens * 4 * hidden * size + rows * wide * (size + 4)
     # Of a run of sequences: attention's weights, their gradient, and a mask as wide as they are.
     working += (2 + (config.attention_dropout > 0)) * at_once
     # The head: logits over the vocabulary at masked tokens, gradients of the word embeddings.

@@ -1,0 +1,233 @@
+"""What `reader.py teach` does, on a GPU in minutes: larger batches, and much more text.
+
+    python experiments/reader_gpu.py pack WORK OUT       # OUT/*.bin and OUT/*.tar.xz, to be carried
+    python experiments/reader_gpu.py unpack OUT WORK
+    python experiments/reader_gpu.py run WORK OUT [--seconds 400] [--share 1] [--device cuda]
+
+WORK is that of reader.py, after `prepare`, `made_papers.py` and `teach`. `pack` leaves what `run`
+needs in few megabytes: the teacher's weights in steps of a sixth of their spread (the training that
+follows mends them), the students' start, and the stores. `run` lets the teacher learn hidden words
+and then the exam papers; the student learns hidden words from it, then the options of made papers,
+then those of real ones, once with each seed. Its results are in OUT: the students in bf16, what the
+teacher thinks of the papers' options, and the records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import io
+import json
+import tarfile
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+
+from albert_rc.checkpoints.load import load_model, save_model
+from albert_rc.cli.app import app
+
+SPREAD = 6
+"""Steps to a standard deviation of a row of the teacher's weights."""
+STORES = ("ele", "near", "mix", "made-store")
+WORDS: dict[str, object] = {
+    "--pair": "none", "--max-ngram": 1, "--optimizer": "adamw", "--batch-size": 128,
+    "--mask-rate": 0.3, "--warmup": 0.05, "--save-steps": 10**6, "--workers": 8,
+    "--set": "recompute=nothing",
+}  # fmt: skip
+PAPERS: dict[str, object] = {
+    "--warmup": 0.08, "--save-steps": 10**6, "--workers": 4, "--set": "recompute=nothing",
+}  # fmt: skip
+
+
+def pack(work: Path, out: Path) -> None:
+    """See the top."""
+    out.mkdir(parents=True, exist_ok=True)
+    weights = load_file(work / "runs" / "teacher" / "model.safetensors")
+    content, places = io.BytesIO(), {}
+    for name, weight in weights.items():
+        places[name] = [content.tell(), list(weight.shape)]
+        if weight.ndim < 2:
+            content.write(weight.astype("<f4").tobytes())
+            continue
+        rows = weight.reshape(len(weight), -1)
+        step = np.maximum(rows.std(1) / SPREAD, np.abs(rows).max(1) / 127).astype("<f4")
+        content.write(np.maximum(step, 1e-12).tobytes())
+        content.write(np.rint(rows / np.maximum(step, 1e-12)[:, None]).astype(np.int8).tobytes())
+    packer = zlib.compressobj(9, zlib.DEFLATED, 15, 9, zlib.Z_HUFFMAN_ONLY)
+    packed = packer.compress(content.getvalue()) + packer.flush()
+    half = 33 * 10**6
+    (out / "teacher-a.bin").write_bytes(packed[:half])
+    (out / "teacher-b.bin").write_bytes(packed[half:])
+    (out / "teacher.json").write_text(json.dumps(places))
+    for name in STORES:
+        with tarfile.open(out / f"{name}.tar.xz", "w:xz", preset=9) as tar:
+            tar.add(work / name, name)
+    with tarfile.open(out / "small.tar.xz", "w:xz") as tar:
+        for name in ("config.json", "vocab.txt", "tokenizer_config.json"):
+            tar.add(work / "runs" / "teacher" / name, f"teacher/{name}")
+    for path in sorted(out.iterdir()):
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+
+
+def unpack(out: Path, work: Path) -> None:
+    """The opposite of `pack`, for what has arrived."""
+    work.mkdir(parents=True, exist_ok=True)
+    for path in out.glob("*.tar.xz"):
+        with tarfile.open(path) as tar:
+            tar.extractall(work, filter="data")
+    if not (out / "teacher-b.bin").is_file():
+        return
+    places = json.loads((out / "teacher.json").read_text())
+    packed = b"".join((out / f"teacher-{part}.bin").read_bytes() for part in "ab")
+    content, weights = zlib.decompress(packed), {}
+    for name, (start, shape) in places.items():
+        if len(shape) < 2:
+            weights[name] = np.frombuffer(content, "<f4", shape[0], start).copy()
+            continue
+        step = np.frombuffer(content, "<f4", shape[0], start)[:, None]
+        count = int(np.prod(shape))
+        whole = np.frombuffer(content, np.int8, count, start + 4 * shape[0])
+        weights[name] = (whole.reshape(shape[0], -1) * step).astype("<f4").reshape(shape)
+    save_file(weights, work / "teacher" / "model.safetensors", {"format": "pt"})
+
+
+class Runner:
+    """Runs commands in this process, which saves seconds of each one's start."""
+
+    def __init__(self, work: Path, device: str, share: float, seconds: float) -> None:
+        self.work, self.device, self.share = work, device, share
+        self.started, self.seconds = time.perf_counter(), seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return self.seconds - (time.perf_counter() - self.started)
+
+    def steps(self, full: int) -> int:
+        """So many steps, or fewer in a trial."""
+        return max(2, round(full * self.share))
+
+    def __call__(self, *arguments: object) -> None:
+        print(f"[{time.perf_counter() - self.started:.0f} s]", *arguments, flush=True)
+        app([str(part) for part in arguments], standalone_mode=False)
+        gc.collect()
+        if self.device == "cuda":
+            torch.cuda.empty_cache()
+
+    def phase(
+        self, command: str, data: str, start: Path, name: str, options: dict[str, object]
+    ) -> Path:
+        """A training; its folder."""
+        out = self.work / "runs" / name
+        more = [part for option in options.items() for part in option]
+        self(
+            command, "--data", self.work / data, "--model", start, "--out", out,
+            "--device", self.device, *more,
+        )  # fmt: skip
+        return out
+
+
+def run(work: Path, out: Path, device: str, share: float, seconds: float, start: Path) -> None:
+    """See the top; leaves out the last papers if there is no time for them."""
+    go = Runner(work, device, share, seconds)
+    out.mkdir(parents=True, exist_ok=True)
+    teacher = go.phase(
+        "pretrain", "mix", work / "teacher", "teacher",
+        WORDS | {"--max-steps": go.steps(1060), "--learning-rate": 2e-4, "--dropout": 0.0,
+                 "--eval-steps": go.steps(530)},
+    )  # fmt: skip
+    reader = go.phase(
+        "train", "ele", teacher, "teacher-papers",
+        PAPERS | {"--batch-size": 16, "--max-steps": go.steps(560), "--learning-rate": 5e-5,
+                  "--eval-steps": go.steps(140)},
+    )  # fmt: skip
+    taught = {
+        store: {"--teacher": scores(go, reader, store, out), "--teacher-weight": 0.7}
+        for store in ("ele", "made-store")
+    }
+    by = {"--teacher": teacher, "--teacher-weight": 0.7, "--learning-rate": 6e-4}
+    trial = go.phase("pretrain", "mix", start, "trial", WORDS | by | {"--max-steps": go.steps(60)})
+    # The words get the time that the papers leave.
+    rate = speed(trial)
+    count = min(6000, int(rate * (go.left - 140) / 128)) if share == 1 else 2
+    print(f"{rate:.0f} sequences per second, so {count} steps", flush=True)
+    student = go.phase(
+        "pretrain", "mix", start, "taught-words",
+        WORDS | by | {"--max-steps": count, "--eval-steps": max(1, count // 3)},
+    )  # fmt: skip
+    keep(student, out / "taught-words")
+    made = go.phase(
+        "train", "made-store", student, "taught-made",
+        PAPERS | taught["made-store"] | {
+            "--batch-size": 32, "--max-steps": go.steps(1050), "--learning-rate": 3e-4,
+            "--mask-rate": 0.1, "--eval-steps": go.steps(525),
+        },
+    )  # fmt: skip
+    keep(made, out / "taught-made")
+    for seed, begin in ((42, made), (1, student)):
+        if go.left > 25:
+            last = go.phase(
+                "train", "ele", begin, f"taught-papers-{seed}",
+                PAPERS | taught["ele"] | {
+                    "--batch-size": 16, "--max-steps": go.steps(280), "--learning-rate": 1.5e-4,
+                    "--eval-steps": go.steps(140), "--seed": seed,
+                },
+            )  # fmt: skip
+            keep(last, out / last.name)
+    for folder in (work / "runs").iterdir():
+        (out / f"{folder.name}.jsonl").write_bytes((folder / "metrics.jsonl").read_bytes())
+    print(f"[{time.perf_counter() - go.started:.0f} s] done", flush=True)
+
+
+def speed(folder: Path) -> float:
+    """Sequences per second of a run."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return float(max(line.get("sequences_per_second", 0) for line in lines))
+
+
+def scores(go: Runner, reader: Path, store: str, out: Path) -> Path:
+    """The teacher's probabilities for the options of a store's training papers."""
+    found = out / f"{store}-scores.jsonl"
+    if found.is_file():
+        return found
+    go(
+        "predict", "--data", go.work / store / "train.pt", "--model", reader, "--temperature", 1,
+        "--out", go.work / f"{store}.json", "--scores", found, "--device", go.device,
+        "--set", "token_budget=32768",
+    )  # fmt: skip
+    return found
+
+
+def keep(run_: Path, target: Path) -> None:
+    """Weights in bf16, packed."""
+    loaded = load_model(run_, "pretraining", with_pairs=False)
+    save_model(loaded.model, loaded.tokenizer, target, precision="bf16")
+
+
+def main() -> None:
+    """Do a stage."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("stage", choices=("pack", "unpack", "run"))
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--share", type=float, default=1.0, help="of the steps, for a trial")
+    parser.add_argument("--seconds", type=float, default=400)
+    parser.add_argument("--start", type=Path, help="the student's start (default: WORK/start)")
+    given = parser.parse_args()
+    source, target = given.source, given.target
+    if given.stage == "run":
+        start = given.start or source / "start"
+        run(source, target, given.device, given.share, given.seconds, start)
+    else:
+        {"pack": pack, "unpack": unpack}[given.stage](source, target)
+
+
+if __name__ == "__main__":
+    main()
