@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The figures of docs/speed.md on a CPU, half an hour on 2 cores:
+# The figures of docs/speed.md and docs/speed-details.md on a CPU, half an hour on 2 cores:
 #
 #     bash benchmarks/cpu.sh STORE OUT_FOLDER
 #

@@ -2,14 +2,16 @@
 
     python experiments/reader_gpu.py pack WORK OUT       # OUT/*.bin and OUT/*.tar.xz, to be carried
     python experiments/reader_gpu.py unpack OUT WORK
-    python experiments/reader_gpu.py run WORK OUT [--seconds 400] [--share 1] [--device cuda]
+    python experiments/reader_gpu.py teacher WORK OUT
+    python experiments/reader_gpu.py words WORK OUT --seconds 200
+    python experiments/reader_gpu.py papers WORK OUT --seconds 100
 
 WORK is that of reader.py, after `prepare`, `made_papers.py` and `teach`. `pack` leaves what `run`
 needs in few megabytes: the teacher's weights in steps of a sixth of their spread (the training that
-follows mends them), the students' start, and the stores. `run` lets the teacher learn hidden words
-and then the exam papers; the student learns hidden words from it, then the options of made papers,
-then those of real ones, once with each seed. Its results are in OUT: the students in bf16, what the
-teacher thinks of the papers' options, and the records.
+follows mends them), and the stores. `teacher` lets the teacher learn hidden words and then the exam
+papers; in `words` the student learns hidden words from it, in `papers` the options of made papers,
+then those of real ones. Their results are in OUT: the students in bf16, the teacher's scores of the
+papers' options, and the records.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import gc
 import io
 import json
+import shutil
 import tarfile
 import time
 import zlib
@@ -98,8 +101,8 @@ def unpack(out: Path, work: Path) -> None:
 class Runner:
     """Runs commands in this process, which saves seconds of each one's start."""
 
-    def __init__(self, work: Path, device: str, share: float, seconds: float) -> None:
-        self.work, self.device, self.share = work, device, share
+    def __init__(self, work: Path, start: Path, device: str, share: float, seconds: float) -> None:
+        self.work, self.start, self.device, self.share = work, start, device, share
         self.started, self.seconds = time.perf_counter(), seconds
 
     @property
@@ -131,55 +134,81 @@ class Runner:
         return out
 
 
-def run(work: Path, out: Path, device: str, share: float, seconds: float, start: Path) -> None:
-    """See the top; leaves out the last papers if there is no time for them."""
-    go = Runner(work, device, share, seconds)
-    out.mkdir(parents=True, exist_ok=True)
-    teacher = go.phase(
-        "pretrain", "mix", work / "teacher", "teacher",
+def teacher(go: Runner, out: Path) -> None:
+    """The teacher learns hidden words, then the exam papers, and gives its scores of all papers."""
+    words = go.phase(
+        "pretrain", "mix", go.work / "teacher", "teacher",
         WORDS | {"--max-steps": go.steps(1060), "--learning-rate": 2e-4, "--dropout": 0.0,
                  "--eval-steps": go.steps(530)},
     )  # fmt: skip
     reader = go.phase(
-        "train", "ele", teacher, "teacher-papers",
+        "train", "ele", words, "teacher-papers",
         PAPERS | {"--batch-size": 16, "--max-steps": go.steps(560), "--learning-rate": 5e-5,
                   "--eval-steps": go.steps(140)},
     )  # fmt: skip
-    taught = {
-        store: {"--teacher": scores(go, reader, store, out), "--teacher-weight": 0.7}
-        for store in ("ele", "made-store")
-    }
-    by = {"--teacher": teacher, "--teacher-weight": 0.7, "--learning-rate": 6e-4}
-    trial = go.phase("pretrain", "mix", start, "trial", WORDS | by | {"--max-steps": go.steps(60)})
-    # The words get the time that the papers leave.
+    for store in ("ele", "made-store"):
+        go(
+            "predict", "--data", go.work / store / "train.pt", "--model", reader,
+            "--temperature", 1, "--out", go.work / f"{store}.json",
+            "--scores", go.work / f"{store}-scores.jsonl", "--device", go.device,
+            "--set", "token_budget=32768",
+        )  # fmt: skip
+        shutil.copyfile(go.work / f"{store}-scores.jsonl", out / f"{store}-scores.jsonl")
+
+
+def words(go: Runner, out: Path) -> None:
+    """The student learns hidden words, as many as there is time for."""
+    by = {"--teacher": go.work / "runs" / "teacher", "--teacher-weight": 0.7,
+          "--learning-rate": 6e-4}  # fmt: skip
+    trial = go.phase(
+        "pretrain", "mix", go.start, "trial", WORDS | by | {"--max-steps": go.steps(100)}
+    )
     rate = speed(trial)
-    count = min(6000, int(rate * (go.left - 140) / 128)) if share == 1 else 2
+    count = max(2, int(rate * (go.left - 25) / 128 * 0.93))
     print(f"{rate:.0f} sequences per second, so {count} steps", flush=True)
     student = go.phase(
-        "pretrain", "mix", start, "taught-words",
-        WORDS | by | {"--max-steps": count, "--eval-steps": max(1, count // 3)},
+        "pretrain", "mix", go.start, "taught-words",
+        WORDS | by | {"--max-steps": count, "--eval-steps": max(1, count // 3 + 1)},
     )  # fmt: skip
     keep(student, out / "taught-words")
+
+
+def papers(go: Runner, out: Path) -> None:
+    """The student learns the options of made papers, then those of real ones."""
+    student = go.work / "runs" / "taught-words"
+    taught = {
+        store: PAPERS | {"--teacher": go.work / f"{store}-scores.jsonl", "--teacher-weight": 0.7}
+        for store in ("ele", "made-store")
+    }
     made = go.phase(
         "train", "made-store", student, "taught-made",
-        PAPERS | taught["made-store"] | {
+        taught["made-store"] | {
             "--batch-size": 32, "--max-steps": go.steps(1050), "--learning-rate": 3e-4,
             "--mask-rate": 0.1, "--eval-steps": go.steps(525),
         },
     )  # fmt: skip
     keep(made, out / "taught-made")
     for seed, begin in ((42, made), (1, student)):
-        if go.left > 25:
+        if go.left > 22:
             last = go.phase(
                 "train", "ele", begin, f"taught-papers-{seed}",
-                PAPERS | taught["ele"] | {
+                taught["ele"] | {
                     "--batch-size": 16, "--max-steps": go.steps(280), "--learning-rate": 1.5e-4,
                     "--eval-steps": go.steps(140), "--seed": seed,
                 },
             )  # fmt: skip
             keep(last, out / last.name)
-    for folder in (work / "runs").iterdir():
-        (out / f"{folder.name}.jsonl").write_bytes((folder / "metrics.jsonl").read_bytes())
+
+
+PARTS = {"teacher": teacher, "words": words, "papers": papers}
+
+
+def run(go: Runner, out: Path, part: str) -> None:
+    """See the top."""
+    out.mkdir(parents=True, exist_ok=True)
+    PARTS[part](go, out)
+    for folder in (go.work / "runs").iterdir():
+        shutil.copyfile(folder / "metrics.jsonl", out / f"{folder.name}.jsonl")
     print(f"[{time.perf_counter() - go.started:.0f} s] done", flush=True)
 
 
@@ -187,19 +216,6 @@ def speed(folder: Path) -> float:
     """Sequences per second of a run."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return float(max(line.get("sequences_per_second", 0) for line in lines))
-
-
-def scores(go: Runner, reader: Path, store: str, out: Path) -> Path:
-    """The teacher's probabilities for the options of a store's training papers."""
-    found = out / f"{store}-scores.jsonl"
-    if found.is_file():
-        return found
-    go(
-        "predict", "--data", go.work / store / "train.pt", "--model", reader, "--temperature", 1,
-        "--out", go.work / f"{store}.json", "--scores", found, "--device", go.device,
-        "--set", "token_budget=32768",
-    )  # fmt: skip
-    return found
 
 
 def keep(run_: Path, target: Path) -> None:
@@ -213,18 +229,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("stage", choices=("pack", "unpack", "run"))
+    parser.add_argument("stage", choices=("pack", "unpack", *PARTS))
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--share", type=float, default=1.0, help="of the steps, for a trial")
-    parser.add_argument("--seconds", type=float, default=400)
+    parser.add_argument("--seconds", type=float, default=200, help="for `words` and `papers`")
     parser.add_argument("--start", type=Path, help="the student's start (default: WORK/start)")
     given = parser.parse_args()
     source, target = given.source, given.target
-    if given.stage == "run":
+    if given.stage in PARTS:
         start = given.start or source / "start"
-        run(source, target, given.device, given.share, given.seconds, start)
+        go = Runner(source, start, given.device, given.share, given.seconds)
+        run(go, target, given.stage)
     else:
         {"pack": pack, "unpack": unpack}[given.stage](source, target)
 
