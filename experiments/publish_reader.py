@@ -1,15 +1,17 @@
 """The models that read, from the runs of `reader.py` into the package, with their cards.
 
-    python experiments/publish_reader.py SOURCES WORK [--taught [--again]] [--out FOLDER]
-        [--results RESULTS.json]
+    python experiments/publish_reader.py SOURCES WORK [--taught [--again | --gpu]]
+        [--out FOLDER] [--results RESULTS.json]
 
 SOURCES and WORK are those of reader.py: the cloze model is WORK/runs/papers, after the phases
 hidden, more and made; the model for questions is WORK/runs/choice. One of which there are no
 weights is left out. With --taught the cloze model is WORK/runs/taught of `reader.py teach`, and its
 card goes on from that of the model in the package, with which WORK/start began; with --again that
-model had a teacher already, and its card keeps these steps. Each is written
-into FOLDER (albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM, calibrated,
-and described in its card. RESULTS.json (experiments/results/reader.json) gets the figures.
+model had a teacher already, and its card keeps these steps; with --gpu it went on by
+`reader_gpu.py`, whose results are in WORK/runs/gpu and their mean in WORK/runs/taught. Each is
+written into FOLDER (albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM,
+calibrated, and described in its card. RESULTS.json (experiments/results/reader.json) gets the
+figures.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent / "albert_rc" / "pretrained"
 TEACHER_STEP = "A larger model (MPNet base, of all-mpnet-base-v2, Apache-2.0)"
+MEAN = "The weights in this folder are the mean"
 LICENCE = HERE / "cards" / "LICENSE-APACHE-2.0"
 FIRST = (
     "The weights of [all-MiniLM-L6-v2](https://huggingface.co/sentence-transformers/"
@@ -159,18 +162,23 @@ def of_hidden_words(work: Path) -> dict[str, str]:
     }
 
 
+def steps_of_package() -> list[str]:
+    """The steps that made the cloze model in the package, from its card."""
+    card = (PACKAGE / "albert-rc-small" / "README.md").read_text("utf-8")
+    return [
+        step.replace(MEAN, "The result was the mean")
+        for step in re.findall(r"^\d+\. (.*)$", card, re.MULTILINE)
+    ]
+
+
 def taught(work: Path, again: bool) -> dict[str, Any]:
     """What differs in the card of a model that went on from the one in the package, with a teacher.
 
-    The steps that made that one are read from its card, without those of an earlier teacher unless
-    the student began after them (`again`).
+    Steps of an earlier teacher are left out unless the student began after them (`again`).
     """
-    card = (PACKAGE / "albert-rc-small" / "README.md").read_text("utf-8")
-    made = re.findall(r"^\d+\. (.*)$", card, re.MULTILINE)
+    made = steps_of_package()
     if not again:
         made = list(takewhile(lambda step: not step.startswith(TEACHER_STEP), made))
-    mean = "The weights in this folder are the mean"
-    made = [step.replace(mean, "The result was the mean") for step in made]
     before = len(made)
     first = (
         "The same larger model was trained again, on" if again else f"{TEACHER_STEP} was trained on"
@@ -190,28 +198,34 @@ def taught(work: Path, again: bool) -> dict[str, Any]:
         f"Separately, the model of step {before} was trained on cloze papers made from running "
         f"text ({made_papers['step']:,} steps of 16), then on the training papers of ELE "
         f"({others['accuracy']:.1%}).",
-        f"{mean} of those of step {before} and of these {len(papers) + 1} models.",
+        f"{MEAN} of those of step {before} and of these {len(papers) + 1} models.",
     ]
     return {"run": "taught", "records": TAUGHT_PAPERS[0].name, "made": made}
 
 
 def taught_on_gpu(work: Path) -> dict[str, Any]:
     """What differs in the card of a model that went on from the one in the package on a GPU."""
-    card = (PACKAGE / "albert-rc-small" / "README.md").read_text("utf-8")
-    made = re.findall(r"^\d+\. (.*)$", card, re.MULTILINE)
-    mean = "The weights in this folder are the mean"
-    made = [step.replace(mean, "The result was the mean") for step in made]
-    before = len(made)
+    made = steps_of_package()
+    before, runs = len(made), work / "runs" / "gpu"
+    words, reader, made_papers, one, other = (
+        best(runs / name)
+        for name in (
+            "teacher", "teacher-papers", "taught-made", "taught-papers-42", "taught-papers-1",
+        )
+    )  # fmt: skip
     made += [
-        "The same larger model was trained again on a GPU: on masked words (1,060 steps of 128 "
-        "sequences of all the texts), then on the training papers of ELE (560 steps of 16). It "
-        "answers 78.85% of the dev blanks.",
+        f"The same larger model was trained again on a GPU: on masked words ({words['step']:,} "
+        f"steps of 128 sequences of all the texts), then on the training papers of ELE "
+        f"({reader['step']} steps of 16). It answers {reader['accuracy']:.2%} of the dev blanks.",
         f"The model of step {before} was trained with its scores on cloze papers made from running "
-        "text (2,200 steps of 32; 58.6%), then on the training papers of ELE, once for 280 steps "
-        "of 16 (61.2%), once for 560 with 10% of the other words masked as well (59.8%).",
-        f"{mean} of those of step {before} and of these two models.",
+        f"text ({made_papers['step']:,} steps of 32; {made_papers['accuracy']:.1%}), then on the "
+        f"training papers of ELE, once for {one['step']} steps of 16 ({one['accuracy']:.1%}), once "
+        f"for {other['step']} with 10% of the other words masked as well "
+        f"({other['accuracy']:.1%}).",
+        f"{MEAN} of those of step {before} and of these two models.",
     ]
-    return {"run": "taught", "records": "taught-papers-gpu-42", "made": made}
+    where = "on 2 CPU cores, its last steps on a GPU"
+    return {"run": "taught", "records": "gpu/taught-papers-42", "made": made, "where": where}
 
 
 def measured(
@@ -238,12 +252,18 @@ def read_again(found: dict[str, Any]) -> str:
 
 
 def publish(
-    sources: Path, work: Path, out: Path, file: Path, with_teacher: bool, again: bool, gpu: bool
+    sources: Path, work: Path, out: Path, file: Path, student: dict[str, Any] | None
 ) -> None:
-    """Write bf16 weights, measure them there, calibrate, and write the cards."""
-    more = {}
-    if with_teacher:
-        more["albert-rc-small"] = taught_on_gpu(work) if gpu else taught(work, again)
+    """Write bf16 weights, measure them there, calibrate, and write the cards.
+
+    Args:
+        sources: see the top.
+        work: see the top.
+        out: folder of the models.
+        file: gets the figures.
+        student: what differs in the cloze model's card if it had a teacher.
+    """
+    more = {} if student is None else {"albert-rc-small": student}
     results = parse_json(file.read_bytes()) if file.is_file() else {}
     for name, usual in MODELS.items():
         about = usual | more.get(name, {})
@@ -265,11 +285,12 @@ def publish(
         results[name] = found | {"calibration": calibrated, "run": record}
         config, size = loaded.model.config, sum(p.stat().st_size for p in folder.iterdir())
         words = {"steps": f"{record['step']:,}", "embedding": config.embedding_size}
-        if about["task"] == "cloze" and not with_teacher:
+        if about["task"] == "cloze" and student is None:
             words |= of_hidden_words(work)
         card = Template((HERE / "cards" / "albert-rc-small.md").read_text("utf-8")).substitute(
             name=name,
             what=about["what"],
+            where=about.get("where", "on 2 CPU cores"),
             pipeline=about["pipeline"],
             tag=about["tag"],
             parameters=f"{sum(p.numel() for p in loaded.model.parameters()) / 1e6:.1f}",
@@ -316,9 +337,10 @@ def main() -> None:
         "--results", type=Path, default=RESULTS, help="default: experiments/results/reader.json"
     )
     given = parser.parse_args()
-    publish(
-        given.sources, given.work, given.out, given.results, given.taught, given.again, given.gpu
-    )
+    student = None
+    if given.taught:
+        student = taught_on_gpu(given.work) if given.gpu else taught(given.work, given.again)
+    publish(given.sources, given.work, given.out, given.results, student)
 
 
 if __name__ == "__main__":

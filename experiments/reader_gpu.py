@@ -4,14 +4,15 @@
     python experiments/reader_gpu.py unpack OUT WORK
     python experiments/reader_gpu.py teacher WORK OUT
     python experiments/reader_gpu.py words WORK OUT --seconds 200
-    python experiments/reader_gpu.py papers WORK OUT --seconds 100
+    python experiments/reader_gpu.py papers WORK OUT
 
-WORK is that of reader.py, after `prepare`, `made_papers.py` and `teach`. `pack` leaves what `run`
-needs in few megabytes: the teacher's weights in steps of a sixth of their spread (the training that
-follows mends them), and the stores. `teacher` lets the teacher learn hidden words and then the exam
-papers; in `words` the student learns hidden words from it, in `papers` the options of made papers,
-then those of real ones. Their results are in OUT: the students in bf16, the teacher's scores of the
-papers' options, and the records.
+WORK is that of reader.py, after `prepare`, `made_papers.py` and `teach`. `pack` writes what the
+other machine needs as a few small files: the teacher's weights, quantised to a sixth of a standard
+deviation (the training that follows repairs the loss), and the stores. `teacher` trains the teacher
+on masked words and then on the exam papers, and saves its scores of all papers. `words` trains the
+student on masked words with that teacher. `papers` goes on from there, or without `words` from
+--start, with made papers and then with real ones, by two recipes. OUT/NAME gets each student in
+bf16 and each run's metrics.jsonl; `publish_reader.py --gpu` reads them in WORK/runs/gpu.
 """
 
 from __future__ import annotations
@@ -28,22 +29,24 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from reader import WORDS as READER_WORDS
 from safetensors.numpy import load_file, save_file
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.cli.app import app
+from albert_rc.io.json import read_json_lines
 
 SPREAD = 6
-"""Steps to a standard deviation of a row of the teacher's weights."""
+"""Quantisation steps per standard deviation of a row of the teacher's weights."""
+FIRST_BYTES = 33 * 10**6
+"""Size of the first of the two files of the teacher's weights."""
 STORES = ("ele", "near", "mix", "made-store")
-WORDS: dict[str, object] = {
-    "--pair": "none", "--max-ngram": 1, "--optimizer": "adamw", "--batch-size": 128,
-    "--mask-rate": 0.3, "--warmup": 0.05, "--save-steps": 10**6, "--workers": 8,
-    "--set": "recompute=nothing",
+FAST: dict[str, object] = {"--set": "recompute=nothing", "--save-steps": 10**6}
+"""No memory and no states need to be saved in runs of a minute."""
+WORDS = READER_WORDS | FAST | {
+    "--batch-size": 128, "--mask-rate": 0.3, "--warmup": 0.05, "--workers": 8,
 }  # fmt: skip
-PAPERS: dict[str, object] = {
-    "--warmup": 0.08, "--save-steps": 10**6, "--workers": 4, "--set": "recompute=nothing",
-}  # fmt: skip
+PAPERS = FAST | {"--warmup": 0.08, "--workers": 4}
 
 
 def pack(work: Path, out: Path) -> None:
@@ -56,15 +59,14 @@ def pack(work: Path, out: Path) -> None:
         if weight.ndim < 2:
             content.write(weight.astype("<f4").tobytes())
             continue
-        rows = weight.reshape(len(weight), -1)
-        step = np.maximum(rows.std(1) / SPREAD, np.abs(rows).max(1) / 127).astype("<f4")
-        content.write(np.maximum(step, 1e-12).tobytes())
-        content.write(np.rint(rows / np.maximum(step, 1e-12)[:, None]).astype(np.int8).tobytes())
+        step = np.maximum(weight.std(1) / SPREAD, np.abs(weight).max(1) / 127).astype("<f4")
+        step = np.maximum(step, 1e-12)
+        content.write(step.tobytes())
+        content.write(np.rint(weight / step[:, None]).astype(np.int8).tobytes())
     packer = zlib.compressobj(9, zlib.DEFLATED, 15, 9, zlib.Z_HUFFMAN_ONLY)
     packed = packer.compress(content.getvalue()) + packer.flush()
-    half = 33 * 10**6
-    (out / "teacher-a.bin").write_bytes(packed[:half])
-    (out / "teacher-b.bin").write_bytes(packed[half:])
+    (out / "teacher-a.bin").write_bytes(packed[:FIRST_BYTES])
+    (out / "teacher-b.bin").write_bytes(packed[FIRST_BYTES:])
     (out / "teacher.json").write_text(json.dumps(places))
     for name in STORES:
         with tarfile.open(out / f"{name}.tar.xz", "w:xz", preset=9) as tar:
@@ -88,18 +90,17 @@ def unpack(out: Path, work: Path) -> None:
     packed = b"".join((out / f"teacher-{part}.bin").read_bytes() for part in "ab")
     content, weights = zlib.decompress(packed), {}
     for name, (start, shape) in places.items():
+        rows = np.frombuffer(content, "<f4", shape[0], start)
         if len(shape) < 2:
-            weights[name] = np.frombuffer(content, "<f4", shape[0], start).copy()
+            weights[name] = rows.copy()
             continue
-        step = np.frombuffer(content, "<f4", shape[0], start)[:, None]
-        count = int(np.prod(shape))
-        whole = np.frombuffer(content, np.int8, count, start + 4 * shape[0])
-        weights[name] = (whole.reshape(shape[0], -1) * step).astype("<f4").reshape(shape)
+        whole = np.frombuffer(content, np.int8, shape[0] * shape[1], start + rows.nbytes)
+        weights[name] = whole.reshape(shape) * rows[:, None]
     save_file(weights, work / "teacher" / "model.safetensors", {"format": "pt"})
 
 
 class Runner:
-    """Runs commands in this process, which saves seconds of each one's start."""
+    """Runs commands in this process, which saves the seconds that starting each one takes."""
 
     def __init__(self, work: Path, start: Path, device: str, share: float, seconds: float) -> None:
         self.work, self.start, self.device, self.share = work, start, device, share
@@ -107,11 +108,11 @@ class Runner:
 
     @property
     def left(self) -> float:
-        """Seconds."""
+        """Seconds that are left."""
         return self.seconds - (time.perf_counter() - self.started)
 
     def steps(self, full: int) -> int:
-        """So many steps, or fewer in a trial."""
+        """Number of steps, reduced by --share in a trial."""
         return max(2, round(full * self.share))
 
     def __call__(self, *arguments: object) -> None:
@@ -124,7 +125,7 @@ class Runner:
     def phase(
         self, command: str, data: str, start: Path, name: str, options: dict[str, object]
     ) -> Path:
-        """A training; its folder."""
+        """Run a training; returns its folder."""
         out = self.work / "runs" / name
         more = [part for option in options.items() for part in option]
         self(
@@ -135,7 +136,7 @@ class Runner:
 
 
 def teacher(go: Runner, out: Path) -> None:
-    """The teacher learns hidden words, then the exam papers, and gives its scores of all papers."""
+    """Train the teacher on masked words, then on exam papers, and save its scores."""
     words = go.phase(
         "pretrain", "mix", go.work / "teacher", "teacher",
         WORDS | {"--max-steps": go.steps(1060), "--learning-rate": 2e-4, "--dropout": 0.0,
@@ -150,14 +151,13 @@ def teacher(go: Runner, out: Path) -> None:
         go(
             "predict", "--data", go.work / store / "train.pt", "--model", reader,
             "--temperature", 1, "--out", go.work / f"{store}.json",
-            "--scores", go.work / f"{store}-scores.jsonl", "--device", go.device,
+            "--scores", out / f"{store}-scores.jsonl", "--device", go.device,
             "--set", "token_budget=32768",
         )  # fmt: skip
-        shutil.copyfile(go.work / f"{store}-scores.jsonl", out / f"{store}-scores.jsonl")
 
 
 def words(go: Runner, out: Path) -> None:
-    """The student learns hidden words, as many as there is time for."""
+    """Train the student on as many masked words as there is time for."""
     by = {"--teacher": go.work / "runs" / "teacher", "--teacher-weight": 0.7,
           "--learning-rate": 6e-4}  # fmt: skip
     trial = go.phase(
@@ -174,30 +174,29 @@ def words(go: Runner, out: Path) -> None:
 
 
 def papers(go: Runner, out: Path) -> None:
-    """The student learns the options of made papers, then those of real ones."""
+    """Train the student on made papers, then on real ones by two recipes."""
     student = go.work / "runs" / "taught-words"
-    taught = {
-        store: PAPERS | {"--teacher": go.work / f"{store}-scores.jsonl", "--teacher-weight": 0.7}
+    options = {
+        store: PAPERS | {"--teacher": out / f"{store}-scores.jsonl", "--teacher-weight": 0.8}
         for store in ("ele", "made-store")
     }
     made = go.phase(
-        "train", "made-store", student, "taught-made",
-        taught["made-store"] | {
-            "--batch-size": 32, "--max-steps": go.steps(1050), "--learning-rate": 3e-4,
-            "--mask-rate": 0.1, "--eval-steps": go.steps(525),
+        "train", "made-store", student if student.is_dir() else go.start, "taught-made",
+        options["made-store"] | {
+            "--batch-size": 32, "--max-steps": go.steps(2200), "--learning-rate": 4e-4,
+            "--mask-rate": 0.15, "--eval-steps": go.steps(1100),
         },
     )  # fmt: skip
-    keep(made, out / "taught-made")
-    for seed, begin in ((42, made), (1, student)):
-        if go.left > 22:
-            last = go.phase(
-                "train", "ele", begin, f"taught-papers-{seed}",
-                taught["ele"] | {
-                    "--batch-size": 16, "--max-steps": go.steps(280), "--learning-rate": 1.5e-4,
-                    "--eval-steps": go.steps(140), "--seed": seed,
-                },
-            )  # fmt: skip
-            keep(last, out / last.name)
+    keep(made, out / made.name)
+    for seed, steps, rate in ((42, 280, 0.0), (1, 560, 0.1)):
+        last = go.phase(
+            "train", "ele", made, f"taught-papers-{seed}",
+            options["ele"] | {
+                "--batch-size": 16, "--max-steps": go.steps(steps), "--learning-rate": 1.5e-4,
+                "--mask-rate": rate, "--eval-steps": go.steps(140), "--seed": seed,
+            },
+        )  # fmt: skip
+        keep(last, out / last.name)
 
 
 PARTS = {"teacher": teacher, "words": words, "papers": papers}
@@ -208,18 +207,19 @@ def run(go: Runner, out: Path, part: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     PARTS[part](go, out)
     for folder in (go.work / "runs").iterdir():
-        shutil.copyfile(folder / "metrics.jsonl", out / f"{folder.name}.jsonl")
+        (out / folder.name).mkdir(exist_ok=True)
+        shutil.copyfile(folder / "metrics.jsonl", out / folder.name / "metrics.jsonl")
     print(f"[{time.perf_counter() - go.started:.0f} s] done", flush=True)
 
 
 def speed(folder: Path) -> float:
     """Sequences per second of a run."""
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines = read_json_lines(folder / "metrics.jsonl")
     return float(max(line.get("sequences_per_second", 0) for line in lines))
 
 
 def keep(run_: Path, target: Path) -> None:
-    """Weights in bf16, packed."""
+    """Save a run's weights in bf16."""
     loaded = load_model(run_, "pretraining", with_pairs=False)
     save_model(loaded.model, loaded.tokenizer, target, precision="bf16")
 
@@ -234,7 +234,7 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--share", type=float, default=1.0, help="of the steps, for a trial")
-    parser.add_argument("--seconds", type=float, default=200, help="for `words` and `papers`")
+    parser.add_argument("--seconds", type=float, default=200, help="for `words`")
     parser.add_argument("--start", type=Path, help="the student's start (default: WORK/start)")
     given = parser.parse_args()
     source, target = given.source, given.target

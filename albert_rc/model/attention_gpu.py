@@ -16,9 +16,9 @@ from albert_rc.model.layout import Layout
 from albert_rc.model.relative import Bias
 
 FLASH = (8, 0)
-"""Compute capability from which flash attention runs: Ampere."""
+"""Lowest compute capability that has flash attention: Ampere's."""
 LARGEST_HEAD = 256
-"""Numbers of a head that its kernels take at most."""
+"""Largest head size that its kernels support."""
 
 
 def attention_on_gpu(
@@ -31,7 +31,7 @@ def attention_on_gpu(
 
 
 def _has_flash(q_SNH: Tensor) -> bool:
-    """Whether flash attention takes such heads here."""
+    """Whether flash attention supports this device, type and head size."""
     size, halved = q_SNH.shape[-1], q_SNH.dtype in (torch.bfloat16, torch.float16)
     fits = q_SNH.is_cuda and halved and size <= LARGEST_HEAD and size % 8 == 0
     return fits and _capability(q_SNH.device) >= FLASH
@@ -44,7 +44,7 @@ def _capability(device: torch.device) -> tuple[int, int]:
 
 def _flash(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout) -> Tensor:
     """Sequences of any lengths without padding (Dao 2023); without dropout and biases."""
-    from torch.nn.attention.varlen import varlen_attn
+    from torch.nn.attention.varlen import varlen_attn  # not needed on CPUs
 
     query_B, key_B = (_ends(lengths, q_SNH.device) for lengths in (layout.queries, layout.keys))
     k_TNH, v_TNH = kv_T2NH.unbind(1)
@@ -58,7 +58,7 @@ def _flash(q_SNH: Tensor, kv_T2NH: Tensor, layout: Layout) -> Tensor:
 @lru_cache(maxsize=4)  # all layers use the same
 @torch.inference_mode(False)
 def _ends(lengths: tuple[int, ...], device: torch.device) -> Tensor:
-    """Where each sequence begins, and where the last one ends, [B + 1]."""
+    """Cumulative lengths: the start of each sequence, and the end of the last, [B + 1]."""
     end_B = torch.tensor((0, *lengths)).cumsum(0, dtype=torch.int32)
     return end_B.to(device, non_blocking=True)
 
@@ -99,7 +99,7 @@ def _padded(x_TNH: Tensor, lengths: tuple[int, ...]) -> Tensor:
 
 
 class _RowsOnce(torch.autograd.Function):
-    """Rows of which none is asked for twice: their gradient is copied, not added."""
+    """Selection of rows, each at most once, so that gradients are copied instead of added."""
 
     @staticmethod
     def forward(ctx: Any, x_FNH: Tensor, place_S: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ def _places(lengths: tuple[int, ...], device: torch.device) -> Tensor:
 @lru_cache(maxsize=4)
 @torch.inference_mode(False)
 def _kept(lengths: tuple[int, ...], device: torch.device) -> Tensor | None:
-    """Which keys of padded sequences are tokens, [B, 1, 1, L]; None if all are."""
+    """Mask of the keys of padded sequences that are tokens, [B, 1, 1, L]; None if all are."""
     if min(lengths) == max(lengths):
         return None
     keep_BL = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]

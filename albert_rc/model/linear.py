@@ -29,7 +29,7 @@ DTYPES = {
 ROWS = 512
 """Rows of a matrix whose gradient is computed and added at a time."""
 GPU_NUMBERS = 2**23
-"""Numbers of such rows at a time on a GPU, where products of few rows leave most of it idle."""
+"""Size of such a block of rows on a GPU, in numbers: small products leave most of it idle."""
 ONES = 16
 """Rows of ones by which rows are summed: with fewer, oneDNN takes a third longer on AMX."""
 
@@ -163,7 +163,12 @@ def _add_product(gradient_TO: Tensor, x_TI: Tensor, sum_OI: Tensor | None) -> Te
 
 
 def gradient_rows(inputs: int, device_type: str) -> int:
-    """Rows of a matrix with so many inputs whose gradient is computed at a time."""
+    """Number of rows of a matrix's gradient that are computed at a time.
+
+    Args:
+        inputs: length of a row.
+        device_type: cpu or cuda.
+    """
     return ROWS if device_type == "cpu" else max(ROWS, GPU_NUMBERS // inputs)
 
 

@@ -130,7 +130,7 @@ class TrainConfig:
         str,
         Setting(
             "Precision of the teacher's matrix products: same (as the student's) or int8 (faster "
-            "on CPUs with AVX-512).",
+            "on CPUs with AVX-512 but without AMX).",
             choices=("same", "int8"),
         ),
     ] = "same"
