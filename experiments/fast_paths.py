@@ -145,7 +145,7 @@ def main() -> None:
                 "answers_changed": int((chosen_Q != reference).sum()),
                 "seconds_to_predict": round(time.perf_counter() - started, 2),
             }
-            if variant.precision != "int8":
+            if arguments.seeds and variant.precision != "int8":
                 row["trained"] = [
                     round(accuracy_after_training(arguments, variant, seed, train, dev, group), 5)
                     for seed in range(arguments.seeds)

@@ -6,7 +6,8 @@
     python experiments/reader.py smaller WORK FROM TO --embedding-size 128 --groups 3
     python experiments/reader.py teacher WORK LARGER        # an MPNet with the small vocabulary
     python experiments/reader.py teach WORK --minutes 60    # again and again, until it says "done"
-    python experiments/reader.py questions SOURCES BERT WORK    # then `slice WORK` again
+    python experiments/reader.py questions SOURCES BERT WORK    # then `slice WORK` again, or
+    python experiments/reader.py teach-questions WORK --minutes 60  # ... until it says "done"
 
 SOURCES holds what `NEAR`, `FAR` and `APART` name, and glue/nli for `questions`; BERT is the folder
 of a BERT with a WordPiece vocabulary, or (not for `questions`) an ALBERT that this script made, to
@@ -24,8 +25,11 @@ with options (choice). `teach` lets the larger model learn hidden words and the 
 (teacher, teacher-papers), and WORK/start learn from it: what it thinks of hidden words
 (taught-words), then of the papers' options, once with each seed (taught-papers-SEED); and apart
 from these of the options of made papers (taught-made), then of the real ones (taught-made-papers).
-The mean of these weights and of WORK/start's is the result (taught). Both stop after --minutes and
-go on with the same command. `smaller` makes another ALBERT, untrained but for its embeddings, of
+The mean of these weights and of WORK/start's is the result (taught). `teach-questions`, after
+`questions` and `teacher`, does the same for questions: the larger model learns inference and DREAM
+(teacher-inference, teacher-choice), and the small one inference alone (inference), then DREAM by
+the larger one's probabilities (taught-choice). All three stop after --minutes and go on with the
+same command. `smaller` makes another ALBERT, untrained but for its embeddings, of
 the one in FROM. `publish_reader.py` puts the results into the package.
 """
 
@@ -148,6 +152,24 @@ CHOICE = Phase(
     {"--epochs": 3, "--learning-rate": 8e-5, "--batch-size": 16, "--warmup": 0.06,
      "--eval-steps": 191, "--save-steps": 60},
 )  # fmt: skip
+QUESTION_TEACHER = (
+    Phase(
+        "teacher-inference", "train", "inference",
+        {"--max-steps": 200, "--learning-rate": 4e-5, "--batch-size": 32, "--warmup": 0.1,
+         "--dropout": 0.0, "--save-steps": 50},
+    ),
+    Phase(
+        "teacher-choice", "train", "choice",
+        {"--max-steps": 400, "--learning-rate": 4e-5, "--batch-size": 16, "--warmup": 0.08,
+         "--dropout": 0.0, "--eval-steps": 200, "--save-steps": 40},
+    ),
+)  # fmt: skip
+TAUGHT_CHOICE = Phase(
+    "taught-choice",
+    "train",
+    "choice",
+    {**CHOICE.options, "--learning-rate": 1e-4, "--teacher-weight": 0.8},
+)
 
 
 def prepare(sources: Path, bert: Path, work: Path) -> None:
@@ -322,13 +344,24 @@ def teach(work: Path, minutes: float) -> None:
     print("done")
 
 
-def _scores(work: Path, store: str) -> Path:
+def teach_questions(work: Path, minutes: float) -> None:
+    """Train a teacher of questions, then the student by it; go on where the last slice ended."""
+    goes = _until(work, minutes)
+    if not goes(work / "teacher", *QUESTION_TEACHER):
+        return
+    scores = _scores(work, "choice", QUESTION_TEACHER[-1].name)
+    taught = replace(TAUGHT_CHOICE, options=TAUGHT_CHOICE.options | {"--teacher": scores})
+    if goes(work / "start-choice", INFERENCE, taught):
+        print("done")
+
+
+def _scores(work: Path, store: str, teacher: str = TEACHER[-1].name) -> Path:
     """The teacher's probabilities for the options of a store's training papers."""
     scores = work / f"{store}-scores.jsonl"
     if not scores.is_file():
         command(
             "predict", "--data", work / store / "train.pt", "--model",
-            work / "runs" / "teacher-papers", "--temperature", 1,
+            work / "runs" / teacher, "--temperature", 1,
             "--out", scores.with_suffix(".json"), "--scores", scores,
         )  # fmt: skip
     return scores
@@ -373,17 +406,19 @@ def main() -> None:
     does: dict[str, Callable[..., None]] = {
         "prepare": prepare, "prove": prove, "slice": slice_, "smaller": smaller,
         "teacher": teacher, "teach": teach, "questions": questions,
+        "teach-questions": teach_questions,
     }  # fmt: skip
     places = {
         "prepare": ("sources", "bert", "work"), "prove": ("sources", "work"), "slice": ("work",),
         "smaller": ("work", "source", "target"), "teacher": ("work", "larger"),
         "teach": ("work",), "questions": ("sources", "bert", "work"),
+        "teach-questions": ("work",),
     }  # fmt: skip
     arguments = {stage: stages.add_parser(stage) for stage in does}
     for stage, names in places.items():
         for name in names:
             arguments[stage].add_argument(name, type=Path)
-    for stage in ("slice", "teach"):
+    for stage in ("slice", "teach", "teach-questions"):
         arguments[stage].add_argument(
             "--minutes", type=float, default=60.0, help="how long (default: 60)"
         )

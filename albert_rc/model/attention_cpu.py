@@ -39,8 +39,8 @@ class _Dense(torch.autograd.Function):
 
     For exam-length sequences the scores fit the cache, and on CPUs two plain products with a
     softmax between them are twice as fast as torch's fused kernel in the forward pass, and three
-    times with the gradient (`docs/speed.md`). Batches hold sequences of similar length next to each
-    other, so that short ones are computed together, which saves call overhead.
+    times with the gradient (`docs/speed-details.md`). Batches hold sequences of similar length next
+    to each other, so that short ones are computed together, which saves call overhead.
     """
 
     @staticmethod

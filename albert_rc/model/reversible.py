@@ -26,7 +26,7 @@ from albert_rc.runtime.seeds import mix
 STREAM = torch.float64
 """Precision of the streams. A layer computes in fp32 at most, so subtracting what it added restores
 exactly the numbers that it read, and so its hashes and its rounding to bf16. Streams in fp32 drift,
-and gradients with them (docs/speed.md)."""
+and gradients with them (docs/speed-details.md)."""
 
 
 def _wide(shared: Pass) -> torch.dtype:

@@ -27,7 +27,7 @@ NEAR = 1.08
 """Ratio to the planned peak from which a new peak lowers the limit between steps."""
 GROWTH = 0.5
 """Expected growth of the heap in the first steps as a share of their activations: blocks differ in
-size from the freed ones. Measured, see `docs/speed.md`."""
+size from the freed ones. Measured, see `docs/speed-details.md`."""
 NEVER = -1  # as a threshold, see mallopt(3)
 
 

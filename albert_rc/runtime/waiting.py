@@ -5,7 +5,7 @@ faster, as waking a thread takes longer than many operations; if another process
 the core from the very thread that is waited for. GNU's library reads the number of spins once, when
 it is loaded, but spins only a hundred times while a process has more OpenMP threads than cores (see
 GOMP_SPINCOUNT in its manual). So an additional team, which does nothing, is kept while others
-compute. It has no influence on what is computed. docs/speed.md has the gains.
+compute. It has no influence on what is computed. docs/speed-details.md has the gains.
 """
 
 from __future__ import annotations

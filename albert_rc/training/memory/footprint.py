@@ -22,7 +22,7 @@ BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 RUNTIME = {"cpu": 500 * 2**20, "cuda": 600 * 2**20}
 # Left over by the compiler of torchao's 8-bit optimiser step, in the same process.
 COMPILER = 300 * 2**20
-# Freed blocks of other sizes that the allocator retains: measured, see docs/speed.md.
+# Freed blocks of other sizes that the allocator retains: measured, see docs/speed-details.md.
 SLACK = {"cpu": 1.4, "cuda": 1.08}
 
 

@@ -97,7 +97,7 @@ class Levers:
 def _levels(task: StepShape, levers: Levers) -> list[str]:
     """Recomputation levels to try, fastest first.
 
-    On CPUs recomputing activations costs a few percent of a step (`docs/speed.md`), so they
+    On CPUs recomputing activations costs a few percent of a step (`docs/speed-details.md`), so they
     are kept only if they are a small part of the peak.
     """
     if levers.recompute:
