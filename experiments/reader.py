@@ -10,8 +10,7 @@
     python experiments/reader.py teach-questions WORK --minutes 60  # ... until it says "done"
 
 SOURCES holds what `NEAR`, `FAR` and `APART` name, and glue/nli for `questions`; BERT is the folder
-of a BERT with a WordPiece vocabulary, or (not for `questions`) an ALBERT that this script made, to
-go on from.
+of a BERT with a WordPiece vocabulary, or an ALBERT that this script made, to go on from.
 
 `prepare` leaves in WORK: `start`, an ALBERT that computes what the BERT computes, with the most
 frequent pieces of its vocabulary (or that ALBERT as it is); `near` and `mix`, texts to learn hidden
@@ -210,11 +209,14 @@ def _again(place: Path, number: int, folder: Path) -> Path:
 def questions(sources: Path, bert: Path, work: Path) -> None:
     """Prepare what a model for questions learns from; `slice` then goes on with that alone.
 
-    It begins with the BERT's own weights: sentence vectors are nearer to questions than hidden
-    words are. Then sentences that follow from others, and last DREAM.
+    It begins with the BERT's own weights, or those of an ALBERT with WORK/start's vocabulary. Then
+    sentences that follow from others, and last DREAM.
     """
     loaded, ours = load_model(bert, "choice"), load_tokenizer(work / "start")
-    model = with_vocabulary(as_albert(loaded.model), same_pieces(loaded.tokenizer, ours))
+    model = loaded.model
+    if model.config.family != "albert":
+        model = as_albert(model)
+    model = with_vocabulary(model, same_pieces(loaded.tokenizer, ours))
     save_model(model, ours, work / "start-choice")
     raw = work / "text" / "inference"
     raw.mkdir(parents=True, exist_ok=True)
