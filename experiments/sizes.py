@@ -1,11 +1,13 @@
 """Smaller ALBERTs made of a model that reads, trained alike with and without its teaching.
 
     python experiments/sizes.py PAPERS MODEL WORK OUT.json [--seeds 3] [--steps 140]
-        [--learning-rate 3e-4] [--rows "3 groups" ...] [--figure FIGURE.png]
+        [--learning-rate 3e-4] [--rows "3 groups" ...] [--words CORPUS] [--figure FIGURE.png]
 
 PAPERS holds train and dev of a cloze collection, MODEL is the teacher. Every row is MODEL made
 smaller by `train --set`, fine-tuned for the same steps from the answers alone, and from the answers
-and MODEL's probabilities of the training papers. The last weights are measured, so nothing is
+and MODEL's probabilities of the training papers. With --words, every smaller row stands a third
+time: between the two, the model made smaller learns masked words of CORPUS (`pretrain data` with
+MODEL's vocabulary) from the texts and from MODEL. The last weights are measured, so nothing is
 chosen by the papers that are measured. Milliseconds a paper are those of `predict`'s model on the
 dev papers in one process, without its start. Rows that MODEL is too small for are left out. The
 figure, as PNG and SVG, shows accuracy against size and against milliseconds.
@@ -51,6 +53,8 @@ ROWS: dict[str, dict[str, int]] = {
     "3 layers, 1 group, E 64": {"num_layers": 3, "num_groups": 1, "embedding_size": 64},
 }
 TEACHER = "the teacher itself"
+WORDS = ", masked words first"
+"""Added to the name of a row that learns them in between."""
 
 
 def prepare(arguments: argparse.Namespace) -> Path:
@@ -103,31 +107,46 @@ def run(arguments: argparse.Namespace, name: str, taught: bool, seed: int | None
     if name == TEACHER:
         return measure(arguments.model, data, arguments)
     out = arguments.work / f"{name} {'taught' if taught else 'alone'} {seed}"
-    shape = [word for item in ROWS[name].items() for word in ("--set", "{}={}".format(*item))]
+    shape = ROWS[name.removesuffix(WORDS)]
+    start, made = arguments.model, [f"--set={key}={value}" for key, value in shape.items()]
+    words = arguments.work / f"{name} {seed} words"
+    if name.endswith(WORDS):
+        command(
+            "pretrain", "--data", arguments.words, "--model", start, "--out", words, *made,
+            "--teacher", start, "--pair", "none", "--max-ngram", 1, "--optimizer", "adamw",
+            "--batch-size", 32, "--max-steps", arguments.word_steps, "--learning-rate", 4e-4,
+            "--warmup", 0.05, "--teacher-weight", 0.7, "--seed", seed, "--save-steps", 50,
+            *resumed(words),
+        )  # fmt: skip
+        start, made = words, []
     teacher = ["--teacher", data / "scores.jsonl"] if taught else []
     command(
-        "train", "--data", data / "train", "--model", arguments.model, "--out", out, *shape,
+        "train", "--data", data / "train", "--model", start, "--out", out, *made,
         *teacher, "--max-steps", arguments.steps, "--batch-size", 16, "--seed", seed,
         "--learning-rate", arguments.learning_rate, "--set", "warmup=0.1",
         "--save-steps", 50, *resumed(out),
     )  # fmt: skip
     row = measure(out, data, arguments)
     shutil.rmtree(out)
+    if start == words:
+        shutil.rmtree(words)
+        row["word_steps"] = arguments.word_steps
     return row | {"steps": arguments.steps, "learning_rate": arguments.learning_rate}
 
 
 def show(table: list[Row]) -> None:
     """The table, means over seeds."""
-    head = ("", "seeds", "parameters", "ms a paper", "answers alone", "and the teacher")
+    head = ("", "seeds", "parameters", "ms a paper", "answers alone", "and the teacher", WORDS[2:])
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for name in (TEACHER, *ROWS):
         rows = [row for row in table if row["name"] == name]
         if not rows:
             continue
         cells = []
-        for taught in (False, True):
-            found = [row["accuracy"] for row in rows if row["taught"] is taught]
-            cells.append(f"{mean(found):.2%}" if found else "")
+        after = [row for row in table if row["name"] == name + WORDS]
+        alone, taught = ([row for row in rows if row["taught"] is way] for way in (False, True))
+        for found in (alone, taught, after):
+            cells.append(f"{mean(row['accuracy'] for row in found):.2%}" if found else "")
         seeds = len({row["seed"] for row in rows})
         size, spent = rows[0]["parameters"] / 1e6, mean(row["milliseconds"] for row in rows)
         print(f"| {name} | {seeds} | {size:.1f} M | {spent:.1f} | {' | '.join(cells)} |")
@@ -142,6 +161,7 @@ def draw(table: list[Row], path: Path) -> None:
             ((TEACHER,), False, TEACHER),
             (ROWS, False, "from the answers alone"),
             (ROWS, True, "and from the teacher"),
+            ([name + WORDS for name in ROWS], True, "with masked words first"),
         ):
             points = []
             for name in names:
@@ -167,6 +187,8 @@ def main() -> None:
     parser.add_argument(
         "--rows", nargs="+", choices=ROWS, default=list(ROWS), help="rows to make (default: all)"
     )
+    parser.add_argument("--words", type=Path, help="texts for masked words, by `pretrain data`")
+    parser.add_argument("--word-steps", type=int, default=400, help="of them (default: 400)")
     parser.add_argument("--figure", type=Path, help="also draw the table")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
@@ -178,6 +200,13 @@ def main() -> None:
         for name in rows
         for taught in (False, True)
     ]
+    if arguments.words:
+        keys += [
+            {"name": name + WORDS, "taught": True, "seed": seed}
+            for seed in range(arguments.seeds)
+            for name in rows
+            if ROWS[name]
+        ]
     table = fill(arguments.out, keys, partial(run, arguments))
     show(table)
     if arguments.figure:
