@@ -1,18 +1,23 @@
 """What `reader.py teach` does, on a GPU in minutes: larger batches, and much more text.
 
-    python experiments/reader_gpu.py pack WORK OUT       # OUT/*.bin and OUT/*.tar.xz, to be carried
-    python experiments/reader_gpu.py unpack OUT WORK
+    python experiments/reader_gpu.py pack WORK OUT    # OUT/1 to OUT/3, to be carried in turn
+    python experiments/reader_gpu.py unpack OUT/1 WORK
     python experiments/reader_gpu.py teacher WORK OUT
+    python experiments/reader_gpu.py teacher-papers WORK OUT
     python experiments/reader_gpu.py words WORK OUT --seconds 200
     python experiments/reader_gpu.py papers WORK OUT
+    python experiments/reader_gpu.py questions WORK OUT
 
-WORK is that of reader.py, after `prepare`, `made_papers.py` and `teach`. `pack` writes what the
-other machine needs as a few small files: the teacher's weights, quantised to a sixth of a standard
-deviation (the training that follows repairs the loss), and the stores. `teacher` trains the teacher
-on masked words and then on the exam papers, and saves its scores of all papers. `words` trains the
-student on masked words with that teacher. `papers` goes on from there, or without `words` from
---start, with made papers and then with real ones, by two recipes. OUT/NAME gets each student in
-bf16 and each run's metrics.jsonl; `publish_reader.py --gpu` reads them in WORK/runs/gpu.
+WORK is that of reader.py, after `prepare`, `made_papers.py`, `teach`, `questions` and
+`teach-questions`. `pack` writes what the other machine needs as a few small files: the teacher's
+weights, quantised to a sixth of a standard deviation (the training that follows repairs the loss),
+the stores, and the scores of the teachers. `teacher` trains the teacher on masked words,
+`teacher-papers` goes on with the exam papers and saves its scores of all papers in WORK. `words`
+trains the student on masked words with that teacher. `papers` goes on from there, or without
+`words` from --start, with made papers and then, with several seeds at the same time, with real
+ones. `questions` does the same with inference and then DREAM. OUT/NAME gets each student in bf16,
+the mean of the seeds' weights, and each run's metrics.jsonl; `publish_reader.py --gpu` reads them
+in WORK/runs/gpu.
 """
 
 from __future__ import annotations
@@ -21,10 +26,15 @@ import argparse
 import gc
 import io
 import json
+import os
 import shutil
+import subprocess
+import sys
 import tarfile
 import time
 import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +46,16 @@ from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.cli.app import app
 from albert_rc.io.json import read_json_lines
 
+ROOT = Path(__file__).parents[1]
 SPREAD = 6
 """Quantisation steps per standard deviation of a row of the teacher's weights."""
-FIRST_BYTES = 33 * 10**6
-"""Size of the first of the two files of the teacher's weights."""
-STORES = ("ele", "near", "mix", "made-store")
+PACKED = {
+    1: (),
+    2: ("ele", "mix", "start", "choice", "inference", "choice-scores.jsonl", "ele-scores.jsonl"),
+    3: ("made-store", "made-store-scores.jsonl"),
+}
+"""What of WORK is in each folder, next to the teacher's weights in the first."""
+SEEDS = (42, 1, 2)
 FAST: dict[str, object] = {"--set": "recompute=nothing", "--save-steps": 10**6}
 """No memory and no states need to be saved in runs of a minute."""
 WORDS = READER_WORDS | FAST | {
@@ -51,7 +66,13 @@ PAPERS = FAST | {"--warmup": 0.08, "--workers": 4}
 
 def pack(work: Path, out: Path) -> None:
     """See the top."""
-    out.mkdir(parents=True, exist_ok=True)
+    for number, names in PACKED.items():
+        (out / str(number)).mkdir(parents=True, exist_ok=True)
+        for name in names:
+            with tarfile.open(
+                out / str(number) / f"{name}.tar.xz", "w:xz", preset=9, dereference=True
+            ) as tar:
+                tar.add(work / name, name)
     weights = load_file(work / "runs" / "teacher" / "model.safetensors")
     content, places = io.BytesIO(), {}
     for name, weight in weights.items():
@@ -64,31 +85,24 @@ def pack(work: Path, out: Path) -> None:
         content.write(step.tobytes())
         content.write(np.rint(weight / step[:, None]).astype(np.int8).tobytes())
     packer = zlib.compressobj(9, zlib.DEFLATED, 15, 9, zlib.Z_HUFFMAN_ONLY)
-    packed = packer.compress(content.getvalue()) + packer.flush()
-    (out / "teacher-a.bin").write_bytes(packed[:FIRST_BYTES])
-    (out / "teacher-b.bin").write_bytes(packed[FIRST_BYTES:])
-    (out / "teacher.json").write_text(json.dumps(places))
-    for name in STORES:
-        with tarfile.open(out / f"{name}.tar.xz", "w:xz", preset=9) as tar:
-            tar.add(work / name, name)
-    with tarfile.open(out / "small.tar.xz", "w:xz") as tar:
+    (out / "1" / "teacher.bin").write_bytes(packer.compress(content.getvalue()) + packer.flush())
+    (out / "1" / "teacher.json").write_text(json.dumps(places))
+    with tarfile.open(out / "1" / "teacher.tar.xz", "w:xz") as tar:
         for name in ("config.json", "vocab.txt", "tokenizer_config.json"):
             tar.add(work / "runs" / "teacher" / name, f"teacher/{name}")
-    for path in sorted(out.iterdir()):
+    for path in sorted(out.glob("*/*")):
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
 def unpack(out: Path, work: Path) -> None:
-    """The opposite of `pack`, for what has arrived."""
+    """The opposite of `pack`, for one of its folders."""
     work.mkdir(parents=True, exist_ok=True)
-    for path in out.glob("*.tar.xz"):
-        with tarfile.open(path) as tar:
-            tar.extractall(work, filter="data")
-    if not (out / "teacher-b.bin").is_file():
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda path: _extract(path, work), out.glob("*.tar.xz")))
+    if not (out / "teacher.bin").is_file():
         return
     places = json.loads((out / "teacher.json").read_text())
-    packed = b"".join((out / f"teacher-{part}.bin").read_bytes() for part in "ab")
-    content, weights = zlib.decompress(packed), {}
+    content, weights = zlib.decompress((out / "teacher.bin").read_bytes()), {}
     for name, (start, shape) in places.items():
         rows = np.frombuffer(content, "<f4", shape[0], start)
         if len(shape) < 2:
@@ -97,6 +111,11 @@ def unpack(out: Path, work: Path) -> None:
         whole = np.frombuffer(content, np.int8, shape[0] * shape[1], start + rows.nbytes)
         weights[name] = whole.reshape(shape) * rows[:, None]
     save_file(weights, work / "teacher" / "model.safetensors", {"format": "pt"})
+
+
+def _extract(path: Path, work: Path) -> None:
+    with tarfile.open(path) as tar:
+        tar.extractall(work, filter="data")
 
 
 class Runner:
@@ -111,6 +130,12 @@ class Runner:
         """Seconds that are left."""
         return self.seconds - (time.perf_counter() - self.started)
 
+    @property
+    def student(self) -> Path:
+        """What learned masked words, or else the start."""
+        words = self.run_("taught-words")
+        return words if words.is_dir() else self.start
+
     def steps(self, full: int) -> int:
         """Number of steps, reduced by --share in a trial."""
         return max(2, round(full * self.share))
@@ -122,28 +147,55 @@ class Runner:
         if self.device == "cuda":
             torch.cuda.empty_cache()
 
+    def arguments(
+        self, command: str, data: str, start: Path, name: str, options: dict[str, object]
+    ) -> list[str]:
+        """A training as a command."""
+        words = [
+            command, "--data", self.work / data, "--model", start, "--out", self.run_(name),
+            "--device", self.device, *(part for option in options.items() for part in option),
+        ]  # fmt: skip
+        return [str(word) for word in words]
+
+    def run_(self, name: str) -> Path:
+        """The folder of a training."""
+        return self.work / "runs" / name
+
     def phase(
         self, command: str, data: str, start: Path, name: str, options: dict[str, object]
     ) -> Path:
         """Run a training; returns its folder."""
-        out = self.work / "runs" / name
-        more = [part for option in options.items() for part in option]
-        self(
-            command, "--data", self.work / data, "--model", start, "--out", out,
-            "--device", self.device, *more,
-        )  # fmt: skip
-        return out
+        self(*self.arguments(command, data, start, name, options))
+        return self.run_(name)
+
+    def together(self, trainings: Sequence[list[str]]) -> None:
+        """Run trainings at the same time, each in its own process."""
+        print(f"[{time.perf_counter() - self.started:.0f} s]", *trainings, sep="\n", flush=True)
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-m", "albert_rc", *words], env=os.environ | {"PYTHONPATH": path}
+            )
+            for words in trainings
+        ]
+        ended = [process.wait() for process in started]
+        if any(ended):
+            raise SystemExit("a training failed; see above")
 
 
 def teacher(go: Runner, out: Path) -> None:
-    """Train the teacher on masked words, then on exam papers, and save its scores."""
-    words = go.phase(
+    """Train the teacher on masked words."""
+    go.phase(
         "pretrain", "mix", go.work / "teacher", "teacher",
         WORDS | {"--max-steps": go.steps(1060), "--learning-rate": 2e-4, "--dropout": 0.0,
                  "--eval-steps": go.steps(530)},
     )  # fmt: skip
+
+
+def teacher_papers(go: Runner, out: Path) -> None:
+    """Train the teacher on exam papers, and save its scores."""
     reader = go.phase(
-        "train", "ele", words, "teacher-papers",
+        "train", "ele", go.run_("teacher"), "teacher-papers",
         PAPERS | {"--batch-size": 16, "--max-steps": go.steps(560), "--learning-rate": 5e-5,
                   "--eval-steps": go.steps(140)},
     )  # fmt: skip
@@ -151,9 +203,10 @@ def teacher(go: Runner, out: Path) -> None:
         go(
             "predict", "--data", go.work / store / "train.pt", "--model", reader,
             "--temperature", 1, "--out", go.work / f"{store}.json",
-            "--scores", out / f"{store}-scores.jsonl", "--device", go.device,
+            "--scores", go.work / f"{store}-scores.jsonl", "--device", go.device,
             "--set", "token_budget=32768",
         )  # fmt: skip
+        shutil.copyfile(go.work / f"{store}-scores.jsonl", out / f"{store}-scores.jsonl")
 
 
 def words(go: Runner, out: Path) -> None:
@@ -170,45 +223,73 @@ def words(go: Runner, out: Path) -> None:
         "pretrain", "mix", go.start, "taught-words",
         WORDS | by | {"--max-steps": count, "--eval-steps": max(1, count // 3 + 1)},
     )  # fmt: skip
-    keep(student, out / "taught-words")
+    keep(student, out / student.name)
 
 
 def papers(go: Runner, out: Path) -> None:
-    """Train the student on made papers, then on real ones by two recipes."""
-    student = go.work / "runs" / "taught-words"
+    """Train the student on made papers, then on real ones with several seeds."""
     options = {
-        store: PAPERS | {"--teacher": out / f"{store}-scores.jsonl", "--teacher-weight": 0.8}
+        store: PAPERS | {"--teacher": go.work / f"{store}-scores.jsonl", "--teacher-weight": 0.8}
         for store in ("ele", "made-store")
     }
     made = go.phase(
-        "train", "made-store", student if student.is_dir() else go.start, "taught-made",
+        "train", "made-store", go.student, "taught-made",
         options["made-store"] | {
             "--batch-size": 32, "--max-steps": go.steps(2200), "--learning-rate": 4e-4,
             "--mask-rate": 0.15, "--eval-steps": go.steps(1100),
         },
     )  # fmt: skip
-    keep(made, out / made.name)
-    for seed, steps, rate in ((42, 280, 0.0), (1, 560, 0.1)):
-        last = go.phase(
-            "train", "ele", made, f"taught-papers-{seed}",
+    names = {seed: f"taught-papers-{seed}" for seed in SEEDS}
+    go.together([
+        go.arguments(
+            "train", "ele", made, name,
             options["ele"] | {
-                "--batch-size": 16, "--max-steps": go.steps(steps), "--learning-rate": 1.5e-4,
-                "--mask-rate": rate, "--eval-steps": go.steps(140), "--seed": seed,
+                "--batch-size": 16, "--max-steps": go.steps(280), "--learning-rate": 1.5e-4,
+                "--eval-steps": go.steps(140), "--seed": seed,
             },
-        )  # fmt: skip
-        keep(last, out / last.name)
+        )
+        for seed, name in names.items()
+    ])  # fmt: skip
+    keep_all(go, out, list(names.values()), "taught-papers", "cloze")
 
 
-PARTS = {"teacher": teacher, "words": words, "papers": papers}
+def questions(go: Runner, out: Path) -> None:
+    """Train the student on inference, then on questions with several seeds."""
+    reads = go.phase(
+        "train", "inference", go.student, "inference",
+        PAPERS | {"--batch-size": 32, "--max-steps": go.steps(1230), "--learning-rate": 1e-4},
+    )  # fmt: skip
+    names = {seed: f"taught-choice-{seed}" for seed in SEEDS}
+    go.together([
+        go.arguments(
+            "train", "choice", reads, name,
+            PAPERS | {
+                "--teacher": go.work / "choice-scores.jsonl", "--teacher-weight": 0.8,
+                "--batch-size": 16, "--max-steps": go.steps(1149), "--learning-rate": 1e-4,
+                "--eval-steps": go.steps(191), "--seed": seed,
+            },
+        )
+        for seed, name in names.items()
+    ])  # fmt: skip
+    keep_all(go, out, list(names.values()), "taught-choice", "choice")
+
+
+PARTS = {
+    "teacher": teacher,
+    "teacher-papers": teacher_papers,
+    "words": words,
+    "papers": papers,
+    "questions": questions,
+}
 
 
 def run(go: Runner, out: Path, part: str) -> None:
     """See the top."""
     out.mkdir(parents=True, exist_ok=True)
     PARTS[part](go, out)
-    for folder in (go.work / "runs").iterdir():
-        (out / folder.name).mkdir(exist_ok=True)
-        shutil.copyfile(folder / "metrics.jsonl", out / folder.name / "metrics.jsonl")
+    for metrics in (go.work / "runs").glob("*/metrics.jsonl"):
+        (out / metrics.parent.name).mkdir(exist_ok=True)
+        shutil.copyfile(metrics, out / metrics.parent.name / "metrics.jsonl")
     print(f"[{time.perf_counter() - go.started:.0f} s] done", flush=True)
 
 
@@ -218,10 +299,17 @@ def speed(folder: Path) -> float:
     return float(max(line.get("sequences_per_second", 0) for line in lines))
 
 
-def keep(run_: Path, target: Path) -> None:
+def keep(run: Path, target: Path, task: str = "pretraining") -> None:
     """Save a run's weights in bf16."""
-    loaded = load_model(run_, "pretraining", with_pairs=False)
+    loaded = load_model(run, task, with_pairs=False)
     save_model(loaded.model, loaded.tokenizer, target, precision="bf16")
+
+
+def keep_all(go: Runner, out: Path, names: Sequence[str], mean: str, task: str) -> None:
+    """Save runs' weights and their mean in bf16."""
+    go("export", *(go.run_(name) for name in names), "--out", go.run_(mean))
+    for name in (*names, mean):
+        keep(go.run_(name), out / name, task)
 
 
 def main() -> None:
