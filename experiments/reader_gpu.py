@@ -4,7 +4,7 @@
     python experiments/reader_gpu.py unpack OUT/1 WORK
     python experiments/reader_gpu.py teacher WORK OUT
     python experiments/reader_gpu.py teacher-papers WORK OUT
-    python experiments/reader_gpu.py words WORK OUT --seconds 200
+    python experiments/reader_gpu.py words WORK OUT
     python experiments/reader_gpu.py papers WORK OUT
     python experiments/reader_gpu.py questions WORK OUT
 
@@ -15,9 +15,9 @@ the stores, and the scores of the teachers. `teacher` trains the teacher on mask
 `teacher-papers` goes on with the exam papers and saves its scores of all papers in WORK. `words`
 trains the student on masked words with that teacher. `papers` goes on from there, or without
 `words` from --start, with made papers and then, with several seeds at the same time, with real
-ones. `questions` does the same with inference and then DREAM. OUT/NAME gets each student in bf16,
-the mean of the seeds' weights, and each run's metrics.jsonl; `publish_reader.py --gpu` reads them
-in WORK/runs/gpu.
+ones. `questions` does the same with inference and then DREAM. --share multiplies the number of
+steps. OUT/NAME gets each student in bf16, the mean of the seeds' weights, and each run's
+metrics.jsonl; after that, `publish_reader.py --gpu` needs them as WORK/runs/NAME.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from safetensors.numpy import load_file, save_file
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.cli.app import app
-from albert_rc.io.json import read_json_lines
 
 ROOT = Path(__file__).parents[1]
 SPREAD = 6
@@ -121,14 +120,9 @@ def _extract(path: Path, work: Path) -> None:
 class Runner:
     """Runs commands in this process, which saves the seconds that starting each one takes."""
 
-    def __init__(self, work: Path, start: Path, device: str, share: float, seconds: float) -> None:
+    def __init__(self, work: Path, start: Path, device: str, share: float) -> None:
         self.work, self.start, self.device, self.share = work, start, device, share
-        self.started, self.seconds = time.perf_counter(), seconds
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left."""
-        return self.seconds - (time.perf_counter() - self.started)
+        self.started = time.perf_counter()
 
     @property
     def student(self) -> Path:
@@ -137,7 +131,7 @@ class Runner:
         return words if words.is_dir() else self.start
 
     def steps(self, full: int) -> int:
-        """Number of steps, reduced by --share in a trial."""
+        """Number of steps, multiplied by --share."""
         return max(2, round(full * self.share))
 
     def __call__(self, *arguments: object) -> None:
@@ -210,18 +204,13 @@ def teacher_papers(go: Runner, out: Path) -> None:
 
 
 def words(go: Runner, out: Path) -> None:
-    """Train the student on as many masked words as there is time for."""
-    by = {"--teacher": go.work / "runs" / "teacher", "--teacher-weight": 0.7,
-          "--learning-rate": 6e-4}  # fmt: skip
-    trial = go.phase(
-        "pretrain", "mix", go.start, "trial", WORDS | by | {"--max-steps": go.steps(100)}
-    )
-    rate = speed(trial)
-    count = max(2, int(rate * (go.left - 25) / 128 * 0.93))
-    print(f"{rate:.0f} sequences per second, so {count} steps", flush=True)
+    """Train the student on masked words."""
     student = go.phase(
         "pretrain", "mix", go.start, "taught-words",
-        WORDS | by | {"--max-steps": count, "--eval-steps": max(1, count // 3 + 1)},
+        WORDS | {
+            "--teacher": go.run_("teacher"), "--teacher-weight": 0.7, "--learning-rate": 6e-4,
+            "--max-steps": go.steps(1500), "--eval-steps": go.steps(1100),
+        },
     )  # fmt: skip
     keep(student, out / student.name)
 
@@ -293,12 +282,6 @@ def run(go: Runner, out: Path, part: str) -> None:
     print(f"[{time.perf_counter() - go.started:.0f} s] done", flush=True)
 
 
-def speed(folder: Path) -> float:
-    """Sequences per second of a run."""
-    lines = read_json_lines(folder / "metrics.jsonl")
-    return float(max(line.get("sequences_per_second", 0) for line in lines))
-
-
 def keep(run: Path, target: Path, task: str = "pretraining") -> None:
     """Save a run's weights in bf16."""
     loaded = load_model(run, task, with_pairs=False)
@@ -321,14 +304,13 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--share", type=float, default=1.0, help="of the steps, for a trial")
-    parser.add_argument("--seconds", type=float, default=200, help="for `words`")
+    parser.add_argument("--share", type=float, default=1.0, help="of the steps")
     parser.add_argument("--start", type=Path, help="the student's start (default: WORK/start)")
     given = parser.parse_args()
     source, target = given.source, given.target
     if given.stage in PARTS:
         start = given.start or source / "start"
-        go = Runner(source, start, given.device, given.share, given.seconds)
+        go = Runner(source, start, given.device, given.share)
         run(go, target, given.stage)
     else:
         {"pack": pack, "unpack": unpack}[given.stage](source, target)
