@@ -208,11 +208,10 @@ def taught_on_gpu(work: Path) -> dict[str, Any]:
     """What differs in the card of a model that went on from the one in the package on a GPU."""
     made = steps_of_package()
     before, runs = len(made), work / "runs"
-    larger, words, made_papers, *papers = (
+    larger, words, made_papers, others, *papers = (
         best(runs / name)
         for name in (
-            "teacher", "taught-words", "taught-made",
-            *(phase.name for phase in TAUGHT_PAPERS),
+            "teacher", "taught-words", *(phase.name for phase in (*TAUGHT_MADE, *TAUGHT_PAPERS)),
         )
     )  # fmt: skip
     found = ", ".join(f"{run['accuracy']:.2%}" for run in papers)
@@ -221,11 +220,13 @@ def taught_on_gpu(work: Path) -> dict[str, Any]:
         f"({larger['step']:,} steps of 128 sequences; {larger['accuracy']:.1%} right with 30% "
         f"masked), and the model of step {before} learned its probabilities for masked words "
         f"({words['step']:,} steps of 128 sequences; {words['accuracy']:.1%}).",
-        f"Then it was trained on cloze papers made from running text ({made_papers['step']:,} "
-        f"steps of 16; {made_papers['accuracy']:.1%} of ELE's dev blanks), and on the training "
-        f"papers of ELE ({papers[0]['step']} steps of 16) with each of {len(papers)} seeds "
-        f"({found}), both next to the larger model's scores of step {before}.",
-        f"{MEAN} of these {len(papers)} models.",
+        f"It was fine-tuned on the training papers of ELE ({papers[0]['step']} steps of 16) with "
+        f"each of {len(papers)} seeds ({found} of the dev blanks right), next to the scores "
+        "that the larger model had given before.",
+        f"Separately, the model of step {before + 1} was trained on cloze papers made from running "
+        f"text ({made_papers['step']:,} steps of 16), then on the training papers of ELE "
+        f"({others['accuracy']:.2%}), next to the same scores.",
+        f"{MEAN} of those of step {before} and of these {len(papers) + 1} models.",
     ]
     where = "on 2 CPU cores, its masked words in the end on a GPU"
     return {"run": "taught", "records": TAUGHT_PAPERS[0].name, "made": made, "where": where}

@@ -14,10 +14,11 @@ weights, quantised to a sixth of a standard deviation (the training that follows
 the stores, and the scores of the teachers. `teacher` trains the teacher on masked words,
 `teacher-papers` goes on with the exam papers and saves its scores of all papers in WORK. `words`
 trains the student on masked words with that teacher. `papers` goes on from there, or without
-`words` from --start, with made papers and then, with several seeds at the same time, with real
-ones. `questions` does the same with inference and then DREAM. --share multiplies the number of
-steps. OUT/NAME gets each student in bf16, the mean of the seeds' weights, and each run's
-metrics.jsonl; after that, `publish_reader.py --gpu` needs them as WORK/runs/NAME.
+`words` from --start: with real papers (several seeds at the same time), and separately with made
+papers and then real ones; the result is the mean of these weights and of --start's. `questions`
+goes on with inference and then DREAM. --share multiplies the number of steps. OUT/NAME gets each
+student in bf16, and each run's metrics.jsonl; they must come back at the end of each call, since
+the machine may be gone at the next one. `publish_reader.py --gpu` needs them as WORK/runs/NAME.
 """
 
 from __future__ import annotations
@@ -216,30 +217,31 @@ def words(go: Runner, out: Path) -> None:
 
 
 def papers(go: Runner, out: Path) -> None:
-    """Train the student on made papers, then on real ones with several seeds."""
+    """Train the student on real papers with several seeds, and on made papers before them."""
     options = {
-        store: PAPERS | {"--teacher": go.work / f"{store}-scores.jsonl", "--teacher-weight": 0.8}
+        store: PAPERS | {
+            "--teacher": go.work / f"{store}-scores.jsonl", "--teacher-weight": 0.8,
+            "--batch-size": 16,
+        }
         for store in ("ele", "made-store")
-    }
+    }  # fmt: skip
+    real = options["ele"] | {
+        "--max-steps": go.steps(280), "--learning-rate": 1.5e-4, "--eval-steps": go.steps(140),
+    }  # fmt: skip
+    names = {seed: f"taught-papers-{seed}" for seed in SEEDS}
+    go.together([
+        go.arguments("train", "ele", go.student, name, real | {"--seed": seed})
+        for seed, name in names.items()
+    ])  # fmt: skip
     made = go.phase(
         "train", "made-store", go.student, "taught-made",
         options["made-store"] | {
-            "--batch-size": 32, "--max-steps": go.steps(2200), "--learning-rate": 4e-4,
-            "--mask-rate": 0.15, "--eval-steps": go.steps(1100),
+            "--max-steps": go.steps(2106), "--learning-rate": 3e-4, "--mask-rate": 0.15,
+            "--eval-steps": go.steps(700),
         },
     )  # fmt: skip
-    names = {seed: f"taught-papers-{seed}" for seed in SEEDS}
-    go.together([
-        go.arguments(
-            "train", "ele", made, name,
-            options["ele"] | {
-                "--batch-size": 16, "--max-steps": go.steps(280), "--learning-rate": 1.5e-4,
-                "--eval-steps": go.steps(140), "--seed": seed,
-            },
-        )
-        for seed, name in names.items()
-    ])  # fmt: skip
-    keep_all(go, out, list(names.values()), "taught-papers", "cloze")
+    after = go.phase("train", "ele", made, "taught-made-papers", real)
+    keep_all(go, out, [*names.values(), after.name], "taught", "cloze", go.start)
 
 
 def questions(go: Runner, out: Path) -> None:
@@ -288,9 +290,11 @@ def keep(run: Path, target: Path, task: str = "pretraining") -> None:
     save_model(loaded.model, loaded.tokenizer, target, precision="bf16")
 
 
-def keep_all(go: Runner, out: Path, names: Sequence[str], mean: str, task: str) -> None:
-    """Save runs' weights and their mean in bf16."""
-    go("export", *(go.run_(name) for name in names), "--out", go.run_(mean))
+def keep_all(
+    go: Runner, out: Path, names: Sequence[str], mean: str, task: str, *more: Path
+) -> None:
+    """Save runs' weights, and their mean (and that of more models), in bf16."""
+    go("export", *(go.run_(name) for name in names), *more, "--out", go.run_(mean))
     for name in (*names, mean):
         keep(go.run_(name), out / name, task)
 
