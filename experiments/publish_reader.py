@@ -26,7 +26,14 @@ from string import Template
 from typing import Any
 
 from command import command
-from reader import TAUGHT_MADE, TAUGHT_PAPERS, TAUGHT_WORDS
+from reader import (
+    QUESTION_TEACHER,
+    TAUGHT_CHOICE,
+    TAUGHT_MADE,
+    TAUGHT_PAPERS,
+    TAUGHT_WORDS,
+    TEACHER,
+)
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError
@@ -209,11 +216,9 @@ def taught_on_gpu(work: Path) -> dict[str, Any]:
     made = steps_of_package()
     before, runs = len(made), work / "runs"
     larger, words, made_papers, others, *papers = (
-        best(runs / name)
-        for name in (
-            "teacher", "taught-words", *(phase.name for phase in (*TAUGHT_MADE, *TAUGHT_PAPERS)),
-        )
-    )  # fmt: skip
+        best(runs / phase.name)
+        for phase in (TEACHER[0], TAUGHT_WORDS, *TAUGHT_MADE, *TAUGHT_PAPERS)
+    )
     found = ", ".join(f"{run['accuracy']:.2%}" for run in papers)
     made += [
         f"The larger model was trained on masked words of all the texts on a GPU once more "
@@ -234,7 +239,9 @@ def taught_on_gpu(work: Path) -> dict[str, Any]:
 
 def taught_choice(work: Path) -> dict[str, Any]:
     """What differs in the card of a model for questions that had a teacher."""
-    teacher, run = (best(work / "runs" / name) for name in ("teacher-choice", "taught-choice"))
+    teacher, run = (
+        best(work / "runs" / phase.name) for phase in (QUESTION_TEACHER[-1], TAUGHT_CHOICE)
+    )
     made = (
         "It began with the weights of `albert-rc-small`, whose card describes how they were made.",
         MODELS["albert-rc-small-choice"]["made"][1],
@@ -245,7 +252,7 @@ def taught_choice(work: Path) -> dict[str, Any]:
         "16), next to the probabilities that the larger one gives their options.",
     )
     return {
-        "run": "taught-choice", "made": made,
+        "run": TAUGHT_CHOICE.name, "made": made,
         "apart": "It was not trained on DREAM's dev and test dialogues. "
         "`experiments/reader.py questions` and `teach-questions` reproduce it.",
         "control": "An earlier version, without a teacher, reached 49.5%, and 39.6% if it was "
@@ -278,7 +285,7 @@ def read_again(found: dict[str, Any]) -> str:
 
 
 def publish(
-    sources: Path, work: Path, out: Path, file: Path, students: dict[str, dict[str, Any]]
+    sources: Path, work: Path, out: Path, file: Path, models: dict[str, dict[str, Any]]
 ) -> None:
     """Write bf16 weights, measure them there, calibrate, and write the cards.
 
@@ -287,11 +294,10 @@ def publish(
         work: see the top.
         out: folder of the models.
         file: gets the figures.
-        students: what differs in the cards of models that had a teacher, by name.
+        models: what is published, as in `MODELS`.
     """
     results = parse_json(file.read_bytes()) if file.is_file() else {}
-    for name, usual in MODELS.items():
-        about = usual | students.get(name, {})
+    for name, about in models.items():
         run, folder = work / "runs" / about["run"], out / name
         if not (run / "model.safetensors").is_file():
             continue
@@ -310,7 +316,7 @@ def publish(
         results[name] = found | {"calibration": calibrated, "run": record}
         config, size = loaded.model.config, sum(p.stat().st_size for p in folder.iterdir())
         words = {"steps": f"{record['step']:,}", "embedding": config.embedding_size}
-        if about["task"] == "cloze" and name not in students:
+        if about is MODELS["albert-rc-small"]:
             words |= of_hidden_words(work)
         card = Template((HERE / "cards" / "albert-rc-small.md").read_text("utf-8")).substitute(
             name=name,
@@ -362,13 +368,16 @@ def main() -> None:
         "--results", type=Path, default=RESULTS, help="default: experiments/results/reader.json"
     )
     given = parser.parse_args()
-    students, runs = {}, given.work / "runs"
-    if given.taught and (runs / "taught").is_dir():
-        cloze = taught_on_gpu(given.work) if given.gpu else taught(given.work, given.again)
-        students["albert-rc-small"] = cloze
-    if given.taught and (runs / "taught-choice").is_dir():
-        students["albert-rc-small-choice"] = taught_choice(given.work)
-    publish(given.sources, given.work, given.out, given.results, students)
+    models, runs = MODELS, given.work / "runs"
+    if given.taught:
+        models = {}
+        if (runs / "taught").is_dir():
+            cloze = taught_on_gpu(given.work) if given.gpu else taught(given.work, given.again)
+            models["albert-rc-small"] = MODELS["albert-rc-small"] | cloze
+        if (runs / TAUGHT_CHOICE.name).is_dir():
+            choice = taught_choice(given.work)
+            models["albert-rc-small-choice"] = MODELS["albert-rc-small-choice"] | choice
+    publish(given.sources, given.work, given.out, given.results, models)
 
 
 if __name__ == "__main__":

@@ -125,13 +125,13 @@ TAUGHT_WORDS = Phase(
     {**WORDS, **_TEACHER_IN, "--mask-rate": 0.3, "--learning-rate": 4e-4, "--warmup": 0.05,
      "--max-steps": 700, "--eval-steps": 100, "--save-steps": 50, "--teacher-weight": 0.7},
 )  # fmt: skip
+SEEDS = (42, 1, 2)
 _TAUGHT: dict[str, object] = {
     **BLANKS, "--epochs": 1, "--learning-rate": 1.5e-4, "--save-steps": 140,
     "--teacher-weight": 0.7,
 }  # fmt: skip
 TAUGHT_PAPERS = tuple(
-    Phase(f"taught-papers-{seed}", "train", "ele", {**_TAUGHT, "--seed": seed})
-    for seed in (42, 1, 2)
+    Phase(f"taught-papers-{seed}", "train", "ele", {**_TAUGHT, "--seed": seed}) for seed in SEEDS
 )
 """Each goes on from TAUGHT_WORDS."""
 TAUGHT_MADE = (

@@ -18,7 +18,8 @@ trains the student on masked words with that teacher. `papers` goes on from ther
 papers and then real ones; the result is the mean of these weights and of --start's. `questions`
 goes on with inference and then DREAM. --share multiplies the number of steps. OUT/NAME gets each
 student in bf16, and each run's metrics.jsonl; they must come back at the end of each call, since
-the machine may be gone at the next one. `publish_reader.py --gpu` needs them as WORK/runs/NAME.
+the machine may be gone at the next one. `publish_reader.py --gpu` needs those of `papers` as
+WORK/runs/NAME; it does not publish the result of `questions`, taught-choice-mean.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ import argparse
 import gc
 import io
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -40,13 +40,21 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from reader import (
+    INFERENCE,
+    SEEDS,
+    TAUGHT_CHOICE,
+    TAUGHT_MADE,
+    TAUGHT_PAPERS,
+    TAUGHT_WORDS,
+    TEACHER,
+)
 from reader import WORDS as READER_WORDS
 from safetensors.numpy import load_file, save_file
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.cli.app import app
 
-ROOT = Path(__file__).parents[1]
 SPREAD = 6
 """Quantisation steps per standard deviation of a row of the teacher's weights."""
 PACKED = {
@@ -55,7 +63,6 @@ PACKED = {
     3: ("made-store", "made-store-scores.jsonl"),
 }
 """What of WORK is in each folder, next to the teacher's weights in the first."""
-SEEDS = (42, 1, 2)
 FAST: dict[str, object] = {"--set": "recompute=nothing", "--save-steps": 10**6}
 """No memory and no states need to be saved in runs of a minute."""
 WORDS = READER_WORDS | FAST | {
@@ -128,7 +135,7 @@ class Runner:
     @property
     def student(self) -> Path:
         """What learned masked words, or else the start."""
-        words = self.run_("taught-words")
+        words = self.folder(TAUGHT_WORDS.name)
         return words if words.is_dir() else self.start
 
     def steps(self, full: int) -> int:
@@ -147,12 +154,12 @@ class Runner:
     ) -> list[str]:
         """A training as a command."""
         words = [
-            command, "--data", self.work / data, "--model", start, "--out", self.run_(name),
+            command, "--data", self.work / data, "--model", start, "--out", self.folder(name),
             "--device", self.device, *(part for option in options.items() for part in option),
         ]  # fmt: skip
         return [str(word) for word in words]
 
-    def run_(self, name: str) -> Path:
+    def folder(self, name: str) -> Path:
         """The folder of a training."""
         return self.work / "runs" / name
 
@@ -161,18 +168,14 @@ class Runner:
     ) -> Path:
         """Run a training; returns its folder."""
         self(*self.arguments(command, data, start, name, options))
-        return self.run_(name)
+        return self.folder(name)
 
     def together(self, trainings: Sequence[list[str]]) -> None:
         """Run trainings at the same time, each in its own process."""
-        print(f"[{time.perf_counter() - self.started:.0f} s]", *trainings, sep="\n", flush=True)
-        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-m", "albert_rc", *words], env=os.environ | {"PYTHONPATH": path}
-            )
-            for words in trainings
-        ]
+        started = []
+        for words in trainings:
+            print(f"[{time.perf_counter() - self.started:.0f} s]", *words, flush=True)
+            started.append(subprocess.Popen([sys.executable, "-m", "albert_rc", *words]))
         ended = [process.wait() for process in started]
         if any(ended):
             raise SystemExit("a training failed; see above")
@@ -181,7 +184,7 @@ class Runner:
 def teacher(go: Runner, out: Path) -> None:
     """Train the teacher on masked words."""
     go.phase(
-        "pretrain", "mix", go.work / "teacher", "teacher",
+        "pretrain", "mix", go.work / "teacher", TEACHER[0].name,
         WORDS | {"--max-steps": go.steps(1060), "--learning-rate": 2e-4, "--dropout": 0.0,
                  "--eval-steps": go.steps(530)},
     )  # fmt: skip
@@ -190,7 +193,7 @@ def teacher(go: Runner, out: Path) -> None:
 def teacher_papers(go: Runner, out: Path) -> None:
     """Train the teacher on exam papers, and save its scores."""
     reader = go.phase(
-        "train", "ele", go.run_("teacher"), "teacher-papers",
+        "train", "ele", go.folder(TEACHER[0].name), TEACHER[1].name,
         PAPERS | {"--batch-size": 16, "--max-steps": go.steps(560), "--learning-rate": 5e-5,
                   "--eval-steps": go.steps(140)},
     )  # fmt: skip
@@ -207,10 +210,10 @@ def teacher_papers(go: Runner, out: Path) -> None:
 def words(go: Runner, out: Path) -> None:
     """Train the student on masked words."""
     student = go.phase(
-        "pretrain", "mix", go.start, "taught-words",
+        "pretrain", "mix", go.start, TAUGHT_WORDS.name,
         WORDS | {
-            "--teacher": go.run_("teacher"), "--teacher-weight": 0.7, "--learning-rate": 6e-4,
-            "--max-steps": go.steps(1500), "--eval-steps": go.steps(1100),
+            "--teacher": go.folder(TEACHER[0].name), "--teacher-weight": 0.7,
+            "--learning-rate": 6e-4, "--max-steps": go.steps(1500), "--eval-steps": go.steps(1100),
         },
     )  # fmt: skip
     keep(student, out / student.name)
@@ -228,29 +231,29 @@ def papers(go: Runner, out: Path) -> None:
     real = options["ele"] | {
         "--max-steps": go.steps(280), "--learning-rate": 1.5e-4, "--eval-steps": go.steps(140),
     }  # fmt: skip
-    names = {seed: f"taught-papers-{seed}" for seed in SEEDS}
+    names = [phase.name for phase in TAUGHT_PAPERS]
     go.together([
         go.arguments("train", "ele", go.student, name, real | {"--seed": seed})
-        for seed, name in names.items()
+        for name, seed in zip(names, SEEDS, strict=True)
     ])  # fmt: skip
     made = go.phase(
-        "train", "made-store", go.student, "taught-made",
+        "train", "made-store", go.student, TAUGHT_MADE[0].name,
         options["made-store"] | {
             "--max-steps": go.steps(2106), "--learning-rate": 3e-4, "--mask-rate": 0.15,
-            "--eval-steps": go.steps(700),
+            "--warmup": 0.06, "--eval-steps": go.steps(700),
         },
     )  # fmt: skip
-    after = go.phase("train", "ele", made, "taught-made-papers", real)
-    keep_all(go, out, [*names.values(), after.name], "taught", "cloze", go.start)
+    after = go.phase("train", "ele", made, TAUGHT_MADE[1].name, real | {"--seed": SEEDS[0]})
+    keep_all(go, out, [*names, after.name], "taught", "cloze", go.start)
 
 
 def questions(go: Runner, out: Path) -> None:
     """Train the student on inference, then on questions with several seeds."""
     reads = go.phase(
-        "train", "inference", go.student, "inference",
+        "train", "inference", go.student, INFERENCE.name,
         PAPERS | {"--batch-size": 32, "--max-steps": go.steps(1230), "--learning-rate": 1e-4},
     )  # fmt: skip
-    names = {seed: f"taught-choice-{seed}" for seed in SEEDS}
+    names = {seed: f"{TAUGHT_CHOICE.name}-{seed}" for seed in SEEDS}
     go.together([
         go.arguments(
             "train", "choice", reads, name,
@@ -262,7 +265,7 @@ def questions(go: Runner, out: Path) -> None:
         )
         for seed, name in names.items()
     ])  # fmt: skip
-    keep_all(go, out, list(names.values()), "taught-choice", "choice")
+    keep_all(go, out, list(names.values()), f"{TAUGHT_CHOICE.name}-mean", "choice")
 
 
 PARTS = {
@@ -294,9 +297,9 @@ def keep_all(
     go: Runner, out: Path, names: Sequence[str], mean: str, task: str, *more: Path
 ) -> None:
     """Save runs' weights, and their mean (and that of more models), in bf16."""
-    go("export", *(go.run_(name) for name in names), *more, "--out", go.run_(mean))
+    go("export", *(go.folder(name) for name in names), *more, "--out", go.folder(mean))
     for name in (*names, mean):
-        keep(go.run_(name), out / name, task)
+        keep(go.folder(name), out / name, task)
 
 
 def main() -> None:
