@@ -28,7 +28,7 @@ from command import command
 from phases import resumed
 from reader import APART, FAR, NEAR, readable
 from rows import Row, fill, table_parser
-from tasks import PLAIN, Way, add_options, fine_tune, show
+from tasks import PLAIN, Way, add_options, fine_tune, prepare_all, show
 
 from albert_rc.checkpoints.load import load_model
 from albert_rc.corpus.mask_config import MaskConfig
@@ -121,20 +121,27 @@ def main() -> None:
     keys = [
         {"pair": pair, "seed": seed} for seed in range(arguments.seeds) for pair in arguments.pairs
     ]
-    table = fill(arguments.out, keys, lambda **key: run(arguments, prepare(arguments), **key))
+    if arguments.side_by_side > 1:
+        prepare(arguments)
+    table = fill(
+        arguments.out, keys, lambda **key: run(arguments, prepare(arguments), **key),
+        arguments.side_by_side,
+    )  # fmt: skip
     print("| | seed | words | NSP | SOP |\n|---|---|---|---|---|")
     for row in (row for row in table if "pair" in row):
         words = next(value for name, value in row.items() if name.startswith("words"))
         cells = (f"{row[question]:.1%}" if question in row else "-" for question in ("nsp", "sop"))
         print(f"| {row['pair']} | {row['seed']} | {words:.1%} | {' | '.join(cells)} |")
     ways = PLAIN | {pair: Way(start=_pretrained(pair)) for pair in arguments.pairs}
+    prepare_all(arguments, {})
     tasks = [
         {"task": task, "way": way, "seed": seed}
         for seed in range(arguments.seeds)
         for task in arguments.tasks
         for way in ways
     ]
-    show(fill(arguments.out, tasks, partial(fine_tune, arguments, ways)), ways)
+    one = partial(fine_tune, arguments, ways)
+    show(fill(arguments.out, tasks, one, arguments.side_by_side), ways)
 
 
 if __name__ == "__main__":

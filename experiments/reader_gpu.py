@@ -1,21 +1,23 @@
 """What `reader.py teach` does, on a GPU in minutes: larger batches, and much more text.
 
-    python experiments/reader_gpu.py pack WORK OUT    # OUT/1 to OUT/3, to be carried in turn
+    python experiments/reader_gpu.py pack WORK OUT    # OUT/1 and OUT/2, to be carried in turn
     python experiments/reader_gpu.py unpack OUT/1 WORK
     python experiments/reader_gpu.py teacher WORK OUT
     python experiments/reader_gpu.py teacher-papers WORK OUT
+    python experiments/reader_gpu.py teacher-questions WORK OUT
     python experiments/reader_gpu.py words WORK OUT
     python experiments/reader_gpu.py papers WORK OUT
     python experiments/reader_gpu.py questions WORK OUT
 
-WORK is that of reader.py, after `prepare`, `made_papers.py`, `teach`, `questions` and
-`teach-questions`. `pack` writes what the other machine needs as a few small files: the teacher's
-weights, quantised to a sixth of a standard deviation (the training that follows repairs the loss),
-the stores, and the scores of the teachers. `teacher` trains the teacher on masked words,
-`teacher-papers` goes on with the exam papers and saves its scores of all papers in WORK. `words`
-trains the student on masked words with that teacher. `papers` goes on from there, or without
-`words` from --start: with real papers (several seeds at the same time), and separately with made
-papers and then real ones; the result is the mean of these weights and of --start's. `questions`
+WORK is that of reader.py, after `prepare`, `made_papers.py`, `teacher` and `questions`. `pack`
+writes what the other machine needs as a few small files: the teacher's weights, quantised to a
+sixth of a standard deviation (the training that follows repairs the loss), the stores, and the
+scores of the teachers. `teacher` trains the teacher on masked words, `teacher-papers` goes on with
+the exam papers and saves its scores of all papers in WORK, and `teacher-questions`, also after
+`teacher`, does the same with inference and DREAM. `words` trains the student on masked words with
+that teacher. `papers` goes on from there, or without `words` from --start: with real papers
+(several seeds at the same time), and separately with made papers and then real ones; the result is
+the mean of these weights and of --start's. `questions`
 goes on with inference and then DREAM. --share multiplies the number of steps. OUT/NAME gets each
 student in bf16, and each run's metrics.jsonl; they must come back at the end of each call, since
 the machine may be gone at the next one. `publish_reader.py --gpu` needs those of `papers` as
@@ -42,6 +44,7 @@ import numpy as np
 import torch
 from reader import (
     INFERENCE,
+    QUESTION_TEACHER,
     SEEDS,
     TAUGHT_CHOICE,
     TAUGHT_MADE,
@@ -58,11 +61,10 @@ from albert_rc.cli.app import app
 SPREAD = 6
 """Quantisation steps per standard deviation of a row of the teacher's weights."""
 PACKED = {
-    1: (),
-    2: ("ele", "mix", "start", "choice", "inference", "choice-scores.jsonl", "ele-scores.jsonl"),
-    3: ("made-store", "made-store-scores.jsonl"),
+    1: ("choice", "inference", "ele", "start"),
+    2: ("mix", "made-store", "choice-scores.jsonl", "ele-scores.jsonl", "made-store-scores.jsonl"),
 }
-"""What of WORK is in each folder, next to the teacher's weights in the first."""
+"""What of WORK is in each folder if it is there, next to the teacher's weights in the first."""
 FAST: dict[str, object] = {"--set": "recompute=nothing", "--save-steps": 10**6}
 """No memory and no states need to be saved in runs of a minute."""
 WORDS = READER_WORDS | FAST | {
@@ -76,11 +78,15 @@ def pack(work: Path, out: Path) -> None:
     for number, names in PACKED.items():
         (out / str(number)).mkdir(parents=True, exist_ok=True)
         for name in names:
+            if not (work / name).exists():
+                continue
             with tarfile.open(
                 out / str(number) / f"{name}.tar.xz", "w:xz", preset=9, dereference=True
             ) as tar:
                 tar.add(work / name, name)
-    weights = load_file(work / "runs" / "teacher" / "model.safetensors")
+    trained = work / "runs" / "teacher"
+    larger = trained if trained.is_dir() else work / "teacher"
+    weights = load_file(larger / "model.safetensors")
     content, places = io.BytesIO(), {}
     for name, weight in weights.items():
         places[name] = [content.tell(), list(weight.shape)]
@@ -96,7 +102,7 @@ def pack(work: Path, out: Path) -> None:
     (out / "1" / "teacher.json").write_text(json.dumps(places))
     with tarfile.open(out / "1" / "teacher.tar.xz", "w:xz") as tar:
         for name in ("config.json", "vocab.txt", "tokenizer_config.json"):
-            tar.add(work / "runs" / "teacher" / name, f"teacher/{name}")
+            tar.add(larger / name, f"teacher/{name}")
     for path in sorted(out.glob("*/*")):
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
@@ -198,13 +204,34 @@ def teacher_papers(go: Runner, out: Path) -> None:
                   "--eval-steps": go.steps(140)},
     )  # fmt: skip
     for store in ("ele", "made-store"):
-        go(
-            "predict", "--data", go.work / store / "train.pt", "--model", reader,
-            "--temperature", 1, "--out", go.work / f"{store}.json",
-            "--scores", go.work / f"{store}-scores.jsonl", "--device", go.device,
-            "--set", "token_budget=32768",
-        )  # fmt: skip
-        shutil.copyfile(go.work / f"{store}-scores.jsonl", out / f"{store}-scores.jsonl")
+        _save_scores(go, out, store, reader)
+
+
+def _save_scores(go: Runner, out: Path, store: str, teacher: Path) -> None:
+    """A teacher's scores of a store's training papers, in WORK and in OUT."""
+    scores = go.work / f"{store}-scores.jsonl"
+    go(
+        "predict", "--data", go.work / store / "train.pt", "--model", teacher,
+        "--temperature", 1, "--out", go.work / f"{store}.json",
+        "--scores", scores, "--device", go.device, "--set", "token_budget=32768",
+    )  # fmt: skip
+    shutil.copyfile(scores, out / scores.name)
+
+
+def teacher_questions(go: Runner, out: Path) -> None:
+    """Train the teacher on inference and then on questions, and save its scores."""
+    inference, choice = QUESTION_TEACHER
+    none = {"--dropout": 0.0, "--learning-rate": 4e-5}
+    reads = go.phase(
+        "train", inference.data, go.folder(TEACHER[0].name), inference.name,
+        PAPERS | none | {"--batch-size": 32, "--max-steps": go.steps(300)},
+    )  # fmt: skip
+    answers = go.phase(
+        "train", choice.data, reads, choice.name,
+        PAPERS | none | {"--batch-size": 16, "--max-steps": go.steps(760),
+                         "--eval-steps": go.steps(190)},
+    )  # fmt: skip
+    _save_scores(go, out, choice.data, answers)
 
 
 def words(go: Runner, out: Path) -> None:
@@ -271,6 +298,7 @@ def questions(go: Runner, out: Path) -> None:
 PARTS = {
     "teacher": teacher,
     "teacher-papers": teacher_papers,
+    "teacher-questions": teacher_questions,
     "words": words,
     "papers": papers,
     "questions": questions,

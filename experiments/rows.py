@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
+import traceback
 from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
+
+import torch
+from command import run_within
 
 from albert_rc.io.json import parse_json, write_json
 
@@ -30,26 +37,69 @@ def table_parser(description: str | None, read: str, seeds: int = 1) -> argparse
     parser.add_argument(
         "--seeds", type=int, default=seeds, help=f"number of seeds, from 0 (default: {seeds})"
     )
+    parser.add_argument(
+        "--side-by-side", type=int, default=1, metavar="N",
+        help="make N rows at the same time, for a GPU that one row does not fill; their times are "
+        "not measured then (default: 1)",
+    )  # fmt: skip
     return parser
 
 
-def fill(out: Path, keys: Iterable[Row], run: Callable[..., Row]) -> list[Row]:
+_run: Callable[..., Row] | None = None
+"""What the processes of `fill` do; they are forked, since not every such function can be sent."""
+
+
+def fill(
+    out: Path, keys: Iterable[Row], run: Callable[..., Row], side_by_side: int = 1
+) -> list[Row]:
     """Run what is not in a table yet; each row is written as soon as it is there.
 
     Args:
         out: the table, a JSON file.
         keys: what tells each row from the others, in the order of the work.
         run: called with a key's values by name; returns the rest of the row.
+        side_by_side: number of rows made at the same time, each in a process that it keeps. A row
+            that fails then does not stop the others, but the script ends with an error.
 
     Returns:
         The whole table.
     """
+    global _run
     table: list[Row] = parse_json(out.read_bytes()) if out.is_file() else []
-    for key in keys:
-        if any(key.items() <= row.items() for row in table):
-            continue
-        row = key | run(**key)
-        print(row, flush=True)
-        table.append(row)
+    missing = [key for key in keys if not any(key.items() <= row.items() for row in table)]
+
+    def add(key: Row, rest: Row) -> None:
+        print(key | rest, flush=True)
+        table.append(key | rest)
         write_json(out, table)
+
+    if side_by_side == 1:
+        for key in missing:
+            add(key, run(**key))
+        return table
+    _run, failed = run, []
+    pool = ProcessPoolExecutor(
+        side_by_side, multiprocessing.get_context("fork"), _begin, (side_by_side,)
+    )
+    with pool:
+        started = {pool.submit(_run_one, key): key for key in missing}
+        for future in as_completed(started):
+            key = started[future]
+            try:
+                add(key, future.result())
+            except Exception:
+                failed.append(key)
+                print(key, traceback.format_exc(), flush=True)
+    if failed:
+        raise SystemExit(f"{len(failed)} rows failed; see above")
     return table
+
+
+def _begin(processes: int) -> None:
+    run_within()
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
+
+
+def _run_one(key: Row) -> Row:
+    assert _run is not None
+    return _run(**key)

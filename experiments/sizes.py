@@ -71,15 +71,16 @@ def prepare(arguments: argparse.Namespace) -> Path:
 
 def measure(folder: Path | str, data: Path, arguments: argparse.Namespace) -> Row:
     """Accuracy on dev, time and size."""
-    answers = arguments.work / "answers.json"
+    answers = arguments.work / f"{Path(folder).name} answers.json"
     command("predict", "--data", data / "dev.pt", "--model", folder, "--out", answers)
     gold = arguments.papers / "dev"
     found = parse_json(command("evaluate", answers, gold, "--json").encode())
-    spent, parameters = costs(folder, data / "dev.pt")
+    alone = arguments.side_by_side == 1
+    spent, parameters = costs(folder, data / "dev.pt", timed=alone)
     return {
         "accuracy": found["accuracy"],
         "interval": [found["low"], found["high"]],
-        "milliseconds": spent,
+        **({"milliseconds": spent} if alone else {}),
         "parameters": parameters,
     }
 
@@ -148,8 +149,10 @@ def show(table: list[Row]) -> None:
         for found in (alone, taught, after):
             cells.append(f"{mean(row['accuracy'] for row in found):.2%}" if found else "")
         seeds = len({row["seed"] for row in rows})
-        size, spent = rows[0]["parameters"] / 1e6, mean(row["milliseconds"] for row in rows)
-        print(f"| {name} | {seeds} | {size:.1f} M | {spent:.1f} | {' | '.join(cells)} |")
+        size = rows[0]["parameters"] / 1e6
+        times = [row["milliseconds"] for row in rows if "milliseconds" in row]
+        spent = f"{mean(times):.1f}" if times else ""
+        print(f"| {name} | {seeds} | {size:.1f} M | {spent} | {' | '.join(cells)} |")
 
 
 def draw(table: list[Row], path: Path) -> None:
@@ -165,7 +168,11 @@ def draw(table: list[Row], path: Path) -> None:
         ):
             points = []
             for name in names:
-                rows = [row for row in table if (row["name"], row["taught"]) == (name, taught)]
+                rows = [
+                    row
+                    for row in table
+                    if (row["name"], row["taught"]) == (name, taught) and cost in row
+                ]
                 if rows:
                     accuracy = 100 * mean(row["accuracy"] for row in rows)
                     points.append((mean(row[cost] for row in rows), accuracy))
@@ -207,7 +214,9 @@ def main() -> None:
             for name in rows
             if ROWS[name]
         ]
-    table = fill(arguments.out, keys, partial(run, arguments))
+    if arguments.side_by_side > 1:
+        prepare(arguments)
+    table = fill(arguments.out, keys, partial(run, arguments), arguments.side_by_side)
     show(table)
     if arguments.figure:
         draw(table, arguments.figure)

@@ -160,6 +160,17 @@ def prepare(name: str, arguments: argparse.Namespace) -> tuple[Path, Path]:
     return raw, data
 
 
+def prepare_all(arguments: argparse.Namespace, ways: Mapping[str, Way]) -> None:
+    """What rows made at the same time would otherwise make at the same time."""
+    if arguments.side_by_side > 1:
+        for task in arguments.tasks:
+            prepare(task, arguments)
+        for way in ways.values():
+            for seed in range(arguments.seeds):
+                if way.start:
+                    way.start(arguments.model, arguments.work, seed)
+
+
 def fine_tune(
     arguments: argparse.Namespace, ways: Mapping[str, Way], task: str, way: str, seed: int
 ) -> Row:
@@ -192,15 +203,16 @@ def fine_tune(
     found = parse_json(command("evaluate", answers, next(raw.glob("dev*")), "--json").encode())
     metrics = found.get("metrics") or {"accuracy": {"value": found["accuracy"]}}
     layers = [] if chosen.hashed else layers_of(out)
-    milliseconds, parameters = costs(out, data / "dev.pt")
+    alone = arguments.side_by_side == 1
+    milliseconds, parameters = costs(out, data / "dev.pt", timed=alone)
     shutil.rmtree(out)
     return {
         "metrics": {name: metric["value"] for name, metric in metrics.items()},
         "layers": layers,
         "parameters": parameters,
-        "milliseconds": milliseconds,
-        "train_mebibytes": trained.mebibytes,
-        **({} if going_on else {"train_seconds": round(seconds)}),
+        **({"milliseconds": milliseconds} if alone else {}),
+        **({"train_mebibytes": trained.mebibytes} if trained.mebibytes else {}),
+        **({"train_seconds": round(seconds)} if alone and not going_on else {}),
         **limit,
         "learning_rate": options["--learning-rate"],
     }
@@ -302,10 +314,12 @@ def run(
         "--ways", nargs="+", choices=ways, default=list(ways), help="rows to make (default: all)"
     )
     arguments = parser.parse_args()
+    prepare_all(arguments, {way: ways[way] for way in arguments.ways})
     keys = (
         {"task": task, "way": way, "seed": seed}
         for seed in range(arguments.seeds)
         for task in arguments.tasks
         for way in arguments.ways
     )
-    show(fill(arguments.out, keys, partial(fine_tune, arguments, ways)), ways)
+    one = partial(fine_tune, arguments, ways)
+    show(fill(arguments.out, keys, one, arguments.side_by_side), ways)
