@@ -1,7 +1,7 @@
 """Dense attention (plain), Reformer's hashing and ours, fine-tuned alike on five tasks.
 
     python experiments/lsh_tasks.py SOURCES MODEL WORK OUT.json [--seeds 3] [--tasks mrpc ...]
-        [--ways plain ours faithful ...] [--learning-rate 1e-4] [--epochs 6] [--rounds 8]
+        [--ways plain ours faithful ...] [--learning-rate 1e-4] [--epochs 6] [--rounds 8] [--costs]
 
 SOURCES holds glue/mrpc, glue/sst2, glue/nli and squad/xquad.en.json. Every row fine-tunes MODEL
 with the same settings and seed; only the attention differs. Two more rows say whether Reformer's

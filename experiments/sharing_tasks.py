@@ -1,12 +1,13 @@
 """ALBERT's two ideas applied to the real weights of a BERT, each fine-tuned alike on tasks.
 
     python experiments/sharing_tasks.py SOURCES BERT WORK OUT.json [--seeds 3] [--tasks mrpc ...]
-        [--ways plain all ...] [--learning-rate 1e-4] [--epochs 3] [--steps 280]
+        [--ways plain all ...] [--learning-rate 1e-4] [--epochs 3] [--steps 280] [--costs]
 
 SOURCES holds ele, dream, glue/sst2, glue/mrpc and glue/nli. The rows are: nothing shared (plain,
 the BERT itself, E = H), attention, feed-forward (ffn) or all shared, groups of layers shared, E
-128 and 64, and fewer layers. Each has its metrics, parameters, milliseconds a paper, memory and
-seconds in training, and how far its layers move the tokens (layer_figure.py draws that).
+128 and 64, and fewer layers. Each has its metrics, and how far its layers move the tokens
+(layer_figure.py draws that); with --costs also its parameters, milliseconds a paper, and memory and
+papers a second in training.
 
 BERT beside ALBERT: "plain" and "all" take the same time, and "all" and "1 layer" have the same
 parameters, but for the projection; "1 layer, 6 times as long" trains for about as long as "all".

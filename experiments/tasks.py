@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 
-from command import command, make_stores, watched
+from command import Done, command, make_stores, watched
 from costs import costs
 from phases import resumed
 from rows import Row, fill, table_parser
@@ -20,11 +19,13 @@ from rows import Row, fill, table_parser
 from albert_rc.checkpoints.inspect import layer_distances
 from albert_rc.checkpoints.load import load_model
 from albert_rc.fields import flag_of
-from albert_rc.io.json import parse_json, write_json
+from albert_rc.io.json import parse_json, read_json_lines, write_json
 from albert_rc.papers.formats import read_split
 
 SAMPLE = Path(__file__).parents[1] / "data/sample/cloze"
 ROWS = 3000  # of a dev table: enough for half a point
+SHORT = 20
+"""Steps of the trainings whose time and memory are measured."""
 SAVED = 100
 """Steps after which a training's state is saved, so that it goes on where it was stopped."""
 
@@ -171,50 +172,81 @@ def prepare_all(arguments: argparse.Namespace, ways: Mapping[str, Way]) -> None:
                     way.start(arguments.model, arguments.work, seed)
 
 
-def fine_tune(
-    arguments: argparse.Namespace, ways: Mapping[str, Way], task: str, way: str, seed: int
-) -> Row:
-    """Fine-tune, answer, and count."""
+def _settings(
+    arguments: argparse.Namespace, ways: Mapping[str, Way], task: str, way: str
+) -> tuple[dict[str, object], Row]:
+    """Options of `train`, without its length, and its length: epochs or max_steps."""
     about, chosen = TASKS[task], ways[way]
-    raw, data = prepare(task, arguments)
-    out, started = arguments.work / task / f"{way} {seed}", time.perf_counter()
     options = dict(about.options)
     if arguments.learning_rate:
         options["--learning-rate"] = arguments.learning_rate
+    steps = arguments.task_steps or (None if arguments.epochs else about.steps)
+    name, value = ("max_steps", steps) if steps else ("epochs", arguments.epochs or about.epochs)
+    return options, {name: chosen.times * value}
+
+
+def _train(
+    arguments: argparse.Namespace, ways: Mapping[str, Way], task: str, way: str, seed: int,
+    out: Path, *more: object,
+) -> Done:  # fmt: skip
+    """Fine-tune in a way."""
+    about, chosen = TASKS[task], ways[way]
+    _, data = prepare(task, arguments)
+    options, _ = _settings(arguments, ways, task, way)
     how = [word for pair in options.items() for word in pair]
     if chosen.hashed:
         rounds = chosen.rounds * (arguments.rounds or about.rounds)
         how += ["--set", f"lsh.chunk={about.chunk}", "--set", f"lsh.rounds={rounds}"]
-    steps = arguments.task_steps or (None if arguments.epochs else about.steps)
-    name, value = ("max_steps", steps) if steps else ("epochs", arguments.epochs or about.epochs)
-    limit = {name: chosen.times * value}
     model: object = arguments.model
     if chosen.start:
         model = chosen.start(arguments.model, arguments.work, seed)
-    going_on = resumed(out)
-    trained = watched(
+    return watched(
         "train", "--data", data / "train", "--model", model, "--out", out, "--seed", seed,
-        "--set", "warmup=0.1", flag_of(name), limit[name], *how, *chosen.train,
-        "--save-steps", SAVED, *going_on, through=chosen.through,
+        "--set", "warmup=0.1", *how, *chosen.train, *more, through=chosen.through,
     )  # fmt: skip
-    seconds = time.perf_counter() - started
+
+
+def fine_tune(
+    arguments: argparse.Namespace, ways: Mapping[str, Way], task: str, way: str, seed: int
+) -> Row:
+    """Fine-tune, answer, and count."""
+    raw, data = prepare(task, arguments)
+    out = arguments.work / task / f"{way} {seed}"
+    options, limit = _settings(arguments, ways, task, way)
+    (name, value), *_ = limit.items()
+    _train(
+        arguments, ways, task, way, seed, out,
+        flag_of(name), value, "--save-steps", SAVED, *resumed(out),
+    )  # fmt: skip
     answers = out / "answers.json"
     command("predict", "--data", data / "dev.pt", "--model", out, "--out", answers)
     found = parse_json(command("evaluate", answers, next(raw.glob("dev*")), "--json").encode())
     metrics = found.get("metrics") or {"accuracy": {"value": found["accuracy"]}}
-    layers = [] if chosen.hashed else layers_of(out)
-    alone = arguments.side_by_side == 1
-    milliseconds, parameters = costs(out, data / "dev.pt", timed=alone)
+    layers = [] if ways[way].hashed else layers_of(out)
     shutil.rmtree(out)
     return {
         "metrics": {name: metric["value"] for name, metric in metrics.items()},
         "layers": layers,
-        "parameters": parameters,
-        **({"milliseconds": milliseconds} if alone else {}),
-        **({"train_mebibytes": trained.mebibytes} if trained.mebibytes else {}),
-        **({"train_seconds": round(seconds)} if alone and not going_on else {}),
         **limit,
         "learning_rate": options["--learning-rate"],
+    }
+
+
+def measure(arguments: argparse.Namespace, ways: Mapping[str, Way], task: str, way: str) -> Row:
+    """Time and memory, of a short training and of answering dev papers with its model."""
+    _, data = prepare(task, arguments)
+    out = arguments.work / task / f"{way} costs"
+    trained = _train(
+        arguments, ways, task, way, 0, out, "--max-steps", SHORT, "--save-steps", 10 * SHORT
+    )
+    lines = [line for line in read_json_lines(out / "metrics.jsonl") if line["kind"] == "train"]
+    milliseconds, parameters = costs(out, data / "dev.pt")
+    shutil.rmtree(out)
+    return {
+        "parameters": parameters,
+        "milliseconds": milliseconds,
+        "train_mebibytes": trained.mebibytes,
+        "train_speed": lines[-1]["passages_per_second"],
     }
 
 
@@ -236,28 +268,31 @@ def show(table: list[Row], ways: Mapping[str, Way]) -> None:
             way: [row for row in table if (row.get("task"), row.get("way")) == (task, way)]
             for way in ways
         }
-        metrics = next((list(rows[0]["metrics"]) for rows in found.values() if rows), [])
+        counted = {way: [row for row in rows if "metrics" in row] for way, rows in found.items()}
+        metrics = next((list(rows[0]["metrics"]) for rows in counted.values() if rows), [])
         head = ("", "seeds", *metrics, *COSTS.values())
         print(f"\n**{task}**\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
         for way, rows in found.items():
             if rows:
-                values = [_spread([row["metrics"][metric] for row in rows]) for metric in metrics]
+                values = [
+                    _spread([row["metrics"][name] for row in counted[way]]) for name in metrics
+                ]
                 values += [_mean([row[cost] for row in rows if cost in row]) for cost in COSTS]
-                print(f"| {way} | {len(rows)} | {' | '.join(values)} |")
+                print(f"| {way} | {len(counted[way])} | {' | '.join(values)} |")
 
 
 COSTS = {
     "parameters": "parameters",
     "milliseconds": "ms a paper",
     "train_mebibytes": "MiB in training",
-    "train_seconds": "s of training",
+    "train_speed": "passages/s in training",
 }
 
 
 def _spread(values: list[float]) -> str:
     """A metric in percent: the mean, and the standard deviation between seeds."""
     spread = f" (sd {100 * stdev(values):.1f})" if len(values) > 1 else ""
-    return f"{100 * mean(values):.1f}{spread}"
+    return f"{100 * mean(values):.1f}{spread}" if values else ""
 
 
 def _mean(values: list[float]) -> str:
@@ -313,6 +348,11 @@ def run(
     parser.add_argument(
         "--ways", nargs="+", choices=ways, default=list(ways), help="rows to make (default: all)"
     )
+    parser.add_argument(
+        "--costs", action="store_true",
+        help=f"then measure parameters, time and memory: {SHORT} steps of training in each way, "
+        "and the dev papers; nothing else should be running",
+    )  # fmt: skip
     arguments = parser.parse_args()
     prepare_all(arguments, {way: ways[way] for way in arguments.ways})
     keys = (
@@ -321,5 +361,15 @@ def run(
         for task in arguments.tasks
         for way in arguments.ways
     )
-    one = partial(fine_tune, arguments, ways)
-    show(fill(arguments.out, keys, one, arguments.side_by_side), ways)
+    table = fill(arguments.out, keys, partial(fine_tune, arguments, ways), arguments.side_by_side)
+    if arguments.costs:
+        measured = [
+            {"task": task, "way": way, "costs": True}
+            for task in arguments.tasks
+            for way in arguments.ways
+        ]
+        table = fill(
+            arguments.out, measured,
+            lambda task, way, **_: measure(arguments, ways, task, way),
+        )  # fmt: skip
+    show(table, ways)
