@@ -7,12 +7,12 @@ SOURCES and WORK are those of reader.py: the cloze model is WORK/runs/papers, af
 hidden, more and made; the model for questions is WORK/runs/choice. One of which there are no
 weights is left out. With --taught the cloze model is WORK/runs/taught of `reader.py teach`, and its
 card goes on from that of the model in the package, with which WORK/start began; the model for
-questions is WORK/runs/taught-choice of `reader.py teach-questions`; with --again the cloze
-model had a teacher already, and its card keeps these steps; with --gpu it went on by
-`reader_gpu.py words` and `papers`, and the mean of its seeds is in WORK/runs/taught. Each is
-written into FOLDER (albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM,
-calibrated, and described in its card. RESULTS.json (experiments/results/reader.json) gets the
-figures.
+questions is WORK/runs/taught-choice of `reader.py teach-questions`; with --again the cloze model
+had a teacher already, and its card keeps these steps; with --gpu it went on by `reader_gpu.py
+words` and `papers`, and the mean of its seeds is in WORK/runs/taught; the model for questions is
+then WORK/runs/taught-choice-mean of `reader_gpu.py questions`. Each is written into FOLDER
+(albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM, calibrated, and
+described in its card. RESULTS.json (experiments/results/reader.json) gets the figures.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any
 from command import command
 from reader import (
     QUESTION_TEACHER,
+    SEEDS,
     TAUGHT_CHOICE,
     TAUGHT_MADE,
     TAUGHT_PAPERS,
@@ -53,6 +54,7 @@ FIRST = (
     "converted to an equivalent ALBERT with 6 groups; of its vocabulary, only the pieces that "
     "occur in exam papers and novels were kept."
 )
+CHOICE_MEAN = f"{TAUGHT_CHOICE.name}-mean"
 RESULTS = HERE / "results" / "reader.json"
 MODELS: dict[str, dict[str, Any]] = {
     "albert-rc-small": {
@@ -239,26 +241,52 @@ def taught_on_gpu(work: Path) -> dict[str, Any]:
 
 def taught_choice(work: Path) -> dict[str, Any]:
     """What differs in the card of a model for questions that had a teacher."""
-    teacher, run = (
-        best(work / "runs" / phase.name) for phase in (QUESTION_TEACHER[-1], TAUGHT_CHOICE)
-    )
+    run = best(work / "runs" / TAUGHT_CHOICE.name)
     made = (
+        *_before_the_student(work),
+        f"The small model was fine-tuned on DREAM's training questions ({run['step']} steps of "
+        "16), next to the probabilities that the larger one gives their options.",
+    )
+    return {"run": TAUGHT_CHOICE.name, "made": made} | _apart("reader.py", "teach-questions")
+
+
+def taught_choice_on_gpu(work: Path) -> dict[str, Any]:
+    """The same for the mean of several seeds that had a teacher on a GPU."""
+    names = [f"{TAUGHT_CHOICE.name}-{seed}" for seed in SEEDS]
+    students = [best(work / "runs" / name) for name in names]
+    steps = max(run["step"] for run in students)
+    found = ", ".join(f"{run['accuracy']:.2%}" for run in students)
+    made = (
+        *_before_the_student(work),
+        f"The small model was fine-tuned on DREAM's training questions ({steps:,} steps of 16), "
+        "next to the probabilities that the larger one gives their options, with each of "
+        f"{len(names)} seeds ({found} of the dev questions right).",
+        f"{MEAN} of those of these {len(names)} models.",
+    )
+    about = {"run": CHOICE_MEAN, "records": names[0], "made": made, "where": "on a GPU"}
+    return about | _apart("reader_gpu.py", "teacher-questions")
+
+
+def _before_the_student(work: Path) -> tuple[str, ...]:
+    """The steps before a model for questions learned from its teacher."""
+    teacher = best(work / "runs" / QUESTION_TEACHER[-1].name)
+    return (
         "It began with the weights of `albert-rc-small`, whose card describes how they were made.",
         MODELS["albert-rc-small-choice"]["made"][1],
         f"{TEACHER_STEP} was trained on the same pairs of sentences and on the training questions "
         f"of DREAM, which are for non-commercial research ({teacher['step']} steps of 16; it "
         f"answers {teacher['accuracy']:.1%} of the dev questions).",
-        f"The small model was fine-tuned on DREAM's training questions ({run['step']} steps of "
-        "16), next to the probabilities that the larger one gives their options.",
     )
+
+
+def _apart(script: str, stage: str) -> dict[str, str]:
     return {
-        "run": TAUGHT_CHOICE.name, "made": made,
         "apart": "It was not trained on DREAM's dev and test dialogues. "
-        "`experiments/reader.py questions` and `teach-questions` reproduce it.",
+        f"`experiments/{script} questions` and `{stage}` reproduce it.",
         "control": "An earlier version, without a teacher, reached 49.5%, and 39.6% if it was "
         "trained without the dialogues, on questions and options only "
         "(`experiments/no_passage.py`).",
-    }  # fmt: skip
+    }
 
 
 def measured(
@@ -360,9 +388,7 @@ def main() -> None:
     parser.add_argument(
         "--again", action="store_true", help="with --taught: so had the cloze model in the package"
     )
-    parser.add_argument(
-        "--gpu", action="store_true", help="with --taught: by `reader_gpu.py`, the mean in taught"
-    )
+    parser.add_argument("--gpu", action="store_true", help="with --taught: by `reader_gpu.py`")
     parser.add_argument("--out", type=Path, default=PACKAGE, help="default: albert_rc/pretrained")
     parser.add_argument(
         "--results", type=Path, default=RESULTS, help="default: experiments/results/reader.json"
@@ -374,8 +400,8 @@ def main() -> None:
         if (runs / "taught").is_dir():
             cloze = taught_on_gpu(given.work) if given.gpu else taught(given.work, given.again)
             models["albert-rc-small"] = MODELS["albert-rc-small"] | cloze
-        if (runs / TAUGHT_CHOICE.name).is_dir():
-            choice = taught_choice(given.work)
+        if (runs / (CHOICE_MEAN if given.gpu else TAUGHT_CHOICE.name)).is_dir():
+            choice = (taught_choice_on_gpu if given.gpu else taught_choice)(given.work)
             models["albert-rc-small-choice"] = MODELS["albert-rc-small-choice"] | choice
     publish(given.sources, given.work, given.out, given.results, models)
 

@@ -17,11 +17,10 @@ the exam papers and saves its scores of all papers in WORK, and `teacher-questio
 `teacher`, does the same with inference and DREAM. `words` trains the student on masked words with
 that teacher. `papers` goes on from there, or without `words` from --start: with real papers
 (several seeds at the same time), and separately with made papers and then real ones; the result is
-the mean of these weights and of --start's. `questions`
-goes on with inference and then DREAM. --share multiplies the number of steps. OUT/NAME gets each
-student in bf16, and each run's metrics.jsonl; they must come back at the end of each call, since
-the machine may be gone at the next one. `publish_reader.py --gpu` needs those of `papers` as
-WORK/runs/NAME; it does not publish the result of `questions`, taught-choice-mean.
+the mean of these weights and of --start's. `questions` goes on with inference and then DREAM.
+--share multiplies the number of steps. OUT/NAME gets each student in bf16, and each run's
+metrics.jsonl; they must come back at the end of each call, since the machine may be gone at the
+next one. `publish_reader.py --gpu` needs them all as WORK/runs/NAME.
 """
 
 from __future__ import annotations

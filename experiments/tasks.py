@@ -46,6 +46,8 @@ class Way:
     """How many times as long as the other ways."""
     rounds: int = 1
     """How many times as many rounds of hashing."""
+    all_pairs: bool = False
+    """Hashing hides nothing: two chunks hold a paper, and each token attends to every bucket."""
 
 
 PLAIN = {"plain": Way()}
@@ -196,7 +198,10 @@ def _train(
     how = [word for pair in options.items() for word in pair]
     if chosen.hashed:
         rounds = chosen.rounds * (arguments.rounds or about.rounds)
-        how += ["--set", f"lsh.chunk={about.chunk}", "--set", f"lsh.rounds={rounds}"]
+        found: tuple[str, ...] = (f"lsh.chunk={about.chunk}", f"lsh.rounds={rounds}")
+        if chosen.all_pairs:
+            found = (f"lsh.chunk={about.length // 2}", "lsh.rounds=1", "lsh.probes=8")
+        how += [word for setting in found for word in ("--set", setting)]
     model: object = arguments.model
     if chosen.start:
         model = chosen.start(arguments.model, arguments.work, seed)
