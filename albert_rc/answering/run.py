@@ -18,6 +18,7 @@ from albert_rc.checkpoints.hub import usual_model
 from albert_rc.checkpoints.load import Loaded, Opening
 from albert_rc.errors import UsageError
 from albert_rc.io.messages import counted
+from albert_rc.model.int8 import NEEDED, has_int8
 from albert_rc.papers.schema import Kind, PaperSet
 from albert_rc.runtime.devices import Processes, choose_precision
 from albert_rc.runtime.engines import TaskEngine
@@ -128,11 +129,13 @@ def _readers(
 
 def _pass_int8_check(request: Request, loaded: Loaded[Any], group: Processes, say: Say) -> None:
     """Continue in int8 only if it loses little on dev papers answered with the same settings."""
+    if not has_int8(group.device):
+        raise UsageError(f"--precision int8: {NEEDED}; leave it out here")
     dev = request.gate or split_path(request.data.parent, "dev")
     if not exists(dev):
         raise UsageError(
             f"--precision int8 is tested on dev papers first, but {dev} does not exist; "
-            "give a store with --gate, or use --precision bf16"
+            "give a store with --gate, or leave --precision out"
         )
     folder = loaded.tokenizer.folder
     trial = int8_check.Trial(

@@ -14,6 +14,7 @@ LARGEST = 127
 # For inputs: their scale is stored in bf16, and rounding it must not push values past 127.
 LARGEST_INPUT = 126
 ROWS = 512  # rows of a matrix quantised together
+NEEDED = "8-bit products need a GPU or a CPU with AVX-512"
 
 
 def has_int8(device: torch.device) -> bool:
@@ -40,7 +41,7 @@ class Int8Matrix:
 
     def __init__(self, weight_OI: Tensor, bias_O: Tensor) -> None:
         if not has_int8(weight_OI.device):
-            raise UsageError("--precision int8: this processor has no 8-bit products; use bf16")
+            raise UsageError(f"--precision int8: {NEEDED}; leave it out here")
         scale_O = (weight_OI.abs().amax(1).float() / LARGEST).clamp(min=1e-12)
         quantised_OI = torch.empty_like(weight_OI, dtype=torch.int8)
         # In parts: the whole in fp32 would take more memory than the quantised matrices.

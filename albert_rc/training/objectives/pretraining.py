@@ -17,7 +17,7 @@ from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import UsageError
 from albert_rc.io.files import sha256
 from albert_rc.model.encoder import evaluating
-from albert_rc.model.int8 import has_int8
+from albert_rc.model.int8 import NEEDED, has_int8
 from albert_rc.model.pretraining_head import PretrainingModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.batches import BatchOrder, batches_by_length
@@ -63,7 +63,7 @@ def open_teacher(
         CheckpointError: unusable weights.
     """
     if precision == "int8" and not has_int8(device):
-        raise UsageError("--teacher-precision int8: this processor has no 8-bit products; use same")
+        raise UsageError(f"--teacher-precision int8: {NEEDED}; use same here")
     loaded: Loaded[PretrainingModel] = load_model(source, "pretraining", with_pairs=False)
     if loaded.tokenizer.fingerprint != tokenizer.fingerprint:
         raise UsageError(
