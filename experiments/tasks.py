@@ -50,6 +50,15 @@ class Way:
     """Hashing hides nothing: two chunks hold a paper, and each token attends to every bucket."""
 
 
+@dataclass(frozen=True)
+class First:
+    """A training that may come before the tasks."""
+
+    add_options: Callable[[argparse.ArgumentParser], object]
+    train: Callable[[argparse.Namespace, Mapping[str, Way]], Mapping[str, Way]]
+    """Given the arguments and the table's ways, returns the ways that begin with its models."""
+
+
 PLAIN = {"plain": Way()}
 """Part of every table, so that tables of one model may share their file."""
 
@@ -339,6 +348,7 @@ def run(
     ways: Mapping[str, Way],
     tasks: Sequence[str] = tuple(TASKS),
     rate: float | None = None,
+    first: First | None = None,
 ) -> None:
     """The command line of a table: run what is not there yet, and print it.
 
@@ -347,9 +357,12 @@ def run(
         ways: the rows of each task.
         tasks: those that are run by default.
         rate: the default learning rate; None for each task's own.
+        first: a training that may come before the tasks.
     """
     parser = table_parser(description, "sources", seeds=3)
     add_options(parser, tasks, rate)
+    if first:
+        first.add_options(parser)
     parser.add_argument(
         "--ways", nargs="+", choices=ways, default=list(ways), help="rows to make (default: all)"
     )
@@ -359,6 +372,8 @@ def run(
         "and the dev papers; nothing else should be running",
     )  # fmt: skip
     arguments = parser.parse_args()
+    if first:
+        ways = first.train(arguments, ways)
     prepare_all(arguments, {way: ways[way] for way in arguments.ways})
     keys = (
         {"task": task, "way": way, "seed": seed}
