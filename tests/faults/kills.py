@@ -33,7 +33,6 @@ from albert_rc.training.checkpoint import states
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 VOCABULARY = SAMPLE / "vocabulary"
-STEPS = 30
 
 
 def preload() -> None:
@@ -86,10 +85,12 @@ class Killer:
     Args:
         work: an empty folder.
         seed: of the moments.
+        steps: of a training.
     """
 
-    def __init__(self, work: Path, seed: int) -> None:
+    def __init__(self, work: Path, seed: int, steps: int = 30) -> None:
         preload()
+        self.steps = steps
         self.random = random.Random(seed)
         self.work = work
         self.log = work / "log.txt"
@@ -113,7 +114,7 @@ class Killer:
     def _train(self, out: Path) -> list[object]:
         return [
             "train", "--data", self.data, "--model", VOCABULARY, "--scratch", "tiny", "--out", out,
-            "--batch-size", 4, "--max-steps", STEPS, "--save-steps", 2, "--eval-steps", 5,
+            "--batch-size", 4, "--max-steps", self.steps, "--save-steps", 2, "--eval-steps", 5,
             "--learning-rate", 1e-3, "--mask-rate", 0.2, "--device", "cpu", "--keep", 2,
         ]  # fmt: skip
 
@@ -255,11 +256,12 @@ def main() -> None:
     """Kill away, and write what was seen."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=210, help="In all, a third per command.")
+    parser.add_argument("--steps", type=int, default=30, help="Of a training.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
-        killer = Killer(Path(work), arguments.seed)
+        killer = Killer(Path(work), arguments.seed, arguments.steps)
         found = {
             name: getattr(killer, name)(-(-arguments.kills // 3)).line()
             for name in ("preprocess", "train", "predict")

@@ -296,8 +296,9 @@ def test_memory_that_runs_out_has_an_exit_code(stores, tmp_path, kilobytes):
 def test_kills_at_random_moments(tmp_path):
     """A few here; `make kills` does hundreds."""
     script = SAMPLE.parents[1] / "tests" / "faults" / "kills.py"
+    seed = str(time.time_ns() % 10**6)
     done = subprocess.run(
-        [sys.executable, script, "--kills", "3", "--seed", str(time.time_ns() % 10**6)],
+        [sys.executable, script, "--kills", "3", "--steps", "10", "--seed", seed],
         capture_output=True,
         text=True,
         check=False,

@@ -15,8 +15,10 @@ from pathlib import Path
 _SECONDS = 300
 _WARM = multiprocessing.get_context("forkserver")
 _WARM.set_forkserver_preload(
-    ["torch", "numpy", "rich.progress", "rich.table", "typer", "tokenizers"]
-)
+    ["torch", "numpy", "rich.progress", "rich.table", "typer", "tokenizers", "pydantic",
+     # Optimisers import the first; figures of a run, statistics and parts of speech the others.
+     "torch._dynamo", "torch.utils.tensorboard", "scipy.stats", "textblob.en.taggers"]
+)  # fmt: skip
 
 
 def start_cli(*arguments: object, cwd: Path | None = None, env: dict[str, str] | None = None):

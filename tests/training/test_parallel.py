@@ -13,6 +13,7 @@ import torch
 from conftest import assert_same_but_rounding, run_until_power_cut, starved, torchrun
 from safetensors.torch import load_file
 
+from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
 from albert_rc.cli.app import leave
 from albert_rc.runtime.devices import Processes, processes
@@ -91,6 +92,16 @@ def work(folder):
         run_until_power_cut(make("half"), HALF)
         make("begun_by_one").run(resume=True)
         (folder / f"held{group.rank}.json").write_text(json.dumps(held))
+        answers(folder, group, f"answers{group.rank}.pt")
+
+
+def answers(folder, group, name):
+    """Score the dev papers, one way for all numbers of processes."""
+    loaded = load_model(VOCABULARY, "cloze", scratch="tiny", shape=SHAPE, seed=0)
+    store = load_store(folder / "dev.pt")
+    # Several batches, so that each process has some.
+    scored = score(loaded.model, load_tokenizer(VOCABULARY), store, group, token_budget=512)
+    torch.save(scored, folder / name)
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +131,15 @@ def assert_close(one, two):
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_reach_the_weights_of_one(folder, case):
     assert_close(folder / "one" / case, folder / "two" / case)
+
+
+def test_two_processes_answer_as_one(folder, alone):
+    answers(folder, alone, "answers.pt")
+    one, *two = (
+        torch.load(folder / f"{name}.pt", weights_only=True)
+        for name in ("answers", "answers0", "answers1")
+    )
+    assert all(torch.equal(one, other) for other in two)
 
 
 def test_a_process_that_runs_out_of_memory_halves_for_all(folder):
