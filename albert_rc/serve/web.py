@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from python_multipart.multipart import parse_options_header
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp
 
 from albert_rc import __version__
 from albert_rc.errors import AlbertRcError
@@ -167,21 +169,30 @@ def _client(request: Request) -> str:
     return client_of(request.client.host) if request.client else ""
 
 
+class _FormInMemory(MultiPartParser):
+    """A parser of forms that writes no file: the body is in memory, and disks may be full."""
+
+    spool_max_size = 2**40
+
+
 async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Upload, Upload | None]:
     """The parts `paper` and `key` of a form."""
     parts = (body[i : i + FORM_BLOCK] for i in range(0, len(body), FORM_BLOCK))
 
-    async def receive() -> Message:
-        await asyncio.sleep(0)  # let other requests run
-        part = next(parts, b"")
-        return {"type": "http.request", "body": part, "more_body": bool(part)}
+    async def stream() -> AsyncGenerator[bytes, None]:
+        for part in parts:
+            await asyncio.sleep(0)  # let other requests run
+            yield part
 
-    headers = [(b"content-type", _form_type(request.headers["content-type"]))]
     found: dict[str, list[Upload]] = {"paper": [], "key": []}
-    # Text fields are held in memory, files in nameless temporary ones; both are of one limit.
-    form = await Request({**request.scope, "headers": headers}, receive).form(
-        max_files=pictures + 1, max_fields=2, max_part_size=len(body)
-    )
+    parser = _FormInMemory(
+        Headers({"content-type": _form_type(request.headers["content-type"])}), stream(),
+        max_files=pictures + 1, max_fields=2, max_part_size=len(body),
+    )  # fmt: skip
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise HTTPException(400, error.message) from None
     try:
         for name, value in form.multi_items():
             if name not in found:
@@ -209,7 +220,7 @@ async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Uplo
     return paper, keys[0] if keys and keys[0].content.strip() else None
 
 
-def _form_type(content_type: str) -> bytes:
+def _form_type(content_type: str) -> str:
     """A form's content type without the client's `charset`.
 
     Starlette decodes with it, and some of Python's codecs take hours or fail. In Latin-1 every byte
@@ -217,9 +228,9 @@ def _form_type(content_type: str) -> bytes:
     """
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if boundary is None:
-        return b"multipart/form-data"  # is refused
-    escaped = boundary.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
-    return b'multipart/form-data; charset=latin-1; boundary="' + escaped + b'"'
+        return FORM  # is refused
+    escaped = boundary.replace(b"\\", b"\\\\").replace(b'"', b'\\"').decode("latin-1")
+    return f'{FORM}; charset=latin-1; boundary="{escaped}"'
 
 
 def _file_name(name: str | None) -> str:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from conftest import ROOT, SAMPLE
@@ -108,6 +109,13 @@ def test_a_form_is_read_in_the_encoding_that_it_is_in(served):
         assert [paper["id"] for paper in found["papers"]] == ["试卷-1.json"]
     doubtful = served.post_form([("paper", None, PRINTED + b"\xa1 \x81\x20")])
     assert "save it as UTF-8" in doubtful.error
+
+
+def test_a_large_file_of_a_form_needs_no_disk(served, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
+    content = json.dumps(CLOZE).encode() + b" " * 2_000_000
+    found = served.post_form([("paper", "exam.json", content)])
+    assert found.json["complete"]
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
