@@ -16,7 +16,8 @@ from albert_rc.runtime import environment
 from albert_rc.runtime.busy import busy_processes
 from albert_rc.runtime.devices import is_out_of_memory
 
-PEERS = ("transformers", "transformers-best")
+BEST = "transformers-best"
+PEERS = ("transformers", BEST)
 
 
 def in_own_process(

@@ -22,7 +22,7 @@ from albert_rc import __version__
 from albert_rc.io.json import parse_json, to_json
 from albert_rc.model.int8 import has_int8
 from albert_rc.model.linear import DTYPES, PreparedLinear
-from albert_rc.runtime.devices import processes
+from albert_rc.runtime.devices import has_bf16, processes
 from albert_rc.runtime.heap import highest, resident
 
 ROWS, INPUTS, OUTPUTS = 704, 4096, 16384  # two ELE passages through xxlarge's feed-forward
@@ -166,7 +166,9 @@ def describe(device: torch.device) -> dict[str, Any]:
 def measured(device: str | None) -> dict[str, Any]:
     """Description of the machine, with its matrix product rate in each supported precision."""
     with processes(device) as group:
-        precisions = ["fp32", "bf16"] + ["int8"] * has_int8(group.device)
+        precisions = (
+            ["fp32"] + ["bf16"] * has_bf16(group.device) + ["int8"] * has_int8(group.device)
+        )
         rates = {name: matrix_rate(name, group.device, repeats=2) for name in precisions}
         return describe(group.device) | {"matrix_flops_per_second": rates}
 

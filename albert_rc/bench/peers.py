@@ -99,9 +99,10 @@ class Transformers:
     """Runs jobs with transformers' masked-LM class of the shape's family.
 
     Plain: fp32, padded batches in given order, logits and loss from the model over all positions,
-    AdamW, gradients clipped. Optimised: bf16 (autocast in training, weights in prediction), SDPA
-    (or eager attention, where that is faster), GELU's tanh form in one kernel, items of similar
-    length together, logits at the blanks or masked tokens only, fused AdamW.
+    AdamW, gradients clipped. Optimised: bf16 where the processor has it (autocast in training,
+    weights in prediction), SDPA (or eager attention, where that is faster), GELU's tanh form in one
+    kernel, items of similar length together, logits at the blanks or masked tokens only, fused
+    AdamW.
     """
 
     def __init__(self, job: Job, work: Workload, device: torch.device) -> None:
@@ -114,8 +115,8 @@ class Transformers:
         raw = hub_config(self.config, "cloze")
         if self.best and raw["hidden_act"] == "gelu_new":
             raw["hidden_act"] = "gelu_pytorch_tanh"  # the same function in one kernel
-        self.autocast = self.best and self.learns
-        narrow = self.best and not self.learns
+        in_bf16 = job.precision == "bf16"
+        self.autocast, narrow = in_bf16 and self.learns, in_bf16 and not self.learns
         # On CPUs torch's fused attention has no dropout. With its fallback, steps of 4 papers and
         # 6 layers of 384 took 10 to 35% longer than with eager attention.
         dropped = self.learns and self.config.attention_dropout > 0 and device.type == "cpu"

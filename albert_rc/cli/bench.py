@@ -146,7 +146,7 @@ def _measure(
     json: bool,
 ) -> None:
     """Measure our model and the other library's in alternation."""
-    from albert_rc.bench.compare import PEERS, compare, measured_machine
+    from albert_rc.bench.compare import BEST, PEERS, compare, measured_machine
     from albert_rc.bench.jobs import check
     from albert_rc.io.json import write_json
     from albert_rc.runtime.devices import choose_precision, processes
@@ -157,6 +157,7 @@ def _measure(
     with processes(device) as group:
         precision = given.get("precision")
         given["precision"] = choose_precision(precision, group.device, learning=work != "predict")
+        fastest = choose_precision(None, group.device)
     given.setdefault("batch_size", 32 if work == "pretrain" else 2)
     ours = Job(who="ours", work=work, **given)
     config, jobs = check(ours), [ours]
@@ -167,8 +168,8 @@ def _measure(
                 "layers that share only some parts; leave the option out"
             )
         for peer in PEERS:
-            best = "bf16" if "best" in peer else "fp32"
-            jobs.append(replace(ours, who=peer, precision=best))
+            theirs = fastest if peer == BEST else "fp32"
+            jobs.append(replace(ours, who=peer, precision=theirs))
     machine = measured_machine(device)
     rows = compare(jobs, rounds, told=lambda row: say(measurement(row)), busy=busy)
     for row in rows:
