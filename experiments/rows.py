@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
+import sys
 import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
 import torch
 from command import run_within
 
+from albert_rc.errors import Interrupted
 from albert_rc.io.json import parse_json, write_json
 
 Row = dict[str, Any]
@@ -59,7 +63,8 @@ def fill(
         keys: what tells each row from the others, in the order of the work.
         run: called with a key's values by name; returns the rest of the row.
         side_by_side: number of rows made at the same time, each in a process that it keeps. A row
-            that fails then does not stop the others, but the script ends with an error.
+            that fails then does not stop the others, but the script ends with an error. Where the
+            script is stopped, all of them save their states and stop.
 
     Returns:
         The whole table.
@@ -81,15 +86,26 @@ def fill(
     pool = ProcessPoolExecutor(
         side_by_side, multiprocessing.get_context("fork"), _begin, (side_by_side,)
     )
-    with pool:
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
         started = {pool.submit(_run_one, key): key for key in missing}
         for future in as_completed(started):
             key = started[future]
             try:
                 add(key, future.result())
+            except BrokenProcessPool:
+                raise SystemExit("stopped; the same command goes on") from None
             except Exception:
                 failed.append(key)
                 print(key, traceback.format_exc(), flush=True)
+    except BaseException:
+        # Or they would go on without the script, and begin other rows.
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+        signal.signal(signal.SIGTERM, before)
     if failed:
         raise SystemExit(f"{len(failed)} rows failed; see above")
     return table
@@ -102,4 +118,7 @@ def _begin(processes: int) -> None:
 
 def _run_one(key: Row) -> Row:
     assert _run is not None
-    return _run(**key)
+    try:
+        return _run(**key)
+    except Interrupted:  # its state is saved; this process must not begin another row
+        os._exit(Interrupted.exit_code)
