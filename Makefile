@@ -23,7 +23,7 @@ demo: $(VENV)/ready
 	$(BIN)/albert-rc evaluate predictions/small.json $(SAMPLE)/cloze/dev
 	$(BIN)/albert-rc preprocess $(SAMPLE)/cloze --model albert-rc-small --out $(DEMO)
 	$(BIN)/albert-rc train --data $(DEMO) --model albert-rc-small --out models/demo \
-	  --epochs 2 --batch-size 4 --learning-rate 5e-5
+	  --epochs 2 --batch-size 4 --learning-rate 1e-5
 	$(BIN)/albert-rc predict --data $(DEMO)/dev.pt --model models/demo --out predictions/dev.json
 	$(BIN)/albert-rc evaluate predictions/dev.json $(SAMPLE)/cloze/dev
 	$(BIN)/albert-rc predict --data $(DEMO)/test.pt --model models/demo --out predictions/answer.json \
