@@ -113,7 +113,9 @@ def pretrain(
     if deterministic:
         be_deterministic()
     with processes(device) as group, running.alone_in(out, group):
-        require_kept(model, [out], group, resume=resume, scratch=scratch is not None)
+        require_kept(
+            model, [out], group, resume=resume, scratch=scratch is not None, teacher=teacher
+        )
         require_state(out, group, resume)
         more["precision"] = choose_precision(more.get("precision"), group.device, learning=True)
         asked = PretrainingRun(

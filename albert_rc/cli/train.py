@@ -213,7 +213,9 @@ def train(
         elif folds is not None:
             parts = over_folds(folds, seed, train_store, dev_store)
         folders = [out / part.name for part in parts]
-        require_kept(model, folders, group, resume=resume, scratch=scratch is not None)
+        require_kept(
+            model, folders, group, resume=resume, scratch=scratch is not None, teacher=teacher
+        )
         if seeds is None and folds is None:
             require_state(out, group, resume)
             _run(tuning, parts[0], out, resume, seconds, files)

@@ -52,7 +52,34 @@ def test_a_run_that_would_remove_weights_does_not_begin(place, model, out, said)
     assert any(way in str(caught.value) for way in ("another --out", "rename that folder"))
 
 
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize(
+    ("teacher", "said"),
+    [
+        ("models/run", "the student would replace its teacher"),
+        ("by_file", "the student would replace its teacher"),
+        ("models/run/earlier", "an earlier run that is removed"),
+        ("models/run/earlier/scores.jsonl", "an earlier run that is removed"),
+    ],
+)
+def test_a_run_that_would_remove_its_teacher_does_not_begin(place, teacher, said, resume):
+    Path("models/run", EARLIER, "scores.jsonl").touch()
+    if resume:
+        Path("models/run/resume-00000001.pt").touch()
+    with pytest.raises(UsageError, match=said):
+        require_kept(
+            "albert-rc-tiny", [Path("models/run")], ALONE, resume=resume, scratch=True,
+            teacher=teacher,
+        )  # fmt: skip
+
+
+def test_a_search_that_would_remove_its_teacher_does_not_begin(place):
+    with pytest.raises(UsageError, match="--teacher models/run is in models, which a better run"):
+        require_kept("albert-rc-tiny", [Path("models")], ALONE, replaced=True, teacher="models/run")
+
+
 def test_what_removes_nothing_may_begin(place):
+    require_kept("albert-rc-tiny", [Path("models/new")], ALONE, teacher="models/run")
     require_kept("models", [Path("models/run"), Path("models/new")], ALONE)
     require_kept("models/run", [Path("models/run/sub")], ALONE)
     require_kept("albert-rc-tiny", [Path("models/run")], ALONE)

@@ -81,8 +81,9 @@ def require_kept(
     resume: bool = False,
     scratch: bool = False,
     replaced: bool = False,
+    teacher: str | None = None,
 ) -> None:
-    """Refuse runs that would remove the model they start from, or others, before any work is done.
+    """Refuse runs that would remove a model they need, or others, before any work is done.
 
     Args:
         model: the model to train, as the user named it.
@@ -91,13 +92,18 @@ def require_kept(
         resume: runs with a state are resumed, so nothing is set aside.
         scratch: only the vocabulary of `model` is read, which always stays.
         replaced: the folders are removed when a better run takes their name.
+        teacher: the model or score file of `--teacher`, which a run needs until its end.
 
     Raises:
         UsageError: names the folder and a solution.
     """
     said = None
     if group.is_main:
-        found = (_danger(model, folder, resume, scratch, replaced) for folder in folders)
+        found = (
+            _teacher_danger(teacher, folder, replaced)
+            or _danger(model, folder, resume, scratch, replaced)
+            for folder in folders
+        )
         said = next(filter(None, found), None)
     if said := group.from_main(said):
         raise UsageError(said)
@@ -105,14 +111,8 @@ def require_kept(
 
 def _danger(model: str, out: Path, resume: bool, scratch: bool, replaced: bool) -> str | None:
     """An error message if a run in `out` would remove a model; None if not."""
-    for aside in _set_aside(out):
-        if _reads_from(model, aside, inside=True):
-            return (
-                f"--model {model} is in {aside}, an earlier run that is removed when the new run "
-                "has finished; rename that folder, and give its new name"
-            )
-    if replaced and _reads_from(model, out, inside=True):
-        return f"--model {model} is in {out}, which a better run will replace; give another --out"
+    if said := _removed("--model", model, out, replaced):
+        return said
     if resume and states(out):
         return None
     if not (scratch or replaced) and _reads_from(model, out, inside=False):
@@ -123,9 +123,36 @@ def _danger(model: str, out: Path, resume: bool, scratch: bool, replaced: bool) 
     return _not_ours(out)
 
 
+def _teacher_danger(teacher: str | None, out: Path, replaced: bool) -> str | None:
+    """An error message if a run in `out` would remove its teacher; None if not."""
+    if teacher is None:
+        return None
+    if _reads_from(teacher, out, inside=False):
+        return (
+            f"--teacher {teacher} and the run's folder {out} are the same: the student would "
+            "replace its teacher; give another --out"
+        )
+    return _removed("--teacher", teacher, out, replaced)
+
+
+def _removed(option: str, source: str, out: Path, replaced: bool) -> str | None:
+    """An error message if what an option names is removed at the end of a run in `out`."""
+    for aside in _set_aside(out):
+        if _reads_from(source, aside, inside=True):
+            return (
+                f"{option} {source} is in {aside}, an earlier run that is removed when the new run "
+                "has finished; rename that folder, and give its new name"
+            )
+    if replaced and _reads_from(source, out, inside=True):
+        return f"{option} {source} is in {out}, which a better run will replace; give another --out"
+    return None
+
+
 def _reads_from(model: str, place: Path, inside: bool) -> bool:
     """Whether a model's files are in a folder, or anywhere below it, also through links."""
     folder, place = Path(model), place.resolve()
+    if folder.is_file():
+        return inside and place in folder.resolve().parents
     if not folder.is_dir():
         return False
     files = (path for path in folder.iterdir() if path.is_file())

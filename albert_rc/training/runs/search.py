@@ -129,7 +129,8 @@ def _open(tuning: FineTuning, stores: tuple[Store, Store], space: Space, out: Pa
     out.mkdir(parents=True, exist_ok=True)
     trials = [path for path in out.iterdir() if re.fullmatch(r"trial-\d+", path.name)]
     folders = [out / BEST, *trials]
-    require_kept(tuning.model, folders, tuning.group, replaced=True)
+    teacher = None if tuning.teacher is None else tuning.teacher.source
+    require_kept(tuning.model, folders, tuning.group, replaced=True, teacher=teacher)
     storage = JournalStorage(JournalFileBackend(str(out / JOURNAL)))
     begin = partial(
         optuna.create_study,
