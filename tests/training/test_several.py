@@ -230,6 +230,19 @@ def test_what_earlier_runs_left_is_not_resumed_in_new_ones(go):
     assert go(resume=True, seeds=2, learning_rate=0.1) == ["seed-0 again", "seed-1"]
 
 
+def test_the_earlier_results_stay_until_new_runs_have_finished(go):
+    go(folds=2)
+    before = {name: (go.out / name).read_bytes() for name in ("runs.json", "scores.jsonl")}
+    for _ in range(2):  # stopped and begun anew, before any run has finished
+        with pytest.raises(RuntimeError):
+            go(folds=2, learning_rate=0.1, fails="fold-1")
+        aside = go.out / EARLIER
+        assert {name: (aside / name).read_bytes() for name in before} == before
+    go(folds=2, learning_rate=0.1)
+    assert not aside.exists()
+    assert (go.out / "runs.json").read_bytes() != before["runs.json"]
+
+
 def test_ctrl_c_at_the_end_of_a_run_keeps_the_next_from_beginning(go):
     with pytest.raises(Interrupted, match=r"stopped after fold-1, 1 of 2; .*--resume to continue"):
         go(folds=2, stop="fold-1")

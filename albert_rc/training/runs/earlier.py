@@ -21,7 +21,8 @@ _RECORDS = ("train.json", "pretrain.json", "metrics.jsonl", "log.txt")
 """Files that a run writes before its first step: where one exists, the weights are a run's."""
 _OF_A_RUN = (
     *("config.json", "run.toml", *_RECORDS),
-    *("calibration*.json", "int8.json", "curves.png", "curves.svg", "events.out.tfevents.*"),
+    *("calibration*.json", "int8.json", "held_out.jsonl"),
+    *("curves.png", "curves.svg", "events.out.tfevents.*"),
 )
 """Files of a run besides weights, states and vocabulary."""
 
@@ -42,13 +43,8 @@ def set_aside(folder: Path) -> Path | None:
     worth = [*states(folder), folder / "model.safetensors"]
     if not any(path.is_file() for path in worth):
         return None
-    aside = _free(folder)
-    aside.mkdir()
-    (aside / MARK).touch()
     of_a_run = [path for name in _OF_A_RUN for path in folder.glob(name)]
-    for path in (*worth, *of_a_run):
-        if path.is_file():
-            path.rename(aside / path.name)
+    aside = move_aside(folder, [*worth, *of_a_run])
     for name in VOCABULARY_FILES:
         # The new run may be reading its vocabulary from here.
         if (folder / name).is_file():
@@ -56,10 +52,22 @@ def set_aside(folder: Path) -> Path | None:
     return aside
 
 
-def forget_earlier(folder: Path) -> None:
-    """Remove the folders made by `set_aside`."""
+def move_aside(folder: Path, files: Iterable[Path]) -> Path:
+    """Move files of an earlier run to a new subfolder, which `forget_earlier` removes."""
+    aside = _free(folder)
+    aside.mkdir()
+    (aside / MARK).touch()
+    for path in files:
+        if path.is_file():
+            path.rename(aside / path.name)
+    return aside
+
+
+def forget_earlier(folder: Path, holding: str | None = None) -> None:
+    """Remove the folders made by `set_aside` and `move_aside`, or those with a certain file."""
     for aside in _set_aside(folder):
-        shutil.rmtree(aside, ignore_errors=True)
+        if holding is None or (aside / holding).is_file():
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _set_aside(folder: Path) -> list[Path]:

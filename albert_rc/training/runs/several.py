@@ -26,7 +26,7 @@ from albert_rc.stores.store import Store
 from albert_rc.stores.subset import chosen_papers
 from albert_rc.training.checkpoint import states
 from albert_rc.training.identity import difference
-from albert_rc.training.runs.earlier import set_aside
+from albert_rc.training.runs.earlier import forget_earlier, move_aside, set_aside
 from albert_rc.training.tally import TrainResult
 
 RUNS = "runs.json"
@@ -146,8 +146,10 @@ def run_all(
                 f"stopped after {part.name}, {len(done)} of {len(parts)}; "
                 "run the same command with --resume to continue"
             )
-    if group.is_main and parts[0].held_out is not None:
-        _write_scores(parts, out)
+    if group.is_main:
+        if parts[0].held_out is not None:
+            _write_scores(parts, out)
+        forget_earlier(out, RUNS)
     return _summary(done)
 
 
@@ -155,8 +157,11 @@ def _begun(
     parts: Sequence[Part], out: Path, record: dict[str, Any], say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Prepare the folder for new runs."""
-    before = _kept(out / RUNS).get("made_of")
-    (out / RUNS).unlink(missing_ok=True)
+    kept = _kept(out / RUNS)
+    before = kept.get("made_of")
+    if kept.get("runs"):
+        apart = move_aside(out, [out / RUNS, out / SCORES])
+        say(f"new runs; the earlier {RUNS} is kept in {apart} until they have finished")
     if before is None or difference(before, record):
         # Otherwise --resume would take them for the new ones.
         for part in parts:
