@@ -23,6 +23,7 @@ _COUNTS = (
     "type_vocab_size", "relative_attention_num_buckets",
 )  # fmt: skip
 _NUMBERS = ("layer_norm_eps", "initializer_range")
+_DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 def _is_text(value: Any) -> bool:
@@ -136,8 +137,10 @@ def _check_fields(path: Path, raw: dict[str, Any]) -> None:
         if name in raw and not (_is_number(raw[name]) and raw[name] >= 0):
             refuse(name, "a number from 0 on")
     for name, value in raw.items():
-        is_share = name.endswith(("dropout", "dropout_prob")) and value is not None
-        if is_share and not (_is_number(value) and 0 <= value <= 1):
+        is_share = name.endswith(("dropout", "dropout_prob"))
+        # A BERT without a classifier has null there; the encoder's own must be numbers.
+        unset = value is None and name not in _DROPOUTS
+        if is_share and not unset and not (_is_number(value) and 0 <= value <= 1):
             refuse(name, "from 0 to 1")
     pad_id = raw.get("pad_token_id")
     is_id = type(pad_id) is int and 0 <= pad_id < raw.get("vocab_size", 2**63)

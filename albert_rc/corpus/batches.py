@@ -176,9 +176,9 @@ class PretrainCollator:
             if not self.corpus.same_document(item, other):
                 # As long as the one it replaces, or the length would reveal the label.
                 ids = torch.cat(self.corpus.pair(other))
-                begin = int(
-                    torch.randint(max(1, len(ids) - len(second) + 1), (), generator=generator)
-                )
+                if len(ids) < len(second):
+                    continue
+                begin = int(torch.randint(len(ids) - len(second) + 1, (), generator=generator))
                 return [first, ids[begin : begin + len(second)]], 1
         return [first, second], 0
 

@@ -20,7 +20,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from albert_rc.errors import Interrupted, UsageError
-from albert_rc.io.messages import counted
+from albert_rc.io.messages import counted, quoted
 from albert_rc.runtime.heap import resident
 from albert_rc.runtime.heartbeat import Watch
 from albert_rc.runtime.pool import ResultT, TaskT
@@ -28,6 +28,7 @@ from albert_rc.runtime.waiting import adapted
 
 Model = TypeVar("Model")
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
+_OF_TORCHRUN = ("RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
@@ -138,12 +139,28 @@ def processes(device: str | None = None, considerate: bool = True) -> Iterator[P
         raise UsageError(f"--device {kind}: choose cpu or cuda")
     if kind.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError(f"--device {kind}: no GPU was found; leave the option out")
+    number, gpus = kind.removeprefix("cuda:"), torch.cuda.device_count()
+    if number.isdecimal() and int(number) >= gpus:
+        raise UsageError(f"--device {kind}: {counted(gpus, 'GPU')} found, and they count from 0")
     with adapted() if considerate and kind == "cpu" else nullcontext():
         yield from _joined(kind)
 
 
+def _number_of_processes() -> int:
+    text = os.environ.get("WORLD_SIZE", "1")
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"WORLD_SIZE is {quoted(text)}; unset it, or start with torchrun")
+    missing = [name for name in _OF_TORCHRUN if name not in os.environ]
+    if int(text) > 1 and missing:
+        raise UsageError(
+            f"WORLD_SIZE is {text}, but not set: {', '.join(missing)}; unset WORLD_SIZE, or start "
+            "with torchrun"
+        )
+    return int(text)
+
+
 def _joined(kind: str) -> Iterator[Processes]:
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    world = _number_of_processes()
     if world == 1:
         if kind == "cuda":  # some of torch's functions want an index
             kind = f"cuda:{torch.cuda.current_device()}"

@@ -146,6 +146,7 @@ def test_sizes_are_held_against_the_weights(folder, name):
         ("model_type", []), ("model_type", {"a": 1}), ("model_type", "gpt2"), ("hidden_act", []),
         ("hidden_act", "evil"), ("layer_norm_eps", "0"), ("layer_norm_eps", -1),
         ("initializer_range", None), ("hidden_dropout_prob", 2), ("hidden_dropout_prob", []),
+        ("hidden_dropout_prob", None), ("attention_probs_dropout_prob", None),
         ("pad_token_id", -1), ("pad_token_id", 10**9), ("pad_token_id", "0"),
         ("id2label", {"x": 1}),
         ("id2label", []), ("albert_rc", 5), ("albert_rc", {"option_score": []}),
