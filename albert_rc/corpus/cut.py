@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -30,13 +30,14 @@ from albert_rc.io.shards import shard_name
 from albert_rc.papers.formats import read_collection
 from albert_rc.papers.overlap import OverlapIndex
 from albert_rc.runtime.seeds import mix
+from albert_rc.text.normalize import Span
 from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 
 LEAST = 16
 """Minimum tokens of a sequence; a shorter remainder of a document is dropped."""
 _AT_ONCE = 2000  # sentences tokenised together
 _STRETCH = 2000  # sentences combined at a time, from both ends
-_RULE = 2  # version of the cutting rules: shards of earlier versions are made again
+_RULE = 3  # version of the cutting rules: shards of earlier versions are made again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +135,12 @@ class _Columns:
 Sentence = tuple[str, list[int]]
 
 
-def cut_document(sentences: Iterable[Sentence], cut: Cut, seed: int) -> Iterator[Sequence]:
+def cut_document(
+    sentences: Iterable[Sentence],
+    cut: Cut,
+    seed: int,
+    spans: Callable[[str], list[Span]] | None = None,
+) -> Iterator[Sequence]:
     """Consecutive sequences of whole sentences; those shorter than `LEAST` are remainders.
 
     A sentence that no longer fits is longer than average, and starts the next sequence, so first
@@ -145,13 +151,15 @@ def cut_document(sentences: Iterable[Sentence], cut: Cut, seed: int) -> Iterator
         sentences: texts and ids.
         cut: settings of cutting.
         seed: random seed of shorter lengths, directions and segment boundaries.
+        spans: the place of each token in a sentence's text; without it, every part of a sentence
+            that is longer than a sequence has its whole text.
     """
     draw = random.Random(seed)
     most = cut.max_length - 3  # [CLS], [SEP] and [SEP]
     sentences = iter(sentences)
     backwards = draw.random() < 0.5
     while stretch := list(islice(sentences, _STRETCH)):
-        pieces = [p for text, ids in stretch for p in _pieces(text, ids, most, backwards)]
+        pieces = [p for text, ids in stretch for p in _pieces(text, ids, most, backwards, spans)]
         if backwards:
             filled = list(_filled(pieces[::-1], most, cut.short, draw))[::-1]
             filled = [parts[::-1] for parts in filled]
@@ -162,11 +170,18 @@ def cut_document(sentences: Iterable[Sentence], cut: Cut, seed: int) -> Iterator
             yield _sequence(parts, draw)
 
 
-def _pieces(text: str, ids: list[int], most: int, backwards: bool) -> Iterator[Sentence]:
-    """A sentence; one that is too long is split, and its text stays with the first part."""
+def _pieces(
+    text: str, ids: list[int], most: int, backwards: bool, spans: Callable[[str], list[Span]] | None
+) -> Iterator[Sentence]:
+    """A sentence; one that is too long is split, and each part has its own text."""
+    if len(ids) <= most:
+        yield text, ids
+        return
+    place = spans(text) if spans is not None else [(0, len(text))] * len(ids)
     end = len(ids) % most if backwards else most
     for start in range(end - most if end else 0, len(ids), most):
-        yield text if start <= 0 else "", ids[max(0, start) : start + most]
+        part = slice(max(0, start), start + most)
+        yield text[place[part][0][0] : place[part][-1][1]], ids[part]
 
 
 def _filled(
@@ -297,13 +312,18 @@ class ShardMaker:
             seed = mix(self.cut.seed, name, number)
             chosen = columns["dev" if random.Random(seed).random() < self.cut.dev else "train"]
             chosen.count.documents += 1
-            for sequence in cut_document(_sentences(document, self.tokenizer), self.cut, seed + 1):
+            parts = _sentences(document, self.tokenizer)
+            for sequence in cut_document(parts, self.cut, seed + 1, self._spans):
                 if len(sequence.ids) < LEAST:
                     chosen.count.dropped += len(sequence.ids)
                 elif self.exclude is not None and self.exclude.touches(sequence.text):
                     chosen.count.overlapping += 1
                 else:
                     chosen.add(sequence.ids, sequence.middle)
+
+    def _spans(self, text: str) -> list[Span]:
+        [(_, spans)] = self.tokenizer.encode_with_offsets([text])
+        return spans
 
     def _save(self, columns: _Columns, made_of: str, path: Path) -> None:
         meta = {

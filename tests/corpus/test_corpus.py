@@ -9,12 +9,14 @@ import sys
 import time
 
 import pytest
+from conftest import SAMPLE
 
 from albert_rc.corpus.cut import LEAST, Cut, ShardMaker, cut_document, plan_shards
 from albert_rc.corpus.documents import find_sources, read_paragraphs, sentences
 from albert_rc.corpus.examine import examine
 from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import DataError, UsageError
+from albert_rc.text.tokenizer import load_tokenizer
 
 STORY = (
     "Mr. Brown met Dr. A. Lee at the gate. 'Are you well?' he asked. \"Very,\" said she! "
@@ -240,6 +242,33 @@ def test_what_overlaps_with_exam_papers_is_left_out(text, make, tmp_path):
     assert len(corpus) >= 1
     kept = sum(part.train.sequences + part.train.overlapping for part in made)
     assert kept == sum(part.train.sequences for part in make(sources, "all"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_overlap_within_a_sentence_longer_than_a_sequence_is_left_out(make, tmp_path, seed):
+    """Text without capitals after full stops is one sentence; each part is compared by itself."""
+    draw = random.Random(seed)
+    words = "sea ship wind mast rope sail deck wave storm gull tide crew port anchor".split()
+    far = [" ".join(draw.choices(words, k=200)) for _ in range(2)]
+    story = " ".join(f"{a} {b}" for a in ("tom", "ann") for b in "ate ran sat hid won fell".split())
+    (tmp_path / "exam").mkdir()
+    paper = {"article": f"{story} _ {story}", "options": [["yes", "no"]]}
+    (tmp_path / "exam" / "p.json").write_text(json.dumps(paper))
+    (tmp_path / "t.txt").write_text(f"{far[0]} {story} and {story} {far[1]}")
+    sources, _ = find_sources([tmp_path / "t.txt"])
+    (made,) = make(sources, exclude=[tmp_path / "exam"], max_length=64, seed=seed)
+    assert 1 <= made.train.overlapping <= 3
+    (whole,) = make(sources, "all", max_length=64, seed=seed)
+    assert whole.train.sequences == made.train.sequences + made.train.overlapping
+    # What is left has at most the ends of the story.
+    corpus, every = (Corpus(tmp_path / name / "train") for name in ("corpus", "all"))
+    tom = load_tokenizer(SAMPLE / "vocabulary").encode(["tom"])[0]
+    held = [sum(in_a_row(torch_list(c, n), tom) for n in range(len(c))) for c in (corpus, every)]
+    assert held[0] < held[1] / 2
+
+
+def in_a_row(ids, some):
+    return sum(ids[at : at + len(some)] == some for at in range(len(ids)))
 
 
 def test_papers_that_cannot_be_read_cannot_be_kept_apart(text, make, tmp_path):
