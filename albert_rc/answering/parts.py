@@ -82,6 +82,11 @@ class Parts:
         manifest = as_json(content)
         path = self.folder / MANIFEST
         new = not path.is_file()
+        if new and self.joins and any(p.name[0] != "." for p in self.folder.glob("*")):
+            raise UsageError(
+                f"{self.folder} has files that are not parts of answers, and it is removed when "
+                "the parts are joined; rename it, or give another --out"
+            )
         if not new and read_json(path) != manifest:
             raise UsageError(
                 f"{self.folder} has answers from different papers, weights or settings; remove "

@@ -180,10 +180,14 @@ class OptionTask(Task):
         request, folder = self.request, self.loaded.tokenizer.folder
         self.reading = reading_of(self.loaded.model, self.store.meta["max_length"])
         shown = (request.scores or request.abstain or request.recall) is not None
+        way = request.option_score
         if self.store.is_numeric or not shown or not self.group.is_main:
             self.divisor = request.temperature or 1.0
+            if request.temperature is None and not self.store.is_numeric:
+                # Part of what parts were made with, whether their probabilities are shown or not.
+                with suppress(CheckpointError):
+                    self.divisor, _ = kept_temperature(folder, way, self.reading)
             return
-        way = request.option_score
         if request.temperature is not None:
             own = 1.0
             with suppress(CheckpointError):  # the record is not used here

@@ -111,8 +111,9 @@ def layer_distances(
     """
     longest = encoder.config.max_length
     # Layers may be one module that is called several times: only the order tells them apart.
-    order = cycle(range(encoder.config.num_layers))
-    totals = [[0.0, 0.0] for _ in range(encoder.config.num_layers)]
+    depth = encoder.config.num_layers * encoder.config.inner_layers
+    order = cycle(range(depth))
+    totals = [[0.0, 0.0] for _ in range(depth)]
 
     def note(
         module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor | tuple[Tensor, Tensor]

@@ -136,6 +136,25 @@ def test_a_part_without_all_its_files_is_answered_again(data, tmp_path, works, c
     assert len(lines) == sum(map(len, answers.values()))
 
 
+def test_parts_can_have_scores_later(data, tmp_path, works, cli):
+    """The model has a calibrated temperature, which only scores show."""
+    store, out = split_path(data["cloze", 3], "dev"), tmp_path / "answers"
+    command = ("predict", "--data", store, "--model", MODEL)
+    works(*command, "--out", out)
+    assert json.loads((out / "manifest.json").read_text())["made_by"]["temperature"] != 1
+    out.rename(tmp_path / "a.parts")
+    works(*command, "--out", tmp_path / "a.json", "--scores", tmp_path / "a.jsonl")
+
+
+def test_files_of_others_are_not_taken_for_parts(data, tmp_path, cli):
+    store, mine = split_path(data["cloze", 3], "dev"), tmp_path / "a.parts" / "notes.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    said = cli("predict", "--data", store, "--model", MODEL, "--out", tmp_path / "a.json")
+    assert (said.returncode, mine.read_text()) == (2, "mine")
+    assert "files that are not parts of answers" in said.stderr
+
+
 @pytest.mark.slow
 def test_a_command_that_is_killed_goes_on(data, tmp_path, works):
     store = split_path(data["cloze", 3], "train")

@@ -85,6 +85,28 @@ def test_distances_are_those_of_the_hidden_states(tokenizer, groups):
         layer_distances(encoder, tokenizer, [" "])
 
 
+def test_every_inner_layer_has_a_row(tokenizer):
+    """Six layers in groups of two are those of an encoder that has six in their order."""
+    shape = {
+        "vocab_size": tokenizer.size, "embedding_size": 16, "hidden_size": 32, "num_heads": 2,
+        "ffn_size": 64,
+    }  # fmt: skip
+    nested = Encoder(EncoderConfig(num_layers=3, num_groups=1, inner_layers=2, **shape))
+    initialise(nested, 0.2)
+    flat = Encoder(EncoderConfig(num_layers=6, num_groups=6, **shape))
+    flat.load_state_dict(
+        {name: value for name, value in nested.state_dict().items() if "layers" not in name},
+        strict=False,
+    )
+    for number, layer in enumerate(flat.layers):
+        layer.load_state_dict(nested.layers[number % 2].state_dict())
+    texts = ["The dog ran home.", "It was late."]
+    for one, two in zip(
+        *(layer_distances(e, tokenizer, texts) for e in (nested, flat)), strict=True
+    ):
+        assert (one.layer, one.distance) == (two.layer, pytest.approx(two.distance, rel=1e-5))
+
+
 def _cut(encoder, layers):
     """The same weights, applied so many times."""
     groups = encoder.config.num_groups if encoder.config.num_groups == 1 else layers

@@ -20,7 +20,9 @@ from exam import (
 )  # fmt: skip
 
 from albert_rc.errors import DataError, UsageError
+from albert_rc.io.json import to_json
 from albert_rc.papers.formats import read_split
+from albert_rc.printed.build.write import write_papers
 from albert_rc.printed.extract import read_printed
 from albert_rc.printed.run import import_papers
 
@@ -281,6 +283,25 @@ def test_another_exam_of_the_same_name_replaces_nothing_for_good(tmp_path, cli):
     assert "existed with different content, which is now in" in " ".join(done.stderr.split())
     assert json.loads(before.read_bytes()) != json.loads(now.read_bytes())
     assert [passage.id for passage in read_split(now.parent).passages] == [now.name]
+
+
+def test_corrections_by_hand_outlive_several_imports(tmp_path):
+    (paper,) = import_papers([written(tmp_path, "hard")])[0].papers
+    write_papers([paper], tmp_path, None)
+    ((path,), _) = write_papers([paper], tmp_path, None)
+    path.write_text("corrected by hand")
+    _, (first,) = write_papers([paper], tmp_path, None)
+    (other,) = import_papers([written(tmp_path, "dry")])[0].papers
+    _, (second,) = write_papers([other], tmp_path, None)
+    assert first.read_text() == "corrected by hand"
+    assert second.name == path.name + ".replaced-2"
+    assert second.read_bytes() == to_json(paper.content())
+
+
+def written(folder, word):
+    path = folder / "exam.txt"
+    path.write_text(f"{TEXT}\n{QUESTIONS}".replace("hard", word) + "\nAnswers\n39-40 BA\n")
+    return path
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+from dataclasses import replace
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from albert_rc.text.tokenizer import load_tokenizer
 from albert_rc.training.checkpoint import states
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.loop import Trainer
-from albert_rc.training.objectives.pretraining import Pretraining
+from albert_rc.training.objectives.pretraining import Pretraining, check_teacher
 
 SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2}
 
@@ -91,6 +92,19 @@ def test_a_student_learns_what_its_teacher_thinks_of_hidden_words(
     assert after[0] < before[0] / 3
     assert after[1] < before[1] / 2
     assert "--teacher" in objective.identity()
+
+
+def test_a_teacher_of_an_unsuitable_shape_is_refused(sample, corpora):
+    train, _ = corpora
+    student = load_model(sample / "vocabulary", "pretraining", scratch="tiny", shape=SHAPE)
+    shape = student.model.config
+    check_teacher("big", shape, shape, train)
+    with pytest.raises(UsageError, match="--teacher big has embeddings for"):
+        check_teacher("big", replace(shape, vocab_size=shape.vocab_size + 6), shape, train)
+    with pytest.raises(
+        UsageError, match=r"--teacher big takes 16; make it again .*--max-length 16"
+    ):
+        check_teacher("big", replace(shape, max_positions=16), shape, train)
 
 
 @pytest.mark.parametrize(

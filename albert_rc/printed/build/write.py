@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 
 from albert_rc.errors import UsageError
@@ -87,9 +89,15 @@ def write_papers(
     replaced = {}
     for path, content in targets.items():
         if path.is_file() and (before := path.read_bytes()) != content:
-            replaced[path.with_name(path.name + REPLACED)] = before
+            replaced[_free(path.with_name(path.name + REPLACED))] = before
     write_files(replaced | targets)
     return list(targets), list(replaced)
+
+
+def _free(path: Path) -> Path:
+    """The path, or the first with a number that does not exist: NAME.replaced-2 and so on."""
+    numbered = (path.with_name(f"{path.name}-{number}") for number in count(2))
+    return next(other for other in chain([path], numbered) if not os.path.lexists(other))
 
 
 def earlier_papers(

@@ -16,6 +16,7 @@ from albert_rc.corpus.mask_config import MaskConfig
 from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import UsageError
 from albert_rc.io.files import sha256
+from albert_rc.model.config import EncoderConfig
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.int8 import NEEDED, has_int8
 from albert_rc.model.pretraining_head import PretrainingModel
@@ -75,6 +76,35 @@ def open_teacher(
             f"--teacher {source} was not trained to predict masked words; pretrain it first"
         )
     return loaded.model
+
+
+def check_teacher(
+    source: str, teacher: EncoderConfig, student: EncoderConfig, corpus: Corpus
+) -> None:
+    """Refuse a teacher whose shape does not allow it to teach a student on a corpus.
+
+    Args:
+        source: its folder or hub id.
+        teacher: its shape.
+        student: the student's shape.
+        corpus: the training sequences.
+
+    Raises:
+        UsageError: embeddings for another number of pieces (padded vocabularies), or sequences
+            longer than the teacher takes.
+    """
+    if teacher.vocab_size != student.vocab_size:
+        raise UsageError(
+            f"--teacher {source} has embeddings for {teacher.vocab_size:,} pieces, and the student "
+            f"for {student.vocab_size:,}; start the student from a model with as many (--model)"
+        )
+    longest = corpus.meta["max_length"]
+    if longest > teacher.max_length:
+        raise UsageError(
+            f"{corpus.folder}: has sequences of {longest:,} tokens, but --teacher {source} takes "
+            f"{teacher.max_length:,}; make it again with `albert-rc pretrain data` and "
+            f"--max-length {teacher.max_length}"
+        )
 
 
 class Pretraining(Objective[PretrainBatch]):

@@ -13,7 +13,7 @@ from albert_rc.runtime.devices import Processes
 from albert_rc.training.checkpoint import planned_before
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.memory.planner import Levers, fit
-from albert_rc.training.objectives.pretraining import Pretraining, open_teacher
+from albert_rc.training.objectives.pretraining import Pretraining, check_teacher, open_teacher
 from albert_rc.training.runs.prepared import PreparedRun
 
 
@@ -63,6 +63,7 @@ class PretrainingRun:
             teacher = open_teacher(
                 self.teacher, tokenizer, self.settings.teacher_precision, self.group.device
             )
+            check_teacher(self.teacher, teacher.config, model.config, corpus)
         for part in (corpus, dev):
             if part is not None:
                 check_corpus(part, tokenizer, model.config.max_length)

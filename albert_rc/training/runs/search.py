@@ -56,7 +56,7 @@ def search(
     """Run trials until there are `trials` of them; an interrupted search is continued.
 
     Trials are chosen by TPE (Bergstra et al. 2011) over the logarithm of the learning rate, and
-    pruned where their dev score at an evaluation is below the median of the others there.
+    pruned where their best dev score after an evaluation is below the median of the others' there.
 
     Args:
         tuning: the common part of all trials; its seed is also the search's.
@@ -212,9 +212,11 @@ def _run(tuning: FineTuning, stores: tuple[Store, Store], folder: Path, trial: A
 
     def on_step(report: StepReport) -> None:
         nonlocal told
-        every = tuning.settings.eval_steps or max(1, report.total_steps // 4)
-        if report.best_score is not None and report.step // every > told:
-            told = report.step // every
+        # A step is reported before its own evaluation.
+        every = tuning.settings.eval_steps or round(report.step / report.epoch)
+        done = (report.step - 1) // every
+        if report.best_score is not None and done > told:
+            told = done
             trial.report(report.best_score, told)
             if trial.should_prune():
                 raise optuna.TrialPruned
