@@ -161,13 +161,23 @@ def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, jso
     if json:
         record: dict[str, Any] = {"metrics": _numbers(ours.metrics)}
         if other is not None and found is not None:
-            record["against"] = {"metrics": _numbers(other.metrics), **found.as_json()}
+            agreed, change = found
+            record["against"] = {
+                "metrics": _numbers(other.metrics),
+                **agreed.as_json(),
+                "gain": change.as_json(),
+            }
         print_json(record)
         return
     table(f"{answers}", ("metric", "value [95% interval]"), [(m.name, m) for m in ours.metrics])
-    if other is not None:
+    if other is not None and found is not None:
+        agreed, change = found
         figures = ", ".join(f"{m.name} {m}" for m in other.metrics)
-        out.print(f"against {against}: {figures}; {found}", markup=False)
+        out.print(
+            f"against {against}: {figures}; {agreed.agreement:.2%} of the answers agree",
+            markup=False,
+        )
+        out.print(f"gain in right answers: {change}", markup=False)
 
 
 def _numbers(found: list[Measured]) -> dict[str, dict[str, float]]:

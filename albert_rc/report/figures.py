@@ -86,7 +86,7 @@ class Figures:
 
 def _bounds(change: Gain) -> dict[str, float | int | None]:
     found = change.as_json()
-    return {name: found[name] for name in ("gain", "low", "high")}
+    return {name: found[name] for name in ("gain", "low", "high", "permutation_p")}
 
 
 def require_options(kind: Kind) -> None:

@@ -12,11 +12,17 @@ import numpy as np
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.messages import counted, listed, quoted, shortened
 from albert_rc.papers.schema import PaperSet
-from albert_rc.scoring.accuracy import Comparison, compare_right
+from albert_rc.scoring.accuracy import (
+    Comparison,
+    Gain,
+    accuracy,
+    compare_right,
+    gain,
+    interval_over_papers,
+)
 from albert_rc.scoring.glue_squad import (
     METRICS,
     interval,
-    mean,
     normalize_answer,
     squad1_match,
     squad2_match,
@@ -26,7 +32,7 @@ from albert_rc.scoring.score_file import answers_in, span_answers
 
 @dataclass
 class Measured:
-    """A metric with its 95% interval, over items."""
+    """A metric with its 95% interval, over rows or SQuAD's paragraphs."""
 
     name: str
     value: float
@@ -47,6 +53,8 @@ class Answered:
     right: list[bool]
     """Whether each is the right label, or matches a right answer exactly; empty for numbers."""
     metrics: list[Measured]
+    papers: list[int]
+    """The paper of each, by number: a row of a table is one, and a paragraph of SQuAD."""
 
 
 def measured(path: Path, papers: PaperSet) -> Answered:
@@ -58,8 +66,8 @@ def measured(path: Path, papers: PaperSet) -> Answered:
     return _rows(path, papers) if papers.kind == "label" else _spans(path, papers)
 
 
-def compared(first: Answered, second: Answered) -> Comparison:
-    """Two files on the same questions: agreement, and McNemar's exact test.
+def compared(first: Answered, second: Answered) -> tuple[Comparison, Gain]:
+    """Two files on the same questions: agreement, and the gain in (exactly) right answers.
 
     Raises:
         UsageError: the answers are numbers, which are not simply right or wrong.
@@ -70,7 +78,15 @@ def compared(first: Answered, second: Answered) -> Comparison:
             "option out, and evaluate each file separately"
         )
     alike = [a == b for a, b in zip(first.answers, second.answers, strict=True)]
-    return compare_right(alike, first.right, second.right)
+    found = compare_right(alike, first.right, second.right)
+    return found, gain(first.right, second.right, first.papers)
+
+
+def _interval(values: list[float], papers: list[int]) -> tuple[float, float]:
+    if {0, 1}.issuperset(values):  # right or wrong: an interval even if all are right
+        share = accuracy([value == 1 for value in values], papers)
+        return share.low, share.high
+    return interval_over_papers(values, papers)
 
 
 def read_given(path: Path, ids: Sequence[str], kind: type, spans: bool = False) -> list[Any]:
@@ -137,12 +153,13 @@ def _rows(path: Path, papers: PaperSet) -> Answered:
         Measured(name, float(METRICS[name](*columns)), *interval(METRICS[name], *columns))
         for name in papers.metrics
     ]
-    return Answered(columns[1], flags, found)
+    return Answered(columns[1], flags, found, known)
 
 
 def _spans(path: Path, papers: PaperSet) -> Answered:
     """SQuAD's metrics: 2.0's if some question has no answer, else 1.1's."""
     asked = [(p, q) for p in papers.passages for q in p.questions]
+    paper_of = [number for number, p in enumerate(papers.passages) for _ in p.questions]
     given = read_given(path, [q.id for _, q in asked], str, spans=True)
     known = _known([q.answer for _, q in asked])
     golds = [[asked[i][0].text[a:b] for a, b in asked[i][1].spans] for i in known]
@@ -153,10 +170,15 @@ def _spans(path: Path, papers: PaperSet) -> Answered:
         groups["has answer: "] = [i for i, gold in enumerate(golds) if gold]
         groups["no answer: "] = [i for i, gold in enumerate(golds) if not gold]
     figures = [
-        Measured(f"{prefix}{name}", float(mean(values)), *interval(mean, values))
+        Measured(
+            f"{prefix}{name}",
+            float(np.mean(values)),
+            *_interval(values, [paper_of[known[i]] for i in members]),
+        )
         for prefix, members in groups.items()
         for name in ("exact", "f1")
         if (values := [getattr(found[i], name) for i in members])
     ]
     answers = [normalize_answer(given[i]) for i in known]
-    return Answered(answers, [each.exact == 1 for each in found], figures)
+    right = [each.exact == 1 for each in found]
+    return Answered(answers, right, figures, [paper_of[i] for i in known])

@@ -12,6 +12,7 @@ from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.model.int8 import has_int8
 from albert_rc.papers.formats import read_split
 from albert_rc.runtime.devices import Processes
+from albert_rc.scoring.tasks import compared, measured
 from albert_rc.stores.encode_spans import STRIDE, encode_spans
 from albert_rc.stores.span_batches import SpanCollator
 from albert_rc.stores.store import load_store, make_store
@@ -258,3 +259,27 @@ def test_from_articles_to_answers(file, cli, works, answered, sample, tmp_path):
     else:
         assert done.returncode == 2, done.stderr
         assert "need a GPU or a CPU with AVX-512" in done.stderr
+
+
+def test_intervals_and_gains_are_over_paragraphs(tmp_path):
+    """Ten questions of a paragraph that are right or wrong together count once, not ten times."""
+    paragraphs = [
+        {"context": CONTEXT, "qas": [asked(f"{paper}-{i}", "Paris") for i in range(10)]}
+        for paper in range(20)
+    ]
+    gold = tmp_path / "dev.json"
+    gold.write_text(json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]}))
+    papers, found = read_split(gold), []
+    for name, right in (("together", lambda p, i: p % 2), ("apart", lambda p, i: i % 2)):
+        given = {
+            f"{p}-{i}": "Paris" if right(p, i) else "Rome" for p in range(20) for i in range(10)
+        }
+        (tmp_path / f"{name}.json").write_text(json.dumps(given))
+        found.append(measured(tmp_path / f"{name}.json", papers))
+    widths = [each.metrics[0].high - each.metrics[0].low for each in found]
+    assert widths[0] > 0.3  # 20 papers, each right or wrong: 0.5 +- 0.22
+    assert widths[1] == 0  # exactly half of every paragraph
+    agreed, change = compared(*found)
+    assert agreed.agreement == 0.5
+    assert (change.value, change.only_first, change.only_second) == (0, 50, 50)
+    assert change.permutation_p == 1

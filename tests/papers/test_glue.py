@@ -207,6 +207,12 @@ def test_two_answer_files_are_compared(cli, tmp_path):
     assert found["metrics"]["accuracy"]["value"] == pytest.approx(2 / 12)
     assert (found["only_first_right"], found["only_second_right"]) == (8, 0)
     assert found["agreement"] == pytest.approx(4 / 12, abs=1e-6)
+    assert found["gain"]["gain"] == pytest.approx(8 / 12, abs=1e-6)
+    # Rows are independent: the permutation test is McNemar's.
+    assert found["gain"]["permutation_p"] == pytest.approx(found["mcnemar_p"]) == 2 / 2**8
+    done = cli("evaluate", paths[0], gold, "--against", paths[1])
+    assert "33.33% of the answers agree" in done.stdout
+    assert "gain in right answers: +66.67 points" in done.stdout
     done = cli("evaluate", paths[0], gold, "--against", tmp_path / "nowhere.json")
     assert done.returncode == 3
     assert "nowhere.json: cannot be read" in done.stderr

@@ -62,7 +62,8 @@ def test_the_figures_are_those_of_evaluate(papers, tmp_path, works):
     text = unescape(page.read_text())
     assert f"{shown['accuracy']:.1%}" in text
     assert f"{100 * shown['low']:.1f} to {100 * shown['high']:.1f}%" in text
-    assert f"on {against['only_second_right']} (McNemar" in text
+    assert f"on {against['only_second_right']}. Gain of the second run" in " ".join(text.split())
+    assert f"(p = {change['permutation_p']:.2g}, permutation test over papers)" in text
     for groups in expected["groups"].values():
         for name, part in groups.items():
             assert len(groups) == 1 or (name in text and f"{part['accuracy']:.1%}" in text)

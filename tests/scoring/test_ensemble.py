@@ -7,7 +7,7 @@ import pytest
 from drawn_scores import drawn, softmax
 
 from albert_rc.errors import DataError
-from albert_rc.scoring.accuracy import gain
+from albert_rc.scoring.accuracy import gain, permutation_p
 from albert_rc.scoring.ensemble.assess import assess
 from albert_rc.scoring.ensemble.mix import (
     MIX,
@@ -164,14 +164,38 @@ def test_questions_without_a_right_answer_are_passed_over():
     assert report.singles[0].accuracy.total == 100
 
 
-def test_gain_is_the_difference_with_mcnemar():
+def test_gain_is_the_difference_with_its_tests():
     first = [True] * 12 + [False] * 8
     second = [True] * 4 + [False] * 16
     found = gain(first, second, [i % 10 for i in range(20)])
     assert (found.value, found.only_first, found.only_second) == (pytest.approx(0.4), 8, 0)
     assert found.p_value == pytest.approx(2 / 2**8)
     assert found.low < 0.4 < found.high
+    # Eight of the ten papers differ, all in the same direction: 2 of 2^8 permutations are as far.
+    assert found.permutation_p == pytest.approx(2 / 2**8)
     assert gain(first, first, range(20)).p_value == 1
+    assert gain(first, first, range(20)).permutation_p == 1
+
+
+def test_questions_of_one_paper_are_exchanged_together():
+    """A single paper proves nothing, however many of its questions differ."""
+    assert permutation_p([1] * 20, ["one"] * 20) == 1
+    assert permutation_p([1] * 20, [i // 5 for i in range(20)]) == pytest.approx(2 / 2**4)
+    assert permutation_p([1, -1] * 10, [i // 5 for i in range(20)]) == 1
+    # Too many papers for every permutation: drawn, and at least one in as many as are drawn.
+    assert permutation_p([1] * 40, range(40)) == pytest.approx(2 / 10_000, rel=0.5)
+
+
+def test_the_permutation_test_keeps_its_level_where_blanks_of_a_paper_go_together():
+    draw = np.random.default_rng(5)
+    papers = np.repeat(np.arange(40), 20)
+    found = []
+    for _ in range(100):
+        shift = draw.normal(scale=0.8, size=(2, 40, 1))
+        right = draw.normal(size=(2, 40, 20)) < shift
+        found.append(gain(*right.reshape(2, -1).tolist(), papers.tolist()))
+    assert sum(one.permutation_p < 0.05 for one in found) <= 10
+    assert sum(one.p_value < 0.05 for one in found) > 20  # McNemar's is fooled
 
 
 def test_fits_are_of_their_questions_alone():
