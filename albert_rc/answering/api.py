@@ -20,10 +20,10 @@ from albert_rc.answering.temperature import kept_temperature
 from albert_rc.checkpoints.hub import READY
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.json import parse_json, to_json
+from albert_rc.io.json import parse_json, parse_unique_json, to_json
 from albert_rc.io.messages import kind_of, shortened
 from albert_rc.model.heads import ReadingModel
-from albert_rc.papers.formats import OPTION_FORMATS, READERS, check_chunk, read_split, require_good
+from albert_rc.papers.formats import OPTION_FORMATS, READERS, check_chunk, read_good, require_good
 from albert_rc.papers.ids import Register
 from albert_rc.papers.raw import Items
 from albert_rc.papers.schema import PaperSet, letter
@@ -192,14 +192,14 @@ def _read(papers: Papers) -> PaperSet:
     """Read papers from any supported source; all must be valid."""
     if isinstance(papers, bytes) or (isinstance(papers, str) and papers.lstrip()[:1] in ("{", "[")):
         try:
-            papers = parse_json(papers if isinstance(papers, bytes) else papers.encode())
+            papers = parse_unique_json(papers if isinstance(papers, bytes) else papers.encode())
         except ValueError as error:
             raise DataError(f"the papers' text: {error}") from None
         if not isinstance(papers, (dict, list)):
             raise DataError(f"the papers' text is {kind_of(papers)}; it must be a dict or a list")
     if isinstance(papers, (str, Path)):
-        found = read_split(Path(papers))
-    elif isinstance(papers, Mapping):
+        return read_good(Path(papers))
+    if isinstance(papers, Mapping):
         found = _checked([papers])
     elif isinstance(papers, Iterable):
         found = _checked(list(papers))

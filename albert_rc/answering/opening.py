@@ -127,7 +127,7 @@ def ready_store(
     """
     longest = loaded.model.config.max_length
     if papers.kind == "label":
-        _require_labels(data, papers, loaded, say)
+        require_labels(data, papers, loaded, say)
     if isinstance(papers, PaperSet):
         if max_length is not None and not 1 <= max_length <= longest:
             raise UsageError(f"--max-length {max_length}: the model supports 1 to {longest} tokens")
@@ -138,7 +138,12 @@ def ready_store(
     return papers
 
 
-def _require_labels(data: Path, papers: Store | PaperSet, loaded: Loaded[Any], say: Say) -> None:
+def require_labels(data: Path, papers: Store | PaperSet, loaded: Loaded[Any], say: Say) -> None:
+    """Refuse papers whose labels the model does not know, or has in another order.
+
+    Raises:
+        DataError: names both.
+    """
     if tuple(papers.labels) != loaded.model.labels:
         raise DataError(
             f"{data}: its labels are {', '.join(papers.labels) or 'numbers'}, but the model "

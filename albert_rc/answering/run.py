@@ -9,7 +9,7 @@ from typing import Any
 
 from albert_rc.answering import int8_check
 from albert_rc.answering.cluster import Cluster, WorkerModel
-from albert_rc.answering.opening import Say, open_model, open_papers, ready_store
+from albert_rc.answering.opening import Say, open_model, open_papers, ready_store, require_labels
 from albert_rc.answering.parts import MANIFEST, Parts
 from albert_rc.answering.request import Request
 from albert_rc.answering.tasks import OptionTask, Show, SpanTask, Task
@@ -154,6 +154,8 @@ def _pass_int8_check(request: Request, loaded: Loaded[Any], group: Processes, sa
                 f"--gate {dev}: holds {store.kind} papers, but the model answers "
                 f"{loaded.model.task} papers; give a store of these"
             )
+        if store.kind == "label":
+            require_labels(dev, store, loaded, say)
         keep_freed_memory()
         cost = int8_check.measure_cost(loaded.model, loaded.tokenizer, store, group, trial)
         if group.is_main:

@@ -47,8 +47,15 @@ def keep(calibration: Calibration, folder: Path) -> Path:
     """Save a temperature next to its weights.
 
     Raises:
+        UsageError: it is beyond what `predict` accepts.
         CheckpointError: there are no weights in the folder.
     """
+    if not LOWEST <= calibration.temperature <= HIGHEST:
+        raise UsageError(
+            f"the temperature would be {calibration.temperature:g}, beyond {LOWEST:g} to "
+            f"{HIGHEST:g}, because the scores were made with {calibration.scores_temperature:g}; "
+            "make them with --temperature 1"
+        )
     record = {**calibration.as_json(), "weights_sha256": _weights_hash(folder)}
     path = record_path(folder, calibration.way)
     write_json(path, record)

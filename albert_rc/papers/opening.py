@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from albert_rc.errors import UsageError
 from albert_rc.io.json import json_lines
-from albert_rc.io.messages import first_line
+from albert_rc.io.messages import first_line, quoted
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -28,14 +28,20 @@ _ROWS = 1000
 def uncompressed(name: str) -> str:
     """A file's name without the suffix of its compression."""
     for suffix in COMPRESSED:
-        name = name.removesuffix(suffix)
+        name = _without(name, suffix)
     return name
+
+
+def _without(name: str, suffix: str) -> str:
+    """The name without a suffix, which may be in capitals."""
+    return name[: -len(suffix)] if name.lower().endswith(suffix) else name
 
 
 def content_name(name: str) -> str:
     """The file name that fits the bytes from `opened`: `a.jsonl` for `a.parquet`."""
     name = uncompressed(name)
-    return f"{name.removesuffix(PARQUET)}.jsonl" if name.endswith(PARQUET) else name
+    stem = _without(name, PARQUET)
+    return name if stem == name else f"{stem}.jsonl"
 
 
 def suffix_of(path: Path) -> str:
@@ -61,7 +67,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         OSError: the file cannot be read, or is damaged; also raised by reads inside the block.
         UsageError: the package that reads the file is not installed.
     """
-    name, what = path.name, "gzip"
+    name, what = path.name.lower(), "gzip"
     damaged: tuple[type[Exception], ...] = (EOFError, zlib.error, gzip.BadGzipFile)
     with path.open("rb") as file:
         stream: Any = file
@@ -116,9 +122,28 @@ class _Blocks(io.RawIOBase):
 
 
 def _rows(file: Any) -> Iterator[bytes]:
-    """The rows of a Parquet file as lines of JSON."""
+    """The rows of a Parquet file as lines of JSON.
+
+    Raises:
+        OSError: a column has values that JSON has not; names it.
+    """
     for batch in file.iter_batches(_ROWS):
-        yield json_lines(map(_given, batch.to_pylist()))
+        rows = [_given(row) for row in batch.to_pylist()]
+        try:
+            lines = json_lines(rows)
+        except TypeError:
+            row, name = next((row, name) for row in rows for name in row if not _is_json(row[name]))
+            said = f"column {quoted(name)} holds {type(row[name]).__name__}, not text or numbers"
+            raise OSError(errno.EINVAL, f"{said}; leave it out or convert it") from None
+        yield lines
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json_lines([value])
+    except TypeError:
+        return False
+    return True
 
 
 def _frames(file: IO[bytes], decompressor: Any) -> Iterator[bytes]:

@@ -34,6 +34,11 @@ def what_is_wrong(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, 
     for name in ("ids", "labels", "question_keys"):
         if not all(isinstance(text, str) for text in meta.get(name, ())):
             return f"its {name} are not text"
+    levels = meta["levels"]
+    if len(levels) != len(meta["ids"]):
+        return f"it has {len(levels):,} levels for {len(meta['ids']):,} papers"
+    if not all(level is None or isinstance(level, str) for level in levels):
+        return "its levels are not text"
     return _wrong_lengths(kind, tensors, meta) or _wrong_values(kind, tensors, meta)
 
 
@@ -48,14 +53,15 @@ def _wrong_lengths(
         good = ("int16", "int32") if column.dtype == "id" else (column.dtype,)
         if tensor.ndim != 1 or str(tensor.dtype).removeprefix("torch.") not in good:
             return f"{name} must be a vector of {' or '.join(good)}"
-        length = len(tensor) - bool(column.counts)
+        length = len(tensor) - bool(column.counts)  # -1 for offsets without their first 0
         if units.setdefault(column.per, length) != length:
             return f"{name} has {length:,} values for {units[column.per]:,} {column.per}s"
     for name, column in COLUMNS[kind].items():
         if column.counts:
             edges = tensors[name]
             whole = units[column.counts]
-            if int(edges[0]) != 0 or int(edges[-1]) != whole or not _all(edges.diff() >= 0):
+            ends = edges[[0, -1]].tolist() if len(edges) else []
+            if ends != [0, whole] or not _all(edges.diff() >= 0):
                 return f"the offsets in {name} do not cover {whole:,} {column.counts}s"
     if kind == "label" and units["question"] != len(meta["ids"]):
         return "the number of rows differs from the number of ids"

@@ -93,6 +93,16 @@ def test_dicts_lists_text_and_paths_are_alike(tiny, tmp_path):
     assert ids == ["b", "papers[2]", "a"]
 
 
+def test_text_and_folders_are_read_as_strictly_as_files(tiny, tmp_path):
+    twice = json.dumps(PAPER)[:-1] + ', "article": "Another _ ."}'
+    with pytest.raises(DataError, match="the key 'article' occurs twice"):
+        answer(twice, tiny)
+    for split in ("train", "dev"):
+        write_json(tmp_path / split / "one.json", PAPER)
+    with pytest.raises(UsageError, match="holds 2 splits; name one of them"):
+        answer(tmp_path, tiny)
+
+
 def test_the_model_is_left_as_it_was(tiny):
     before = tiny.model.encoder.compute
     exact = answer(PAPER, tiny, precision="fp32")

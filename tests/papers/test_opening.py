@@ -75,6 +75,27 @@ def test_damage_is_named(tmp_path, suffix):
     assert "damaged" in problem.message
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".zst", ".parquet"])
+def test_names_in_capitals_are_the_same_kinds(tmp_path, suffix):
+    path = write(tmp_path, suffix)
+    capitals = path.rename(tmp_path / path.name.upper())
+    found = read_split(capitals)
+    assert not found.problems
+    assert len(found.passages) == len(PAPERS)
+    assert len(read_split(tmp_path).passages) == len(PAPERS)  # found in a folder, too
+
+
+def test_a_column_that_json_has_not_is_named(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "dev.parquet"
+    rows = [{**paper, "scan": b"\x00\x01"} for paper in PAPERS]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    (problem,) = read_split(path, format_name="cloze").errors
+    assert "column 'scan' holds bytes, not text or numbers" in str(problem)
+
+
 def test_problems_name_the_line(tmp_path):
     bad = LINES + b'{"article": "a _ b", "options": []}\n'
     (tmp_path / "dev.jsonl.gz").write_bytes(gzip.compress(bad))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from albert_rc.answering.score import answers_of, score_lines
 from albert_rc.answering.temperature import keep, kept_temperature, why_unused
 from albert_rc.checkpoints.load import load_model, save_model
-from albert_rc.errors import CheckpointError, DataError
+from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.papers.formats import read_split
 from albert_rc.scoring.abstain import find_unsure
 from albert_rc.scoring.calibration import calibrate
@@ -223,6 +223,16 @@ def test_the_temperature_is_of_these_weights(scored, sample, tmp_path):
     record.write_text('{"temperature": -1, "weights_sha256": ""}')
     with pytest.raises(CheckpointError, match="damaged"):
         kept_temperature(tmp_path)
+
+
+def test_a_temperature_that_predict_would_refuse_is_not_kept(scored, sample, tmp_path):
+    papers = read_split(sample / "cloze" / "dev")
+    found = calibrate(read_scores(scored(tmp_path / "s.jsonl")), papers, folds=3)
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    extreme = replace(found, temperature=9000.0, scores_temperature=2000.0)
+    with pytest.raises(UsageError, match="were made with 2000; make them with --temperature 1"):
+        keep(extreme, tmp_path)
+    assert kept_temperature(tmp_path) == (1.0, False)
 
 
 def test_a_temperature_is_of_its_way_to_read_options(scored, sample, tmp_path):

@@ -10,6 +10,7 @@ from albert_rc.errors import DataError
 from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_split
 from albert_rc.stores.check import what_is_wrong
+from albert_rc.stores.pack import COLUMNS
 from albert_rc.stores.store import make_store
 from albert_rc.stores.subset import chosen_papers, joined
 
@@ -50,6 +51,18 @@ def sets(tmp_path_factory):
 def only(papers, some):
     parts = {"passages": [papers.passages[i] for i in some]}
     return replace(papers, **parts)
+
+
+@pytest.mark.parametrize("kind", ["cloze", "choice", "label", "span"])
+def test_empty_offsets_and_wrong_levels_are_found(sets, tokenizer, kind):
+    store = make_store(sets[kind], tokenizer, 64)
+    for name in COLUMNS[kind]:
+        emptied = {**store.tensors, name: store.tensors[name][:0]}
+        assert what_is_wrong(kind, emptied, store.meta) is not None, name
+    few = {**store.meta, "levels": []}
+    assert "0 levels for" in what_is_wrong(kind, store.tensors, few)
+    odd = {**store.meta, "levels": [1] * len(store.meta["ids"])}
+    assert what_is_wrong(kind, store.tensors, odd) == "its levels are not text"
 
 
 @pytest.mark.parametrize("kind", ["cloze", "choice", "label", "span"])
