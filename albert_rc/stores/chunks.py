@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert_rc.errors import DataError
 from albert_rc.papers.formats import READERS, check_chunk
 from albert_rc.papers.ids import PaperRecord
-from albert_rc.papers.raw import Chunk
-from albert_rc.papers.schema import Kind, Passage
-from albert_rc.stores.pack import MEASURES, Packed, pack
+from albert_rc.papers.raw import Chunk, paper_place
+from albert_rc.papers.schema import Kind, Passage, Problem
+from albert_rc.stores.encode import UnfitError
+from albert_rc.stores.pack import Packed, pack
 from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -35,8 +35,6 @@ class Encoded:
     records: list[PaperRecord]
     packed: Packed
     """The valid papers."""
-    unfit: dict[int, str]
-    """Messages for papers that do not fit into the window, by index among the valid papers."""
 
 
 @dataclass(frozen=True)
@@ -53,23 +51,28 @@ class ChunkEncoder:
         kind = READERS[task.format_name].kind
         checked = list(check_chunk(task.chunk, task.format_name, self.strict))
         passages = [passage for _, passage in checked if passage is not None]
-        packed, unfit = self._pack(kind, passages)
-        return Encoded([record for record, _ in checked], packed, unfit)
-
-    def _pack(self, kind: Kind, passages: Sequence[Passage]) -> tuple[Packed, dict[int, str]]:
         try:
-            return pack(kind, passages, self.tokenizer, self.max_length), {}
-        except DataError:
-            pass  # some papers do not fit: find out which, since they may be rejected anyway
-        packed = pack(kind, [], self.tokenizer, self.max_length)
-        unfit = {}
-        for index, passage in enumerate(passages):
+            packed = pack(kind, passages, self.tokenizer, self.max_length)
+        except UnfitError:
+            return self._one_by_one(kind, task.chunk, checked)
+        return Encoded([record for record, _ in checked], packed)
+
+    def _one_by_one(
+        self, kind: Kind, chunk: Chunk, checked: Iterable[tuple[PaperRecord, Passage | None]]
+    ) -> Encoded:
+        """Encode a chunk in which the papers that do not fit into the window become problems."""
+        packed, records = pack(kind, [], self.tokenizer, self.max_length), []
+        for record, passage in checked:
+            records.append(record)
+            if passage is None:
+                continue
             try:
                 packed.extend(pack(kind, [passage], self.tokenizer, self.max_length))
-            except DataError as error:
-                unfit[index] = str(error)
-                packed.measures.extend([0] * len(MEASURES[kind]))
-        return packed, unfit
+            except UnfitError as error:
+                place = paper_place(chunk[record.source].place, record.number)
+                found = (*record.problems, Problem(place, error.said))
+                records[-1] = record._replace(good=False, problems=found)
+        return Encoded(records, packed)
 
 
 def start_worker(vocabulary: Path, max_length: int, strict: bool) -> ChunkEncoder:

@@ -147,6 +147,19 @@ def encode_cloze(
     return out
 
 
+class UnfitError(DataError):
+    """A paper has a question that does not fit into the window.
+
+    Args:
+        paper: its id.
+        said: what is wrong.
+    """
+
+    def __init__(self, paper: str, said: str) -> None:
+        super().__init__(f"{shortened(paper)}: {said}")
+        self.said = said
+
+
 def question_with_option(question: str, option: str) -> str:
     """The second part of a pair: the option in the question's `_`, or after the question."""
     filled, count = re.subn(r"_+", lambda _: option, question)
@@ -162,7 +175,7 @@ def encode_choice(
     longest option, equally for all options of the question.
 
     Raises:
-        DataError: a question with its option alone exceeds the window.
+        UnfitError: a question with its option alone exceeds the window.
     """
     check_max_length(max_length)
     out = EncodedChoice()
@@ -184,9 +197,11 @@ def encode_choice(
             question_tails = [next(tails) for _ in question.options]
             room = max_length - specials - max(map(len, question_tails))
             if room < 0:
-                raise DataError(
-                    f"{shortened(passage.id)}: question {place} with its longest option has "
-                    f"{max_length - room} tokens; raise --max-length {max_length}"
+                raise UnfitError(
+                    passage.id,
+                    f"question {place} with its longest option has {max_length - room} tokens, and "
+                    f"a window {max_length}; shorten it, or raise --max-length as far as the model "
+                    "allows",
                 )
             out.question_passage.append(number)
             out.question_kept.append(min(room, length))

@@ -27,6 +27,7 @@ from albert_rc.stores.chunks import Encoded
 from albert_rc.stores.pack import Packed
 
 JOURNAL = ".preprocess.journal"
+ENTRY_FORMAT = 2  # increased when the content of entries changes
 HELD = 2**25
 """Bytes of entries that wait in memory before there is a file: some 30,000 papers."""
 _HEAD = struct.Struct("<32sQI")
@@ -45,7 +46,7 @@ class Journal:
         self.path = path
         self.num_replayed = 0
         """Papers that came from an earlier run."""
-        self._name = hashlib.sha256(repr(made_with).encode()).digest()
+        self._name = hashlib.sha256(repr((ENTRY_FORMAT, made_with)).encode()).digest()
         self._waiting: list[bytes] = [_HEAD.pack(self._name, 0, 0)]
         self._held = 0
         self._file: BinaryIO | None = None
@@ -215,7 +216,6 @@ def _written(encoded: Encoded) -> bytes:
             [*record[:5], [[p.file, p.message, p.severity] for p in record.problems], record.keys]
             for record in encoded.records
         ],
-        "unfit": list(encoded.unfit.items()),
         "names": list(encoded.packed.columns),
         "arrays": [[values.typecode, len(values)] for values in arrays],
     }
@@ -241,4 +241,4 @@ def _read(content: bytes) -> Encoded:
         for source, number, id_, level, good, found, keys in told["records"]
     ]
     columns = dict(zip(told["names"], arrays[1:], strict=True))
-    return Encoded(records, Packed(arrays[0], columns), dict(told["unfit"]))
+    return Encoded(records, Packed(arrays[0], columns))

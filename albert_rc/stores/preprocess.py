@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from albert_rc import __version__
-from albert_rc.errors import DataError
 from albert_rc.io.atomic import nameless_file
 from albert_rc.io.files import existing_folder
 from albert_rc.io.pt import STORE_FORMAT, save_tensors
@@ -65,7 +64,6 @@ class PreparedSplit:
         self._register = Register.of(self._sources, reader.suffixes)
         self._columns = Columns(self.kind, encoder.tokenizer.size, open_file)
         self._kept = array("i")
-        self._unfit: dict[int, str] = {}
         self._order: Sequence[int] = ()
 
     def tasks(self, number: int) -> Iterator[ChunkTask]:
@@ -76,7 +74,6 @@ class PreparedSplit:
     def add(self, chunk: Chunk, encoded: Encoded) -> None:
         """Add a chunk's papers; chunks must come in order."""
         index = len(self._columns)
-        self._unfit |= {index + place: said for place, said in encoded.unfit.items()}
         self._columns.add(encoded.packed)
         for record in encoded.records:
             if self._register.add(chunk, record):
@@ -90,18 +87,14 @@ class PreparedSplit:
         self._order = order if in_place else array("i", (self._kept[i] for i in order))
 
     def require_fit(self, papers: int = PAPERS) -> None:
-        """Refuse well-formed papers that no store can hold.
+        """Refuse more papers than a store can hold.
 
         Args:
             papers: maximum number of papers in a store.
 
         Raises:
-            DataError: a question does not fit into the window, or a store is too large.
+            DataError: a store is too large.
         """
-        if self._unfit:
-            for index in self._order:
-                if index in self._unfit:
-                    raise DataError(self._unfit[index])
         for span in self._spans(papers):
             self._columns.select(self._order[span]).tensors()
 

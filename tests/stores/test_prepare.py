@@ -207,28 +207,39 @@ def unfit(rng, words):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_first_question_that_does_not_fit_is_named(tokenizer, tmp_path, monkeypatch, workers):
+def test_papers_that_do_not_fit_are_rejected_like_others(tokenizer, tmp_path, monkeypatch, workers):
     monkeypatch.setattr(sources, "CHUNK_BYTES", 3000)
     rng = random.Random(0)
     folder = tmp_path / "race"
     folder.mkdir()
     for i in range(60):
         paper = unfit(rng, 90) if i in (21, 35, 40) else choice_paper(rng, 2)
-        # In the order of the files the first unfit paper is rejected, and the last one is next.
         paper["id"] = f"x{100 - i}"
         if i == 21:
             paper["answers"] = ["Z"]
         (folder / f"{i}.txt").write_text(json.dumps(paper))
-    good = read_collection(folder)
-    with pytest.raises(DataError) as before:
-        make_store(good[0], tokenizer, 64)
+    with pytest.raises(DataError, match="x60: question 1 with its longest option has"):
+        make_store(read_collection(folder)[0], tokenizer, 64)
     with prepare_collection(
         find_splits(folder), tokenizer, 64, scratch=tmp_path, workers=workers
     ) as splits:
+        with pytest.raises(DataError, match="3 problems in 3 papers"):
+            require_good(splits, "stop")
         require_good(splits, "skip")
-        with pytest.raises(DataError, match="x60: question 1") as caught:
-            splits[0].require_fit()
-    assert str(caught.value) == str(before.value)
+        (split,) = splits
+        assert [Path(problem.file).name for problem in split.errors] == [
+            "21.txt", "35.txt", "40.txt",
+        ]  # fmt: skip
+        assert "and a window 64; shorten it" in split.errors[-1].message
+        assert (split.num_papers, split.num_rejected) == (57, 3)
+        split.save(tmp_path / "train.pt")
+    store = load_store(tmp_path / "train.pt")
+    for number in (21, 35, 40):
+        (folder / f"{number}.txt").unlink()
+    expected = make_store(read_collection(folder)[0], tokenizer, 64)
+    assert store.meta["ids"] == expected.meta["ids"]
+    for name, tensor in expected.tensors.items():
+        assert torch.equal(store.tensors[name], tensor), name
 
 
 def test_a_store_that_is_too_large_is_refused():
