@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from albert_rc.answering.request import Request
 from albert_rc.errors import UsageError
-from albert_rc.io.atomic import write_together
+from albert_rc.io.atomic import only_run, write_together
 from albert_rc.io.json import as_json, read_json, write_json
 from albert_rc.io.shards import shard_name
 from albert_rc.scoring.abstain import unsure_path
@@ -58,6 +59,14 @@ class Parts:
             scores = None if request.scores is None else out.with_suffix(".scores.jsonl")
             parts.append(replace(request, data=shard, out=out, scores=scores, gate=gate))
         return parts
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep other runs from the parts' folder meanwhile.
+
+        Raises:
+            UsageError: another run uses it.
+        """
+        return nullcontext() if self.is_one else only_run(self.folder)
 
     def begin(self, made_by: Mapping[str, Any]) -> list[Request]:
         """Begin or resume the job, and return the parts that are not finished yet.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -81,26 +81,28 @@ def run(
     encoder.freeze()
     keep_freed_memory()  # not before: memory used for loading is returned
     task.settle()
-    todo = group.from_main(parts.begin(task.made_by()) if group.is_main else None)
-    if len(todo) < len(parts.all):
-        task.say(f"parts already done: {len(parts.all) - len(todo)} of {len(parts.all)}")
-    with _readers(engine or TaskEngine(), request, papers.kind, how, task) as readers:
-        for part in todo:
-            if part != first:
-                task.turn_to(part, load_store(part.data))
-            with show.bar(parts.name_of(part), task.count, group.is_main) as advance:
-                task.score(readers, lambda done: advance(done * group.world))
-            more = task.write() if group.is_main else []
-            if not parts.is_one:
-                for line in more:
-                    task.say(line)
+    with parts.alone() if group.is_main else nullcontext():
+        todo = group.from_main(parts.begin(task.made_by()) if group.is_main else None)
+        if len(todo) < len(parts.all):
+            task.say(f"parts already done: {len(parts.all) - len(todo)} of {len(parts.all)}")
+        with _readers(engine or TaskEngine(), request, papers.kind, how, task) as readers:
+            for part in todo:
+                if part != first:
+                    task.turn_to(part, load_store(part.data))
+                with show.bar(parts.name_of(part), task.count, group.is_main) as advance:
+                    task.score(readers, lambda done: advance(done * group.world))
+                more = task.write() if group.is_main else []
+                if not parts.is_one:
+                    for line in more:
+                        task.say(line)
+        if group.is_main:
+            parts.finish()
     if not group.is_main:
         return []
     if parts.is_one:
         number = counted(len(store.meta["ids"]), "paper")
         answers = f"{counted(store.num_questions, 'answer')} to {number}"
         return [f"{request.out}: {answers}", *more]
-    parts.finish()
     joined = "joined" if parts.joins else f"written; {MANIFEST} records how they were made"
     return [f"{request.out}: answers of {counted(len(parts.all), 'part')} {joined}"]
 

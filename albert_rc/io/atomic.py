@@ -7,6 +7,7 @@ import fcntl
 import glob
 import os
 import re
+import resource
 import shutil
 import socket
 import sys
@@ -24,6 +25,8 @@ from albert_rc.errors import UsageError
 LOCK = ".lock"
 _LINKS = 40
 """Maximum length of a chain of symbolic links, as in the system."""
+SPARE_FILES = 200
+"""Number of files that a process may have open for other things."""
 
 
 @contextmanager
@@ -239,12 +242,25 @@ def _remove_abandoned(folder: Path) -> None:
 
 def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
     """Write several files; none is renamed before all of them are on disk."""
+    _allow_open_files(len(writers))  # each temporary file is locked, and so open, to the end
     with ExitStack() as stack:
         for target, write in writers.items():
             temporary = stack.enter_context(atomic_path(target))
             with _blamed_on(target, temporary):
                 write(temporary)
                 _sync(temporary)
+
+
+def _allow_open_files(count: int) -> None:
+    """Raise this process's limit of open files for so many more, as far as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = count + SPARE_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY:
+        needed = min(needed, hard)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
 
 
 def write_files(contents: Mapping[Path, bytes]) -> None:

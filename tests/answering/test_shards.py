@@ -16,6 +16,7 @@ from albert_rc.answering.run import run
 from albert_rc.answering.tasks import Show
 from albert_rc.cli.console import bar
 from albert_rc.errors import DataError
+from albert_rc.io.atomic import only_run
 from albert_rc.runtime.devices import processes
 from albert_rc.stores.shards import open_store, split_path
 from albert_rc.stores.store import load_store
@@ -144,6 +145,19 @@ def test_parts_can_have_scores_later(data, tmp_path, works, cli):
     assert json.loads((out / "manifest.json").read_text())["made_by"]["temperature"] != 1
     out.rename(tmp_path / "a.parts")
     works(*command, "--out", tmp_path / "a.json", "--scores", tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("out", ["answers.json", "answers"])
+def test_two_runs_do_not_answer_the_same_parts(data, tmp_path, works, cli, out):
+    folder = tmp_path / ("answers.parts" if out.endswith(".json") else out)
+    given = ("predict", "--data", split_path(data["cloze", 3], "dev"), "--model", MODEL, "--out",
+             tmp_path / out)  # fmt: skip
+    with only_run(folder):
+        done = cli(*given)
+    assert done.returncode == 2
+    assert f"{folder} is in use by another run" in done.stderr
+    works(*given)
+    assert not list(tmp_path.glob("**/.*"))
 
 
 def test_files_of_others_are_not_taken_for_parts(data, tmp_path, cli):

@@ -125,6 +125,18 @@ def test_files_written_together_appear_together(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_more_files_together_than_may_usually_be_open(tmp_path):
+    code = """
+import resource, sys
+from pathlib import Path
+from albert_rc.io.atomic import write_files
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+write_files({Path(sys.argv[1]) / f"{i}.json": b"{}" for i in range(600)})
+"""
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True)
+    assert len(list(tmp_path.iterdir())) == 600
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
