@@ -34,5 +34,13 @@ class MaskConfig:
 
     def __post_init__(self) -> None:
         check(self)
+        # An unmasked word stays between any two n-grams, of which N lengths of p(n) = 1 / n / H.
+        mean = self.max_ngram / sum(1 / n for n in range(1, self.max_ngram + 1))
+        if self.rate > mean / (mean + 1):
+            raise UsageError(
+                f"--mask-rate {self.rate:g}: at most {mean / (mean + 1):.2f} of the words can be "
+                f"masked in n-grams of up to {self.max_ngram}, because a word stays between any "
+                "two; lower it, or raise max_ngram"
+            )
         if self.masked < 0 or self.random < 0 or self.masked + self.random > 1:
             raise UsageError("the shares of masked and random words must add up to at most 1")

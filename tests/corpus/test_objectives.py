@@ -169,3 +169,14 @@ def test_settings_out_of_range_are_refused():
     for wrong in ({"rate": 0.0}, {"rate": 1.0}, {"max_ngram": 0}, {"masked": 0.9, "random": 0.2}):
         with pytest.raises(UsageError):
             MaskConfig(**wrong)
+
+
+@pytest.mark.parametrize(("max_ngram", "most"), [(1, 0.5), (3, 0.62), (10, 0.77)])
+def test_a_rate_that_n_grams_cannot_reach_is_refused(tokenizer, max_ngram, most):
+    with pytest.raises(UsageError, match=f"at most {most:.2f} of the words can be masked"):
+        MaskConfig(rate=most + 0.01, max_ngram=max_ngram)
+    masker = NGramMasker(tokenizer, MaskConfig(rate=most, max_ngram=max_ngram))
+    generator = torch.Generator().manual_seed(0)
+    ids_T = masker.begins_V.nonzero()[:, 0][:1].repeat(2000)  # 2,000 words of a piece
+    masked = [len(masker.choose(ids_T, generator)) for _ in range(50)]
+    assert sum(masked) / 50 / 2000 == pytest.approx(most, abs=0.02)

@@ -8,6 +8,7 @@ from commands import run_cli
 from safetensors.torch import load_file
 
 from albert_rc.answering.score import score, score_lines
+from albert_rc.answering.temperature import weights_id
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.runtime.devices import Processes
@@ -150,6 +151,16 @@ def test_a_run_is_resumed_with_the_same_teacher(lesson, tmp_path, cli):
     one, other = (load_file(tmp_path / n / "model.safetensors") for n in ("whole", "parts"))
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert json.loads((tmp_path / "whole/train.json").read_text())["teacher_weight"] == 0.8
+
+
+def test_a_model_is_the_same_teacher_whatever_its_last_digits(lesson):
+    """Processors differ in the last digits of what a model answers; files are compared by value."""
+    store = load_store(lesson / "train.pt")
+    model, file = Teacher(str(lesson / "teacher")), Teacher(str(lesson / "scores.jsonl"))
+    exact = file.chances(store, ALONE, "fp32")
+    rounded = exact * (1 + 1e-7)
+    assert model.identity(exact) == model.identity(rounded) == weights_id(lesson / "teacher")
+    assert file.identity(exact) != file.identity(rounded)
 
 
 def test_teachers_that_cannot_teach(lesson, sample, tokenizer, tmp_path, cli):

@@ -12,7 +12,6 @@ from torch import Tensor
 from albert_rc.answering.quality import quality
 from albert_rc.answering.score import score
 from albert_rc.batch import Batch
-from albert_rc.io.files import sha256
 from albert_rc.model.heads import ClozeHead, Output, ReadingModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.batches import BatchOrder, Collator, ragged
@@ -64,6 +63,7 @@ class Reading(Objective[Batch]):
         dev_store: selects the best weights; without one the last are kept.
         settings: the recipe.
         chance_O: a teacher's probabilities of all options of `train_store`, see `Teacher`.
+        teacher_id: the teacher's identity, which a resumed run must have in common.
 
     Raises:
         UsageError: the recipe does not suit these questions or this model.
@@ -80,6 +80,7 @@ class Reading(Objective[Batch]):
         dev_store: Store | None,
         settings: TrainConfig,
         chance_O: Tensor | None = None,
+        teacher_id: str = "",
     ) -> None:
         self.model: ReadingModel = model
         self.tokenizer = tokenizer
@@ -88,6 +89,7 @@ class Reading(Objective[Batch]):
         self.score_name = " and ".join(train_store.metrics)
         self.mask_weight = settings.mask_weight
         self.chance_O, self.teacher_weight = chance_O, settings.teacher_weight
+        self.teacher_id = teacher_id
         self.hider = None
         if settings.mask_rate and train_store.kind == "cloze":
             self.hider = WordHider(tokenizer, settings.mask_rate, settings.seed)
@@ -177,5 +179,5 @@ class Reading(Objective[Batch]):
         stores = stores_identity(self.train_store, self.dev_store)
         found = super().identity() | stores | {"--option-score": self.model.option_score}
         if self.chance_O is not None:
-            found["--teacher"] = sha256(self.chance_O.numpy().tobytes())[:16]
+            found["--teacher"] = self.teacher_id
         return found

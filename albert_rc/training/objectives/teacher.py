@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from albert_rc.answering.score import score
+from albert_rc.answering.temperature import weights_id
 from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import DataError, UsageError
+from albert_rc.io.files import sha256
 from albert_rc.io.messages import quoted
 from albert_rc.runtime.devices import Processes
 from albert_rc.scoring.score_file import read_scores
@@ -82,6 +84,19 @@ class Teacher:
                 chance_O = _from_model(self.source, store, group, precision)
             self._last[precision] = store, chance_O
         return chance_O
+
+    def identity(self, chance_O: Tensor) -> str:
+        """What a resumed run must have in common with the run before.
+
+        A score file's probabilities; or a model's weights, since the last digits of what it answers
+        differ from one kind of processor to the next.
+
+        Args:
+            chance_O: from `chances`.
+        """
+        if self.is_file:
+            return sha256(chance_O.numpy().tobytes())[:16]
+        return weights_id(resolve_source(self.source)) or self.source
 
 
 def _from_model(source: str, store: Store, group: Processes, precision: str) -> Tensor:

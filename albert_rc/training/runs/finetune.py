@@ -81,7 +81,7 @@ class FineTuning:
         objective: Objective[Any]
         if self.teacher is not None:
             chance_O = self.teacher.chances(train, self.group, settings.precision)
-            objective = Reading(*parts, chance_O)
+            objective = Reading(*parts, chance_O, self.teacher.identity(chance_O))
         else:
             objective = Spans(*parts) if train.kind == "span" else Reading(*parts)
         return PreparedRun(
