@@ -113,6 +113,8 @@ class EncoderConfig:
                 f"--num-layers {self.num_layers} must be divisible by --num-groups "
                 f"{self.num_groups}"
             )
+        if 0 < self.relative_buckets < 4:  # two directions, near and far
+            raise UsageError(f"{self.relative_buckets} buckets of distances; at least 4, or 0")
         if self.relative_buckets and self.residual == "reversible":
             raise UsageError("reversible layers cannot have biases by distance")
         if self.common not in COMMON:

@@ -106,3 +106,9 @@ def test_near_distances_have_their_own_bucket_and_far_ones_share():
 def test_reversible_layers_refuse_biases():
     with pytest.raises(UsageError, match="reversible"):
         EncoderConfig(family="mpnet", relative_buckets=32, residual="reversible")
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 3])
+def test_too_few_buckets_are_refused(buckets):
+    with pytest.raises(UsageError, match="at least 4, or 0"):
+        EncoderConfig(family="mpnet", relative_buckets=buckets)
