@@ -19,6 +19,7 @@ from albert_rc.errors import CheckpointError
 from albert_rc.model.config import Compute
 from albert_rc.model.int8 import Int8Matrix, has_int8
 from albert_rc.model.linear import PreparedLinear
+from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import PaperSet, Passage, Question
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import make_store
@@ -175,3 +176,29 @@ def test_predict_passes_the_gate_or_refuses(sample, stores, tmp_path, cli):
     assert done.returncode == 2
     assert "--gate" in done.stderr
     assert not (tmp_path / "other.json").exists()
+
+
+def test_dev_papers_need_the_labels_that_the_model_knows(sample, tmp_path, cli):
+    """Others would be taken for those, and what int8 costs would be an accident."""
+    loaded = load_model(
+        sample / "vocabulary", "label", scratch="tiny", labels=("0", "1"), format_name="sst-2"
+    )
+    save_model(loaded.model, loaded.tokenizer, tmp_path / "run")
+    other = ("not_entailment", "entailment")
+    tables = {
+        "test": ["sentence\tlabel", *(f"a film number {i}\t{i % 2}" for i in range(12))],
+        "dev": [
+            "index\tsentence1\tsentence2\tlabel",
+            *(f"{i}\tA film.\tFilm {i}.\t{other[i % 2]}" for i in range(12)),
+        ],
+    }
+    for name, rows in tables.items():
+        table = tmp_path / f"{name}.tsv"
+        table.write_text("\n".join([*rows, ""]))
+        make_store(read_split(table), loaded.tokenizer, 32).save(tmp_path / f"{name}.pt")
+    done = cli("predict", "--data", tmp_path / "test.pt", "--model", tmp_path / "run",
+               "--precision", "int8", "--out", tmp_path / "answer.json")  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert (
+        "dev.pt: its labels are entailment, not_entailment, but the model knows 0, 1" in done.stderr
+    )
