@@ -219,6 +219,18 @@ def test_a_pdf(tmp_path):
     assert papers == [CLOZE, RACE]
 
 
+def test_a_header_in_the_middle_of_a_sentence_is_no_break(tmp_path):
+    above = "    It is widely believed that bread goes stale because the water in it, as"
+    below = ["Professor Brown says, dries out. A simple test shows that this cannot", "be all."]
+    pages = [["Hilltop School", "", "", above], ["Hilltop School", "", "", *below]]
+    pages[1] += ["", *in_columns(QUESTIONS), "", "39-40 BA"]
+    draw_pdf(tmp_path / "exam.pdf", [[(60, 60, lines)] for lines in pages])
+    papers, refused, (found,) = understood(import_papers([tmp_path / "exam.pdf"]))
+    assert refused == []
+    assert papers == [RACE | {"article": " ".join([above.strip(), *below])}]
+    assert "'Hilltop School', at the top of 2 pages, was left out" in found.notes
+
+
 def test_a_pdf_in_two_columns(tmp_path):
     left = ["Section A", "", *STORY.splitlines(), "", *in_columns(LISTS)]
     right = ["Section B", "", *TEXT.splitlines(), *in_columns(QUESTIONS)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from albert_rc.printed.lines import Line, shortened
 from albert_rc.printed.recognise import key
@@ -36,12 +37,14 @@ def without_headers(pages: Sequence[Sequence[Line]]) -> tuple[list[Line], list[s
     """
     tops, said = _repeated({at: page[0] for at, page in enumerate(pages) if page}, "top")
     bottoms, more = _repeated({at: page[-1] for at, page in enumerate(pages) if page}, "bottom")
-    kept = [
-        line
-        for at, page in enumerate(pages)
-        for number, line in enumerate(page)
-        if not (number == 0 and at in tops) and not (number == len(page) - 1 and at in bottoms)
-    ]
+    kept: list[Line] = []
+    for at, page in enumerate(pages):
+        left = page[: len(page) - (at in bottoms)][at in tops :]
+        if left and at in tops:
+            # White space under a header does not separate paragraphs.
+            kept.append(replace(left[0], gap=False, turns=True))
+            left = left[1:]
+        kept += left
     return kept, said + more
 
 
