@@ -128,6 +128,22 @@ def test_a_table_with_letters_above_is_one_of_options(tmp_path, document, first,
     assert ("A. made" in lines[-1].text) != key
 
 
+def test_rows_without_cells(tmp_path, document):
+    from docx.oxml import OxmlElement
+
+    table = document.add_table(rows=2, cols=5)
+    for row, texts in zip(table.rows, [["36", *OPTIONS[0]], ["37", *OPTIONS[1]]], strict=True):
+        for cell, text in zip(row.cells, texts, strict=True):
+            cell.text = text
+    for at in (0, 1):
+        table.rows[at]._tr.addprevious(OxmlElement("w:tr"))
+    empty = document.add_table(rows=1, cols=1)
+    empty._tbl.remove(empty.rows[0]._tr)
+    document.save(tmp_path / "exam.docx")
+    lines = [line.text.split("\t") for line in read_printed(tmp_path / "exam.docx").lines]
+    assert lines == [["36", *OPTIONS[0]], ["37", *OPTIONS[1]]]
+
+
 def test_the_numbers_that_word_writes(tmp_path, document):
     document.add_paragraph(BREAD)
     for question, options in zip(RACE["questions"], RACE["options"], strict=True):

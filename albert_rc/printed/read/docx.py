@@ -198,6 +198,8 @@ def _is_header(cells: list[str]) -> bool:
     A row with a single letter, or with a number or a word like `Answers` before the letters,
     belongs to a key: `1 | A`, `1-4 | A | B | C | D`.
     """
+    if not cells:
+        return False
     first, *names = [cell.strip().strip(".、．") for cell in cells]
     if len(names) < 2 or names != list("ABCDEFG")[: len(names)]:
         return False
