@@ -128,6 +128,18 @@ def test_a_table_with_letters_above_is_one_of_options(tmp_path, document, first,
     assert ("A. made" in lines[-1].text) != key
 
 
+@pytest.mark.parametrize("kind", ["PAGE", "COLUMN", "LINE"])
+def test_breaks_in_a_paragraph_of_word_are_not_dropped(tmp_path, document, kind):
+    from docx.enum.text import WD_BREAK
+
+    paragraph = document.add_paragraph("36. A. made")
+    paragraph.add_run().add_break(getattr(WD_BREAK, kind))
+    paragraph.add_run("37. A. hear")
+    document.save(tmp_path / "exam.docx")
+    lines = [line.text for line in read_printed(tmp_path / "exam.docx").lines]
+    assert lines == ["36. A. made", "37. A. hear"]
+
+
 def test_rows_without_cells(tmp_path, document):
     from docx.oxml import OxmlElement
 
@@ -288,6 +300,20 @@ def test_a_pdf_whose_right_column_is_short(tmp_path):
     papers, refused, _ = understood(import_papers([tmp_path / "two.pdf"]))
     assert refused == []
     assert [paper["answers"] for paper in papers] == [list("DDA"), list("BAC")]
+
+
+def test_a_page_of_a_pdf_that_is_a_picture_is_named(tmp_path):
+    image = pytest.importorskip("PIL.Image").new("L", (60, 80), 200)
+    canvas = pytest.importorskip("reportlab.pdfgen.canvas").Canvas(str(tmp_path / "exam.pdf"))
+    canvas.drawString(60, 700, "It is said that bread goes stale because it dries out.")
+    canvas.showPage()
+    canvas.drawInlineImage(image, 0, 0, 595, 842)
+    canvas.showPage()
+    canvas.showPage()  # an empty one
+    canvas.save()
+    printed = read_printed(tmp_path / "exam.pdf")
+    assert printed.notes == ["page 2 is a picture without text, and was not read"]
+    assert len(printed.lines) == 1
 
 
 def test_a_locked_pdf(tmp_path):
