@@ -128,6 +128,34 @@ def test_a_table_with_letters_above_is_one_of_options(tmp_path, document, first,
     assert ("A. made" in lines[-1].text) != key
 
 
+@pytest.mark.parametrize("kind", ["PAGE", "COLUMN", "LINE"])
+def test_breaks_in_a_paragraph_of_word_are_not_dropped(tmp_path, document, kind):
+    from docx.enum.text import WD_BREAK
+
+    paragraph = document.add_paragraph("36. A. made")
+    paragraph.add_run().add_break(getattr(WD_BREAK, kind))
+    paragraph.add_run("37. A. hear")
+    document.save(tmp_path / "exam.docx")
+    lines = [line.text for line in read_printed(tmp_path / "exam.docx").lines]
+    assert lines == ["36. A. made", "37. A. hear"]
+
+
+def test_rows_without_cells(tmp_path, document):
+    from docx.oxml import OxmlElement
+
+    table = document.add_table(rows=2, cols=5)
+    for row, texts in zip(table.rows, [["36", *OPTIONS[0]], ["37", *OPTIONS[1]]], strict=True):
+        for cell, text in zip(row.cells, texts, strict=True):
+            cell.text = text
+    for at in (0, 1):
+        table.rows[at]._tr.addprevious(OxmlElement("w:tr"))
+    empty = document.add_table(rows=1, cols=1)
+    empty._tbl.remove(empty.rows[0]._tr)
+    document.save(tmp_path / "exam.docx")
+    lines = [line.text.split("\t") for line in read_printed(tmp_path / "exam.docx").lines]
+    assert lines == [["36", *OPTIONS[0]], ["37", *OPTIONS[1]]]
+
+
 def test_the_numbers_that_word_writes(tmp_path, document):
     document.add_paragraph(BREAD)
     for question, options in zip(RACE["questions"], RACE["options"], strict=True):
@@ -219,6 +247,18 @@ def test_a_pdf(tmp_path):
     assert papers == [CLOZE, RACE]
 
 
+def test_a_header_in_the_middle_of_a_sentence_is_no_break(tmp_path):
+    above = "    It is widely believed that bread goes stale because the water in it, as"
+    below = ["Professor Brown says, dries out. A simple test shows that this cannot", "be all."]
+    pages = [["Hilltop School", "", "", above], ["Hilltop School", "", "", *below]]
+    pages[1] += ["", *in_columns(QUESTIONS), "", "39-40 BA"]
+    draw_pdf(tmp_path / "exam.pdf", [[(60, 60, lines)] for lines in pages])
+    papers, refused, (found,) = understood(import_papers([tmp_path / "exam.pdf"]))
+    assert refused == []
+    assert papers == [RACE | {"article": " ".join([above.strip(), *below])}]
+    assert "'Hilltop School', at the top of 2 pages, was left out" in found.notes
+
+
 def test_a_pdf_in_two_columns(tmp_path):
     left = ["Section A", "", *STORY.splitlines(), "", *in_columns(LISTS)]
     right = ["Section B", "", *TEXT.splitlines(), *in_columns(QUESTIONS)]
@@ -260,6 +300,20 @@ def test_a_pdf_whose_right_column_is_short(tmp_path):
     papers, refused, _ = understood(import_papers([tmp_path / "two.pdf"]))
     assert refused == []
     assert [paper["answers"] for paper in papers] == [list("DDA"), list("BAC")]
+
+
+def test_a_page_of_a_pdf_that_is_a_picture_is_named(tmp_path):
+    image = pytest.importorskip("PIL.Image").new("L", (60, 80), 200)
+    canvas = pytest.importorskip("reportlab.pdfgen.canvas").Canvas(str(tmp_path / "exam.pdf"))
+    canvas.drawString(60, 700, "It is said that bread goes stale because it dries out.")
+    canvas.showPage()
+    canvas.drawInlineImage(image, 0, 0, 595, 842)
+    canvas.showPage()
+    canvas.showPage()  # an empty one
+    canvas.save()
+    printed = read_printed(tmp_path / "exam.pdf")
+    assert printed.notes == ["page 2 is a picture without text, and was not read"]
+    assert len(printed.lines) == 1
 
 
 def test_a_locked_pdf(tmp_path):

@@ -185,8 +185,8 @@ def _text(run: Any) -> str:
     for element in run:
         if element.tag == f"{WORD}t":
             said.append(element.text or "")
-        elif element.tag == f"{WORD}br":  # only line breaks count, not those of columns and pages
-            said.append("\n" if attribute(element, "type") in ("", "textWrapping") else "")
+        elif element.tag == f"{WORD}br":  # of a line, column or page
+            said.append("\n")
         elif isinstance(element.tag, str) and element.tag.startswith(WORD):
             said.append(_WRITTEN.get(element.tag.removeprefix(WORD), ""))
     return "".join(said)
@@ -198,6 +198,8 @@ def _is_header(cells: list[str]) -> bool:
     A row with a single letter, or with a number or a word like `Answers` before the letters,
     belongs to a key: `1 | A`, `1-4 | A | B | C | D`.
     """
+    if not cells:
+        return False
     first, *names = [cell.strip().strip(".、．") for cell in cells]
     if len(names) < 2 or names != list("ABCDEFG")[: len(names)]:
         return False

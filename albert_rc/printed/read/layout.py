@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
-from albert_rc.printed.lines import Doubt, Line, Piece, clean, shadow_of, shortened
+from albert_rc.printed.lines import Doubt, Line, Piece, clean, shadow_of
+from albert_rc.printed.read.headers import without_headers
 from albert_rc.printed.recognise.options import marks_in
 
 SAME_LINE = 0.4  # of a letter's height
@@ -44,15 +45,15 @@ def lines_of(pages: Sequence[tuple[Sequence[Word], float]]) -> tuple[list[Line],
     rows = [(_rows(words), width) for words, width in pages]
     whitest = [_whitest(page, width) for page, width in rows]
     gutters = [_gutter(page, at) for (page, _), at in zip(rows, whitest, strict=True)]
-    found: list[Line] = []
+    found: list[list[Line]] = []
     for number, (page, width) in enumerate(rows, 1):
         gutter = gutters[number - 1]
         if gutter is None:
             # The last page's right column may be short, or there may be only one page.
             others = [g for g, (_, w) in zip(gutters, rows, strict=True) if g and w == width]
             gutter = _gutter_of_few(page, others, whitest[number - 1])
-        found += _page_lines(page, gutter, number)
-    return _without_headers(found)
+        found.append(_page_lines(page, gutter, number))
+    return without_headers(found)
 
 
 def _page_lines(rows: Sequence[Row], gutter: float | None, number: int) -> list[Line]:
@@ -212,27 +213,3 @@ def _line(row: Row, place: str, edge: float, letter: float) -> Line:
         width=(right - edge) / letter,
         doubts=tuple(Doubt(word.text, word.picture, place) for word in row if word.picture),
     )
-
-
-def _without_headers(lines: list[Line]) -> tuple[list[Line], list[str]]:
-    """Lines without repeated headers and footers, which may differ in their numbers only."""
-    pages: dict[str, list[Line]] = {}
-    for line in lines:
-        pages.setdefault(line.place.partition(",")[0], []).append(line)
-    edges = Counter(_digitless(line) for page in pages.values() for line in {page[0], page[-1]})
-    repeated = {text: count for text, count in edges.items() if count > 1}
-    kept = [
-        line
-        for page in pages.values()
-        for line in page
-        if not (line in (page[0], page[-1]) and _digitless(line) in repeated)
-    ]
-    return kept, [
-        f"{shortened(text)!r}, at the top or bottom of {count} pages, was left out"
-        for text, count in repeated.items()
-        if len(text) > 3
-    ]
-
-
-def _digitless(line: Line) -> str:
-    return "".join(char for char in line.shadow if not char.isdigit()).strip()

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.errors import DataError, UsageError
+from albert_rc.io.messages import first_of
 from albert_rc.printed.lines import Line, shortened
 from albert_rc.printed.read.layout import Word, lines_of
 
+MOST_PICTURES = 20  # pages named in the notes
 LARGEST = 14_400  # points: a page's side, by the standard's limits
 
 
 def read_pdf(path: Path) -> tuple[list[Line], list[str]]:
-    """The lines of a PDF's pages (none if they are pictures), with notes on headers left out.
+    """The lines of a PDF's pages (none if they are pictures), with notes on what was left out.
 
     Raises:
         UsageError: pdfplumber is not installed.
@@ -28,10 +30,13 @@ def read_pdf(path: Path) -> tuple[list[Line], list[str]]:
         ) from None
     logging.getLogger("pdfminer").setLevel(logging.ERROR)
     pages: list[tuple[list[Word], float]] = []
+    pictures = []
     try:
         with pdfplumber.open(path) as document:
-            for page in document.pages:
+            for number, page in enumerate(document.pages, 1):
                 pages.append((_words(page), min(float(page.width), LARGEST)))
+                if page.images and not pages[-1][0]:
+                    pictures.append(number)
                 page.close()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
@@ -46,7 +51,9 @@ def read_pdf(path: Path) -> tuple[list[Line], list[str]]:
         raise DataError(
             f"{path}: not a readable PDF ({shortened(said, 80)}); print it to PDF again"
         ) from None
-    return lines_of(pages)
+    lines, notes = lines_of(pages)
+    unread = [f"page {number} is a picture without text, and was not read" for number in pictures]
+    return lines, notes + first_of(unread, MOST_PICTURES, "more pages")
 
 
 def _words(page: Any) -> list[Word]:
