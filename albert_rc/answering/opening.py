@@ -38,9 +38,6 @@ def open_papers(
         UsageError: unknown format or model, or a table that fits several tasks.
     """
     if is_store(data):
-        for name, given in (("--format", format_name is not None), ("--strict", strict)):
-            if given:
-                say(f"note: {name} has no effect, because {data} is a store and not raw papers")
         return open_store(data)
     return read_papers(data, format_name or _format_for(data, model), say, strict)
 

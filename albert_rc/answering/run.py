@@ -23,7 +23,7 @@ from albert_rc.papers.schema import Kind, PaperSet
 from albert_rc.runtime.devices import Processes, choose_precision
 from albert_rc.runtime.engines import TaskEngine
 from albert_rc.runtime.heap import keep_freed_memory
-from albert_rc.stores.shards import exists, open_store, split_path
+from albert_rc.stores.shards import exists, is_store, open_store, split_path
 from albert_rc.stores.store import Store, check_store, load_store
 
 
@@ -47,6 +47,20 @@ def _require_for(request: Request, papers: Store | PaperSet) -> None:
         )
 
 
+def _say_unused(request: Request, say: Say) -> None:
+    """Report options that have no effect beside the others, although the answers make sense."""
+    read = [path for path in (request.data, request.recall) if path is not None]
+    if all(map(is_store, read)):
+        named = " and ".join(map(str, read))
+        are = "is a store" if len(read) == 1 else "are stores"
+        for name, given in (("--format", request.format_), ("--strict", request.strict)):
+            if given:
+                say(f"note: {name} has no effect, because {named} {are} and not raw papers")
+    shown = (request.scores, request.abstain, request.recall)
+    if request.temperature is not None and all(given is None for given in shown):
+        say("note: --temperature has no effect without --scores, --abstain or --recall")
+
+
 def run(
     request: Request, group: Processes, show: Show, engine: TaskEngine | None = None
 ) -> list[str]:
@@ -66,6 +80,8 @@ def run(
     """
     parts = Parts(request)
     first = parts.all[0]
+    if group.is_main:
+        _say_unused(request, show.say)
     papers = open_papers(first.data, request.format_, request.model, show.say, request.strict)
     _require_for(request, papers)
     chosen = choose_precision(request.precision, group.device)

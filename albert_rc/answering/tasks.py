@@ -168,7 +168,8 @@ class OptionTask(Task):
         if is_store(path):
             known = open_store(path)
         else:
-            papers = read_papers(path, self.request.format_, self.show.say)
+            request = self.request
+            papers = read_papers(path, request.format_, self.show.say, request.strict)
             known = make_store(papers, self.loaded.tokenizer, self.loaded.model.config.max_length)
         if not known.has_answers:
             raise DataError(

@@ -40,6 +40,7 @@ from albert_rc.io.atomic import atomic_path, write_bytes
 from albert_rc.io.json import write_json
 from albert_rc.io.messages import quoted
 from albert_rc.model.config import EncoderConfig
+from albert_rc.model.feed_forward import ACTIVATIONS
 from albert_rc.model.heads import OPTION_SCORES, HeadedModel, ReadingModel
 from albert_rc.model.init import start_with_neighbours
 from albert_rc.model.linear import DTYPES
@@ -366,6 +367,11 @@ def labels_in(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
 
 def _checked_config(folder: Path, tokenizer: Tokenizer) -> tuple[EncoderConfig, dict[str, Any]]:
     config, raw = read_config(folder)
+    if config.activation not in ACTIVATIONS:
+        raise CheckpointError(
+            f"{folder}/config.json: hidden_act {quoted(config.activation)} is not supported (only "
+            f"{', '.join(ACTIVATIONS)})"
+        )
     if tokenizer.size > config.vocab_size:
         raise CheckpointError(
             f"{folder}: the vocabulary has {tokenizer.size} pieces but the model "

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from albert_rc.errors import CheckpointError, UsageError
-from albert_rc.fields import flag_of
+from albert_rc.fields import flag_of, settings_of
 from albert_rc.io.messages import quoted
 from albert_rc.model.attention import ATTENTION
 from albert_rc.model.config import (
@@ -109,36 +109,72 @@ def attending(
     asked = dict(lsh)
     if asked.get("landmarks") is True:
         asked["landmarks"] = special
-    try:
-        LshConfig(**_lsh_settings(given | saved.get("lsh", {})))
-    except (TypeError, UsageError) as error:
-        raise CheckpointError(
-            f"{folder}/config.json: invalid attention settings ({error})"
-        ) from None
-    settings = LshConfig(**_lsh_settings(given | saved.get("lsh", {}) | asked))
+    ours = given | saved.get("lsh", {})
+    _check_saved(ours, folder)
+    settings = LshConfig(**_with_landmarks(ours | asked))
     if settings.shared and not {"hash", "landmarks"}.isdisjoint(lsh):
         raise UsageError(
             "--lsh-hash and --lsh-landmarks need --lsh-form ours; Reformer's form (faithful) has "
             "only one hash and no landmarks"
         )
+    if settings.rounds == 1 and not settings.shared and not {"hash", "probes"}.isdisjoint(lsh):
+        raise UsageError(
+            "--lsh-hash and --lsh-probes need --lsh-rounds of at least 2, because the first round "
+            "uses neighbours in the text instead of hashes"
+        )
     return Compute(attention=name, lsh=settings)
 
 
-def _lsh_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with the landmarks converted for `LshConfig`.
+def _with_landmarks(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with the landmarks, a list in JSON, as `LshConfig` has them."""
+    return {**given, "landmarks": tuple(given["landmarks"])}
+
+
+def _check_saved(saved: Mapping[str, Any], folder: Path) -> None:
+    """Refuse settings of hashed attention that no config.json can have.
 
     Raises:
-        TypeError: a setting has the wrong type.
+        CheckpointError: names the file and the key.
     """
-    settings = {**given, "landmarks": tuple(given["landmarks"])}
-    for name, value in settings.items():
-        usual = getattr(LshConfig(), name, None)
-        wanted = (int, type(None)) if name == "buckets" else type(usual)
-        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            raise TypeError(f"{name} is {quoted(value)}")
-    if not all(type(token) is int and token >= 0 for token in settings["landmarks"]):
-        raise TypeError("landmarks are not token ids")
-    return settings
+    usual, annotated = vars(LshConfig()), settings_of(LshConfig)
+    for name, value in saved.items():
+        where = f"{folder}/config.json: {name} in albert_rc.lsh"
+        if name not in usual:
+            raise CheckpointError(
+                f"{where} is unknown; the settings there are {', '.join(usual)}. Use the "
+                "config.json that belongs to these weights"
+            )
+        if not _has_kind(name, value, usual[name]):
+            must_be = _KINDS.get(name) or _KINDS[type(usual[name]).__name__]
+            raise CheckpointError(f"{where} is {quoted(value)}; it must be {must_be}")
+        setting = annotated[name].setting if name in annotated else None
+        if setting is not None and not setting.allows(value):
+            allowed = f"one of {', '.join(setting.choices)}" if setting.choices else setting.allowed
+            raise CheckpointError(f"{where} is {quoted(value)}; it must be {allowed}")
+    try:
+        LshConfig(**_with_landmarks(saved))
+    except UsageError as error:
+        raise CheckpointError(f"{folder}/config.json: albert_rc.lsh: {error}") from None
+
+
+_KINDS = {
+    "landmarks": "a list of token ids",
+    "buckets": "a whole number or null",
+    "int": "a whole number",
+    "bool": "true or false",
+    "str": "text",
+}
+"""What a setting must be, by its name or else its type, in words."""
+
+
+def _has_kind(name: str, value: Any, usual: Any) -> bool:
+    """Whether a setting's value has the type of the usual one."""
+    if name == "landmarks":
+        listed = isinstance(value, (list, tuple))
+        return listed and all(type(token) is int and token >= 0 for token in value)
+    if name == "buckets":
+        return value is None or type(value) is int
+    return type(value) is type(usual)
 
 
 def require_shape(config: EncoderConfig, shape: Mapping[str, Any]) -> None:
@@ -194,6 +230,11 @@ def scratch_config(
     config = size_config(size, vocab_size=tokenizer.size)
     given = dict(shape or {})
     layers = given.get("num_layers", config.num_layers)
+    if given.get("sharing") == "none" and given.get("num_groups", layers) != layers:
+        raise UsageError(
+            f"--num-groups {given['num_groups']}: with --sharing none, each of the {layers} layers "
+            "is a group of its own; leave one of the two out"
+        )
     if "sharing" in given:
         given |= sharing_shape(given.pop("sharing"), layers, given.get("num_groups"))
     hidden = given.get("hidden_size", config.hidden_size)

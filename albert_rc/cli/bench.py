@@ -22,6 +22,8 @@ _GOES_WITH = {
     "data": ("train", "predict"), "dropout": _LEARNS, "memory": _LEARNS, "recompute": _LEARNS,
     "optimizer_states": _LEARNS,
 }  # fmt: skip
+_OF_MEASURING = ("against", "rounds")
+_OF_RESUME = ("kills", "runs", "command", "folder", "moments")
 
 
 @example("albert-rc bench predict --size xxlarge --precision int8 --against transformers")
@@ -116,6 +118,8 @@ def bench(
         if unknown := chosen.keys() - {"steps"}:
             flag = flag_of(min(unknown))
             raise UsageError(f"bench resume has no option {flag}; put options for train after --")
+        for flag in settings.given_flags(context, *_OF_MEASURING):
+            raise UsageError(f"{flag} is only for bench train, predict and pretrain")
         steps = chosen.get("steps", 12)
         _resume(context.args, folder, out, json, command=command, steps=steps, kills=kills,
                 seed=moments, runs=runs, busy=busy or 0)  # fmt: skip
@@ -125,6 +129,8 @@ def bench(
             f"bench {work}: unexpected argument {context.args[0]}; only bench resume takes "
             "options after --"
         )
+    for flag in settings.given_flags(context, *_OF_RESUME):
+        raise UsageError(f"{flag} is only for bench resume")
     for name, goes_with in _GOES_WITH.items():
         if name in chosen and work not in goes_with:
             named = " and ".join(f"bench {each}" for each in goes_with)

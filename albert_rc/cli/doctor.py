@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from albert_rc.cli import settings
 from albert_rc.cli.console import example, out, print_json, table
 from albert_rc.cli.papers import Format, Strict, say_unread
 from albert_rc.errors import DataError
@@ -21,6 +22,7 @@ SHOWN = 10
 
 @example("albert-rc doctor papers --model models/albert-xxlarge-v2")
 def doctor(
+    context: typer.Context,
     raw: Annotated[
         Path,
         typer.Argument(
@@ -47,6 +49,8 @@ def doctor(
     from albert_rc.stores.doctor import check_collection
     from albert_rc.text.tokenizer import load_tokenizer
 
+    if model is None:
+        settings.need(context, "--model, whose vocabulary counts the tokens", "max_length")
     splits = read_collection(raw, format_, strict)
     say_unread(raw)
     tokenizer = None if model is None else load_tokenizer(resolve_source(model))

@@ -14,6 +14,7 @@ from albert_rc.cli.papers import Format
 
 @example("albert-rc export models/run1 --out hub/run1 --onnx --licence mit --papers papers/dev")
 def export(
+    context: typer.Context,
     runs: Annotated[
         list[str],
         typer.Argument(
@@ -72,7 +73,9 @@ def export(
     from albert_rc.training.runs.mean_weights import source_of
 
     given = None
-    if papers is not None:
+    if papers is None:
+        settings.need(context, "--papers", "format_")
+    else:
         given = read_good(papers, format_)
     with source_of(runs, last, folder, say) as (source, mean):
         done = write(

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from albert_rc.cli.console import say
 from albert_rc.cli.settings import Fields, chosen
 from albert_rc.errors import UsageError
-from albert_rc.fields import LAST_SEED, settings_of
+from albert_rc.fields import LAST_SEED, flag_of, settings_of
 from albert_rc.model.config import LshConfig
 
 MOST_FOLDS = 10_000
@@ -138,15 +139,23 @@ def lsh_of(form: str | None, landmarks: bool | None, given: dict[str, Any]) -> d
     return found
 
 
-def require_teacher(teacher: str | None, given: Mapping[str, Any]) -> None:
-    """Refuse settings of a teacher without a teacher.
+def require_partners(teacher: str | None, given: Mapping[str, Any]) -> None:
+    """Refuse training settings without the option that they belong to.
 
     Raises:
-        UsageError: such a setting is given without a teacher.
+        UsageError: a setting of a teacher without one, or of restarts that cannot happen.
     """
     for name in ("teacher_weight", "teacher_precision"):
         if teacher is None and given.get(name) is not None:
-            raise UsageError(f"--{name.replace('_', '-')} needs --teacher")
+            raise UsageError(f"{flag_of(name)} needs --teacher")
+    if given.get("max_restarts") is not None and given.get("on_collapse") != "restart":
+        raise UsageError("--max-restarts needs --on-collapse restart")
+
+
+def say_epochs_unused(given: Mapping[str, Any]) -> None:
+    """Report that `--epochs` is ignored, if it is: a file may give it, and cannot be unset."""
+    if given.get("epochs") is not None and given.get("max_steps") is not None:
+        say("note: --epochs has no effect beside --max-steps")
 
 
 def seconds_of(minutes: float | None) -> float | None:

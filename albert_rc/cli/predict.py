@@ -11,6 +11,8 @@ from albert_rc.answering.request import Request
 from albert_rc.cli import options, settings
 from albert_rc.cli.console import bar, example, say
 from albert_rc.cli.outputs import answer_files, check_outputs
+from albert_rc.errors import UsageError
+from albert_rc.fields import flag_of
 
 
 @example("albert-rc predict --data data/test.pt --model models/run1 --out predictions/answer.json")
@@ -43,6 +45,9 @@ def predict(
     lsh = options.lsh_of(lsh_form, lsh_landmarks, given)
     files = {"data": Path("data/test.pt"), "out": Path("predictions/answer.json")}
     request = Request(**files | settings.chosen(given), lsh=lsh)
+    for name in ("gate", "tolerance"):
+        if given.get(name) is not None and request.precision != "int8":
+            raise UsageError(f"{flag_of(name)} needs --precision int8")
     parts = Parts(request)
     outputs = answer_files(request.out, request.scores, request.abstain)
     if not parts.is_one and not parts.joins:

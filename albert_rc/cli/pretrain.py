@@ -10,6 +10,7 @@ import typer
 from albert_rc.cli import options, running, settings
 from albert_rc.cli.console import DEFAULT_MODEL, example, say
 from albert_rc.corpus.mask_config import MaskConfig
+from albert_rc.errors import UsageError
 from albert_rc.model.config import EncoderConfig
 from albert_rc.training.config import TrainConfig
 
@@ -91,7 +92,12 @@ def pretrain(
     OUT holds a Hugging Face checkpoint, log.txt, metrics.jsonl, pretrain.json (all settings) and
     run.toml, which repeats the run with `--config`.
     """
-    if context.invoked_subcommand is not None:
+    if below := context.invoked_subcommand:
+        for flag in settings.given_flags(context):
+            raise UsageError(
+                f"{flag} before `{below}` is an option of pretrain itself; give the options of "
+                f"`pretrain {below}` after its name"
+            )
         return
 
     from albert_rc.runtime.devices import be_deterministic, choose_precision, processes
@@ -100,7 +106,7 @@ def pretrain(
     from albert_rc.training.runs.earlier import require_kept
     from albert_rc.training.runs.pretrain import PretrainingRun
 
-    options.require_teacher(teacher, given)
+    options.require_partners(teacher, given)
     levers, seconds = running.levers_of(given), options.seconds_of(minutes)
     shape = {"sharing": sharing, **{name: given.pop(name) for name in _SHAPE}}
     dropout = shape.pop("dropout")
@@ -132,6 +138,13 @@ def pretrain(
             teacher=teacher,
         )
         prepared = asked.prepare(say, out if resume else None)
+        if group.is_main:
+            options.say_epochs_unused(more)
+            if "eval_steps" in more and prepared.data[1] is None:
+                say(
+                    f"note: there is no {data / 'dev'} to evaluate on, so --eval-steps only sets "
+                    "how often the training loss is recorded"
+                )
         result = running.run(prepared, out, resume, seconds, settings.run_file(context))
         if group.is_main:
             score = result.best_score

@@ -123,6 +123,22 @@ def run_file(context: typer.Context) -> dict[str, bytes]:
     return {RUN: "".join((said, *lines)).encode()}
 
 
+def given_flags(context: typer.Context, *names: str) -> list[str]:
+    """The options among these parameters that were given, also by `--set` or in a file.
+
+    Args:
+        context: of the command; `ctx.params` names its parameters.
+        names: parameters; all of the command's if there are none.
+    """
+    flags = {each.name: each.opts[0] for each in context.command.params if each.name}
+    sources = {name: context.get_parameter_source(name) for name in names or flags}
+    return [
+        flags[name]
+        for name, source in sources.items()
+        if source is not None and source.name == "COMMANDLINE"
+    ]
+
+
 def need(context: typer.Context, needed: str, *names: str) -> None:
     """Refuse parameters that would be ignored because an option that they need is missing.
 
@@ -134,11 +150,8 @@ def need(context: typer.Context, needed: str, *names: str) -> None:
     Raises:
         UsageError: one of them was given.
     """
-    flags = {each.name: each.opts[0] for each in context.command.params}
-    for name in names:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise UsageError(f"{flags[name]} needs {needed}")
+    for flag in given_flags(context, *names):
+        raise UsageError(f"{flag} needs {needed}")
 
 
 class _WithSettings:

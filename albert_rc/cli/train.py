@@ -166,20 +166,21 @@ def train(
         raise UsageError("--seeds, --folds and --search cannot be combined")
     of_search = {"low": low, "high": high, "batch-sizes": batch_sizes, "json": json or None}
     chosen = given["learning_rate"] is not None or with_dev or minutes is not None
-    _require_search(search is not None, of_search, chosen)
+    _require_search(search is not None, of_search, chosen, given["batch_size"] is not None)
+    options.require_partners(teacher, given)
     sizes, seconds = _sizes(batch_sizes), options.seconds_of(minutes)
     if deterministic:
         be_deterministic()
     with processes(device) as group, running.alone_in(out, group):
         train_store, dev_store = open_stores(data, with_dev, taught=teacher is not None)
         _require_cloze(train_store.kind, option_score, given)
-        if group.is_main and (said := unlike(train_store, dev_store)):
-            say(f"warning: {data}: {said}")
+        _require_dev(data, dev_store, with_dev, given, group.is_main)
+        if group.is_main:
+            _say_odd(data, unlike(train_store, dev_store), given, search is not None and resume)
         lsh, levers = options.lsh_of(lsh_form, lsh_landmarks, given), running.levers_of(given)
         taught_by = None if teacher is None else Teacher(teacher).found()
         dropout = given.pop("dropout", None)
         shape = settings.chosen({name: given.pop(name, None) for name in ("residual", *SMALLER)})
-        options.require_teacher(teacher, given)
         given["precision"] = choose_precision(given.get("precision"), group.device, learning=True)
         tuning = FineTuning(
             model=model,
@@ -224,13 +225,16 @@ def train(
         _run_several(tuning, parts, out, record, resume, seconds, files)
 
 
-def _require_search(searching: bool, of_search: dict[str, Any], chosen: bool) -> None:
+def _require_search(
+    searching: bool, of_search: dict[str, Any], chosen: bool, one_size: bool
+) -> None:
     """Refuse options of a search without one, and options that a search does not support.
 
     Args:
         searching: whether a search was requested.
         of_search: its options by name; None for those not given.
         chosen: whether a learning rate, dev papers to learn from, or a time limit were given.
+        one_size: whether a batch size was given.
     """
     found = next((name for name, value in of_search.items() if value is not None), None)
     if not searching and found is not None:
@@ -241,6 +245,17 @@ def _require_search(searching: bool, of_search: dict[str, Any], chosen: bool) ->
             "so --learning-rate and --with-dev cannot be used with it; nor can --minutes: stop "
             "the search with Ctrl-C, and continue it with the same command"
         )
+    if one_size and of_search["batch-sizes"] is not None:
+        raise UsageError("--batch-size has no effect beside --batch-sizes; leave one of them out")
+
+
+def _say_odd(data: Path, unlike: str | None, given: dict[str, Any], resumes_search: bool) -> None:
+    """Report what may not be intended: differing stores, and options without an effect."""
+    if unlike:
+        say(f"warning: {data}: {unlike}")
+    options.say_epochs_unused(given)
+    if resumes_search:
+        say("note: --resume has no effect with --search, which always continues")
 
 
 def _require_cloze(kind: str, option_score: str | None, given: dict[str, Any]) -> None:
@@ -251,6 +266,23 @@ def _require_cloze(kind: str, option_score: str | None, given: dict[str, Any]) -
     ):  # fmt: skip
         if kind != "cloze" and value is not None:
             raise UsageError(f"--{name} is for cloze papers, not for {kind} papers; leave it out")
+
+
+def _require_dev(
+    data: Path, dev: Store | None, with_dev: bool, given: dict[str, Any], is_main: bool
+) -> None:
+    """Refuse `--patience` without dev papers, and tell what `--eval-steps` still does."""
+    if dev is not None and dev.has_answers:
+        return
+    why = (
+        "--with-dev leaves no dev papers to evaluate on"
+        if with_dev
+        else f"there is no {data / 'dev.pt'} with answers to evaluate on"
+    )
+    if given["patience"] is not None:
+        raise UsageError(f"--patience: {why}; leave the option out")
+    if given["eval_steps"] is not None and is_main:
+        say(f"note: {why}, so --eval-steps only sets how often the training loss is recorded")
 
 
 def _sizes(listed: str | None) -> tuple[int, ...]:

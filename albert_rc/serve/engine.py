@@ -91,6 +91,11 @@ class Engine:
         if first.report.new and self._load("choice").report.new:
             said = " nor ".join(NOUNS.values())
             say(f"warning: {self.name} was trained for neither {said}; its answers are guesses")
+        elif first.report.new and option_score is not None:
+            say(
+                f"note: --option-score {option_score} only affects {NOUNS['cloze']}, for which "
+                f"{self.name} was not trained"
+            )
 
     def _names(self, tasks: Iterable[str]) -> str:
         """Names of the models for these kinds of papers, as clients may know them."""

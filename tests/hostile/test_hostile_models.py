@@ -162,7 +162,32 @@ def test_sizes_are_held_against_the_weights(folder, name):
 )  # fmt: skip
 def test_fields_of_a_config_are_checked(folder, field, value):
     change(folder, **{field: value})
-    assert str(folder) in refusal(folder) or field == "hidden_act"
+    said = refusal(folder)
+    assert str(folder / "config.json") in said
+    if field == "hidden_act":
+        assert "hidden_act" in said
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "must_be"),
+    [
+        ("chunk", "64", "is '64'; it must be a whole number"),
+        ("chunk", True, "is true; it must be a whole number"),
+        ("rounds", 0, "is 0; it must be from 1 to 1,000"),
+        ("hash", "evil", "is 'evil'; it must be one of rotations, projections"),
+        ("hash", 3, "is 3; it must be text"),
+        ("shared", 1, "is 1; it must be true or false"),
+        ("landmarks", 5, "is 5; it must be a list of token ids"),
+        ("landmarks", [1, -1], "it must be a list of token ids"),
+        ("buckets", "x", "is 'x'; it must be a whole number or null"),
+        ("colour", "blue", "is unknown; the settings there are shared, chunk"),
+    ],
+)
+def test_settings_of_hashed_attention_are_named_with_their_file(folder, setting, value, must_be):
+    change(folder, albert_rc={"attention": "lsh", "lsh": {setting: value}})
+    said = refusal(folder)
+    assert said.startswith(f"{folder / 'config.json'}: {setting} in albert_rc.lsh ")
+    assert must_be in said
 
 
 @pytest.mark.parametrize(

@@ -69,13 +69,18 @@ def test_what_cannot_be_is_refused(sample, tmp_path):
         with pytest.raises(UsageError, match="need --lsh-form ours"):
             made(sample, attention="lsh", lsh={"shared": True} | ours)
     with pytest.raises(UsageError, match="need --attention lsh"):
-        made(sample, lsh={"rounds": 2})
+        made(sample, lsh={"rounds": 1})
+    for unused in ({"hash": "rotations"}, {"probes": 1}):
+        with pytest.raises(UsageError, match="need --lsh-rounds of at least 2"):
+            made(sample, attention="lsh", lsh={"rounds": 1} | unused)
+    # Reformer's form has no round that uses neighbours.
+    made(sample, attention="lsh", lsh={"rounds": 1, "shared": True, "probes": 2})
     loaded = made(sample, attention="lsh")
     save_model(loaded.model, loaded.tokenizer, tmp_path)
     raw = json.loads((tmp_path / "config.json").read_bytes())
     raw["albert_rc"]["lsh"]["colour"] = "blue"
     (tmp_path / "config.json").write_text(json.dumps(raw))
-    with pytest.raises(CheckpointError, match="invalid attention settings"):
+    with pytest.raises(CheckpointError, match="colour in albert_rc"):
         load_model(tmp_path, "cloze")
 
 

@@ -159,6 +159,12 @@ def test_unknown_strategies_are_refused():
         sharing_shape("heads", 4)
 
 
+def test_groups_of_layers_that_share_nothing_are_refused(sample):
+    shape = {"sharing": "none", "num_layers": 4, "num_groups": 2}
+    with pytest.raises(UsageError, match="--num-groups 2: with --sharing none, each of the 4"):
+        load_model(sample / "vocabulary", "pretraining", scratch="tiny", shape=shape)
+
+
 def test_a_checkpoint_that_shares_otherwise_is_refused():
     config = EncoderConfig(vocab_size=100, num_layers=4)
     require_shape(config, {"sharing": "all", "num_layers": 4})

@@ -3,14 +3,17 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from small import task
 
 from albert_rc.errors import OutOfMemoryError, UsageError
 from albert_rc.io.sizes import parse_size
-from albert_rc.model.config import RECOMPUTE
+from albert_rc.model.config import RECOMPUTE, size_config
 from albert_rc.model.cost import encoder_parameters
+from albert_rc.runtime.devices import Processes
+from albert_rc.training.config import TrainConfig
 from albert_rc.training.memory.footprint import predict_parts
-from albert_rc.training.memory.planner import GIB, Levers, make_plan
+from albert_rc.training.memory.planner import GIB, Levers, fit, make_plan
 
 
 @pytest.mark.parametrize(
@@ -36,6 +39,22 @@ def test_what_is_no_size_is_refused(text):
 def test_a_number_that_lacks_its_unit_is_not_taken_for_bytes():
     with pytest.raises(UsageError, match="--memory 6: that is in bytes; write 6GiB or 6MB"):
         parse_size("--memory", "6")
+
+
+def test_choices_without_their_effect_are_reported(stores):
+    def said(levers, **shape):
+        config = replace(size_config("tiny"), **shape)
+        alone = Processes(torch.device("cpu"))
+        settings = TrainConfig(batch_size=2)
+        lines = fit(settings, config, stores["cloze", "train"], alone, None, levers)[1]
+        return [line for line in lines if line.startswith("note:")]
+
+    assert said(Levers(accumulation=2, recompute="layers")) == []
+    assert said(Levers(recompute="activations"), residual="reversible") == []
+    (layers,) = said(Levers(recompute="layers"), residual="reversible")
+    assert "--recompute layers has no effect on reversible layers" in layers
+    (pieces,) = said(Levers(accumulation=8))
+    assert "--accumulation 8 has the effect of 2, because" in pieces
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -70,6 +70,17 @@ def test_a_score_file_and_the_model_that_made_it_teach_the_same(lesson):
     torch.testing.assert_close(by_file, by_model, atol=2e-6, rtol=1e-4)
 
 
+def test_a_teacher_with_too_few_positions_is_named(lesson, stores, tmp_path):
+    store = stores["cloze", "train"]
+    longest = int(store.lengths.max())
+    small = {"max_positions": longest - 1}
+    teacher = load_model(lesson / "teacher", "cloze", scratch="tiny", shape=small)
+    save_model(teacher.model, teacher.tokenizer, tmp_path)
+    said = f"--teacher {tmp_path}: takes {longest - 1} tokens, .* windows of up to {longest};"
+    with pytest.raises(UsageError, match=said):
+        Teacher(str(tmp_path)).chances(store, ALONE, "fp32")
+
+
 def test_lines_of_other_papers_and_other_orders_do_not_matter(lesson, tmp_path):
     store = load_store(lesson / "train.pt")
     lines = (lesson / "scores.jsonl").read_text().splitlines()

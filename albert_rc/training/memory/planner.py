@@ -205,7 +205,23 @@ def fit(
         recompute=plan.recompute,
         optimizer_states=plan.states,
     )
-    return fitted, [*plan.lines(budget), *said]
+    return fitted, [*plan.lines(budget), *said, *_unused(levers, task, config)]
+
+
+def _unused(levers: Levers, task: StepShape, config: EncoderConfig) -> list[str]:
+    """Messages about choices that have no effect, or not the full one."""
+    said = []
+    if levers.recompute == "layers" and config.residual == "reversible":
+        said.append(
+            "note: --recompute layers has no effect on reversible layers, which are recomputed "
+            "anyway"
+        )
+    if levers.accumulation is not None and levers.accumulation > task.items:
+        said.append(
+            f"note: --accumulation {levers.accumulation} has the effect of {task.items}, because "
+            "each process's share of a batch has no more items"
+        )
+    return said
 
 
 def _plan_as_before(

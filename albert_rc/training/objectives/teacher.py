@@ -108,6 +108,13 @@ def _from_model(source: str, store: Store, group: Processes, precision: str) -> 
             "training papers with it, using `albert-rc predict --data PAPERS --model "
             f"{source} --scores teacher.jsonl`, and give --teacher teacher.jsonl"
         )
+    longest, needed = loaded.model.config.max_length, int(store.lengths.max())
+    if needed > longest:
+        raise UsageError(
+            f"--teacher {source}: takes {longest:,} tokens, but the training papers have windows "
+            f"of up to {needed:,}; preprocess them with --max-length {longest}, or give another "
+            "teacher"
+        )
     if loaded.report.new:
         raise UsageError(
             f"--teacher {source} was not trained for {store.kind} papers; fine-tune it first"

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from albert_rc.errors import UsageError, error_of
+from albert_rc.fields import flag_of
 from albert_rc.io.json import read_json_lines
 from albert_rc.runtime.busy import busy_processes
 from albert_rc.training.checkpoint import state_path, states, step_of
 
 OWN = (
     "--out", "--resume", "--max-steps", "--save-steps", "--epochs", "--minutes", "--keep",
-    "--seeds", "--folds",
+    "--seeds", "--folds", "--search",
 )  # fmt: skip
 """Options that the test sets itself."""
 
@@ -79,8 +80,9 @@ def kill_and_resume(
         UsageError: an option that the test sets itself, a folder with an earlier test, a run
             that fails, or one that ends before it could be killed.
     """
+    given = _options_of(arguments)
     for option in OWN:
-        if any(given.partition("=")[0] == option for given in arguments):
+        if option in given:
             raise UsageError(f"{option} is set by the test itself; leave it out")
     if not 1 <= kills < steps:
         raise UsageError(f"--kills {kills} must be at least 1 and below --steps {steps}")
@@ -104,6 +106,15 @@ def kill_and_resume(
         for name, path in (*others, ("killed", broken))
         for part in (*_differences(unbroken[0], path, steps), _of_metrics(unbroken[0], path))
     ]
+
+
+def _options_of(arguments: Sequence[str]) -> set[str]:
+    """The options among a command's arguments, also those written as `--set NAME=VALUE`."""
+    found = {given.partition("=")[0] for given in arguments}
+    pairs = zip(("", *arguments), arguments, strict=False)
+    written = [given for before, given in pairs if before == "--set"]
+    written += [given.removeprefix("--set=") for given in arguments if given.startswith("--set=")]
+    return found | {flag_of(each.partition("=")[0]) for each in written}
 
 
 def _run_with_kills(
