@@ -8,9 +8,10 @@ from typing import Any
 
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.hf_names import saved_task
-from albert_rc.checkpoints.hub import READY, resolve_source, usual_model
+from albert_rc.checkpoints.hub import READY, resolve_source, unused_runs, usual_model
 from albert_rc.checkpoints.load import Loaded, Opening, labels_in, load_model
 from albert_rc.errors import DataError, UsageError
+from albert_rc.io.messages import first_of
 from albert_rc.papers.formats import possible_formats, read_good
 from albert_rc.papers.glue import GLUE
 from albert_rc.papers.schema import PaperSet
@@ -88,6 +89,8 @@ def open_model(
     if model is None:
         model = usual_model(papers.kind)
         tell(f"model: {model}")
+        if runs := unused_runs():
+            tell(f"note: not used, because --model names none: {', '.join(first_of(runs, 3))}")
     loaded = load_model(model, papers.kind, **how)
     for line in loaded.report.lines():
         tell(line)

@@ -34,8 +34,8 @@ class Request:
     model: Annotated[
         str | None,
         Setting(
-            "Model: a run's folder, a hub id, or a model of the package (default: the run in "
-            "models; if there is none for such papers, albert-rc-small or "
+            "Model: a run's folder, a hub id, or a model of the package (default: the folder "
+            "models if it is itself a run for such papers; if not, albert-rc-small or "
             "albert-rc-small-choice)."
         ),
     ] = None

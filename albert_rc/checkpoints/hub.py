@@ -29,6 +29,11 @@ def usual_model(kind: str = "cloze") -> str:
     return "models" if _answers(config, kind) else READY.get(kind, READY["cloze"])
 
 
+def unused_runs() -> list[str]:
+    """The runs below `models`, which are used only if they are named."""
+    return sorted(str(config.parent) for config in Path("models").glob("*/config.json"))
+
+
 def _answers(config: Path, kind: str) -> bool:
     """Whether a model exists there that was not made for another kind of papers."""
     if not config.is_file():

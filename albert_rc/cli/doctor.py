@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SHOWN = 10
 
 
-@example("albert-rc doctor papers --model models/albert-xxlarge-v2")
+@example("albert-rc doctor papers --model albert/albert-xxlarge-v2")
 def doctor(
     context: typer.Context,
     raw: Annotated[
@@ -74,7 +74,7 @@ def doctor(
 def _show(check: SplitCheck, max_length: int) -> None:
     total = max(1, check.questions)
     rows = [
-        ("papers", f"{check.papers:,}"),
+        ("usable papers", f"{check.papers:,}"),
         ("papers with an error", f"{check.rejected:,}"),
         ("warnings", f"{len(check.warnings):,}"),
         ("questions", f"{check.questions:,}"),

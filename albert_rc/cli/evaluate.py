@@ -28,6 +28,13 @@ def evaluate(
         Path | None,
         typer.Option(help="Another answer.json or score file to compare with; not for STS-B."),
     ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            help="Right answers to papers that have none, in the format of answer.json, such as a "
+            "competition's for its test papers."
+        ),
+    ] = None,
     train: TrainingPapers = None,
     format_: Format = None,
     calibrate: Annotated[
@@ -71,17 +78,20 @@ def evaluate(
     if calibrate:
         if against is not None or train is not None:
             raise UsageError("--against and --train cannot be used with --calibrate")
+        if key is not None:
+            raise UsageError("--key cannot be used with --calibrate")
         from albert_rc.cli.calibration import calibrate as fit
 
         fit(answers, gold, model, out_file, figure, (folds, seed, bins), format_, json)
         return
     settings.need(context, "--calibrate", "model", "figure", "out_file", "folds", "bins", "seed")
-    _evaluate(answers, gold, against, train, format_, json)
+    _evaluate(answers, gold, key, against, train, format_, json)
 
 
 def _evaluate(
     answers: Path,
     gold: Path,
+    key: Path | None,
     against: Path | None,
     train: Path | None,
     format_: str | None,
@@ -95,6 +105,8 @@ def _evaluate(
     from albert_rc.scoring.slices import slices_of
 
     papers = read_good(gold, format_)
+    if key is not None:
+        papers = evaluation.with_key(papers, key)
     if papers.kind in ("label", "span"):
         if train is not None:
             raise UsageError(

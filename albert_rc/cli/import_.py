@@ -126,8 +126,9 @@ def _warn(imports: list[Import], replaced: list[Path], earlier: list[Path]) -> N
         )
     if earlier:
         say(
-            f"warning: {', '.join(map(str, earlier))}: left from an earlier import of the same "
-            "file; delete them if they are outdated, since `predict` would answer them too"
+            f"warning: {', '.join(map(str, earlier))}: left from an earlier import of a "
+            "file of this name; delete them if they are outdated, since `predict` would answer "
+            "them, too"
         )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from albert_rc.stores.preprocess import PreparedSplit
 
 
-@example("albert-rc preprocess papers --model models/albert-xxlarge-v2 --out data")
+@example("albert-rc preprocess papers --model albert/albert-xxlarge-v2 --out data")
 def preprocess(
     raw: Annotated[
         Path,

@@ -58,4 +58,6 @@ def report(
     )
     for each in found.runs:
         if each.evaluation is not None:
-            out.print(f"{each.run.name}: {each.evaluation.total}", markup=False)
+            total = each.evaluation.total
+            said = f"{each.run.name}: {total.correct:,} of {total.total:,} right, {total}"
+            out.print(said, markup=False)

@@ -26,7 +26,7 @@ LOW, HIGH = 5e-6, 5e-4
 """Learning rates between which `--search` chooses."""
 
 
-@example("albert-rc train --data data --model models/albert-xxlarge-v2 --out models/run1")
+@example("albert-rc train --data data --model albert/albert-xxlarge-v2 --out models/run1")
 @settings.takes(
     settings.Fields(TrainConfig, without=("optimizer", "teacher_precision")),
     settings.Fields(EncoderConfig, only=("dropout", "residual", *SMALLER)),

@@ -225,7 +225,4 @@ def _missing(path: Path) -> str:
             f"{path}: no such store, only {', '.join(others)}; make it with `albert-rc "
             f"preprocess` from a collection that has a split {path.stem}"
         )
-    return (
-        f"{path}: no such store; make it with `albert-rc preprocess PAPERS --out {folder}`, then "
-        "give that folder"
-    )
+    return f"{path}: no such store; make it with `albert-rc preprocess PAPERS --out {folder}`"

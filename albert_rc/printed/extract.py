@@ -42,7 +42,7 @@ def require_printed(path: Path) -> None:
     if suffix not in SUFFIXES:
         raise UsageError(f"{path}: the file name of a paper must end in {', '.join(SUFFIXES)}")
     if not path.is_file():
-        raise DataError(f"{path}: no such file; give the printed paper")
+        raise DataError(f"{path}: no such file; check the path")
 
 
 def read_printed(path: Path) -> PrintedText:

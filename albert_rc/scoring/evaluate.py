@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from albert_rc.errors import DataError
+from albert_rc.errors import DataError, UsageError
 from albert_rc.io.files import natural_key
 from albert_rc.io.messages import counted, listed, quoted, shortened
-from albert_rc.papers.schema import Passage, gold_letters, letter, letter_index, question_keys
+from albert_rc.papers.schema import (
+    PaperSet,
+    Passage,
+    gold_letters,
+    letter,
+    letter_index,
+    question_keys,
+)
 from albert_rc.scoring.accuracy import Accuracy, Gain, accuracy, by_group, gain, gain_by_group
 from albert_rc.scoring.baseline import no_reading_answers
 from albert_rc.scoring.score_file import answers_in, read_scores
@@ -92,6 +99,28 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
     return letters
 
 
+def with_key(papers: PaperSet, key: Path) -> PaperSet:
+    """Papers without right answers, with those of a file in the format of answer.json.
+
+    Raises:
+        DataError: see `read_answers`.
+        UsageError: the papers have right answers, or no options.
+    """
+    if papers.kind not in ("cloze", "choice"):
+        raise UsageError(f"--key is for papers with options, not for {papers.format} papers")
+    if any(question.answer is not None for p in papers.passages for question in p.questions):
+        raise UsageError(f"--key {key}: {papers.name} has right answers already; leave it out")
+    places = map(letter_index, read_answers(key, papers.passages))
+    passages = [
+        replace(
+            passage,
+            questions=tuple(replace(each, answer=next(places)) for each in passage.questions),
+        )
+        for passage in papers.passages
+    ]
+    return replace(papers, passages=passages)
+
+
 def read_alone(path: Path, papers: Sequence[Passage]) -> list[str | None] | None:
     """The model's own answers at the blanks that `predict --recall` recalled.
 
@@ -133,7 +162,10 @@ def evaluate(
     places = [(p, n) for p in papers for n in range(len(p.questions))]
     known = [i for i, right in enumerate(gold) if right is not None]
     if not known:
-        raise DataError("the papers (GOLD) have no right answers; give papers that have them")
+        raise DataError(
+            "the papers (GOLD) have no right answers; give papers that have them, "
+            "or `evaluate --key` a file of them"
+        )
     right = [answers[i] == gold[i] for i in known]
     owners = [places[i][0].id for i in known]
     if slices is None:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import SAMPLE
 from safetensors import safe_open
 from transformers import AlbertForMaskedLM, AlbertForMultipleChoice, AutoTokenizer
 
@@ -73,6 +74,18 @@ def test_the_models_for_each_kind_of_papers_are_there(tmp_path, monkeypatch):
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "config.json").write_text("{}")
     assert usual_model("cloze") == "models"
+
+
+def test_runs_that_are_not_used_are_named(tmp_path, monkeypatch, cli):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run1", "run2"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "config.json").write_text("{}")
+    given = ("predict", "--data", SAMPLE / "cloze" / "test", "--out", tmp_path / "answer.json")
+    assert "not used, because --model names none: models/run1, models/run2" in cli(*given).stderr
+    named = cli(*given, "--model", "albert-rc-tiny")
+    assert named.returncode == 0
+    assert "not used" not in named.stderr
 
 
 def test_a_model_that_is_named_is_the_one_that_is_loaded():

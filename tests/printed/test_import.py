@@ -62,8 +62,8 @@ def test_papers_of_an_earlier_import_are_named(tmp_path, cli):
     assert done.returncode == 0
     left = out / "race" / "dev" / "exam-2.txt"
     said = " ".join(done.stderr.split())
-    assert f"{left.name}: left from an earlier import of the same file" in said
-    assert "`predict` would answer them too" in said
+    assert f"{left.name}: left from an earlier import of a file of this name" in said
+    assert "`predict` would answer them, too" in said
     assert "exam-2-1" not in said
     assert left.is_file()
     done = cli("import", exam, "--out", out, "--split", "dev", "--json")

@@ -315,7 +315,7 @@ def test_a_paper_with_a_doubtful_word_is_not_whole(keep):
     report_doubts(found, PrintedText([line], []), keep)
     assert [one.whole for one in found.papers] == [keep, True]
     said = found.doubt_notes if keep else [str(t) for t in found.papers[0].troubles]
-    assert said[0].startswith("'gardcn' may have been misread")
+    assert said[0].startswith("'gardcn' in 'a gardcn _' may have been misread")
     assert "page 1, line 3" in said[0]
 
 

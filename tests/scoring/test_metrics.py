@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -6,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from albert_rc.errors import DataError
+from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_collection, read_split
 from albert_rc.papers.overlap import OverlapIndex
@@ -14,7 +15,7 @@ from albert_rc.papers.parse import Problems, parse_cloze
 from albert_rc.papers.schema import Passage, Question, gold_letters
 from albert_rc.scoring.accuracy import accuracy, by_group, compare, interval_over_papers
 from albert_rc.scoring.baseline import no_reading_answers
-from albert_rc.scoring.evaluate import evaluate, read_answers
+from albert_rc.scoring.evaluate import evaluate, read_answers, with_key
 
 
 def test_the_interval_of_independent_questions_is_the_binomials():
@@ -203,3 +204,25 @@ def test_papers_without_answers_cannot_be_evaluated(sample):
     papers = read_split(sample / "cloze" / "test").passages
     with pytest.raises(DataError, match="have no right answers"):
         evaluate(["A"] * sum(len(p.questions) for p in papers), papers)
+
+
+def test_answers_may_be_in_a_file_of_their_own(sample, cli, tmp_path):
+    """As a competition keeps those to its test papers."""
+    test, key = sample / "cloze" / "test", sample / "cloze" / "test_answers.json"
+    right = json.loads(key.read_text())
+    first = min(right)
+    wrong = right | {first: ["A" if letter != "A" else "B" for letter in right[first]]}
+    write_json(tmp_path / "answer.json", wrong)
+    total = sum(map(len, right.values()))
+    done = cli("evaluate", tmp_path / "answer.json", test, "--key", key, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["correct"], found["total"]) == (total - len(right[first]), total)
+    done = cli("evaluate", tmp_path / "answer.json", test)
+    assert done.returncode == 3
+    assert "`evaluate --key` a file of them" in done.stderr
+    with pytest.raises(UsageError, match="dev has right answers already"):
+        with_key(read_split(sample / "cloze" / "dev"), key)
+    write_json(tmp_path / "part.json", {first: right[first]})
+    with pytest.raises(DataError, match="does not belong to these papers, or is incomplete"):
+        with_key(read_split(test), tmp_path / "part.json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from albert_rc.printed.lines import Line, PrintedText
+from albert_rc.printed.lines import Line, PrintedText, shortened
 from albert_rc.printed.papers import Import, Paper, Trouble
 
 CORRECT = "write the text with --text, correct it, and import it"
@@ -24,7 +24,8 @@ def report_doubts(found: Import, text: PrintedText, keep: bool) -> None:
     for line in (line for line in text.lines if line.doubts):
         owners = [paper for paper, content in texts if _may_hold(content, line)]
         for doubt in line.doubts:
-            reason = f"{doubt.text!r} may have been misread"
+            around = "" if doubt.text == line.text.strip() else f" in {shortened(line.text, 100)!r}"
+            reason = f"{doubt.text!r}{around} may have been misread"
             if keep or not owners:
                 found.doubt_notes.append(f"{reason} ({doubt.place})")
                 continue

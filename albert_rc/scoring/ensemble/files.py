@@ -241,7 +241,8 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
             raise DataError(
                 f"{file.path}: made with temperature {file.temperature:g}, but "
                 f"{model['scores']}, of the fit, with {model['temperature']:g}; make the scores "
-                "again with the same `predict --temperature`"
+                "of dev and test anew with the same temperature: the saved one, or "
+                "`predict --temperature 1`"
             )
 
 
