@@ -107,6 +107,8 @@ def import_(
     if not whole:
         raise DataError("no passage with options found; docs/import.md shows the supported layouts")
     _warn([found for found in imports if found.source != str(key)], replaced, earlier)
+    if split is None:
+        _warn_of_splits({path.parent for path in written})
     if troubles:
         left = len(papers) - len(whole)
         problems = counted(len(troubles), "problem")
@@ -130,6 +132,18 @@ def _warn(imports: list[Import], replaced: list[Path], earlier: list[Path]) -> N
             "file of this name; delete them if they are outdated, since `predict` would answer "
             "them, too"
         )
+
+
+def _warn_of_splits(folders: set[Path]) -> None:
+    """Warn of papers next to splits: as a split themselves, they would include those of these."""
+    from albert_rc.papers.formats import find_splits
+
+    for folder in sorted(folders):
+        if inside := find_splits(folder).keys() - {folder.name}:
+            say(
+                f"warning: {folder} has the split {' and '.join(sorted(inside))}, and now papers "
+                "outside of it, which `preprocess` does not read; import them again with --split"
+            )
 
 
 def _write_texts(imports: list[Import], folder: Path) -> None:

@@ -117,9 +117,9 @@ def find_splits(raw: Path) -> dict[str, Path]:
     require_papers(raw)
     found = _splits_in(raw)
     if not found and (inside := collections_in(raw)):
+        one = ", one at a time" if len(inside) > 1 else ""
         raise DataError(
-            f"{raw}: its splits are in subfolders; give {' or '.join(map(str, inside))}, one at a "
-            "time"
+            f"{raw}: its splits are in subfolders; give {' or '.join(map(str, inside))}{one}"
         )
     return found or {split_name(raw): raw}
 

@@ -7,6 +7,7 @@ from itertools import repeat
 from pathlib import Path
 
 from albert_rc.io.files import natural_key
+from albert_rc.io.messages import counted
 from albert_rc.printed.bounds import bounded
 from albert_rc.printed.build.assemble import assemble
 from albert_rc.printed.build.doubts import report_doubts
@@ -69,7 +70,9 @@ def import_papers(
             for found in imports:
                 for paper in found.papers:
                     paper.headings.append(shadow_of(Path(found.source).stem))
-        rest = Import(str(key_path), [], assign(papers, answers), outline.left_out, text.notes)
+        said = f"a key with {counted(len(answers), 'answer')}"
+        notes = [said, *text.notes]
+        rest = Import(str(key_path), [], assign(papers, answers), outline.left_out, notes)
         for paper, before in zip(papers, own, strict=True):
             if before is not None and len(before) == len(paper.numbers):
                 others = zip(paper.numbers, before, repeat(paper.place), strict=False)

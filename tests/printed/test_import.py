@@ -50,6 +50,17 @@ def test_the_command(tmp_path, cli):
     assert "is not one of 'train'" in done.stderr
 
 
+def test_papers_outside_of_the_splits_are_warned_of(tmp_path, cli):
+    exam, out = tmp_path / "exam.txt", tmp_path / "papers"
+    exam.write_text(STORY + LISTS)
+    for split in ((), ("--split", "dev"), ("--split", "test")):
+        done = cli("import", exam, "--out", out, *split)
+        assert done.returncode == 0
+        assert "outside" not in done.stderr
+    done = cli("import", exam, "--out", out)
+    assert "has the split dev and test, and now papers outside of it" in done.stderr
+
+
 def test_papers_of_an_earlier_import_are_named(tmp_path, cli):
     exam, out = tmp_path / "exam.txt", tmp_path / "papers"
     (tmp_path / "exam-2.txt").write_text(STORY + LISTS)
