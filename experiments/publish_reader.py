@@ -1,6 +1,6 @@
 """The models that read, from the runs of `reader.py` into the package, with their cards.
 
-    python experiments/publish_reader.py SOURCES WORK [--taught [--again | --gpu]]
+    python experiments/publish_reader.py SOURCES WORK [--taught [--again | --gpu] | --more-options]
         [--out FOLDER] [--results RESULTS.json]
 
 SOURCES and WORK are those of reader.py: the cloze model is WORK/runs/papers, after the phases
@@ -10,8 +10,10 @@ card goes on from that of the model in the package, with which WORK/start began;
 questions is WORK/runs/taught-choice of `reader.py teach-questions`; with --again the cloze model
 had a teacher already, and its card keeps these steps; with --gpu it went on by `reader_gpu.py
 words` and `papers`, and the mean of its seeds is in WORK/runs/taught; the model for questions is
-then WORK/runs/taught-choice-mean of `reader_gpu.py questions`. Each is written into FOLDER
-(albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM, calibrated, and
+then WORK/runs/taught-choice-mean of `reader_gpu.py questions`. With --more-options only the model
+for questions is published: WORK/runs/more-choice, which learned from `more_options.py`, or
+WORK/runs/more-choice-mean, its mean with the one in the package, if that is there. Each is written
+into FOLDER (albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM, calibrated, and
 described in its card. RESULTS.json (experiments/results/reader.json) gets the figures.
 """
 
@@ -172,9 +174,9 @@ def of_hidden_words(work: Path) -> dict[str, str]:
     }
 
 
-def steps_of_package() -> list[str]:
-    """The steps that made the cloze model in the package, from its card."""
-    card = (PACKAGE / "albert-rc-small" / "README.md").read_text("utf-8")
+def steps_of_package(name: str = "albert-rc-small") -> list[str]:
+    """The steps that made a model in the package, from its card."""
+    card = (PACKAGE / name / "README.md").read_text("utf-8")
     return [
         step.replace(MEAN, "The result was the mean")
         for step in re.findall(r"^\d+\. (.*)$", card, re.MULTILINE)
@@ -265,6 +267,34 @@ def taught_choice_on_gpu(work: Path) -> dict[str, Any]:
     )
     about = {"run": CHOICE_MEAN, "records": names[0], "made": made, "where": "on a GPU"}
     return about | _apart("reader_gpu.py", "teacher-questions")
+
+
+def choice_of_more_options(work: Path) -> dict[str, Any]:
+    """What differs in the card of a model that learned from questions with other options."""
+    name = "more-choice"
+    made = steps_of_package("albert-rc-small-choice")
+    before, run = len(made), best(work / "runs" / name)
+    made.append(
+        "`albert-rc-small`, as it is in the package by now, was trained on the pairs of step 2, "
+        "and then on DREAM's training questions and two copies of each with other wrong options, "
+        "most of them right answers to similar questions about other dialogues "
+        f"({run['step']:,} steps of 16), next to the probabilities that the model of step {before} "
+        f"gives these options ({run['accuracy']:.2%} of the dev questions right)."
+    )
+    mean = f"{name}-mean"
+    if (work / "runs" / mean).is_dir():
+        made.append(f"{MEAN} of those of steps {before} and {before + 1}.")
+    else:
+        mean = name
+    about = {"run": mean, "records": name, "made": made}
+    return (
+        about
+        | _apart("reader.py", "teach-questions")
+        | {
+            "apart": "It was not trained on DREAM's dev and test dialogues. `experiments/reader.py "
+            "questions` and `experiments/more_options.py` reproduce it.",
+        }
+    )
 
 
 def _before_the_student(work: Path) -> tuple[str, ...]:
@@ -388,6 +418,9 @@ def main() -> None:
     parser.add_argument(
         "--again", action="store_true", help="with --taught: so had the cloze model in the package"
     )
+    parser.add_argument(
+        "--more-options", action="store_true", help="the model for questions, by `more_options.py`"
+    )
     parser.add_argument("--gpu", action="store_true", help="with --taught: by `reader_gpu.py`")
     parser.add_argument("--out", type=Path, default=PACKAGE, help="default: albert_rc/pretrained")
     parser.add_argument(
@@ -395,7 +428,10 @@ def main() -> None:
     )
     given = parser.parse_args()
     models, runs = MODELS, given.work / "runs"
-    if given.taught:
+    if given.more_options:
+        choice = choice_of_more_options(given.work)
+        models = {"albert-rc-small-choice": MODELS["albert-rc-small-choice"] | choice}
+    elif given.taught:
         models = {}
         if (runs / "taught").is_dir():
             cloze = taught_on_gpu(given.work) if given.gpu else taught(given.work, given.again)

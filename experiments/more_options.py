@@ -1,6 +1,6 @@
 """DREAM's training questions again, with other wrong options, so that options alone say less.
 
-    python experiments/other_options.py SOURCES WORK [--copies 2] [--teacher MODEL]
+    python experiments/more_options.py SOURCES WORK [--copies 2] [--teacher MODEL]
 
 WORK is that of reader.py, after `questions`. Every copy of a question has its dialogue and its
 right answer; of its two wrong options, one is the right answer to a similar question about another
@@ -8,7 +8,11 @@ dialogue, and one the same, an answer from the same dialogue, or the wrong optio
 questions themselves and their copies become the store WORK/more-choice, whose dev papers are those
 of WORK/choice. Options that were right elsewhere keep a model from learning which options are
 usually right; some are right here as well, so a teacher's probabilities should be learned beside
-the answers: WORK/more-choice-scores.jsonl has those of MODEL, if given.
+the answers: WORK/more-choice-scores.jsonl has those of MODEL, if given. To learn from them:
+
+    albert-rc train --data WORK/more-choice --model WORK/runs/inference --out WORK/runs/more-choice
+        --teacher WORK/more-choice-scores.jsonl --set teacher_weight=0.5 --epochs 1
+        --learning-rate 1e-4 --batch-size 16 --set warmup=0.06 --eval-steps 191
 """
 
 from __future__ import annotations
