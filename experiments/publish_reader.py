@@ -13,8 +13,8 @@ words` and `papers`, and the mean of its seeds is in WORK/runs/taught; the model
 then WORK/runs/taught-choice-mean of `reader_gpu.py questions`. With --more-options only the model
 for questions is published: WORK/runs/more-choice, which learned from `more_options.py`, or
 WORK/runs/more-choice-mean, its mean with the one in the package, if that is there. Each is written
-into FOLDER (albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM, calibrated, and
-described in its card. RESULTS.json (experiments/results/reader.json) gets the figures.
+into FOLDER (albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM, calibrated,
+and described in its card. RESULTS.json (experiments/results/reader.json) gets the figures.
 """
 
 from __future__ import annotations
