@@ -92,7 +92,7 @@ def made_up_store(length_N: Tensor, vocab_size: int, seed: int) -> Store:
         "source_hash": "",
         "made_with": "",
         "ids": [str(i) for i in range(passages)],
-        "levels": [],
+        "levels": [None] * passages,
         "vocabulary": "",
         "vocab_size": vocab_size,
         "max_length": int(length_N.max()),
