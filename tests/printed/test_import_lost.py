@@ -217,3 +217,17 @@ def test_a_number_among_blanks_without_numbers_is_refused(tmp_path):
     text = STORY.replace("__36__", "____").replace("__38__", "____")
     papers, refused, _ = bring(tmp_path, f"{text}\n{LISTS}")
     assert (papers, refused) == ([], [36, 38])
+
+
+def test_one_list_that_cannot_be_read_is_one_problem(tmp_path):
+    """The blanks below it used to be reported, too: without options here, without blanks there."""
+    numbers = [int(n) for n in re.findall(r"(?m)^ *(\d+)\.", LISTS)]
+    number = numbers[len(numbers) // 2]
+    broken = re.sub(rf"(?m)^( *{number}\. *)A\.", r"\1Z.", LISTS)
+    assert broken != LISTS
+    papers, refused, (found,) = bring(tmp_path, STORY + broken)
+    assert (papers, refused) == ([], [number])
+    (paper,) = found.papers
+    assert paper.numbers == [each for each in numbers if each != number]
+    (line,) = [line for line in found.left_out if line.why == "unreadable options"]
+    assert line.text.startswith(f"{number}. Z.")

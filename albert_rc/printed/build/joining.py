@@ -6,6 +6,7 @@ from albert_rc.printed.lines import shortened, words
 from albert_rc.printed.papers import Import
 from albert_rc.printed.recognise.blanks import Candidate, candidates, lone_blanks
 from albert_rc.printed.recognise.blocks import Block, LeftOut, Outline
+from albert_rc.printed.recognise.checks import beginnings
 from albert_rc.printed.recognise.passages import split_paragraphs, text_lines
 
 STRAY = 20
@@ -13,18 +14,26 @@ STRAY = 20
 
 
 def join_blocks(outline: Outline, found: Import) -> None:
-    """Join lists separated by a page header, and lists with the passage that follows them."""
+    """Join what belongs together.
+
+    That is, lists of options separated by a page header, or by the unreadable options of a blank;
+    and a list with the passage that follows it.
+    """
     blocks: list[Block] = []
     for block in outline.blocks:
         last = blocks[-1] if blocks else None
         if last is not None and _is_interrupted(last, block, outline):
             first = block.text[0] if block.text else None
-            if first is not None and not (first.gap or first.turns or first.whole):
+            unread = block.items[0].number != (last.items[-1].number or 0) + 1
+            if not unread and first is not None and not (first.gap or first.turns or first.whole):
                 last.items[
                     -1
                 ].trouble = f"{shortened(first.text, 30)!r} may continue with its options"
             found.left_out += [
-                LeftOut(e.place, e.text.strip(), "between options") for e in block.text
+                LeftOut(
+                    e.place, e.text.strip(), "unreadable options" if unread else "between options"
+                )
+                for e in block.text
             ]
             last.items += block.items
             last.answers += block.answers
@@ -59,9 +68,12 @@ def _is_interrupted(last: Block, block: Block, outline: Outline) -> bool:
     if not (last.items and block.items) or last.answers:
         return False
     before, after = last.items[-1], block.items[0]
-    if before.number is None or after.number != before.number + 1:
+    if before.number is None or after.number is None:
         return False
-    if bool(before.stem) != bool(after.stem):
+    unread = range(before.number + 1, after.number)  # whose options are the block's text
+    if after.number <= before.number or not beginnings(block.text).keys() >= set(unread):
+        return False
+    if bool(before.stem) != bool(after.stem) or (unread and before.stem):
         return False
     found = split_paragraphs(block.text, outline.width)
     if any(paragraph.role in ("heading", "instruction") for paragraph in found):

@@ -39,6 +39,16 @@ _TITLE = re.compile(
 )
 
 
+def beginnings(text: Sequence[Line]) -> dict[int, str]:
+    """The numbers that begin lines as those of questions do, with the place of each first one."""
+    return {
+        int(match[1]): line.place
+        for line in reversed(text)
+        if (match := _QUESTION.match(line.shadow))
+        and not _TITLE.match(line.shadow, match.end() - 1)
+    }
+
+
 def lost_questions(
     text: Sequence[Line], items: Sequence[Item], before: int | None, known: Container[int | None]
 ) -> list[Trouble]:
@@ -53,12 +63,7 @@ def lost_questions(
         before: the last number of the list above it.
         known: all numbers of the file that have options.
     """
-    starts = {
-        int(match[1]): line.place
-        for line in reversed(text)
-        if (match := _QUESTION.match(line.shadow))
-        and not _TITLE.match(line.shadow, match.end() - 1)
-    }
+    starts = beginnings(text)
     asked = [item.number for item in items if item.number is not None and stem_of(item)]
     runs = [count(min(asked) - 1, -1)] if asked else []
     runs += [count(before + 1)] if before is not None else []
