@@ -9,7 +9,7 @@ import typer
 
 from albert_rc.cli import options, settings
 from albert_rc.cli.console import example, out, print_json, table
-from albert_rc.cli.papers import Format, TrainingPapers, training_passages
+from albert_rc.cli.papers import Format, Key, TrainingPapers, training_passages
 from albert_rc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,13 +28,7 @@ def evaluate(
         Path | None,
         typer.Option(help="Another answer.json or score file to compare with; not for STS-B."),
     ] = None,
-    key: Annotated[
-        Path | None,
-        typer.Option(
-            help="Right answers to papers that have none, in the format of answer.json, such as a "
-            "competition's for its test papers."
-        ),
-    ] = None,
+    key: Key = None,
     train: TrainingPapers = None,
     format_: Format = None,
     calibrate: Annotated[

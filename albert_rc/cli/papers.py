@@ -29,6 +29,13 @@ Strict = Annotated[
         "a word, instead of warning about them.",
     ),
 ]
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        help="Right answers to papers that have none, in the format of answer.json, such as a "
+        "competition's for its test papers."
+    ),
+]
 TrainingPapers = Annotated[
     Path | None,
     typer.Option(

@@ -221,6 +221,10 @@ def test_answers_may_be_in_a_file_of_their_own(sample, cli, tmp_path):
     done = cli("evaluate", tmp_path / "answer.json", test)
     assert done.returncode == 3
     assert "`evaluate --key` a file of them" in done.stderr
+    page = tmp_path / "report.html"
+    done = cli("report", tmp_path / "answer.json", test, "--key", key, "--out", page)
+    assert done.returncode == 0, done.stderr
+    assert f"{total - len(right[first])} of {total} right" in " ".join(done.stdout.split())
     with pytest.raises(UsageError, match="dev has right answers already"):
         with_key(read_split(sample / "cloze" / "dev"), key)
     write_json(tmp_path / "part.json", {first: right[first]})
