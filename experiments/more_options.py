@@ -26,9 +26,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from command import command
+from reader import race_paper, write_scores
 from scipy.sparse import csr_matrix
 
 NEIGHBOURS = 30
@@ -121,29 +123,26 @@ def write(sources: Path, folder: Path, copies: int) -> None:
     for index, question in enumerate(questions):
         per_dialogue.setdefault(question.dialogue, []).append(index)
     draw = random.Random(0)
+
+    def asked_again(number: int, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        own = per_dialogue.get(number, [])
+        chosen = [
+            other_options(
+                questions[index],
+                [questions[other] for other in nearest[index]],
+                [questions[other] for other in own if other != index],
+                draw,
+            )
+            for index in own
+        ]
+        return [one | {"choice": options} for one, options in zip(asked, chosen, strict=True)]
+
     for copy in range(copies + 1):
-        for number, (lines, _, name) in enumerate(dialogues):
-            asked = per_dialogue.get(number, [])
-            options = [
-                other_options(
-                    questions[index],
-                    [questions[other] for other in nearest[index]],
-                    [questions[other] for other in asked if other != index],
-                    draw,
-                )
-                if copy
-                else questions[index].options
-                for index in asked
-            ]
-            paper = {
-                "article": "\n".join(lines),
-                "questions": [questions[index].text for index in asked],
-                "options": options,
-                "answers": [
-                    "ABC"[options_of.index(questions[index].answer)]
-                    for options_of, index in zip(options, asked, strict=True)
-                ],
-            }
+        for number, (lines, asked, name) in enumerate(dialogues):
+            if copy:
+                paper = race_paper(lines, asked_again(number, asked))
+            else:
+                paper = race_paper(lines, asked)
             path = folder / "train" / f"{name}-{copy}.json"
             path.write_text(json.dumps(paper), "utf-8")
 
@@ -164,11 +163,7 @@ def main() -> None:
     command("preprocess", papers, "--model", work / "start", "--out", store, "--format", "race")
     shutil.copy(work / "choice" / "dev.pt", store / "dev.pt")
     if arguments.teacher:
-        scores = work / "more-choice-scores.jsonl"
-        command(
-            "predict", "--data", store / "train.pt", "--model", arguments.teacher,
-            "--temperature", 1, "--out", scores.with_suffix(".json"), "--scores", scores,
-        )  # fmt: skip
+        write_scores(store / "train.pt", arguments.teacher, work / "more-choice-scores.jsonl")
 
 
 if __name__ == "__main__":

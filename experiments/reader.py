@@ -41,6 +41,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from apart import kept_apart, papers_apart, require_apart
@@ -270,18 +271,19 @@ def _questions(sources: Path, folder: Path) -> Path:
     for split in ("train", "dev"):
         (folder / split).mkdir(parents=True)
         for lines, asked, name in json.loads((sources / f"dream/{split}.json").read_text("utf-8")):
-            options = [question["choice"] for question in asked]
-            paper = {
-                "article": "\n".join(lines),
-                "questions": [question["question"] for question in asked],
-                "options": options,
-                "answers": [
-                    "ABC"[choice.index(question["answer"])]
-                    for choice, question in zip(options, asked, strict=True)
-                ],
-            }
-            (folder / split / f"{name}.json").write_text(json.dumps(paper), "utf-8")
+            paper = json.dumps(race_paper(lines, asked))
+            (folder / split / f"{name}.json").write_text(paper, "utf-8")
     return folder
+
+
+def race_paper(lines: list[str], asked: list[dict[str, Any]]) -> dict[str, Any]:
+    """A dialogue of DREAM with its questions, as a paper in RACE's form."""
+    return {
+        "article": "\n".join(lines),
+        "questions": [question["question"] for question in asked],
+        "options": [question["choice"] for question in asked],
+        "answers": ["ABC"[question["choice"].index(question["answer"])] for question in asked],
+    }
 
 
 def apart_from(sources: Path) -> OverlapIndex:
@@ -361,12 +363,16 @@ def _scores(work: Path, store: str, teacher: str = TEACHER[-1].name) -> Path:
     """The teacher's probabilities for the options of a store's training papers."""
     scores = work / f"{store}-scores.jsonl"
     if not scores.is_file():
-        command(
-            "predict", "--data", work / store / "train.pt", "--model",
-            work / "runs" / teacher, "--temperature", 1,
-            "--out", scores.with_suffix(".json"), "--scores", scores,
-        )  # fmt: skip
+        write_scores(work / store / "train.pt", work / "runs" / teacher, scores)
     return scores
+
+
+def write_scores(store: Path, teacher: object, scores: Path) -> None:
+    """Write a model's own probabilities, without a temperature, for the options of a store."""
+    command(
+        "predict", "--data", store, "--model", teacher, "--temperature", 1,
+        "--out", scores.with_suffix(".json"), "--scores", scores,
+    )  # fmt: skip
 
 
 def smaller(

@@ -14,6 +14,7 @@ from albert_rc.errors import UsageError
 
 if TYPE_CHECKING:
     from albert_rc.papers.schema import PaperSet
+    from albert_rc.scoring.accuracy import Comparison
     from albert_rc.scoring.tasks import Measured
 
 
@@ -150,10 +151,7 @@ def _evaluate(
     if result.unanswered_gold:
         out.print(f"{result.unanswered_gold} questions have no right answer in the papers")
     if compared is not None:
-        out.print(
-            f"against {against}: {other.total}; {compared.agreement:.2%} of the answers agree",
-            markup=False,
-        )
+        _say_against(against, str(other.total), compared)
         out.print(f"gain: {change}", markup=False)
 
 
@@ -179,11 +177,13 @@ def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, jso
     if other is not None and found is not None:
         agreed, change = found
         figures = ", ".join(f"{m.name} {m}" for m in other.metrics)
-        out.print(
-            f"against {against}: {figures}; {agreed.agreement:.2%} of the answers agree",
-            markup=False,
-        )
+        _say_against(against, figures, agreed)
         out.print(f"gain in right answers: {change}", markup=False)
+
+
+def _say_against(against: Path | None, figures: str, agreed: Comparison) -> None:
+    said = f"against {against}: {figures}; {agreed.agreement:.2%} of the answers agree"
+    out.print(said, markup=False)
 
 
 def _numbers(found: list[Measured]) -> dict[str, dict[str, float]]:

@@ -135,7 +135,7 @@ def _warn(imports: list[Import], replaced: list[Path], earlier: list[Path]) -> N
 
 
 def _warn_of_splits(folders: set[Path]) -> None:
-    """Warn of papers next to splits: as a split themselves, they would include those of these."""
+    """Warn if papers were written next to splits, where `preprocess` does not read them."""
     from albert_rc.papers.formats import find_splits
 
     for folder in sorted(folders):

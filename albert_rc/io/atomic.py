@@ -252,7 +252,7 @@ def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
 
 
 def _allow_open_files(count: int) -> None:
-    """Raise this process's limit of open files for so many more, as far as the system allows."""
+    """Let this process open `count` files besides others, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = count + SPARE_FILES
     if soft == resource.RLIM_INFINITY or soft >= needed:

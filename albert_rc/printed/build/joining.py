@@ -7,6 +7,7 @@ from albert_rc.printed.papers import Import
 from albert_rc.printed.recognise.blanks import Candidate, candidates, lone_blanks
 from albert_rc.printed.recognise.blocks import Block, LeftOut, Outline
 from albert_rc.printed.recognise.checks import beginnings
+from albert_rc.printed.recognise.options import Item
 from albert_rc.printed.recognise.passages import split_paragraphs, text_lines
 
 STRAY = 20
@@ -24,7 +25,7 @@ def join_blocks(outline: Outline, found: Import) -> None:
         last = blocks[-1] if blocks else None
         if last is not None and _is_interrupted(last, block, outline):
             first = block.text[0] if block.text else None
-            unread = block.items[0].number != (last.items[-1].number or 0) + 1
+            unread = _numbers_between(last.items[-1], block.items[0])
             if not unread and first is not None and not (first.gap or first.turns or first.whole):
                 last.items[
                     -1
@@ -68,10 +69,10 @@ def _is_interrupted(last: Block, block: Block, outline: Outline) -> bool:
     if not (last.items and block.items) or last.answers:
         return False
     before, after = last.items[-1], block.items[0]
-    if before.number is None or after.number is None:
+    if before.number is None or after.number is None or after.number <= before.number:
         return False
-    unread = range(before.number + 1, after.number)  # whose options are the block's text
-    if after.number <= before.number or not beginnings(block.text).keys() >= set(unread):
+    unread = _numbers_between(before, after)  # whose options are the block's text
+    if not beginnings(block.text).keys() >= set(unread):
         return False
     if bool(before.stem) != bool(after.stem) or (unread and before.stem):
         return False
@@ -82,3 +83,7 @@ def _is_interrupted(last: Block, block: Block, outline: Outline) -> bool:
     return sum(len(words(line)) for line in block.text) < STRAY and not any(
         c.number in numbers for c in candidates(enumerate(block.text))
     )
+
+
+def _numbers_between(before: Item, after: Item) -> range:
+    return range((before.number or 0) + 1, after.number or 0)
