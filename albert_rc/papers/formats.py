@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -181,20 +181,34 @@ def collections_in(raw: Path) -> list[Path]:
     if not raw.is_dir():
         return []
     known = {name for names in SPLITS.values() for name in names}
-    # There may be a million files: directory entries tell which are folders without opening each.
+    folders = sorted(child for child, is_folder in _inside(raw) if is_folder)
     return [
-        child
-        for child in _folders_in(raw)
-        if child.name.lower() not in known
-        and any(inner.name.lower() in known for inner in _folders_in(child))
+        child for child in folders if child.name.lower() not in known and _has_splits(child, known)
     ]
 
 
-def _folders_in(place: Path) -> list[Path]:
+def _has_splits(folder: Path, known: Collection[str]) -> bool:
+    """Whether it contains a split's folder, or its files are two splits or more."""
+    splits, others = 0, 0
+    for child, is_folder in _inside(folder):
+        if is_folder and child.name.lower() in known:
+            return True
+        if not is_folder and suffix_of(child) in (".json", ".jsonl", ".tsv"):
+            if stem_of(child).lower() in known:
+                splits += 1
+            else:
+                others += 1
+    return splits > 1 and not others
+
+
+def _inside(place: Path) -> Iterator[tuple[Path, bool]]:
+    """Files and folders, and whether each is a folder."""
     if not isinstance(place, Path):  # of an object store
-        return sorted(child for child in place.iterdir() if child.is_dir())
+        yield from ((child, child.is_dir()) for child in place.iterdir())
+        return
+    # There may be a million files: directory entries tell which are folders without opening each.
     with os.scandir(place) as entries:
-        return sorted(Path(entry.path) for entry in entries if entry.is_dir())
+        yield from ((Path(entry.path), entry.is_dir()) for entry in entries)
 
 
 def training_beside(gold: Path) -> Path | None:

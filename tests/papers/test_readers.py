@@ -339,6 +339,15 @@ def test_collections_inside_a_folder_are_named(tmp_path):
     assert training_beside(tmp_path / "gold.json") is None
 
 
+def test_collections_whose_splits_are_files_are_named(tmp_path):
+    """As of DREAM and GLUE; a single paper named test.json does not make a collection."""
+    for place in ("dream/train.json", "dream/dev.json", "mrpc/train.tsv", "mrpc/dev.tsv",
+                  "one/test.json", "some/train.json", "some/7.json"):  # fmt: skip
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).touch()
+    assert collections_in(tmp_path) == [tmp_path / "dream", tmp_path / "mrpc"]
+
+
 def test_skip_keeps_the_good_and_names_the_bad(write):
     write("good.json", GOOD)
     split = read_split(write("bad.json", GOOD | {"answers": ["A", "Z"]}))
