@@ -20,7 +20,10 @@ Curves = dict[str, dict[str, tuple[list[float], list[float]]]]
 
 
 def read_curves(folder: Path) -> Curves:
-    """The metrics of a run by step; each attempt after a collapse is a separate line."""
+    """The metrics of a run by step; each attempt after a collapse is a separate line.
+
+    If the last steps of training are few, their mean is joined with the point before.
+    """
     found: Curves = {}
     for record in read_json_lines(folder / "metrics.jsonl"):
         if record["kind"] not in _NAMES:
@@ -34,7 +37,24 @@ def read_curves(folder: Path) -> Curves:
             steps, values = found.setdefault(figure, {}).setdefault(name, ([], []))
             steps.append(record["step"])
             values.append(value)
+    for by_name in found.values():
+        for name, line in by_name.items():
+            if name.startswith(_NAMES["train"]):
+                _join_last(*line)
     return found
+
+
+def _join_last(steps: list[float], values: list[float]) -> None:
+    """Replace the last two points by their mean over steps, if the last has less than half of them.
+
+    A mean over a step or two is mostly noise, and would be seen as a jump at the end.
+    """
+    if len(steps) <= LEAST:
+        return
+    before, last = steps[-2] - steps[-3], steps[-1] - steps[-2]
+    if 2 * last < before:
+        values[-2:] = [(values[-2] * before + values[-1] * last) / (before + last)]
+        del steps[-2]
 
 
 def sparkline(values: Sequence[float], width: int = 24) -> str:

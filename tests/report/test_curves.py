@@ -35,6 +35,18 @@ def test_figures_are_read_by_whose_they_are(run):
     assert read_curves(run / "nothing") == {}
 
 
+def test_the_mean_over_a_last_step_or_two_is_joined_with_the_point_before(run):
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "step": 34, "loss": 4.0}\n')
+        file.write('{"kind": "dev", "step": 34, "loss": 1.4}\n')
+    loss = read_curves(run)["loss"]
+    assert loss["training"] == ([10, 20, 34], [2.0, 1.0, (10 * 0.5 + 4 * 4.0) / 14])
+    assert loss["dev"] == ([20, 34], [1.5, 1.4])
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "step": 39, "loss": 1.0}\n')
+    assert read_curves(run)["loss"]["training"][0] == [10, 20, 30, 34, 39]
+
+
 def test_a_line_that_a_crash_has_torn_is_left_out(run):
     whole = read_curves(run)
     with (run / "metrics.jsonl").open("a") as file:
