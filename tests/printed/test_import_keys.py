@@ -1,7 +1,9 @@
 """Answer keys of printed papers: whose they are, in which forms, and what is refused."""
 
 import pytest
-from exam import QUESTIONS, RACE, TEXT, bring
+from exam import QUESTIONS, RACE, TEXT, bring, understood
+
+from albert_rc.printed.run import import_papers
 
 CAT, BIRD = (f"The {name} __1__ on the mat. It __2__ milk. The dog __3__ loudly."
              for name in ("cat", "bird"))  # fmt: skip
@@ -53,6 +55,34 @@ def test_parts_of_a_key_go_by_their_labels(tmp_path, name):
     for papers, refused, _ in (beside, inside, bare):
         assert refused == []
         assert answers_of(papers) == ["AAA", "BBB"]
+
+
+def test_parts_numbered_by_word_in_chinese_are_found_by_the_key(tmp_path):
+    document = pytest.importorskip("docx").Document()
+    from docx.oxml import parse_xml
+    from docx.oxml.ns import nsdecls
+
+    numbering = document.part.numbering_part.element
+    levels = (
+        '<w:lvl w:ilvl="0"><w:start w:val="2"/><w:numFmt w:val="chineseCounting"/>'
+        '<w:lvlText w:val="%1、"/></w:lvl>'
+    )
+    base = parse_xml(f'<w:abstractNum {nsdecls("w")} w:abstractNumId="77">{levels}</w:abstractNum>')
+    numbering.insert(0, base)
+    numbering.append(
+        parse_xml(f'<w:num {nsdecls("w")} w:numId="77"><w:abstractNumId w:val="77"/></w:num>')
+    )
+    for heading, passage in (("完形填空", CAT), ("阅读理解", BIRD)):
+        properties = document.add_paragraph(heading)._p.get_or_add_pPr().get_or_add_numPr()
+        properties.get_or_add_numId().val = 77
+        for line in f"{passage}\n{LISTS}".splitlines():
+            document.add_paragraph(line)
+    for line in ("参考答案", "三、BBB", "二、AAA"):
+        document.add_paragraph(line)
+    document.save(tmp_path / "exam.docx")
+    papers, refused, _ = understood(import_papers([tmp_path / "exam.docx"]))
+    assert refused == []
+    assert answers_of(papers) == ["AAA", "BBB"]
 
 
 FORBIDDEN = {

@@ -58,7 +58,8 @@ def test_a_number_may_have_those_of_the_levels_above():
         ("upperRoman", "%1.%2", ["II.1", "II.2"]),
         ("lowerLetter", "(%1)(%2)", ["(b)(1)", "(b)(2)"]),
         ("bullet", "%1%2)", ["1)", "2)"]),
-        ("chineseCounting", "%1.%2", ["2.1", "2.2"]),
+        ("chineseCounting", "%1.%2", ["二.1", "二.2"]),
+        ("hindiCounting", "%1.%2", ["2.1", "2.2"]),
         ("decimal", "%4%2", ["1", "2"]),
     ],
 )
@@ -77,7 +78,14 @@ def test_each_level_has_its_own_format(form, text, said):
         ("decimalEnclosedCircle", 3, "③."),
         ("upperLetter", 26, "Z."),
         ("bullet", 1, ""),
-        ("chineseCounting", 1, ""),
+        ("chineseCounting", 1, "一."),
+        ("japaneseCounting", 10, "十."),
+        ("chineseCountingThousand", 12, "十二."),
+        ("taiwaneseCounting", 30, "三十."),
+        ("chineseCounting", 47, "四十七."),
+        ("chineseCounting", 105, "一〇五."),
+        ("ideographDigital", 12, "一二."),
+        ("hindiCounting", 1, ""),
     ],
 )
 def test_formats(form, start, said):

@@ -17,6 +17,7 @@ _ROMAN = (
     *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l")),
     *((40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
 )
+_CHINESE = "〇一二三四五六七八九"
 
 
 def _letter(number: int) -> str:
@@ -37,6 +38,18 @@ def _circled(number: int) -> str:
     return chr(0x245F + number) if 1 <= number <= 20 else str(number)
 
 
+def _ideographs(number: int) -> str:
+    return "".join(_CHINESE[int(digit)] for digit in str(number))
+
+
+def _counted(number: int) -> str:
+    """As in Chinese: 十, 十一, 二十; from 100 on digit by digit, as Word does."""
+    if not 10 <= number < 100:
+        return _ideographs(number)
+    tens, ones = divmod(number, 10)
+    return (_CHINESE[tens] if tens > 1 else "") + "十" + (_CHINESE[ones] if ones else "")
+
+
 _FORMS: dict[str, Callable[[int], str]] = {
     "decimal": str,
     "decimalZero": "{:02}".format,
@@ -49,6 +62,17 @@ _FORMS: dict[str, Callable[[int], str]] = {
     "lowerLetter": _letter,
     "upperRoman": lambda number: _roman(number).upper(),
     "lowerRoman": _roman,
+    "ideographDigital": _ideographs,
+    **dict.fromkeys(
+        (
+            "chineseCounting",
+            "chineseCountingThousand",
+            "japaneseCounting",
+            "taiwaneseCounting",
+            "taiwaneseCountingThousand",
+        ),
+        _counted,
+    ),
 }
 _EMPTY = ("bullet", "none")
 
