@@ -106,6 +106,31 @@ def test_content_at_the_edge_of_pages_is_kept(lines):
     assert notes == more == []
 
 
+def test_headers_of_several_lines():
+    header = ["Hilltop School", "English 2024", "Name: ____"]
+    pages = [
+        [*header, f"{TEXT} {letter}.", f"Page {at}", "Hilltop"] for at, letter in enumerate("ab")
+    ]
+    found, notes = read(*pages)
+    assert [line[: len(TEXT)] for line in found] == [TEXT] * 2
+    assert notes == [f"'{line}', at the top of 2 pages, was left out" for line in header] + [
+        "'Hilltop', at the bottom of 2 pages, was left out"
+    ]
+
+
+def test_lines_under_a_header_are_kept_unless_they_are_on_all_its_pages():
+    rows = ["Reading", "Reading", "Writing"]
+    pages = [
+        ["Hilltop School", row, f"{TEXT} {letter}."]
+        for letter, row in zip("abc", rows, strict=True)
+    ]
+    found, notes = read(*pages)
+    assert found[::2] == rows
+    assert notes == ["'Hilltop School', at the top of 3 pages, was left out"]
+    pages = [["Hilltop School", f"Question {at}", f"{TEXT} {'ab'[at]}."] for at in range(2)]
+    assert read(*pages)[0][::2] == ["Question 0", "Question 1"]
+
+
 def test_pages_without_text_count():
     first, last = with_edges(bottoms=["English 1", "English 3"])
     assert len(read(first, [], last)[0]) == 2

@@ -13,6 +13,7 @@ from albert_rc.printed.recognise.labels import tells
 from albert_rc.printed.recognise.lookahead import heads_in
 from albert_rc.printed.recognise.options import START, first_mark
 
+DEPTH = 3  # maximum number of lines of a header
 DIGITS = 4  # maximum of a page number
 MOST_NUMBERS = 8  # in a header that differs by its page number
 OPTIONS = 7  # A to G; a header may begin with a name's initial
@@ -30,22 +31,47 @@ def without_headers(pages: Sequence[Sequence[Line]]) -> tuple[list[Line], list[s
     """The lines of pages without headers and footers, and notes on those.
 
     A header or footer is equal on several pages, or differs in one number, by exactly as much as
-    the pages do. Lone page numbers are left out without a note.
+    the pages do. It may have several lines: those next to its first one must be on the same pages.
+    Lone page numbers are left out without a note.
 
     Args:
         pages: the lines of each page, including pages without any.
     """
-    tops, said = _repeated({at: page[0] for at, page in enumerate(pages) if page}, "top")
-    bottoms, more = _repeated({at: page[-1] for at, page in enumerate(pages) if page}, "bottom")
+    tops, said = _edges(pages, "top")
+    bottoms, more = _edges([page[::-1] for page in pages], "bottom")
     kept: list[Line] = []
-    for at, page in enumerate(pages):
-        left = page[: len(page) - (at in bottoms)][at in tops :]
-        if left and at in tops:
+    for page, top, bottom in zip(pages, tops, bottoms, strict=True):
+        left = page[: len(page) - bottom][top:]
+        if left and top:
             # White space under a header does not separate paragraphs.
             kept.append(replace(left[0], gap=False, turns=True))
             left = left[1:]
         kept += left
     return kept, said + more
+
+
+def _edges(pages: Sequence[Sequence[Line]], edge: str) -> tuple[list[int], list[str]]:
+    """The number of lines of each page's header or footer, and notes on these lines.
+
+    Args:
+        pages: the lines of each page, from the edge on.
+        edge: its name.
+    """
+    counts = [0] * len(pages)
+    notes: list[str] = []
+    for depth in range(DEPTH):
+        lines = {
+            at: page[depth]
+            for at, page in enumerate(pages)
+            if counts[at] == depth and len(page) > depth
+        }
+        found, said = _repeated(lines, edge)
+        if depth and len(found) < len(lines):
+            break
+        for at in found:
+            counts[at] += 1
+        notes += said
+    return counts, notes
 
 
 def _repeated(lines: Mapping[int, Line], edge: str) -> tuple[set[int], list[str]]:
