@@ -48,12 +48,12 @@ class Cost:
     changed: int
     """Number of answers that differ from those without quantisation."""
     before: float | None
-    """Accuracy without quantisation; None if no answer is known."""
+    """The task's score (accuracy, F1, ...) without quantisation; None if no answer is known."""
     after: float | None
 
     @property
     def points(self) -> float:
-        """Percentage points lost: of accuracy, or of unchanged answers if no answer is known."""
+        """Percentage points lost: of the score, or of unchanged answers if no answer is known."""
         if self.before is None or self.after is None:
             return 100 * self.changed / max(1, self.questions)
         return 100 * (self.before - self.after)
@@ -65,7 +65,7 @@ class Cost:
         if self.before is None or self.after is None:
             return found
         gain = 100 * (self.after - self.before)
-        return f"{found}; accuracy {self.before:.2%} -> {self.after:.2%} ({gain:+.2f} points)"
+        return f"{found}; score {self.before:.2%} -> {self.after:.2%} ({gain:+.2f} points)"
 
     def require(self, tolerance: float) -> None:
         """Refuse a loss beyond the tolerance.
@@ -74,9 +74,12 @@ class Cost:
             CheckpointError: states the loss.
         """
         if self.points > tolerance:
+            loss = f"loses {self.points:.2f} points"
+            if self.before is None:
+                loss = f"changes {self.points:.2f}% of the dev answers"
             raise CheckpointError(
-                f"int8 loses {self.points:.2f} points, more than --tolerance {tolerance}; nothing "
-                "was predicted. Use --precision bf16"
+                f"int8 {loss}, more than --tolerance {tolerance}; nothing was predicted. Use "
+                "--precision bf16"
             )
 
 

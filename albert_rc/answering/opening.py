@@ -90,7 +90,10 @@ def open_model(
         model = usual_model(papers.kind)
         tell(f"model: {model}")
         if runs := unused_runs():
-            tell(f"note: not used, because --model names none: {', '.join(first_of(runs, 3))}")
+            tell(
+                "note: --model was not given; these runs were not used: "
+                f"{', '.join(first_of(runs, 3))}"
+            )
     loaded = load_model(model, papers.kind, **how)
     for line in loaded.report.lines():
         tell(line)

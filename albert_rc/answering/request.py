@@ -116,7 +116,11 @@ class Request:
     ] = None
     tolerance: Annotated[
         float,
-        Setting("With int8: maximum loss of accuracy on --gate, in percentage points.", low=0),
+        Setting(
+            "With int8: maximum loss of the task's score on --gate, in percentage points (without "
+            "right answers there: maximum share of changed answers).",
+            low=0,
+        ),
     ] = 0.5
     token_budget: Annotated[
         int, Setting("Maximum number of tokens per batch.", low=1, high=MOST)

@@ -71,7 +71,9 @@ class Job:
             low=8, high=512,
         ),
     ] = None  # fmt: skip
-    device: Annotated[str | None, Setting("Device to compute on: cpu or cuda.")] = None
+    device: Annotated[
+        str | None, Setting("Device to compute on: cpu or cuda (default: cuda if there is one).")
+    ] = None
     recompute: Annotated[
         str | None,
         Setting(
@@ -80,10 +82,17 @@ class Job:
         ),
     ] = None
     optimizer_states: Annotated[
-        str | None, Setting("Training, albert-rc: the optimiser's moments: fp32 or 8bit.")
+        str | None,
+        Setting(
+            "Training, albert-rc: the optimiser's moments: fp32 or 8bit (default: chosen to fit "
+            "memory)."
+        ),
     ] = None
     memory: Annotated[
-        str | None, Setting("Training, albert-rc: memory to plan for, such as 8GiB.")
+        str | None,
+        Setting(
+            "Training, albert-rc: memory to plan for, such as 8GiB (default: all free memory)."
+        ),
     ] = None
     keep_freed: bool = True
     """Whether albert-rc, on a CPU, uses `heap.keep_freed_memory`, as the commands do."""

@@ -19,7 +19,8 @@ from albert_rc.errors import UsageError
 from albert_rc.io.sizes import parse_size
 from albert_rc.model.config import EncoderConfig, size_config
 from albert_rc.stores.batches import BatchOrder, batches_by_length
-from albert_rc.stores.store import Store, load_store
+from albert_rc.stores.shards import open_store
+from albert_rc.stores.store import Store
 from albert_rc.training.memory.planner import Levers
 
 PASSAGE, SEQUENCE = 512, 256
@@ -52,7 +53,7 @@ def shape(job: Job) -> EncoderConfig:
         UsageError: unknown size or model, or invalid dropout.
         CheckpointError: an unusable config.json.
     """
-    config = size_config(job.size)
+    config = size_config(job.size, option="--size")
     if job.model is not None:
         config, _ = read_config(resolve_source(job.model))
     if job.dropout is not None:
@@ -67,7 +68,7 @@ def _opened(job: Job, config: EncoderConfig) -> tuple[EncoderConfig, Store]:
         UsageError: a store of another kind, or not made for this shape.
         DataError: no store.
     """
-    store = load_store(Path(job.data or ""))
+    store = open_store(Path(job.data or ""))
     if store.kind != "cloze":
         raise UsageError(f"--data {job.data}: a store of cloze papers is needed, not {store.kind}")
     pieces, longest = store.meta["vocab_size"], int(store.lengths.max())

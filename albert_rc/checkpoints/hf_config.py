@@ -135,7 +135,7 @@ def _check_fields(path: Path, raw: dict[str, Any]) -> None:
             refuse(name, "a whole number above 0")
     for name in _NUMBERS:
         if name in raw and not (_is_number(raw[name]) and raw[name] >= 0):
-            refuse(name, "a number from 0 on")
+            refuse(name, "a number of at least 0")
     for name, value in raw.items():
         is_share = name.endswith(("dropout", "dropout_prob"))
         # A BERT without a classifier has null there; the encoder's own must be numbers.

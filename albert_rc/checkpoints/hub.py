@@ -48,22 +48,27 @@ def _answers(config: Path, kind: str) -> bool:
     return task in (kind, None) or (task == "pretraining" and kind == "cloze") or kind not in READY
 
 
-def resolve_source(source: str | Path) -> Path:
+def resolve_source(source: str | Path, option: str = "--model") -> Path:
     """The folder behind `--model`: itself, a model of the package, or a download from the hub.
+
+    Args:
+        source: what was given.
+        option: where it was given, for errors; empty for an argument.
 
     Raises:
         UsageError: none of these.
     """
     path = Path(source)
+    given = f"{option} {source}".lstrip()
     if path.is_dir():
-        _require_one_model(path)
+        _require_one_model(path, given)
         return path
     if path.is_file():
-        raise UsageError(f"--model {source}: is a file; give the folder that it is in")
+        raise UsageError(f"{given}: is a file; give the folder that it is in")
     shipped = shipped_models()
     if str(source) in shipped:
         return shipped[str(source)]
-    looked = f"--model {source}: no such folder"
+    looked = f"{given}: no such folder"
     if shipped:
         looked += f", nor a model of the package ({', '.join(shipped)})"
     advice = "check the name, or put the model's files into a folder and give that"
@@ -91,7 +96,7 @@ def _meant(name: str) -> str | None:
     return f"{owner}/{name}" if owner and "/" not in name else None
 
 
-def _require_one_model(folder: Path) -> None:
+def _require_one_model(folder: Path, given: str) -> None:
     """Refuse a folder of several models.
 
     Raises:
@@ -105,7 +110,7 @@ def _require_one_model(folder: Path) -> None:
         found = "a folder with one; give it"
         if len(runs) > 1:
             found = "folders with one; give one of them"
-        raise UsageError(f"--model {folder}: holds no model, but {found}: {named}")
+        raise UsageError(f"{given}: holds no model, but {found}: {named}")
 
 
 def _download(source: str) -> Path:

@@ -77,7 +77,7 @@ def parameter_table(sources: Sequence[str] = ()) -> list[Makeup]:
         CheckpointError: it has no usable config.json.
     """
     rows = [made_of(_full_name(size), size_config(size), n) for size, n in PUBLISHED.items()]
-    return rows + [made_of(str(s), read_config(resolve_source(s))[0]) for s in sources]
+    return rows + [made_of(str(s), read_config(resolve_source(s, ""))[0]) for s in sources]
 
 
 def _full_name(size: str) -> str:
@@ -156,5 +156,5 @@ def layer_distances(
 
 def distances_of(source: str | Path, texts: Sequence[str]) -> list[LayerDistance]:
     """`layer_distances` of a checkpoint."""
-    loaded = load_model(source, "cloze")
+    loaded = load_model(resolve_source(source, ""), "cloze")
     return layer_distances(loaded.model.encoder, loaded.tokenizer, texts)

@@ -228,8 +228,8 @@ def open_weights(folder: Path, family: Family) -> Weights:
             "file"
         )
     raise CheckpointError(
-        f"{folder}: no model.safetensors (nor pytorch_model.bin); "
-        f"to start from random weights with this vocabulary give --scratch SIZE"
+        f"{folder}: no model.safetensors (nor pytorch_model.bin); give a folder with weights "
+        "(`train` and `pretrain` can start from random ones: --scratch SIZE)"
     )
 
 

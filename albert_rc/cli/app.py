@@ -204,7 +204,7 @@ _NO_MEMORY_TO_LOAD = (
     "without setting an exception",
 )
 _ROOM = "; free some disk space and run the same command again (`train`, `pretrain`: add --resume)"
-_RIGHTS = "; choose another place with --out, or get permission to write there"
+_RIGHTS = "; check its permissions, or for a result choose another place with --out"
 _WAYS_OUT = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,

@@ -28,10 +28,9 @@ _OF_RESUME = ("kills", "runs", "command", "folder", "moments")
 
 @example("albert-rc bench predict --size xxlarge --precision int8 --against transformers")
 @settings.takes(
-    settings.Fields(Job),
+    settings.Fields(Job, defaults=False),
     before="against",
     shown=("size", "model", "precision", "batch_size", "steps", "data"),
-    defaults=False,
 )
 def bench(
     context: typer.Context,

@@ -63,7 +63,7 @@ def calibrate(
     recalled = sum(reading is not None for reading in file.read)
     if recalled:
         say(
-            f"{counted(recalled, 'answer')} recalled from training papers left out, since a "
+            f"left out {counted(recalled, 'answer')} recalled from training papers, since a "
             "temperature is fitted to the model's own answers"
         )
     if out_file is not None:
@@ -124,7 +124,9 @@ def _show(scores: Path, found: Calibration) -> None:
              f"{row.accuracy:.4f}") for row in side.bins
         ]  # fmt: skip
         table(f"reliability {name}", ("probability", "answers", "mean", "accuracy"), cells)
-    out.print(f"temperature: {found.temperature:.4f}, fitted on all {found.before.questions:,}")
+    out.print(
+        f"temperature: {found.temperature:.4f}, fitted on all {found.before.questions:,} answers"
+    )
     fitted = found.temperature / found.scores_temperature
     if fitted > HOTTEST * 0.99:
         say(

@@ -64,11 +64,12 @@ def doctor(
             out.print("Give --model for lengths in tokens and options with unknown characters.")
     errors = sum(len(check.errors) for check in checks)
     if errors:
-        papers = counted(sum(check.rejected for check in checks), "paper")
-        raise DataError(
-            f"{counted(errors, 'problem')} in {papers}, listed above; "
-            "fix them, or preprocess with --on-error skip"
-        )
+        rejected = sum(check.rejected for check in checks)
+        found, way_out = counted(errors, "problem"), "fix them"
+        if rejected:
+            found += f" in {counted(rejected, 'paper')}"
+            way_out += ", or preprocess with --on-error skip"
+        raise DataError(f"{found}, listed above; {way_out}")
 
 
 def _show(check: SplitCheck, max_length: int) -> None:

@@ -48,7 +48,10 @@ def evaluate(
     ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option(help="With --calibrate: plot reliability and coverage, as PNG and SVG."),
+        typer.Option(
+            help="With --calibrate: file for a plot of reliability and coverage, written as PNG "
+            "and SVG."
+        ),
     ] = None,
     set_: settings.Set = None,
     json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
@@ -149,7 +152,7 @@ def _evaluate(
     if alone is not None:
         out.print(f"without recall (the model's own answers): {reading}", markup=False)
     if result.unanswered_gold:
-        out.print(f"{result.unanswered_gold} questions have no right answer in the papers")
+        out.print(f"questions without a right answer in the papers: {result.unanswered_gold:,}")
     if compared is not None:
         _say_against(against, str(other.total), compared)
         out.print(f"gain: {change}", markup=False)

@@ -43,8 +43,8 @@ def import_(
     on_error: Annotated[
         Literal["stop", "skip"],
         typer.Option(
-            help="What to do if the place of a question number is unclear: stop, or skip the "
-            "passages concerned."
+            help="What to do with passages that have a problem, such as a question number whose "
+            "place is unclear: stop, or skip them."
         ),
     ] = "stop",
     glosses: Annotated[
@@ -96,8 +96,8 @@ def import_(
             typer.echo(f"wrote {path}")
     if stopped:
         raise DataError(
-            f"{counted(len(troubles), 'problem')}, listed above; nothing was written. Fix them, or "
-            "leave out the passages concerned with --on-error skip"
+            f"{counted(len(troubles), 'problem')}, listed above; no paper was written. Fix them, "
+            "or leave out the passages concerned with --on-error skip"
         )
     if papers and not whole:
         raise DataError(
@@ -136,10 +136,10 @@ def _warn(imports: list[Import], replaced: list[Path], earlier: list[Path]) -> N
 
 def _warn_of_splits(folders: set[Path]) -> None:
     """Warn if papers were written next to splits, where `preprocess` does not read them."""
-    from albert_rc.papers.formats import find_splits
+    from albert_rc.papers.formats import splits_in
 
     for folder in sorted(folders):
-        if inside := find_splits(folder).keys() - {folder.name}:
+        if inside := splits_in(folder).keys():
             say(
                 f"warning: {folder} has the split {' and '.join(sorted(inside))}, and now papers "
                 "outside of it, which `preprocess` does not read; import them again with --split"
@@ -172,7 +172,7 @@ def _show(found: Import) -> None:
     for paper in found.papers:
         _show_paper(paper)
     for trouble in found.troubles:
-        _print(f"  not placed: {trouble}")
+        _print(f"  problem: {trouble}")
     if found.left_out:
         _print("  not part of any passage:")
     lines = [f"{line.place} ({line.why}): {_short(line.text)}" for line in found.left_out]
@@ -195,7 +195,7 @@ def _show_paper(paper: Paper) -> None:
     for note in dict.fromkeys(paper.notes):
         _print(f"    note: {note}")
     for trouble in paper.troubles:
-        _print(f"    not placed: {trouble}")
+        _print(f"    problem: {trouble}")
 
 
 def _short(text: str) -> str:

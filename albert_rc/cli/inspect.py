@@ -20,7 +20,8 @@ inspect = typer.Typer(
 @example("albert-rc inspect parameters models/run1")
 def parameters(
     model: Annotated[
-        list[str] | None, typer.Argument(help="Further checkpoints: folders or hub ids.")
+        list[str] | None,
+        typer.Argument(help="Checkpoints to list after the published sizes: folders or hub ids."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:

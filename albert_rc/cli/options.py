@@ -30,7 +30,10 @@ StartFrom = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(help="Memory that a step may use, such as 8GiB (default: all free memory)."),
+    typer.Option(
+        help="Memory that each process may use, such as 8GiB (default: all free memory, shared by "
+        "the processes)."
+    ),
 ]
 FoldSeed = Annotated[
     int, typer.Option(min=0, max=LAST_SEED, help="Random seed for the folds.", hidden=True)
@@ -47,7 +50,8 @@ Folds = Annotated[
 Minutes = Annotated[
     float | None,
     typer.Option(
-        help="Save and stop after this many minutes; --resume continues from there.",
+        help="Save and stop after this many minutes; --resume continues from there (default: no "
+        "limit).",
         rich_help_panel=SCHEDULE,
     ),
 ]
@@ -59,7 +63,7 @@ EngineName = Annotated[
     Literal["local", "ray"],
     typer.Option(
         help="Where to compute: local (processes on this machine) or ray (a Ray cluster, started "
-        "on this machine if --address names none)."
+        "on this machine if --address is not given)."
     ),
 ]
 Address = Annotated[
@@ -74,7 +78,7 @@ Scratch = Annotated[
     str | None,
     typer.Option(
         help="Start from random weights of this size instead (tiny, base, large, xlarge, "
-        "xxlarge), with the vocabulary of --model."
+        "xxlarge, bert-base, bert-large, bert-xlarge), with the vocabulary of --model."
     ),
 ]
 RunFolder = Annotated[Path, typer.Option(help="Folder to write the run to.")]
@@ -90,7 +94,8 @@ Workers = Annotated[
     typer.Option(
         min=0,
         max=MOST_WORKERS,
-        help="Processes that prepare batches ahead of time (default: none on a CPU).",
+        help="Processes that prepare batches ahead of time (default: none on a CPU; with a GPU one "
+        "less than this process's share of the cores, at most 8).",
         hidden=True,
     ),
 ]
@@ -155,7 +160,7 @@ def require_partners(teacher: str | None, given: Mapping[str, Any]) -> None:
 def say_epochs_unused(given: Mapping[str, Any]) -> None:
     """Report that `--epochs` is ignored, if it is: a file may give it, and cannot be unset."""
     if given.get("epochs") is not None and given.get("max_steps") is not None:
-        say("note: --epochs has no effect beside --max-steps")
+        say("note: --epochs has no effect with --max-steps")
 
 
 def seconds_of(minutes: float | None) -> float | None:

@@ -47,6 +47,7 @@ TrainingPapers = Annotated[
 
 def say_unread(raw: Path) -> None:
     """Report papers next to the splits of a collection that are not read."""
+    from albert_rc.io.messages import counted
     from albert_rc.papers.formats import collections_in, unread_beside
 
     for place in collections_in(raw):
@@ -58,7 +59,8 @@ def say_unread(raw: Path) -> None:
             "move it"
         )
     if len(unread) > 3:
-        say(f"warning: {len(unread) - 3:,} more files or folders in {raw} were not read either")
+        more = counted(len(unread) - 3, "more file or folder", "more files or folders")
+        say(f"warning: not read either: {more} in {raw}")
 
 
 def training_passages(train: Path | None, gold: Path, papers: PaperSet) -> Sequence[Passage] | None:

@@ -44,7 +44,8 @@ def preprocess(
         typer.Option(
             min=1,
             max=LONGEST,
-            help="Length of the window in tokens; longer papers are split into several windows.",
+            help="Maximum length of the model's input in tokens; longer cloze and SQuAD papers are "
+            "split into several windows, other texts are truncated.",
         ),
     ] = 512,
     on_error: Annotated[

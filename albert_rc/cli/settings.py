@@ -51,10 +51,12 @@ class Fields(NamedTuple):
     without: Collection[str] = ()
     prefix: str = ""
     """Prefix of the parameters' names; options are named by the `Setting`."""
+    defaults: bool = True
+    """Whether helps include the default; false if something else decides it, such as a recipe."""
 
 
 def takes(
-    *parts: Fields, before: str, shown: Collection[str] = (), defaults: bool = True
+    *parts: Fields, before: str, shown: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the fields of dataclasses as options, replacing its `**` parameter.
 
@@ -64,7 +66,6 @@ def takes(
         parts: the fields.
         shown: names of those that `--help` lists; the others are hidden.
         before: the parameter to insert them before.
-        defaults: whether helps include a field's default.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -72,7 +73,7 @@ def takes(
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         named = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
         place = next(at for at, p in enumerate(named) if p.name == before)
-        for config, only, without, prefix in parts:
+        for config, only, without, prefix, defaults in parts:
             for name, about in settings_of(config).items():
                 if (not only or name in only) and name not in without:
                     full = prefix + name
@@ -154,6 +155,15 @@ def need(context: typer.Context, needed: str, *names: str) -> None:
         raise UsageError(f"{flag} needs {needed}")
 
 
+def _require_utf_8(word: str) -> None:
+    """Refuse a name that JSON and TOML files, such as those of runs, cannot hold."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        shown = word.encode("utf-8", "backslashreplace").decode()
+        raise UsageError(f"{shown}: is not UTF-8; rename the file or folder") from None
+
+
 class _WithSettings:
     """A command that supports `--config` and `--set`."""
 
@@ -162,6 +172,8 @@ class _WithSettings:
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert a file's options before the other options, and settings among them."""
+        for word in args:
+            _require_utf_8(word)
         rest, now, files = list(args), [], []
         below = getattr(self, "commands", {})
         valued = {
@@ -208,7 +220,10 @@ class _WithSettings:
             for option in self._hidden():
                 # Typer 0.29 renamed it.
                 kind = getattr(option, "display_type", None) or option.make_metavar
-                typer.echo(f"{option.name}={kind(ctx)}\n    {option.help}")
+                about = option.help or ""
+                if not option.is_flag and option.default is not None and "default" not in about:
+                    about = f"{about.removesuffix('.')} (default: {option.default})."
+                typer.echo(f"{option.name}={kind(ctx)}\n    {about}")
             raise typer.Exit
         name, sign, value = given.partition("=")
         if not sign:

@@ -92,7 +92,7 @@ def train(
             min=1,
             max=LONGEST,
             help="Maximum window in tokens: stores with longer windows are refused, and a model "
-            "with fewer positions is extended.",
+            "with fewer positions is extended (default: the model's own maximum).",
             rich_help_panel=options.ATTENTION,
         ),
     ] = None,
@@ -100,7 +100,7 @@ def train(
         Literal["mean", "first", "salience"] | None,
         typer.Option(
             help="Cloze: how to score an option from the logits of its pieces: mean, first, or "
-            "salience (a mean with learned weights).",
+            "salience (a mean with learned weights) (default: as in the checkpoint, else mean).",
             hidden=True,
         ),
     ] = None,
@@ -246,7 +246,7 @@ def _require_search(
             "the search with Ctrl-C, and continue it with the same command"
         )
     if one_size and of_search["batch-sizes"] is not None:
-        raise UsageError("--batch-size has no effect beside --batch-sizes; leave one of them out")
+        raise UsageError("--batch-size has no effect with --batch-sizes; leave one of them out")
 
 
 def _say_odd(data: Path, unlike: str | None, given: dict[str, Any], resumes_search: bool) -> None:

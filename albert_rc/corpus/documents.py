@@ -14,7 +14,7 @@ from albert_rc.errors import DataError
 from albert_rc.io.decode import UTF_8
 from albert_rc.io.files import file_sha256, natural_key
 from albert_rc.io.messages import counted
-from albert_rc.papers.files import REJECTS
+from albert_rc.papers.files import REJECTS, files_inside
 from albert_rc.papers.formats import READERS, find_splits, open_sources, read_split
 from albert_rc.papers.opening import suffix_of
 from albert_rc.papers.schema import PaperSet
@@ -53,7 +53,8 @@ class Source:
 def _papers(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
-    inside = (path for path in place.rglob("*") if path.is_file() and path.name != REJECTS)
+    inside = (place / name for name in files_inside(place))
+    inside = (path for path in inside if path.is_file() and path.name != REJECTS)
     return sorted(p for p in inside if suffix_of(p) in PAPERS or _begins_as(p)[0])
 
 
@@ -85,8 +86,8 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
             raise DataError(f"{place}: no such file or folder; give the path of the text")
         files = [place]
         if place.is_dir():
-            inside = (path for path in place.rglob("*") if path.is_file())
-            files = sorted(inside, key=lambda path: natural_key(str(path.relative_to(place))))
+            inside = (name for name in files_inside(place) if (place / name).is_file())
+            files = [place / name for name in sorted(inside, key=natural_key)]
             files = [path for path in files if path.name != REJECTS]
         begins = {path: _begins_as(path) for path in files if path.suffix.lower() in TEXT}
         in_txt = {path for path, (paper, _) in begins.items() if paper}

@@ -52,7 +52,9 @@ def examine(sources: Sequence[Source], on_error: str | None = None) -> Examined:
     if problems and on_error != "skip":
         raise DataError(_all_of(problems, on_error))
     if not good:
-        raise DataError(f"nothing is left to read:\n{_lines(problems)}")
+        raise DataError(
+            f"nothing is left to read:\n{_lines(problems)}\nFix these, or give other files"
+        )
     return Examined(good, notes, problems)
 
 

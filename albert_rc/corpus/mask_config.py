@@ -40,7 +40,7 @@ class MaskConfig:
             raise UsageError(
                 f"--mask-rate {self.rate:g}: at most {mean / (mean + 1):.2f} of the words can be "
                 f"masked in n-grams of up to {self.max_ngram}, because a word stays between any "
-                "two; lower it, or raise max_ngram"
+                "two; lower it, or raise --max-ngram"
             )
         if self.masked < 0 or self.random < 0 or self.masked + self.random > 1:
             raise UsageError("the shares of masked and random words must add up to at most 1")

@@ -73,4 +73,4 @@ def text_lines(path: Path, codec: str) -> Iterator[str]:
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path}: cannot be read ({error.strerror})")
+    return DataError(f"{path}: cannot be read ({error.strerror}); check its permissions")

@@ -125,7 +125,7 @@ def export(
         raise UsageError(f"--precision {precision}: choose from {', '.join(PRECISIONS)}")
     if onnx:
         require_onnx()
-    folder = resolve_source(source)
+    folder = resolve_source(source, "")
     _, raw = read_config(folder)
     task, architecture = _task(folder, raw)
     with atomic_folder(out) as temporary:
@@ -286,8 +286,9 @@ def _require_expressible(folder: Path, loaded: Loaded[Any], raw: dict[str, Any])
         return []
     if (ours.get("lsh") or {}).get("shared"):
         raise UsageError(
-            f"{folder}: it was trained with queries that serve as keys (lsh.form=faithful), "
-            "which Hugging Face's classes do not support"
+            f"{folder}: it was trained with queries that serve as keys (--lsh-form faithful), "
+            "which Hugging Face's classes do not support; export a run with dense attention or "
+            "--lsh-form ours"
         )
     return ["It was trained with hashed attention; this folder uses full attention."]
 

@@ -189,7 +189,9 @@ def require_new(target: Path) -> None:
     Raises:
         UsageError: `target` exists already.
     """
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"--out {target}: is a file; name a new folder")
+    if target.exists() and any(target.iterdir()):
         raise UsageError(f"--out {target}: is not empty; name a new folder, or empty this one")
 
 

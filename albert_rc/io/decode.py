@@ -87,8 +87,8 @@ def decode(content: bytes) -> tuple[str, Encoding]:
             return text, encoding
     line = len(re.findall(rb"\r\n|\r|\n", content[:bad])) + 1
     raise ValueError(
-        f"byte 0x{content[bad]:02x} in line {line} is not UTF-8, and the text is neither UTF-16 "
-        "nor, for certain, GB18030 or Windows-1252; save it as UTF-8"
+        f"byte 0x{content[bad]:02x} in line {line} is not UTF-8, and the text is not UTF-16, "
+        "and not clearly GB18030 or Windows-1252; save it as UTF-8"
     )
 
 

@@ -39,7 +39,9 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}); check its permissions"
+        ) from None
 
 
 def file_sha256(path: Path) -> str:

@@ -16,9 +16,9 @@ LONGEST = 600
 _KINDS = {str: "text", list: "a list", dict: "an object", bool: "true/false", type(None): "null"}
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, as in `1 paper` and `1,234 papers`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def counted(number: int, noun: str, several: str = "") -> str:
+    """A number with its noun, as in `1 paper` and `1,234 papers`; `several` is its plural."""
+    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
 
 
 def kind_of(value: Any) -> str:

@@ -42,8 +42,8 @@ class EncoderConfig:
     embedding_size: Annotated[
         int,
         _size(
-            "Embedding size; in BERT, the same as the hidden size. With a checkpoint: at most the "
-            "checkpoint's.",
+            "Embedding size; in BERT, the same as the hidden size. A checkpoint's can only be made "
+            "smaller (default: the checkpoint's, or that of --scratch).",
             2**17,
         ),
     ] = 128
@@ -51,16 +51,16 @@ class EncoderConfig:
     num_layers: Annotated[
         int,
         _size(
-            "Number of layers. With a checkpoint: at most the checkpoint's (in pretrain also more, "
-            "if all its layers share their weights).",
+            "Number of layers. A checkpoint's can only be made smaller, except in pretrain if all "
+            "its layers share their weights (default: the checkpoint's, or that of --scratch).",
             10_000,
         ),
     ] = 12
     num_groups: Annotated[
         int,
         _size(
-            "Number of groups of layers that share their weights. With a checkpoint: at most the "
-            "checkpoint's.",
+            "Number of groups of layers that share their weights. A checkpoint's can only be made "
+            "smaller (default: the checkpoint's, or that of --scratch).",
             10_000,
         ),
     ] = 1
@@ -156,7 +156,7 @@ SIZES: dict[str, dict[str, Any]] = {
 """Shapes of Tables 1 and 2 of Lan et al. 2020, ALBERT's and BERT's, and a tiny ALBERT."""
 
 
-def size_config(size: str, vocab_size: int = 30000) -> EncoderConfig:
+def size_config(size: str, vocab_size: int = 30000, option: str = "--scratch") -> EncoderConfig:
     """The encoder of a published size.
 
     ALBERT's are version 2: the tanh form of GELU and no dropout.
@@ -165,7 +165,7 @@ def size_config(size: str, vocab_size: int = 30000) -> EncoderConfig:
         UsageError: unknown size.
     """
     if size not in SIZES:
-        raise UsageError(f"{size}: no such size; choose from {', '.join(SIZES)}")
+        raise UsageError(f"{option} {size}: no such size; choose from {', '.join(SIZES)}")
     return EncoderConfig(vocab_size=vocab_size, **SIZES[size])
 
 
@@ -258,7 +258,10 @@ class LshConfig:
     def __post_init__(self) -> None:
         check(self)
         if self.probes > 1 and self.hash != "rotations" and not self.shared:
-            raise UsageError("--lsh-probes: only buckets of --lsh-hash rotations can be probed")
+            raise UsageError(
+                "--lsh-probes: only buckets of rotations can be probed; give --lsh-hash rotations, "
+                "or leave --lsh-probes out"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -178,7 +178,7 @@ class Sources:
     def _lines(self, file: Path, place: str, is_table: bool) -> Iterator[Raw]:
         with opened(file) as stream:
             self._digest.update(place.encode() + b"\0")
-            number = 1
+            number, has_papers = 1, False
             header: tuple[str, ...] = ()
             while lines := stream.readlines(CHUNK_BYTES):
                 content = b"".join(lines)
@@ -189,11 +189,14 @@ class Sources:
                     if header:
                         # Replaced by an empty line, so that line numbers stay those of the file.
                         content = b"\n" + b"".join(lines[1:])
+                has_papers = has_papers or bool(content.strip())
                 if is_table:
                     yield TableRows(place, content, number, header)
                 else:
                     yield Lines(place, content, number)
                 number += count
+            if not has_papers:
+                yield Unreadable(place, "the file has no papers; add some, or remove it")
 
 
 def require_papers(path: Path) -> list[str]:
@@ -218,7 +221,7 @@ def require_papers(path: Path) -> list[str]:
 
 def _listed(folder: Path) -> list[str]:
     """Files of papers, including printed ones, in natural order, as paths inside the folder."""
-    found = [inside for inside in _inside(folder) if _is_paper(inside.rpartition("/")[2])]
+    found = [inside for inside in files_inside(folder) if _is_paper(inside.rpartition("/")[2])]
     name = folder.resolve().name
     return sorted(found, key=lambda inside: natural_key(f"{name}/{inside}"))
 
@@ -229,7 +232,7 @@ def _is_paper(name: str) -> bool:
     return (known or name.lower().endswith(PRINTED)) and name != REJECTS
 
 
-def _inside(folder: Path) -> Iterator[str]:
+def files_inside(folder: Path) -> Iterator[str]:
     """All files of a folder that are not hidden, as paths inside it."""
     if not isinstance(folder, Path):  # of an object store
         start = len(folder.as_posix().rstrip("/")) + 1

@@ -115,7 +115,7 @@ def find_splits(raw: Path) -> dict[str, Path]:
         DataError: `raw` does not exist, or contains collections, as from `import`, and no split.
     """
     require_papers(raw)
-    found = _splits_in(raw)
+    found = splits_in(raw)
     if not found and (inside := collections_in(raw)):
         one = ", one at a time" if len(inside) > 1 else ""
         raise DataError(
@@ -124,7 +124,8 @@ def find_splits(raw: Path) -> dict[str, Path]:
     return found or {split_name(raw): raw}
 
 
-def _splits_in(raw: Path) -> dict[str, Path]:
+def splits_in(raw: Path) -> dict[str, Path]:
+    """Train, dev and test in a folder; empty if there is none."""
     return {split: fitting[0] for split, fitting in _candidates(raw)[0].items()}
 
 
@@ -213,7 +214,7 @@ def _inside(place: Path) -> Iterator[tuple[Path, bool]]:
 
 def training_beside(gold: Path) -> Path | None:
     """The training split of the collection that `gold` belongs to, or None."""
-    splits = _splits_in(gold.resolve().parent)
+    splits = splits_in(gold.resolve().parent)
     here = splits.get("train")
     if here is None or here == gold.resolve() or gold.resolve() not in splits.values():
         return None
@@ -429,7 +430,7 @@ def read_good(path: Path, format_name: str | None = None, strict: bool = False) 
     Raises:
         UsageError: the folder holds several splits.
     """
-    inside = _splits_in(path) if path.is_dir() else {}
+    inside = splits_in(path) if path.is_dir() else {}
     if len(inside) > 1:
         named = ", ".join(str(place) for place in inside.values())
         raise UsageError(f"{path}: holds {len(inside)} splits; name one of them: {named}")
@@ -463,15 +464,20 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
         lines = listed(
             [str(error) for error in errors], SHOWN, "more; `albert-rc doctor` lists all"
         )
-        way_out = "Fix them, or leave these papers out"
+        way_out, found = "Fix them", counted(len(errors), "problem")
+        if rejected:
+            found += f" in {counted(rejected, 'paper')}"
+            way_out += ", or leave these papers out"
         if on_error is not None:
-            way_out = f"Nothing was written. {way_out} with --on-error skip"
-        found = f"{counted(len(errors), 'problem')} in {counted(rejected, 'paper')}"
+            way_out = f"Nothing was written. {way_out}{' with --on-error skip' * bool(rejected)}"
         raise DataError(f"{found}:{lines}\n{way_out}")
     empty = [split.name for split in papers if not split.num_papers]
     if empty:
         shown = listed([str(error) for error in errors])
-        raise DataError(f"no usable papers in {', '.join(empty)}{shown}")
+        raise DataError(
+            f"no usable papers in {', '.join(empty)}; put papers there, or leave the split out"
+            f"{shown}"
+        )
 
 
 def rejects(problems: Iterable[Problem]) -> bytes:

@@ -65,7 +65,10 @@ class Register:
             said = f"the folder is empty, or has no {ends} file; put papers there"
             stores = sorted(path.name for path in sources.path.glob("*.pt"))
             if stores:
-                said = f"a folder of stores; name one of them: {', '.join(stores)}"
+                said = (
+                    f"a folder of stores ({', '.join(stores)}), not of raw papers; give the raw "
+                    "papers, or for `predict --data` one of the stores"
+                )
             elif sources.num_printed:
                 said = f"no {', '.join(suffixes)} file in it, and {passed_over}"
             register.problems.append(Problem(shown, said))

@@ -308,8 +308,10 @@ def parse_race(raw: Any, paper_id: str, level: str | None, report: Problems) -> 
     if article is None or texts is None or options is None:
         return None
     for i, text in enumerate(texts, 1):
-        if not isinstance(text, str) or not text.strip():
-            report.error(f"question {i} is {kind_of(text)} or empty; it must be text")
+        if not isinstance(text, str):
+            report.error(f"question {i} is {kind_of(text)}; it must be text")
+        elif not text.strip():
+            report.error(f"question {i} is empty; add its text")
     if not texts:
         report.error('"questions" is empty; a paper needs a question')
     names = ("question", "option list", "answer")
@@ -353,7 +355,10 @@ def _dream_question(item: Any, where: str, report: Problems) -> Question | None:
     text = item.get("question")
     if not isinstance(text, str) or not text.strip():
         report.error(f'{where}: "question" is missing, empty or not text; add it')
-    options = _options(item.get("choice"), where, report)
+    if not isinstance(item.get("choice"), list):
+        report.error(f'{where}: "choice" is missing or not a list; it must be a list of texts')
+        return None
+    options = _options(item["choice"], where, report)
     answer = item.get("answer")
     if options is None or not isinstance(text, str):
         return None

@@ -67,7 +67,9 @@ def read_printed(path: Path) -> PrintedText:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}); check its permissions"
+        ) from None
     try:
         text, encoding = decode(content)
     except ValueError as error:

@@ -108,7 +108,7 @@ def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
             "papers of its task"
         )
     if gold_Q.max() < 0:
-        raise DataError("the papers (GOLD) have no right answers; give papers that have them")
+        raise DataError("the papers have no right answers; give papers that have them")
     return gold_Q
 
 

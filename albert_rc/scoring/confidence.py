@@ -206,7 +206,9 @@ def folds_of(papers: Sequence[Hashable], folds: int, seed: int = 0) -> Indices:
     """
     count = len(set(papers))
     if count < 2:
-        raise DataError("only one paper has right answers; fitting needs at least two")
+        raise DataError(
+            "only one paper has right answers, and fitting needs at least two; give more papers"
+        )
     order = np.random.default_rng(seed).permutation(count)
     found: Indices = (order % min(folds, count))[numbered(papers)]
     return found

@@ -163,7 +163,7 @@ def evaluate(
     known = [i for i, right in enumerate(gold) if right is not None]
     if not known:
         raise DataError(
-            "the papers (GOLD) have no right answers; give papers that have them, "
+            "the papers have no right answers; give papers that have them, "
             "or `evaluate --key` a file of them"
         )
     right = [answers[i] == gold[i] for i in known]

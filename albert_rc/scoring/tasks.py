@@ -129,7 +129,7 @@ def read_given(path: Path, ids: Sequence[str], kind: type, spans: bool = False) 
 def _known(right: Sequence[Any]) -> list[int]:
     known = [i for i, value in enumerate(right) if value is not None]
     if not known:
-        raise DataError("the papers (GOLD) have no right answers; give papers that have them")
+        raise DataError("the papers have no right answers; give papers that have them")
     return known
 
 

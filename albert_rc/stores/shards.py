@@ -63,6 +63,6 @@ def open_store(path: Path) -> Store:
     for place, shard in zip(paths, shards, strict=True):
         if shard.meta["source_hash"] != of:
             raise DataError(f"{place}: made from different papers than {paths[0]}; {_REMAKE}")
-    whole = joined(shards, shards[0].meta["split"])
+    whole = joined(shards, shards[0].meta["split"], paths)
     whole.meta["source_hash"] = of
     return whole

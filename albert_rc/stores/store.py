@@ -208,8 +208,17 @@ def load_store(path: Path) -> Store:
     return Store(tensors, cast(StoreMeta, meta))
 
 
-def check_store(store: Store, path: Path, tokenizer: Tokenizer, max_length: int) -> None:
+def check_store(
+    store: Store, path: Path, tokenizer: Tokenizer, max_length: int, limited: bool = False
+) -> None:
     """Refuse a store made with a different vocabulary or a longer window than the model's.
+
+    Args:
+        store: opened from the path.
+        path: for errors.
+        tokenizer: the model's.
+        max_length: longest window allowed, in tokens.
+        limited: whether this is the limit of --max-length, not the model's.
 
     Raises:
         DataError: says how to remake the store.
@@ -219,6 +228,11 @@ def check_store(store: Store, path: Path, tokenizer: Tokenizer, max_length: int)
         raise DataError(f"{path}: made with a different vocabulary than the model's; {remake}")
     if store.meta["vocab_size"] > tokenizer.size:
         raise DataError(f"{path}: made for a larger vocabulary than the model's; {remake}")
+    if store.meta["max_length"] > max_length and limited:
+        raise DataError(
+            f"{path}: made for windows of {store.meta['max_length']} tokens, but --max-length is "
+            f"{max_length}; leave --max-length out, or {remake} --max-length {max_length}"
+        )
     if store.meta["max_length"] > max_length:
         raise DataError(
             f"{path}: made for windows of {store.meta['max_length']} tokens, but the model takes "

@@ -79,15 +79,20 @@ def chosen_papers(store: Store, papers: Sequence[int], name: str) -> Store:
     return Store(tensors, meta)
 
 
-def joined(stores: Sequence[Store], name: str) -> Store:
+def joined(stores: Sequence[Store], name: str, places: Sequence[object] = ()) -> Store:
     """Concatenate the papers of stores.
+
+    Args:
+        stores: at least one.
+        name: split of the result.
+        places: where the stores are, for errors; the names of their splits by default.
 
     Raises:
         DataError: different kinds, vocabularies, windows or labels, a shared id, or more than a
             store can hold.
     """
     first = stores[0]
-    _require_alike(stores)
+    _require_alike(stores, places or [store.meta["split"] for store in stores])
     tensors = {}
     for key, column in COLUMNS[first.kind].items():
         parts: list[Tensor] = []
@@ -116,21 +121,21 @@ def joined(stores: Sequence[Store], name: str) -> Store:
     return Store(tensors, cast(StoreMeta, meta))
 
 
-def _require_alike(stores: Sequence[Store]) -> None:
-    first = stores[0]
-    ids: set[str] = set()
-    for store in stores:
-        one, other = first.meta["split"], store.meta["split"]
+def _require_alike(stores: Sequence[Store], places: Sequence[object]) -> None:
+    first, one = stores[0], places[0]
+    place_of: dict[str, object] = {}
+    for store, other in zip(stores, places, strict=True):
         for key in ("kind", "vocabulary", "vocab_size", "max_length", "labels", "num_specials"):
             if first.meta.get(key) != store.meta.get(key):
                 raise DataError(
                     f"{one} and {other} differ in {key}; make both with the same "
                     "`albert-rc preprocess` command"
                 )
-        both = ids & set(store.meta["ids"])
+        both = place_of.keys() & set(store.meta["ids"])
         if both and first.kind != "label":  # table rows have their numbers as ids
-            raise DataError(f"paper {min(both)} is in both {one} and {other}; remove one")
-        ids.update(store.meta["ids"])
+            named = min(both)
+            raise DataError(f"paper {named} is in both {place_of[named]} and {other}; remove one")
+        place_of |= dict.fromkeys(store.meta["ids"], other)
 
 
 def _offsets(lengths: Tensor, dtype: torch.dtype) -> Tensor:

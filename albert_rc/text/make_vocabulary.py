@@ -98,9 +98,11 @@ def check_settings(size: int, coverage: float) -> None:
     least, most = COVERAGE
     if not least <= coverage <= most:
         raise UsageError(f"--coverage {coverage}: give a share from {least} to {most:g}")
-    if size < len(SPECIALS) + len(SIGNS) + 2:
+    fewest = len(SPECIALS) + len(SIGNS) + 2
+    if size < fewest:
         raise UsageError(
-            f"--size {size}: too few pieces; 8000 are suitable for a hundred megabytes of text"
+            f"--size {size}: must be at least {fewest}; 8000 pieces are suitable for a hundred "
+            "megabytes of text"
         )
 
 

@@ -61,8 +61,8 @@ class TrainConfig:
     patience: Annotated[
         int | None,
         Setting(
-            "Stop early after N evaluations without improvement; to continue, use --resume with a "
-            "larger N.", low=1, high=MOST,
+            "Stop early after N evaluations without improvement (default: never); to continue, use "
+            "--resume with a larger N.", low=1, high=MOST,
         ),
     ] = None  # fmt: skip
     precision: Annotated[
@@ -110,7 +110,7 @@ class TrainConfig:
     mask_rate: Annotated[
         float,
         Setting(
-            "Cloze: share of the other words that are masked and predicted too.",
+            "Cloze: share of the words outside the blanks that are masked and predicted too.",
             low=0, high=1, below=True,
         ),
     ] = 0.0  # fmt: skip

@@ -127,8 +127,8 @@ class Stepper(Generic[BatchT]):
         else:
             raise OutOfMemoryError(
                 "out of memory with single passages and recomputed layers; try "
-                "--set optimizer_states=8bit, a smaller model, or shorter windows (preprocess "
-                "--max-length)"
+                "--set optimizer_states=8bit, a smaller model, or shorter windows (--max-length of "
+                "`preprocess` or `pretrain data`)"
             )
         self.cut |= {"processes": self.processes.world, "micro_batches": self.micro_batches}
 

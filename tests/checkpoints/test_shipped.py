@@ -82,7 +82,7 @@ def test_runs_that_are_not_used_are_named(tmp_path, monkeypatch, cli):
         (tmp_path / "models" / name).mkdir(parents=True)
         (tmp_path / "models" / name / "config.json").write_text("{}")
     given = ("predict", "--data", SAMPLE / "cloze" / "test", "--out", tmp_path / "answer.json")
-    assert "not used, because --model names none: models/run1, models/run2" in cli(*given).stderr
+    assert "these runs were not used: models/run1, models/run2" in cli(*given).stderr
     named = cli(*given, "--model", "albert-rc-tiny")
     assert named.returncode == 0
     assert "not used" not in named.stderr

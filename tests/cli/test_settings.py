@@ -146,6 +146,11 @@ def test_a_file_gives_what_the_command_line_does_not(cli, prepared):
     }  # fmt: skip
     done = cli("train", "--config", repeats, "--out", "again", cwd=prepared)
     assert done.returncode == 0, done.stderr
+    (prepared / "papers \U00020bb7").rename(prepared / "donn\udce9es")
+    refused = cli(
+        "train", "--config", repeats, "--data", "donn\udce9es", "--out", "new", cwd=prepared
+    )
+    assert refused.stderr == "error: donn\\udce9es: is not UTF-8; rename the file or folder\n"
     weights = [(prepared / name / "model.safetensors").read_bytes() for name in ("run", "again")]
     assert weights[0] == weights[1]
 
@@ -208,7 +213,7 @@ def test_what_calibration_alone_uses_is_refused_without_it(flag):
         ("pretrain-data", ["none", "--part", "3/2"], "--part 3/2: give a part I/N"),
         ("vocabulary", ["none", "--size", "0"], "--size"),
         ("calibrate", ["none.jsonl", "none"], "none: no such file or folder"),
-        ("average", ["none", "none", "--out", "mean"], "--model none: no such folder"),
+        ("average", ["none", "none", "--out", "mean"], "error: none: no such folder"),
         ("verify-resume", ["--kills", "0"], "--kills"),
     ],
 )

@@ -43,7 +43,7 @@ def refusal(*words):
         ("pretrain --set max_restarts=3", "--max-restarts needs --on-collapse restart"),
         (
             "train --search 2 --batch-size 4 --batch-sizes 4,8",
-            "--batch-size has no effect beside --batch-sizes; leave one of them out",
+            "--batch-size has no effect with --batch-sizes; leave one of them out",
         ),
         ("pretrain --out x data text", "--out before `data` is an option of pretrain itself"),
         (
@@ -102,7 +102,7 @@ def test_what_a_sensible_run_ignores_is_reported(data, tmp_path):
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     said = " ".join(done.stderr.split())
-    assert "note: --epochs has no effect beside --max-steps" in said
+    assert "note: --epochs has no effect with --max-steps" in said
     assert "so --eval-steps only sets how often the training loss is recorded" in said
 
 
@@ -122,7 +122,7 @@ def test_what_a_sensible_pretraining_ignores_is_reported(tmp_path):
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     said = " ".join(done.stderr.split())
-    assert "note: --epochs has no effect beside --max-steps" in said
+    assert "note: --epochs has no effect with --max-steps" in said
     assert "so --eval-steps only sets how often the training loss is recorded" in said
 
 

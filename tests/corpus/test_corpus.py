@@ -135,6 +135,15 @@ def test_a_place_that_is_given_twice_is_read_once(text):
     assert copies == sorted(source.path for source in once)
 
 
+def test_linked_folders_are_read_and_hidden_files_are_not(text, tmp_path):
+    (tmp_path / "all" / ".trash").mkdir(parents=True)
+    (tmp_path / "all" / ".trash" / "a.txt").write_text("Deleted. " * 20)
+    (tmp_path / "all" / "linked").symlink_to(text, target_is_directory=True)
+    names = [[source.path.name for source in find_sources([place])[0]] for place in
+             (text, tmp_path / "all")]  # fmt: skip
+    assert names[0] == names[1] != []
+
+
 @pytest.mark.parametrize("short", [0.0, 0.3])
 def test_sequences_hold_all_text_in_order(text, make, tmp_path, tokenizer, short):
     sources, _ = find_sources([text])

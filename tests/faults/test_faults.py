@@ -119,7 +119,7 @@ def test_a_folder_that_may_not_be_written_to(cli, tmp_path):
     done = cli(*command)
     assert done.returncode == 2
     assert f"error: {closed}" in done.stderr
-    assert "choose another place with --out, or get permission to write there" in done.stderr
+    assert "check its permissions, or for a result choose another place with --out" in done.stderr
 
 
 def flipped(content, rng):

@@ -168,7 +168,10 @@ def test_a_folder_of_stores_is_called_one(tmp_path):
     (tmp_path / "dev.pt").touch()
     (tmp_path / "train.pt").touch()
     (error,) = read_split(tmp_path).problems
-    assert error.message == "a folder of stores; name one of them: dev.pt, train.pt"
+    assert error.message == (
+        "a folder of stores (dev.pt, train.pt), not of raw papers; give the raw papers, or for "
+        "`predict --data` one of the stores"
+    )
 
 
 @pytest.mark.parametrize(
@@ -271,12 +274,30 @@ def test_options_that_are_parts_of_words_tell_of_another_convention(write):
 
 def test_an_empty_folder_is_refused(tmp_path):
     assert "the folder is empty" in errors_of(tmp_path)[0]
-    with pytest.raises(DataError, match="the folder is empty"):
+    with pytest.raises(DataError, match="the folder is empty") as refused:
         require_good([read_split(tmp_path)], "stop")
+    assert "paper" not in str(refused.value).partition(":")[0]
+    assert "--on-error skip" not in str(refused.value)
     with pytest.raises(DataError, match="no usable paper"):
         require_good([read_split(tmp_path)], "skip")
     (tmp_path / "list.csv").write_text("a,b")
     assert "or has no .json or .jsonl file; put papers there" in errors_of(tmp_path)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("dev.jsonl", b""),
+        ("dev.jsonl", b" \n\n"),
+        ("dev.tsv", b"sentence\tlabel\n"),
+        ("dev.json", []),
+    ],
+)
+def test_an_empty_file_is_an_error(write, name, content):
+    (said,) = errors_of(
+        write(name, content) / name, format_name="sst-2" if "tsv" in name else "cloze"
+    )
+    assert "has no papers" in said or "empty" in said
 
 
 def test_an_empty_split_hides_no_other_problem(write):
@@ -363,12 +384,17 @@ def test_dream_faults(write):
     found = errors_of(folder / "d.json", format_name="dream")
     assert found[0].startswith("d.json[1]: question 1: the answer 'c' is not one of")
     assert "the dialogue has no questions" in found[1]
+    folder = write("d.json", [[["M: hi"], [{"question": "Q?", "answer": "c"}], "1-1"]])
+    (said,) = errors_of(folder / "d.json", format_name="dream")
+    assert 'question 1: "choice" is missing or not a list' in said
 
 
 def test_race_faults(write):
     paper = {"article": "Text.", "questions": ["Q?", 5], "options": [["a", "b"]], "answers": ["A"]}
     found = errors_of(write("high1.txt", paper))
-    assert any("question 2 is a number" in f for f in found)
+    assert any("question 2 is a number; it must be text" in f for f in found)
+    found = errors_of(write("high2.txt", paper | {"questions": ["Q?", " "]}))
+    assert any("question 2 is empty; add its text" in f for f in found)
     assert any("2 questions but 1 option list; question 2 has none" in f for f in found)
 
 

@@ -22,7 +22,7 @@ def test_the_command(tmp_path, cli):
     done = cli("import", good, bad, "--out", out, "--split", "dev")
     assert done.returncode == 3
     assert "the options of 37 have no blank; write __37__ where it belongs" in done.stdout
-    assert "nothing was written" in done.stderr
+    assert "no paper was written" in done.stderr
     assert not out.exists()
     done = cli("import", good, bad, "--out", out, "--split", "dev", "--on-error", "skip", "--json")
     assert done.returncode == 0, done.stderr
@@ -59,6 +59,9 @@ def test_papers_outside_of_the_splits_are_warned_of(tmp_path, cli):
         assert "outside" not in done.stderr
     done = cli("import", exam, "--out", out)
     assert "has the split dev and test, and now papers outside of it" in done.stderr
+    (tmp_path / "others" / "cloze" / "2021" / "dev").mkdir(parents=True)
+    done = cli("import", exam, "--out", tmp_path / "others")
+    assert (done.returncode, "error" in done.stderr) == (0, False)
 
 
 def test_papers_of_an_earlier_import_are_named(tmp_path, cli):

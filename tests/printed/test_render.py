@@ -9,7 +9,7 @@ from conftest import SAMPLE
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import read_json
 from albert_rc.papers.formats import read_split
-from albert_rc.papers.schema import gold_letters
+from albert_rc.papers.schema import Passage, Question, gold_letters
 from albert_rc.printed.render.docx import docx_bytes
 from albert_rc.printed.render.pdf import pdf_bytes
 from albert_rc.printed.render.sheet import make_sheet
@@ -144,6 +144,14 @@ def test_letters_that_the_font_lacks_are_named():
         pdf_bytes(make_sheet(replace(papers, passages=passages)))
     with pytest.raises(DataError, match="cannot be read as TrueType"):
         pdf_bytes(make_sheet(papers), SAMPLE / "vocabulary" / "spiece.model")
+
+
+def test_an_option_longer_than_a_page_is_named():
+    question = Question(("went " * 900, "go"))
+    papers = read_split(SAMPLE / "cloze" / "dev")
+    passage = Passage("a", "He _ home .", (question,), "cloze", ((3, 4),))
+    with pytest.raises(DataError, match=r"number 1 has an option .* print it as \.docx"):
+        pdf_bytes(make_sheet(replace(papers, passages=[passage])))
 
 
 @pytest.mark.slow

@@ -189,6 +189,8 @@ def test_a_store_of_another_vocabulary_or_window_is_refused(tokenizer, stores, t
         check_store(store, tmp_path / "dev.pt", Other(), 512)
     with pytest.raises(DataError, match=r"512 tokens, but the model takes 128.*--max-length 128"):
         check_store(store, tmp_path / "dev.pt", tokenizer, 128)
+    with pytest.raises(DataError, match=r"512 tokens, but --max-length is 128; leave --max-length"):
+        check_store(store, tmp_path / "dev.pt", tokenizer, 128, limited=True)
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 4), (10, 3), (997, 8), (400, 1)])

@@ -98,5 +98,7 @@ def test_what_does_not_go_together_is_refused(sets, tokenizer):
         joined([whole, make_store(sets["choice"], tokenizer, 64)], "both")
     with pytest.raises(DataError, match="is in both"):
         joined([whole, whole], "both")
+    with pytest.raises(DataError, match=r"is in both a/1\.pt and a/2\.pt; remove one"):
+        joined([whole, whole], "both", ["a/1.pt", "a/2.pt"])
     with pytest.raises(DataError, match="nothing: no papers"):
         chosen_papers(whole, [], "nothing")

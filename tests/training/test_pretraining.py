@@ -341,7 +341,7 @@ def test_what_no_vocabulary_can_be_made_of_is_said(cli, tmp_path):
     (tmp_path / "open.json").write_text(json.dumps({"article": "A _", "options": [["b", "c"]]}))
     for name, options, code, said in (
         ("none", ["--coverage", 0.5], 2, "--coverage 0.5: give a share from 0.98 to 1"),
-        ("none", ["--size", 2], 2, "--size 2: too few pieces"),
+        ("none", ["--size", 2], 2, "--size 2: must be at least "),
         ("tiny.txt", ["--coverage", 0.5], 2, "--coverage 0.5: give a share from 0.98 to 1"),
         ("tiny.txt", [], 2, "--size 30000: the text allows 21 pieces at most"),
         (

@@ -117,8 +117,11 @@ def test_the_mean_of_a_runs_last_states(trainer, tmp_path):
         torch.testing.assert_close(weight, expected.float(), atol=1e-7, rtol=0)
     with pytest.raises(UsageError, match="has 3 states; train with --set keep=4"):
         of_states(tmp_path / "run", 4)
-    (tmp_path / "run" / "resume-00000006.pt").write_bytes(b"torn")
-    with pytest.raises(CheckpointError, match=r"resume-00000006\.pt: cannot be read"):
+    torch.save({"model": torch.zeros(1)}, tmp_path / "run" / "resume-00000008.pt")
+    with pytest.raises(CheckpointError, match=r"resume-00000008\.pt: cannot be read"):
+        of_states(tmp_path / "run", 3)
+    (tmp_path / "run" / "resume-00000008.pt").write_bytes(b"torn")
+    with pytest.raises(CheckpointError, match=r"resume-00000008\.pt: cannot be read"):
         of_states(tmp_path / "run", 3)
 
 
@@ -139,6 +142,9 @@ def test_the_mean_of_folders(trainer, tokenizer, tmp_path, cli):
             write_mean(
                 of_folders([tmp_path / "0", tmp_path / "1"]), tmp_path / "0", tmp_path / taken
             )
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file; name a new folder"):
+        write_mean(of_folders([tmp_path / "0", tmp_path / "1"]), tmp_path / "0", tmp_path / "file")
     with pytest.raises(UsageError, match="at least two"):
         write_mean(of_folders([tmp_path / "0"]), tmp_path / "0", tmp_path / "new")
     with pytest.raises(UsageError, match="is given twice"):

@@ -24,11 +24,12 @@ def pdf_bytes(sheet: Sheet, font: Path | None = None) -> bytes:
 
     Raises:
         UsageError: reportlab is not installed, or a character is not in the font.
-        DataError: the font cannot be read.
+        DataError: the font cannot be read, or an option does not fit on a page.
     """
     try:
         from reportlab.lib.pagesizes import A4
         from reportlab.platypus import PageBreak, Paragraph, SimpleDocTemplate
+        from reportlab.platypus.doctemplate import LayoutError
     except ImportError:
         raise UsageError('a .pdf needs reportlab; pip install "albert-rc[render]"') from None
     style = _styles(_font_name(font))
@@ -48,7 +49,14 @@ def pdf_bytes(sheet: Sheet, font: Path | None = None) -> bytes:
         written, pagesize=A4, leftMargin=MARGIN, rightMargin=MARGIN, topMargin=MARGIN,
         bottomMargin=MARGIN, title=sheet.title or sheet.parts[0].heading, invariant=1,
     )  # fmt: skip
-    document.build(story, onFirstPage=_page_number, onLaterPages=_page_number)
+    try:
+        document.build(story, onFirstPage=_page_number, onLaterPages=_page_number)
+    except LayoutError:
+        choices = (choice for part in sheet.parts for choice in part.choices)
+        longest = max(choices, key=lambda choice: max(map(len, choice.options)))
+        raise DataError(
+            f"number {longest.number} has an option that is longer than a page; print it as .docx"
+        ) from None
     return written.getvalue()
 
 

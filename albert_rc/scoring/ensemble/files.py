@@ -57,13 +57,16 @@ def require_like(file: ScoreFile, dev: ScoreFile, labels: Sequence[str]) -> None
     Raises:
         DataError: one has blanks and the other questions, or their labels differ.
     """
-    said = f"{file.path}: cannot be answered by a fit on {dev.path}: "
+    said = f"{file.path}: the fit on {dev.path} does not apply to it: "
     for name, one, other in (
-        ("answers", *("blanks" if each.ids is None else "questions" for each in (file, dev))),
+        (
+            "has answers to",
+            *("blanks" if each.ids is None else "questions" for each in (file, dev)),
+        ),
         ("has", *(counted(_num_labels(each), "label") for each in (file, dev))),
     ):
         if one != other:
-            raise DataError(f"{said}it {name} {one}, not {other}")
+            raise DataError(f"{said}it {name} {one}, not {other}; give scores of the same task")
     wrong = [name for place, name in file.labels.items() if labels[place] != name]
     if wrong:
         raise DataError(f"{said}its labels are not {', '.join(labels)}, in that order")
@@ -241,7 +244,7 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
             raise DataError(
                 f"{file.path}: made with temperature {file.temperature:g}, but "
                 f"{model['scores']}, of the fit, with {model['temperature']:g}; make the scores "
-                "of dev and test anew with the same temperature: the saved one, or "
+                "of dev and test again with the same temperature: the saved one, or "
                 "`predict --temperature 1`"
             )
 

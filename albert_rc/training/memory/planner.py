@@ -149,7 +149,8 @@ def make_plan(task: StepShape, budget: int, levers: Levers | None = None) -> Mem
     raise OutOfMemoryError(
         f"{budget / GIB:,.3g} GiB of memory are not enough even for the plan that needs least. "
         f"{'; '.join(leanest.lines(budget))}. "
-        "Use a smaller model, or shorter windows (preprocess --max-length)"
+        "Raise --memory if you gave it, use a smaller model, or shorter windows (--max-length of "
+        "`preprocess` or `pretrain data`)"
     )
 
 

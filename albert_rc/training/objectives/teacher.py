@@ -48,7 +48,7 @@ class Teacher:
                 f"--teacher {self.source}: no such file; make it with `albert-rc predict --scores`"
             )
         if not self.is_file:
-            resolve_source(self.source)
+            resolve_source(self.source, "--teacher")
         return self
 
     @property

@@ -65,7 +65,7 @@ class FineTuning:
         for store, name in ((train, "train"), (dev, "dev")):
             if store is not None:
                 path = split_path(self.data, name)
-                check_store(store, path, loaded.tokenizer, longest)
+                check_store(store, path, loaded.tokenizer, longest, limited=longest < own)
         settings, plan = fit(
             replace(self.settings, seed=seed),
             loaded.model.config,

@@ -61,7 +61,7 @@ def source_of(
     if last is not None and len(runs) > 1:
         raise UsageError("--last averages the states of one run; give only one folder")
     require_new(out)
-    like = resolve_source(runs[0])
+    like = resolve_source(runs[0], "")
     sources = of_folders(runs) if last is None else of_states(like, last)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
@@ -91,7 +91,7 @@ def of_folders(folders: Sequence[str | Path]) -> list[WeightSource]:
     """
     sources: list[WeightSource] = []
     kinds: list[dict[str, Any]] = []
-    found = [resolve_source(folder) for folder in folders]
+    found = [resolve_source(folder, "") for folder in folders]
     for place, folder in enumerate(found):
         if folder.resolve() in [other.resolve() for other in found[:place]]:
             raise UsageError(f"{folder} is given twice; give each checkpoint once")
@@ -142,10 +142,9 @@ def of_states(run: Path, last: int) -> list[WeightSource]:
         try:
             check_archive(path)
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-            model = state["model"]
+            named = {hub_key(name, config): each for name, each in state["model"].items()}
         except Exception as error:  # torch raises many types for a foreign file
             raise CheckpointError(f"{path}: cannot be read ({first_line(error)})") from None
-        named = {hub_key(name, config): tensor for name, tensor in model.items()}
         shapes = {name: tuple(tensor.shape) for name, tensor in named.items()}
         sources.append(WeightSource(str(path), shapes, named.__getitem__))
     return sources

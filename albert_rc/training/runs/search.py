@@ -42,7 +42,7 @@ class Space:
                 f"--low {self.low:g} and --high {self.high:g} must satisfy 0 < low < high < 1"
             )
         if not self.batch_sizes or min(self.batch_sizes) < 1:
-            raise UsageError("--batch-sizes must be numbers from 1 on, such as 16,32")
+            raise UsageError("--batch-sizes must be whole numbers of at least 1, such as 16,32")
 
 
 def search(
