@@ -220,7 +220,9 @@ def main() -> None:
         job = Job(**parse_json(sys.stdin.buffer.read()))
         sys.stdout.buffer.write(to_json(measure(job), indent=False))
         return
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("--lengths", default="256,512,1024,2048,4096,8192,16384")
     for name, usual in (("heads", 12), ("head-size", 64), ("chunk", 64), ("rounds", 4)):

@@ -61,7 +61,9 @@ def measure(started: list[str]) -> dict[str, float]:
 
 def main() -> None:
     """Measure, compare and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("raw", type=Path)
     parser.add_argument("model")
     parser.add_argument("out", type=Path)

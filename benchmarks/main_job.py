@@ -39,7 +39,9 @@ def seconds(command: list[str]) -> list[float]:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("raw", type=Path)
     parser.add_argument("vocabulary", type=Path)
     parser.add_argument("out", type=Path)

@@ -126,7 +126,9 @@ def run(arguments: argparse.Namespace, count: int, workers: int, engine: str) ->
 
 def main() -> None:
     """Measure, write and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("raw", type=Path)
     parser.add_argument("vocabulary", type=Path)
     parser.add_argument("out", type=Path)

@@ -51,7 +51,9 @@ def run(world: int, *arguments: object) -> tuple[float, str]:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("stores", type=Path)
     parser.add_argument("vocabulary", type=Path)
     parser.add_argument("out", type=Path)

@@ -91,7 +91,9 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     """Print the tables of all files."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("files", type=Path, nargs="+")
     arguments = parser.parse_args()
     rows = [row for path in arguments.files for row in parse_json(path.read_bytes())]

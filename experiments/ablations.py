@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rows import require_same
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.corpus.mask_config import MaskConfig
@@ -205,7 +206,9 @@ def tune(arguments: argparse.Namespace, seed: int, start: Path, group: Processes
 def main() -> None:
     """Run what is not there yet, row by row."""
     tables = list(dict.fromkeys(variant.table for variant in VARIANTS))
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpus", type=Path)
     parser.add_argument("stores", type=Path)
     parser.add_argument("vocabulary", type=Path)
@@ -218,6 +221,7 @@ def main() -> None:
     arguments = parser.parse_args()
     keep_freed_memory()
     table = parse_json(arguments.out.read_bytes()) if arguments.out.is_file() else []
+    require_same(arguments.out, table, {"tune_steps": arguments.tune_steps})
     there = {(row["table"], row["name"], row["seed"]) for row in table}
     with processes() as group:
         for seed in range(arguments.seeds):
@@ -230,7 +234,7 @@ def main() -> None:
                 twin = [old for old in table if old["made"] == made and old["seed"] == seed]
                 # What two tables have in common is run once.
                 row = {**twin[0], **row} if twin else row | run(variant, arguments, seed, group)
-                row["made"] = made
+                row |= {"made": made, "tune_steps": arguments.tune_steps}
                 print(row, flush=True)
                 table.append(row)
                 write_json(arguments.out, table)

@@ -202,7 +202,9 @@ FIGURES = {"parameters": parameters, "ngrams": ngrams, "hashing": hashing, "laye
 
 def main() -> None:
     """Draw them all."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/figures"))
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)

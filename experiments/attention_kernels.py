@@ -71,7 +71,9 @@ def ways(length: int, head_size: int) -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     """Time all of them by turns; print and write milliseconds per sequence."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()

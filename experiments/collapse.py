@@ -19,6 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rows import require_same
+
 from albert_rc.checkpoints.load import load_model
 from albert_rc.io.json import parse_json, write_json
 from albert_rc.report.plots import lines, save
@@ -30,6 +32,8 @@ from albert_rc.training.loop import Trainer
 from albert_rc.training.objectives.reading import Reading
 from albert_rc.training.tally import StepReport
 
+SETTINGS = ("scratch", "batch_size", "steps", "warmup", "max_restarts")
+"""Options that all rows of a table have in common; the seed and the rate are in each row."""
 SMOOTHED = 10  # steps that a point of the figure stands for
 
 
@@ -92,7 +96,9 @@ def shape(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Run each seed with each policy, and draw the first seed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("stores", type=Path)
     parser.add_argument("model")
     parser.add_argument("out", type=Path)
@@ -111,7 +117,10 @@ def main() -> None:
     keep_freed_memory()
     rows: list[dict[str, Any]] = []
     if arguments.out.is_file():
-        rows = parse_json(arguments.out.read_bytes())["rows"]
+        before = parse_json(arguments.out.read_bytes())
+        rows, settings_before = before["rows"], before["settings"]
+        given = {name: str(getattr(arguments, name)) for name in SETTINGS}
+        require_same(arguments.out, [settings_before], given)
     there = {(row["seed"], row["policy"], row["learning_rate"]) for row in rows}
     with processes("cpu") as group:
         settings = TrainConfig(

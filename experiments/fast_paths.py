@@ -115,7 +115,9 @@ def patched(patches: tuple[Patch, ...]) -> Iterator[None]:
 
 def main() -> None:
     """Run every variant and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("stores", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)

@@ -39,7 +39,9 @@ def filled(paper: Paper, words: dict[int, str]) -> Paper:
 
 def main() -> None:
     """Ask three times, and compare."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("papers", type=Path)
     parser.add_argument("model")
     arguments = parser.parse_args()

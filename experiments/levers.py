@@ -27,7 +27,9 @@ CHANGES: dict[str, dict[str, object]] = {
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("store", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--size", default="base")

@@ -41,7 +41,9 @@ ROWS: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Measure every row."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpus", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)

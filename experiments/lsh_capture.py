@@ -65,7 +65,9 @@ def draw(table: list[dict[str, Any]], out: Path) -> None:
 
 def main() -> None:
     """Measure every form."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("store", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)

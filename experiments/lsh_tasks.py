@@ -7,8 +7,9 @@ SOURCES holds glue/mrpc, glue/sst2, glue/nli and squad/xquad.en.json. Every row 
 with the same settings and seed; only the attention differs. Two more rows say whether Reformer's
 form (faithful) recovers with three times as many epochs, or with four times as many rounds; and a
 last one, in which hashing hides no pair, what is lost by its shared queries and keys alone. The
-last weights are measured, so nothing is chosen by the questions that are measured (but for SQuAD
-2.0's threshold, which is tuned on them for every row alike).
+last weights are measured, so nothing is chosen by the questions that are measured; but for SQuAD
+2.0, whose threshold is tuned on them, and whose best weights on them are kept, in every row alike.
+Rows name their precision, and a table holds one: processors without bf16 need another OUT.json.
 
 A training that was stopped goes on where its state was saved, and rows in OUT.json are not run
 again: the same command goes on. dropout_tasks.py and sharing_tasks.py may share WORK and OUT.json,

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, passage: bool, seed: int) -> Row:
         "--epochs", how["epochs"], "--learning-rate", how["learning_rate"], "--batch-size", 16,
         "--set", "warmup=0.06", "--seed", seed, "--save-steps", 60, *resumed(out),
     )  # fmt: skip
-    answers = arguments.work / "answers.json"
+    answers = arguments.work / f"{out.name}.json"
     command("predict", "--data", data / "dev.pt", "--model", out, "--out", answers)
     gold = next(arguments.papers.glob("dev*"))
     found = parse_json(command("evaluate", answers, gold, "--json").encode())
@@ -73,7 +73,8 @@ def main() -> None:
         for seed in range(arguments.seeds)
         for passage in (True, False)
     ]
-    table = fill(arguments.out, keys, partial(run, arguments))
+    prepare(arguments)  # before rows that are made side by side
+    table = fill(arguments.out, keys, partial(run, arguments), arguments.side_by_side)
     for passage in (True, False):
         found = [row["accuracy"] for row in table if row["passage"] is passage]
         each = ", ".join(f"{value:.2%}" for value in found)

@@ -97,7 +97,9 @@ ENCODINGS: dict[str, tuple[Callable[[PaperSet, Tokenizer], Store], str | None]] 
 
 def main() -> None:
     """Run every variant and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("raw", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)

@@ -90,6 +90,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     keys = [{"seed": seed} for seed in range(arguments.seeds)]
+    prepare(arguments)  # before rows that are made side by side
     for row in fill(arguments.out, keys, partial(run, arguments), arguments.side_by_side):
         curve = ", ".join(f"{accuracy:.1%} after {step}" for step, accuracy in row["curve"])
         print(f"seed {row['seed']}: {curve}")

@@ -156,7 +156,9 @@ def _differences(was: list[str], now: list[str]) -> list[str]:
 
 def main() -> None:
     """Photograph and read papers at each level."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("splits", nargs="+", type=Path)
     parser.add_argument("--papers", type=int, default=50, help="of each split")

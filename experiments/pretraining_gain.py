@@ -13,14 +13,15 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from command import command
+from rows import Row, fill
 
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.load import load_model, save_model
-from albert_rc.io.json import parse_json, write_json
+from albert_rc.io.json import parse_json
 
 TASKS: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
     "ele": (
@@ -36,18 +37,20 @@ TASKS: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
 """Where the papers are, and how they are learned."""
 
 
-def random_twin(model: Path, folder: Path) -> Path:
+def random_twin(model: Path, folder: Path, seed: int) -> Path:
     """Random weights of a checkpoint's shape, saved once with its vocabulary."""
     if not (folder / "model.safetensors").is_file():
         config, _ = read_config(model)
         names = ("embedding_size", "hidden_size", "num_layers", "num_heads", "ffn_size")
         shape = {name: getattr(config, name) for name in names}
-        twin = load_model(model, "pretraining", scratch="tiny", shape=shape, with_pairs=False)
+        twin = load_model(
+            model, "pretraining", scratch="tiny", shape=shape, with_pairs=False, seed=seed
+        )
         save_model(twin.model, twin.tokenizer, folder)
     return folder
 
 
-def run(task: str, weights: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+def run(arguments: argparse.Namespace, task: str, weights: str, seed: int) -> Row:
     """One row: fine-tune and measure on dev."""
     work: Path = arguments.work
     places, options = TASKS[task]
@@ -63,7 +66,9 @@ def run(task: str, weights: str, seed: int, arguments: argparse.Namespace) -> di
         command("preprocess", raw, "--model", arguments.model, "--out", data)
         (data / "train").mkdir()
         (data / "train.pt").rename(data / "train" / "train.pt")
-    model = arguments.model if weights == "pretrained" else random_twin(arguments.model, work / "r")
+    model = arguments.model
+    if weights == "random":
+        model = random_twin(arguments.model, work / f"random {seed}", seed)
     out, answers = work / "run", work / "answers.json"
     shutil.rmtree(out, ignore_errors=True)
     # No dev papers in training: the last weights count.
@@ -72,27 +77,27 @@ def run(task: str, weights: str, seed: int, arguments: argparse.Namespace) -> di
     )
     command("predict", "--data", data / "dev.pt", "--model", out, "--out", answers)
     gold = arguments.sources / places[1]
-    found: dict[str, Any] = parse_json(command("evaluate", answers, gold, "--json").encode())
-    figures = {name: found[name] for name in ("accuracy", "low", "high", "total", "chance")}
-    return {"task": task, "weights": weights, "seed": seed, **figures}
+    found = parse_json(command("evaluate", answers, gold, "--json").encode())
+    figures: Row = {name: found[name] for name in ("accuracy", "low", "high", "total", "chance")}
+    return figures
 
 
 def main() -> None:
     """Run what is not there yet."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in ("sources", "model", "work", "out"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--seeds", type=int, default=2)
     arguments = parser.parse_args()
-    table = parse_json(arguments.out.read_bytes()) if arguments.out.is_file() else []
-    for seed in range(arguments.seeds):
-        for task in TASKS:
-            for weights in ("random", "pretrained"):
-                key = {"task": task, "weights": weights, "seed": seed}
-                if not any(key.items() <= row.items() for row in table):
-                    table.append(run(task, weights, seed, arguments))
-                    print(table[-1], flush=True)
-                    write_json(arguments.out, table)
+    keys = [
+        {"task": task, "weights": weights, "seed": seed}
+        for seed in range(arguments.seeds)
+        for task in TASKS
+        for weights in ("random", "pretrained")
+    ]
+    table = fill(arguments.out, keys, partial(run, arguments))
     for task in TASKS:
         for weights in ("random", "pretrained"):
             found = [r["accuracy"] for r in table if (r["task"], r["weights"]) == (task, weights)]

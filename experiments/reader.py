@@ -58,11 +58,13 @@ from conversion import (
 )
 from phases import Phase, go_on
 
+from albert_rc.answering.temperature import weights_id
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.corpus.documents import find_sources, read_documents
 from albert_rc.corpus.examine import examine
 from albert_rc.corpus.shards import Corpus
+from albert_rc.io.json import parse_json
 from albert_rc.model.int8 import has_int8
 from albert_rc.papers.overlap import OverlapIndex
 from albert_rc.runtime.devices import has_matrix_units
@@ -362,9 +364,15 @@ def teach_questions(work: Path, minutes: float) -> None:
 def _scores(work: Path, store: str, teacher: str = TEACHER[-1].name) -> Path:
     """The teacher's probabilities for the options of a store's training papers."""
     scores = work / f"{store}-scores.jsonl"
-    if not scores.is_file():
+    if not scores.is_file() or not _made_by(scores, work / "runs" / teacher):
         write_scores(work / store / "train.pt", work / "runs" / teacher, scores)
     return scores
+
+
+def _made_by(scores: Path, model: Path) -> bool:
+    """Whether scores are of a model's weights, which may have been trained again since."""
+    with scores.open("rb") as file:
+        return bool(parse_json(file.readline()).get("weights") == weights_id(model))
 
 
 def write_scores(store: Path, teacher: object, scores: Path) -> None:

@@ -22,7 +22,9 @@ from albert_rc.stores.subset import chosen_papers
 
 def main() -> None:
     """Look every part up in the others, and count."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("train", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--folds", type=int, default=5)

@@ -15,11 +15,12 @@ import argparse
 import shutil
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
 from command import command, make_stores
+from rows import Row, fill
 
 from albert_rc.io.json import parse_json, write_json
 from albert_rc.papers.formats import read_split
@@ -31,7 +32,7 @@ COMMON: tuple[object, ...] = ("--batch-size", 16, "--learning-rate", 5e-4, "--wa
 
 
 @dataclass(frozen=True)
-class Row:
+class Recipe:
     """How a model comes to its answers."""
 
     train: tuple[object, ...] = ()
@@ -50,22 +51,22 @@ class Row:
 
 
 ROWS = {
-    "base": Row(),
-    "masks": Row(asked="masks"),
-    "no hidden words": Row(hidden=0),
-    "no hidden words, masks": Row(asked="masks", of="no hidden words"),
-    "salience": Row(("--option-score", "salience")),
-    "dropout 0.1": Row(("--dropout", 0.1)),
-    "masked-LM before": Row(continued=True),
-    "no hidden words, masked-LM before": Row(continued=True, hidden=0),
-    "no hidden words, 6 layers": Row(layers=6, hidden=0),
-    "twice the steps": Row(longer=2),
-    "no hidden words, twice the steps": Row(longer=2, hidden=0),
+    "base": Recipe(),
+    "masks": Recipe(asked="masks"),
+    "no hidden words": Recipe(hidden=0),
+    "no hidden words, masks": Recipe(asked="masks", of="no hidden words"),
+    "salience": Recipe(("--option-score", "salience")),
+    "dropout 0.1": Recipe(("--dropout", 0.1)),
+    "masked-LM before": Recipe(continued=True),
+    "no hidden words, masked-LM before": Recipe(continued=True, hidden=0),
+    "no hidden words, 6 layers": Recipe(layers=6, hidden=0),
+    "twice the steps": Recipe(longer=2),
+    "no hidden words, twice the steps": Recipe(longer=2, hidden=0),
 }
 """The dear ones last."""
 
 
-def start(row: Row, seed: int, arguments: argparse.Namespace) -> Path:
+def start(row: Recipe, seed: int, arguments: argparse.Namespace) -> Path:
     """What a row is fine-tuned from."""
     if row.layers is not None:
         return deeper(arguments.model, row.layers, arguments.work / f"{row.layers} layers")
@@ -97,15 +98,16 @@ def deeper(model: Path, layers: int, out: Path) -> Path:
     return out
 
 
-def run(name: str, seed: int, arguments: argparse.Namespace, gold: PaperSet) -> dict[str, Any]:
+def run(arguments: argparse.Namespace, gold: PaperSet, row: str, seed: int) -> Row:
     """One row and seed: fine-tune, answer, count."""
-    row, data, work = ROWS[name], arguments.work / "data", arguments.work
-    learned = name if row.asked is None else row.of
+    name, recipe = row, ROWS[row]
+    data, work = arguments.work / "data", arguments.work
+    learned = name if recipe.asked is None else recipe.of
     trained, out = ROWS[learned], work / f"{learned} {seed}"
     if not (data / "dev.pt").is_file():
         make_stores(arguments.papers, arguments.model, data)
     started = time.perf_counter()
-    if row.asked is None or not out.is_dir():
+    if recipe.asked is None or not out.is_dir():
         model = start(trained, seed, arguments)
         shutil.rmtree(out, ignore_errors=True)
         command(
@@ -114,7 +116,7 @@ def run(name: str, seed: int, arguments: argparse.Namespace, gold: PaperSet) -> 
             *COMMON, *trained.train,
         )  # fmt: skip
         shutil.rmtree(out / "states", ignore_errors=True)
-    asked = () if row.asked is None else ("--option-score", row.asked)
+    asked = () if recipe.asked is None else ("--option-score", recipe.asked)
     answers, scores = work / f"{name} {seed}.json", work / f"{name} {seed}.jsonl"
     command(
         "predict", "--data", data / "dev.pt", "--model", out, "--out", answers,
@@ -126,15 +128,13 @@ def run(name: str, seed: int, arguments: argparse.Namespace, gold: PaperSet) -> 
         str(int(a == b)) for a, b in zip(given, gold_letters(gold.passages), strict=True)
     )
     return {
-        "row": name,
-        "seed": seed,
         "seconds": round(seconds),
         "accuracy": bits.count("1") / len(bits),
         "right": f"{int(bits, 2):x}",
     }
 
 
-def show(table: list[dict[str, Any]], gold: PaperSet) -> None:
+def show(table: list[Row], gold: PaperSet) -> None:
     """Each row's mean and spread, and what it gains on `base` of the same seeds."""
     owners = [paper.id for paper in gold.passages for _ in paper.questions]
     right = {}
@@ -155,7 +155,9 @@ def show(table: list[dict[str, Any]], gold: PaperSet) -> None:
 
 def main() -> None:
     """Run what is not there yet, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("papers", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("work", type=Path)
@@ -165,13 +167,11 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     arguments = parser.parse_args()
     gold = read_split(arguments.papers / "dev")
-    table = parse_json(arguments.out.read_bytes()) if arguments.out.is_file() else []
-    for seed in range(arguments.seeds):
-        for name in arguments.rows:
-            if not any((row["row"], row["seed"]) == (name, seed) for row in table):
-                table.append(run(name, seed, arguments, gold))
-                print({key: table[-1][key] for key in ("row", "seed", "seconds", "accuracy")})
-                write_json(arguments.out, table)
+    keys = [
+        {"row": name, "seed": seed} for seed in range(arguments.seeds) for name in arguments.rows
+    ]
+    settings = {"steps": arguments.steps}
+    table = fill(arguments.out, keys, partial(run, arguments, gold), settings=settings)
     show(table, gold)
 
 

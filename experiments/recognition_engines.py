@@ -55,7 +55,9 @@ def expected(passage: Passage) -> Counter[str]:
 
 def main() -> None:
     """Read the same photographs with both."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("split", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--papers", type=int, default=10)

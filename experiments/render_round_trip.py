@@ -52,7 +52,9 @@ def _plain(text: str) -> str:
 
 def main() -> None:
     """Try all papers of the splits."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("collection", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--kind", choices=PRINT, default="docx")

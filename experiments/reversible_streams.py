@@ -96,7 +96,9 @@ def kept(residual: str, recompute: str, layers: int) -> int:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     arguments = parser.parse_args()
     errors, sizes = [], []

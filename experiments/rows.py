@@ -53,8 +53,27 @@ _run: Callable[..., Row] | None = None
 """What the processes of `fill` do; they are forked, since not every such function can be sent."""
 
 
+def require_same(out: Path, table: Iterable[Row], settings: Row) -> None:
+    """Stop if a row of a table was made with other settings; one may lack some.
+
+    Raises:
+        SystemExit: names the difference.
+    """
+    for row in table:
+        for name, value in settings.items():
+            if row.get(name, value) != value:
+                raise SystemExit(
+                    f"{out}: has rows with {name} {row[name]}, not {value}; other settings need "
+                    "another WORK and OUT.json"
+                )
+
+
 def fill(
-    out: Path, keys: Iterable[Row], run: Callable[..., Row], side_by_side: int = 1
+    out: Path,
+    keys: Iterable[Row],
+    run: Callable[..., Row],
+    side_by_side: int = 1,
+    settings: Row | None = None,
 ) -> list[Row]:
     """Run what is not in a table yet; each row is written as soon as it is there.
 
@@ -65,17 +84,23 @@ def fill(
         side_by_side: number of rows made at the same time, each in a process that it keeps. A row
             that fails then does not stop the others, but the script ends with an error. Where the
             script is stopped, all of them save their states and stop.
+        settings: what all rows have in common; added to each.
 
     Returns:
         The whole table.
+
+    Raises:
+        SystemExit: the table has rows with other settings.
     """
     global _run
     table: list[Row] = parse_json(out.read_bytes()) if out.is_file() else []
+    common = settings or {}
+    require_same(out, table, common)
     missing = [key for key in keys if not any(key.items() <= row.items() for row in table)]
 
     def add(key: Row, rest: Row) -> None:
         print(key | rest, flush=True)
-        table.append(key | rest)
+        table.append(key | common | rest)
         write_json(out, table)
 
     if side_by_side == 1:
@@ -122,3 +147,5 @@ def _run_one(key: Row) -> Row:
         return _run(**key)
     except Interrupted:  # its state is saved; this process must not begin another row
         os._exit(Interrupted.exit_code)
+    except SystemExit as error:  # of a command; it must not stop the other rows
+        raise RuntimeError(str(error)) from error

@@ -63,6 +63,10 @@ MODELS = (
     ("albert-rc-tiny", "papers", "It is fine-tuned on cloze exam papers.", 3),
 )
 """Names in the package; their runs, what they are for, and how many phases they had."""
+CALIBRATION = (
+    "`calibration.json` contains the temperature, fitted on these dev papers; `predict` applies it "
+    "unless `--temperature 1` is given."
+)
 
 
 def phases(scale: float) -> list[Phase]:
@@ -213,8 +217,15 @@ def publish(sources: Path, work: Path) -> None:
             "predict", "--data", work / "inputs/ele/dev.pt", "--model", folder, "--out", answers,
             "--scores", scores, "--temperature", 1,
         )  # fmt: skip
-        command("evaluate", "--calibrate", scores, sources / "ele/dev", "--model", folder)
-        found = parse_json(command("evaluate", answers, sources / "ele/dev", "--json").encode())
+        answers_papers = run == MODELS[-1][1]
+        if answers_papers:
+            command("evaluate", "--calibrate", scores, sources / "ele/dev", "--model", folder)
+        found = parse_json(
+            command(
+                "evaluate", answers, sources / "ele/dev", "--json",
+                "--train", work / "text/ele/train",
+            ).encode()
+        )  # fmt: skip
         results[name] = found
         config = loaded.model.config
         size = sum(path.stat().st_size for path in folder.iterdir() if path.suffix != ".md")
@@ -229,6 +240,7 @@ def publish(sources: Path, work: Path) -> None:
             megabytes=f"{size / 1e6:.1f}",
             architecture="AlbertForMaskedLM",
             phases=_table(done[:last]),
+            calibration=CALIBRATION if answers_papers else "It has no temperature.",
             figures=_figures(found),
         )
         write_bytes(folder / "README.md", card.encode())
@@ -279,7 +291,9 @@ def _figures(found: dict[str, Any]) -> str:
 
 def main() -> None:
     """Do a stage."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "stage", choices=("prepare", "prove", "pack", "slice", "collect", "restore", "publish")
     )

@@ -51,7 +51,9 @@ def passes(lengths: tuple[int, ...], precision: torch.dtype) -> tuple[float, tor
 
 def main() -> None:
     """Time both ways by turns; print and write what came out."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 
+import torch
 from command import Done, command, make_stores, watched
 from costs import costs
 from phases import resumed
@@ -21,6 +22,7 @@ from albert_rc.checkpoints.load import load_model
 from albert_rc.fields import flag_of
 from albert_rc.io.json import parse_json, read_json_lines, write_json
 from albert_rc.papers.formats import read_split
+from albert_rc.runtime.devices import choose_precision
 
 SAMPLE = Path(__file__).parents[1] / "data/sample/cloze"
 ROWS = 3000  # of a dev table: enough for half a point
@@ -372,16 +374,20 @@ def run(
         "and the dev papers; nothing else should be running",
     )  # fmt: skip
     arguments = parser.parse_args()
+    prepare_all(arguments, {way: ways[way] for way in arguments.ways})
     if first:
         ways = first.train(arguments, ways)
-    prepare_all(arguments, {way: ways[way] for way in arguments.ways})
     keys = (
         {"task": task, "way": way, "seed": seed}
         for seed in range(arguments.seeds)
         for task in arguments.tasks
         for way in arguments.ways
     )
-    table = fill(arguments.out, keys, partial(fine_tune, arguments, ways), arguments.side_by_side)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    settings = {"precision": choose_precision(None, device, learning=True)}
+    table = fill(
+        arguments.out, keys, partial(fine_tune, arguments, ways), arguments.side_by_side, settings
+    )
     if arguments.costs:
         measured = [
             {"task": task, "way": way, "costs": True}

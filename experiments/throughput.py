@@ -26,7 +26,9 @@ AGAINST = "bert-large"
 
 def main() -> None:
     """Measure all sizes in turns, and print them beside the paper's."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--length", type=int, default=128)
