@@ -22,6 +22,8 @@ from albert_rc.io.messages import counted, one_line
 from albert_rc.stores.shards import open_store, split_path
 
 Row = tuple[str, str]
+FOLDERS = ("models", "runs", "checkpoints", "out", "output", "data", "build")
+"""First parts of paths that are folders, not owners on the hub."""
 SETTINGS = {
     "batch_size": "batch size",
     "learning_rate": "learning rate",
@@ -109,6 +111,12 @@ def _shown(value: object) -> str:
     return one_line(str(value)).replace("|", "\\|")
 
 
+def _may_be_of_the_hub(model: str) -> bool:
+    """Whether a model's name is that of a repository, and not of a folder that is gone by now."""
+    named = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", model) is not None
+    return named and Path(model).parts[0] not in FOLDERS and not Path(model).exists()
+
+
 def _start(found: Records, settings: Mapping[str, Any]) -> None:
     model, scratch = str(settings.get("model", "unknown")), settings.get("scratch")
     # A local path means nothing to others; its last part is the name.
@@ -117,7 +125,7 @@ def _start(found: Records, settings: Mapping[str, Any]) -> None:
         found.started_from = f"random weights (`--scratch {_shown(scratch)}`), vocabulary `{name}`"
     elif model in shipped_models():
         found.started_from = f"`{name}`, which comes with albert-rc"
-    elif re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", model) and not Path(model).exists():
+    elif _may_be_of_the_hub(model):
         found.started_from, found.base_model = f"`{model}`", model
     else:
         found.started_from = f"the folder `{name}`"

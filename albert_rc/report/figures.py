@@ -171,7 +171,9 @@ def _figures(
             [loss for loss in losses if loss is not None],
             [owners[i] for i in known],
         )
-    return RunFigures(run, evaluation, calibration, losses, sum(sure) / len(sure))
+    # As accuracy and calibration, over the questions with a right answer, if there are any.
+    counted = [sure[i] for i in known] or sure
+    return RunFigures(run, evaluation, calibration, losses, sum(counted) / len(counted))
 
 
 def _sure_and_wrong(run: Run, gold: Sequence[str | None]) -> int:

@@ -107,8 +107,8 @@ class Engine:
 
     @property
     def calibrated(self) -> bool:
-        """Whether a temperature was saved for the model's task."""
-        return any(calibrated for _, calibrated in list(self._temperatures.values()))
+        """Whether all models that are loaded so far have a saved temperature."""
+        return all(calibrated for _, calibrated in list(self._temperatures.values()))
 
     def submit(
         self,
@@ -288,6 +288,7 @@ class Engine:
         budget = TOKEN_BUDGET if group.device.type == "cuda" else CPU_TOKENS
         scored_QK = score(model, tokenizer, store, group, token_budget=budget, progress=answered)
         if self._ways.get(papers.kind):
+            place.stage = "again"
             scored_QK = read_again(
                 model, tokenizer, store, scored_QK, group,
                 token_budget=budget, progress=in_time,

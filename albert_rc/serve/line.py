@@ -16,7 +16,7 @@ TICKET = "[A-Za-z0-9_-]{16,64}"
 """Pattern of the tickets by which clients identify requests; long, so that none can be guessed."""
 
 T = TypeVar("T")
-Stage = Literal["waiting", "reading", "loading", "answering", "unknown"]
+Stage = Literal["waiting", "reading", "loading", "answering", "again", "unknown"]
 
 
 class BusyError(AlbertRcError):

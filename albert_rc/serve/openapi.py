@@ -7,7 +7,7 @@ from typing import Any, get_args
 from albert_rc import __version__
 from albert_rc.serve.limits import MEGABYTE, Limits
 from albert_rc.serve.line import TICKET, Stage
-from albert_rc.serve.uploads import JSON, WORD
+from albert_rc.serve.uploads import JSON, TYPES
 
 Schema = dict[str, Any]
 EXAMPLE = {
@@ -134,7 +134,10 @@ def _schemas() -> dict[str, Schema]:
                 "status": {"const": "ok"},
                 "version": _TEXT,
                 "model": _TEXT,
-                "calibrated": {"type": "boolean"},
+                "calibrated": _described(
+                    {"type": "boolean"},
+                    "Whether all models that are loaded so far have a saved temperature.",
+                ),
                 "waiting": _described(
                     {"type": "integer"}, "Number of requests being answered or waiting."
                 ),
@@ -145,7 +148,8 @@ def _schemas() -> dict[str, Schema]:
             {
                 "stage": _described(
                     {"enum": list(get_args(Stage))},
-                    "unknown: the request has not arrived yet, or has been answered.",
+                    "loading: the model is loaded; again: options of several words are scored "
+                    "again; unknown: the request has not arrived yet, or has been answered.",
                 ),
                 "before": _described(
                     {"type": "integer"}, "Number of earlier requests in the queue."
@@ -180,9 +184,10 @@ def document(limits: Limits) -> dict[str, Any]:
         "408": "The request did not arrive in time.",
         "413": f"The request is larger than {limits.body_bytes / MEGABYTE:g} MB.",
         "415": "Unsupported content type, or a compressed body.",
-        "422": "No paper can be answered, or there are more than the limits allow.",
+        "422": "No paper can be answered, there are more than the limits allow, answering took too "
+        "long, or the ticket is invalid.",
         "500": "Internal server error.",
-        "503": "The server is busy, or answering took too long.",
+        "503": "The server is busy; try again later.",
     }
     return {
         "openapi": "3.1.0",
@@ -217,13 +222,13 @@ def document(limits: Limits) -> dict[str, Any]:
                         "required": True,
                         "content": {
                             JSON: {"schema": _of("Paper"), "example": EXAMPLE},
-                            "application/jsonl": {"schema": _TEXT},
+                            **{name: {"schema": binary} for name in TYPES if name != JSON},
+                            **{
+                                name: {"schema": _TEXT}
+                                for name, kind in TYPES.items()
+                                if kind == "lines"
+                            },
                             "text/plain": {"schema": _TEXT, "example": PRINTED},
-                            "application/pdf": {"schema": binary},
-                            WORD: {"schema": binary},
-                            "image/jpeg": {"schema": binary},
-                            "image/png": {"schema": binary},
-                            "application/octet-stream": {"schema": binary},
                             "multipart/form-data": {"schema": form},
                         },
                     },

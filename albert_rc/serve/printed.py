@@ -37,7 +37,14 @@ from albert_rc.serve.workplace import workplace
 PAPER, KEY, RESULT = "paper", "key", "result.json"
 SHOWN_LINES = 20
 LONGEST_TEXT = 200_000
-_SUFFIXES = {"text": ".txt", "docx": ".docx", "pdf": ".pdf", "doc": ".doc", "picture": ".jpg"}
+_SUFFIXES = {
+    "text": ".txt",
+    "docx": ".docx",
+    "pdf": ".pdf",
+    "doc": ".doc",
+    "picture": ".jpg",
+    "heic": ".heic",
+}
 _PAGE = rf"{PAPER}(?:[/\\]page(?P<number>\d+)\.jpg)?"
 _ROOT = Path(__file__).parents[2]
 

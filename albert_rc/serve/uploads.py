@@ -9,7 +9,7 @@ from typing import Literal
 from albert_rc.io.messages import shortened
 from albert_rc.printed.scan.pictures import SUFFIXES as PICTURES
 
-Kind = Literal["json", "lines", "text", "docx", "pdf", "doc", "picture"]
+Kind = Literal["json", "lines", "text", "docx", "pdf", "doc", "picture", "heic"]
 JSON = "application/json"
 WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 TYPES: dict[str, Kind | None] = {
@@ -44,6 +44,7 @@ _MAGIC: tuple[tuple[bytes, Kind], ...] = (
     (b"II*\0", "picture"),
     (b"MM\0*", "picture"),
 )
+_HEIC = re.compile(rb"....ftyp(?:hei[cfsx]|mif1|msf1|hev[cx])", re.DOTALL)
 # RACE's papers are JSON in .txt files. A printed paper may begin with a bracket, as in "[2019]".
 _LIKE_JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*"|\[\s*[\[{])')
 DEFAULT_NAMES = {
@@ -54,6 +55,7 @@ DEFAULT_NAMES = {
     "pdf": "paper.pdf",
     "doc": "paper.doc",
     "picture": "paper.jpg",
+    "heic": "paper.heic",
 }
 
 
@@ -82,6 +84,8 @@ def make_upload(content: bytes, name: str = "", content_type: str = "") -> Uploa
     magic = next((kind for start, kind in _MAGIC if content.startswith(start)), None)
     said = TYPES.get(content_type) or (_SUFFIXES.get(suffix[0]) if suffix else None)
     kind: Kind = magic or said or "text"
+    if _HEIC.match(content):
+        kind = "heic"
     if kind == "text" and _LIKE_JSON.match(content):
         kind = "json"
     return Upload(content, shown or DEFAULT_NAMES[kind], kind)

@@ -23,7 +23,7 @@ from albert_rc.errors import AlbertRcError
 from albert_rc.io.decode import decode
 from albert_rc.io.json import to_json
 from albert_rc.io.messages import shortened
-from albert_rc.serve.engine import Engine, FailedError, SlowError
+from albert_rc.serve.engine import Engine, FailedError
 from albert_rc.serve.guard import (
     Arrivals,
     Refusal,
@@ -38,9 +38,11 @@ from albert_rc.serve.page import ICON, Page, api_page, paper_page
 from albert_rc.serve.uploads import TYPES, Upload, as_pages, make_upload
 
 FORM = "multipart/form-data"
+MOST_FILES = 100
+"""Files of a form that are parsed; above the limit of pictures, so that the error can name it."""
 FORM_BLOCK = 2**16
 """Bytes of a form that are parsed at a time; hostile ones take 10 ms."""
-STATUS = {BusyError: 503, SlowError: 503, FailedError: 500}
+STATUS = {BusyError: 503, FailedError: 500}
 """HTTP status codes of errors; all others are caused by the request."""
 
 
@@ -187,7 +189,7 @@ async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Uplo
     found: dict[str, list[Upload]] = {"paper": [], "key": []}
     parser = _FormInMemory(
         Headers({"content-type": _form_type(request.headers["content-type"])}), stream(),
-        max_files=pictures + 1, max_fields=2, max_part_size=len(body),
+        max_files=MOST_FILES, max_fields=2, max_part_size=len(body),
     )  # fmt: skip
     try:
         form = await parser.parse()
@@ -216,6 +218,8 @@ async def _from_form(request: Request, body: bytes, pictures: int) -> tuple[Uplo
             400, 'the form has several parts "paper" or "key"; only a paper in pictures may have '
             "several, one for each page: send other papers, and keys, one at a time",
         )  # fmt: skip
+    if len(papers) > pictures:
+        raise Refusal(422, f"{len(papers)} pictures, and at most {pictures} are read at a time")
     paper = as_pages(papers)
     return paper, keys[0] if keys and keys[0].content.strip() else None
 

@@ -31,10 +31,12 @@ function letter(index) {
 }
 
 const count = (number) => number.toLocaleString("en");
+const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 const shown = (option) => option || "(empty)";
 
 function percent(share) {
   if (share < 0.01) return "<1%";
   if (share > 0.99) return ">99%";
-  return `${Math.round(100 * share)}%`;
+  // Rounded down, so that no share below a threshold is shown as if it reached it.
+  return `${Math.floor(100 * share + 1e-9)}%`;
 }

@@ -176,7 +176,7 @@ function report() {
   const matching = seen.flatMap((paper) => paper.questions.filter((question) => question.match));
   const known = matching.filter((question) => question.gold >= 0);
   const total = papers.reduce((sum, paper) => sum + paper.questions.length, 0);
-  const parts = [`${count(seen.length)} of ${count(papers.length)} papers`, `${count(matching.length)} of ${count(total)} ${noun}s`];
+  const parts = [`${count(seen.length)} of ${plural(papers.length, "paper")}`, `${count(matching.length)} of ${plural(total, noun)}`];
   if (known.length && !filter.decides) parts.push(`${runs.map((run) => rightShare(known, run)).join(" and ")} right`);
   byId("count").textContent = parts.join(" · ");
   byId("nothing").hidden = seen.length > 0;

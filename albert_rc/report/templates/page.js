@@ -101,7 +101,7 @@ function sayFilters() {
     const below = field.name === "certainty" ? ` (below ${form.elements.below.value}%)` : "";
     return field.name === "q" ? `with \u201c${field.value}\u201d` : `${label}: ${field.selectedOptions[0].textContent}${below}`;
   });
-  const legend = ["✓ right", "✗ wrong → right answer", "○ no key", "? unsure", ...(runs.length > 1 ? ["⇄ the runs differ"] : [])];
+  const legend = ["✓ right", "✗ wrong → right answer", "○ no key", ...(form.elements.below ? [`? below ${form.elements.below.value}%`] : []), ...(runs.length > 1 ? ["⇄ the runs differ"] : [])];
   byId("printed").textContent = `${[byId("count").textContent, ...said].join(" · ")}. ${legend.join(", ")}.`;
 }
 

@@ -2,12 +2,14 @@
 
 let stops = [];
 let current = null;
-let unsaved = false;
+const unsaved = new Set(); // the kinds of papers with corrections that have not been downloaded
+let changes = 0;
 
 function choose(question, option) {
   if (option >= question.options.length || option === question.chosen) return;
   question.chosen = option;
-  unsaved = true;
+  unsaved.add(question.paper.kind);
+  changes += 1;
   redraw(question);
   showFigures();
 }
@@ -22,8 +24,6 @@ function redraw(question) {
     markRows(element, question);
   }
 }
-
-const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 function figures(questions) {
   const known = questions.filter((question) => question.gold >= 0);
@@ -107,5 +107,5 @@ function listenForCorrections() {
   byId("below").addEventListener("change", (event) => { event.target.value = Math.round(100 * settings.below); });
   byId("next").addEventListener("click", () => move(1));
   byId("previous").addEventListener("click", () => move(-1));
-  addEventListener("beforeunload", (event) => { if (unsaved) event.preventDefault(); });
+  addEventListener("beforeunload", (event) => { if (unsaved.size || request) event.preventDefault(); });
 }

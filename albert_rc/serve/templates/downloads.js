@@ -47,10 +47,11 @@ function showDownloads() {
     const name = kinds.length > 1 ? `answer-${kind}.json` : "answer.json";
     const one = papers.filter((paper) => paper.kind === kind).length === 1;
     const noun = `${kinds.length > 1 ? `${kind} ` : ""}paper${one ? "" : "s"}`;
+    const saved = (file, text) => { unsaved.delete(kind); save(file, text); };
     return [
-      button(name, () => { unsaved = false; save(name, answersJson(kind)); }),
+      button(`The answers (${name})`, () => saved(name, answersJson(kind))),
       button(`The ${noun} as JSON`, () => save(fileName(kind, ""), papersJson(kind, false))),
-      button("... with these answers as key", () => { unsaved = false; save(fileName(kind, "-key"), papersJson(kind, true)); }),
+      button(`The ${noun} as JSON, with these answers as the key`, () => saved(fileName(kind, "-key"), papersJson(kind, true))),
     ];
   }));
 }

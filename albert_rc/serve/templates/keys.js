@@ -5,7 +5,7 @@ const help = byId("help");
 // Moves the focus from a blank into its options, and back.
 function intoOptions() {
   const radio = box.querySelector("input:checked");
-  if (radio) radio.focus({ preventScroll: true });
+  if (radio) radio.focus();
 }
 
 function leaveOptions() {
@@ -19,6 +19,8 @@ function onLetter(event) {
   const question = questionOf(event.target);
   const option = /^[a-z]$/.test(event.key) ? event.key.charCodeAt(0) - 97 : -1;
   if (!question || option < 0 || option >= question.options.length) return false;
+  // j and k move between answers, and choose options J and K only among the options themselves.
+  if ("jk".includes(event.key) && !event.target.matches("input")) return false;
   choose(question, option);
   return true;
 }
@@ -46,6 +48,10 @@ listenForCorrections();
 listenForPapers();
 byId("articles").addEventListener("keydown", (event) => {
   if ((event.key === "Enter" || event.key === " ") && chipAt(event.target) && kept) intoOptions();
+});
+// Screen readers click instead of pressing a key; a mouse's click counts one.
+byId("articles").addEventListener("click", (event) => {
+  if (event.detail === 0 && chipAt(event.target) && kept) intoOptions();
 });
 // Tab leads out of the options as out of a menu: back to the blank, not to the end of the page.
 box.addEventListener("keydown", (event) => {

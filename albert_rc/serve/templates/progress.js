@@ -1,6 +1,6 @@
 // The progress of a request, polled twice a second.
 
-const STAGES = { reading: "Reading the paper ...", loading: "Loading the model for this kind of paper ..." };
+const STAGES = { sending: "Sending the paper ...", reading: "Reading the paper ...", again: "Scoring options of several words again ...", loading: "Loading the model for this kind of paper ..." };
 
 // crypto.randomUUID exists only over https and on localhost.
 const newTicket = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -20,7 +20,7 @@ function showProgress(found) {
 }
 
 async function watchProgress(ticket, signal) {
-  showProgress({ stage: "waiting", before: 0 });
+  showProgress({ stage: "sending" });
   while (!signal.aborted) {
     await new Promise((resolve) => { setTimeout(resolve, 500); });
     try {
