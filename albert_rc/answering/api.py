@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from albert_rc.answering.pieces import read_again, require_way
+from albert_rc.answering.pieces import read_again, require_way, too_long
 from albert_rc.answering.request import HIGHEST, LOWEST, TOKEN_BUDGET
 from albert_rc.answering.score import reading_of, score, score_lines
 from albert_rc.answering.temperature import kept_temperature
@@ -21,7 +21,7 @@ from albert_rc.checkpoints.hub import READY
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import parse_json, parse_unique_json, to_json
-from albert_rc.io.messages import kind_of, shortened
+from albert_rc.io.messages import kind_of, listed, shortened
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.formats import OPTION_FORMATS, READERS, check_chunk, read_good, require_good
 from albert_rc.papers.ids import Register
@@ -147,6 +147,12 @@ def answer(
                 )
         finally:
             reading.encoder.compute = before
+    if option_score is not None and (left := too_long(store, reading.config.max_length)):
+        warnings.warn(
+            f"the model's window is too short for some options, which are answered as without "
+            f"option_score:{listed(left)}",
+            stacklevel=2,
+        )
     lines = iter(score_lines(store, scored_QK, temperature))
     return [
         AnsweredPaper(

@@ -124,7 +124,7 @@ def _answered(
     if isinstance(model, SpanModel):
         found = find_spans(model, tokenizer, store, processes, token_budget=budget)
         threshold = _threshold(model, trial)
-        tuned, good = model.null_threshold is not None, None
+        tuned, good = threshold is not None, None
         if store.has_answers:
             good = span_quality(store, found, tuned, threshold).f1
         return [question.answer(threshold) for question in found], good

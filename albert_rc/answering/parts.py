@@ -120,7 +120,7 @@ class Parts:
         sources = zip(*map(_files, self.all), strict=True)
         write_together(
             {
-                target: partial(_join_objects if target.suffix == ".json" else _append, files)
+                target: partial(_join_objects if target == self.whole.out else _append, files)
                 for target, files in zip(targets, sources, strict=True)
             }
         )

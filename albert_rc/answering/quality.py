@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +68,27 @@ class SpanQuality:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
+def _best_threshold(
+    answers: Mapping[str, str], right: Mapping[str, Sequence[str]], odds: Mapping[str, float]
+) -> float:
+    """The threshold with the best F1.
+
+    Where the official search finds nothing better than no answer to any question, it says 0, which
+    suits probabilities; differences of scores may all be below 0.
+    """
+    totals = scores.squad2_totals(answers, right, odds)
+    threshold = totals["best_f1_thresh"]
+    lowest = min((odds[key] for key in right), default=threshold)
+    if (
+        threshold >= lowest
+        and scores.squad2_totals(answers, right, odds, threshold)["f1"] < (totals["best_f1"])
+    ):
+        none = math.nextafter(lowest, -math.inf)
+        if scores.squad2_totals(answers, right, odds, none)["f1"] >= totals["best_f1"]:
+            return none
+    return threshold
+
+
 def span_quality(
     store: Store, found: list[Found], tuned: bool, threshold: float | None = None
 ) -> SpanQuality:
@@ -83,13 +106,17 @@ def span_quality(
         if texts is not None
     }
     answers = {question.key: question.answer(None) for question in found}
-    if not tuned:
+    if not tuned and all(right.values()):
         of_1 = scores.squad1_totals(answers, right)
         exact, f1 = of_1["exact_match"], of_1["f1"]
         return SpanQuality(exact=exact / 100, f1=f1 / 100, questions=len(right))
     odds = {question.key: question.null_odds for question in found}
+    if not tuned:  # no answer is ever left out, as the model was trained on SQuAD 1.1
+        of_2 = scores.squad2_totals(answers, right)
+        exact, f1 = of_2["exact"], of_2["f1"]
+        return SpanQuality(exact=exact / 100, f1=f1 / 100, questions=len(right))
     if threshold is None:
-        threshold = scores.squad2_totals(answers, right, odds)["best_f1_thresh"]
+        threshold = _best_threshold(answers, right, odds)
     of_2 = scores.squad2_totals(answers, right, odds, threshold)
     return SpanQuality(
         exact=of_2["exact"] / 100,

@@ -163,7 +163,9 @@ def _pass_int8_check(request: Request, loaded: Loaded[Any], group: Processes, sa
         token_budget=request.token_budget,
     )
     of = int8_check.identity(loaded.model, folder, dev, trial)
-    cost = int8_check.remembered_cost(folder, of)
+    # All ranks measure, or none: each may have a folder, and a device, of its own.
+    remembered = int8_check.remembered_cost(folder, of) if group.is_main else None
+    cost = group.from_main(remembered)
     if cost is None:
         store = open_store(dev)
         check_store(store, dev, loaded.tokenizer, loaded.model.config.max_length)

@@ -77,20 +77,20 @@ def score(
     scored_QK, times_Q = processes.summed(scored_QK, times_Q)
     if not bool((times_Q == 1).all()):
         raise RuntimeError(f"{int((times_Q != 1).sum())} questions were not scored exactly once")
-    require_numbers(scored_QK)
+    require_numbers(scored_QK.abs() if store.is_numeric else scored_QK)
     return scored_QK.masked_fill_(absent_QK, float("-inf"))
 
 
 def require_numbers(scores: Tensor) -> None:
-    """Refuse a model's scores that contain NaN.
+    """Refuse a model's scores that contain NaN or infinity; minus infinity marks absent ones.
 
     Raises:
         CheckpointError: names the likely causes.
     """
-    if bool(scores.isnan().any()):
+    if bool((scores.isnan() | scores.isposinf()).any()):
         raise CheckpointError(
-            "the model's scores are NaN: its weights are damaged (copy them again, or train "
-            "again), or too large for fp16 (give --precision fp32)"
+            "the model's scores are NaN or infinite: its weights are damaged (copy them again, or "
+            "train again), or too large for fp16 (give --precision fp32)"
         )
 
 

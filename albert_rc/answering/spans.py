@@ -171,7 +171,12 @@ def _merged(
         best: dict[str, tuple[float, int, int]] = {}
         for score, first, last in sorted(spans[question], reverse=True):
             begin, end = int(tensors["begin"][offset + first]), int(tensors["end"][offset + last])
-            best.setdefault(texts[passage][begin:end], (score, begin, end))
+            # A word-start marker alone, as SentencePiece has before a quote, is white space.
+            answer = texts[passage][begin:end]
+            begin += len(answer) - len(answer.lstrip())
+            if not (answer := answer.strip()):
+                continue
+            best.setdefault(answer, (score, begin, begin + len(answer)))
             if len(best) == BEST:
                 break
         results.append(Found(key, null[question], list(best.values()), list(best)))

@@ -16,7 +16,7 @@ from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.io.files import remembered_sha256
 from albert_rc.io.json import read_json, write_json
 from albert_rc.scoring.calibration import Calibration
-from albert_rc.scoring.score_file import ScoreFile
+from albert_rc.scoring.score_file import OF_ENSEMBLE, ScoreFile
 
 RECORDS = "calibration*.json"
 """Name pattern of the records in a model's folder, one for each method of reading options."""
@@ -150,8 +150,13 @@ def require_made_by(file: ScoreFile, folder: Path) -> None:
     """Refuse scores made by other weights.
 
     Raises:
-        UsageError: the file names other weights.
+        UsageError: the file names other weights, or an ensemble.
     """
+    if file.weights == OF_ENSEMBLE:
+        raise UsageError(
+            f"--model {folder}: {file.path} was made by an ensemble; leave --model out, or give "
+            "the scores of this model alone"
+        )
     own = weights_id(folder)
     if None not in (file.weights, own) and file.weights != own:
         raise UsageError(

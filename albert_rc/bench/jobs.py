@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from albert_rc.answering.score import ITEMS_BUDGET
 from albert_rc.bench.job import Job
 from albert_rc.bench.made_up import SPECIAL, drawn_lengths, made_up_corpus, made_up_store
 from albert_rc.checkpoints.hf_config import read_config
@@ -149,5 +150,5 @@ def batches(job: Job, work: Workload, token_budget: int) -> list[list[int]]:
         return [mixed[i : i + job.batch_size] for i in range(0, len(mixed), job.batch_size)]
     if job.learns:
         return work.batches
-    by_length = batches_by_length(work.length_N[chosen], token_budget, len(chosen))
+    by_length = batches_by_length(work.length_N[chosen], token_budget, ITEMS_BUDGET)
     return [[chosen[i] for i in batch] for batch in by_length]

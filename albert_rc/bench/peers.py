@@ -22,7 +22,7 @@ from transformers import (
 
 from albert_rc.bench.job import Job
 from albert_rc.bench.jobs import Workload
-from albert_rc.bench.made_up import made_up_backend
+from albert_rc.bench.made_up import OPTIONS, made_up_backend
 from albert_rc.bench.ours import MASKING
 from albert_rc.checkpoints.hf_names import hub_config
 from albert_rc.corpus.shards import Corpus
@@ -151,7 +151,9 @@ class Transformers:
         token_BL, mask_BL, label_BL = self._batch(items)
         if not self.learns:
             with torch.inference_mode():
-                self._logits(token_BL, mask_BL, label_BL).float().log_softmax(-1).cpu()
+                logits_QV = self._logits(token_BL, mask_BL, label_BL)
+                # Of the vocabulary, a user needs no more than the options' pieces.
+                logits_QV.float().log_softmax(-1)[:, :OPTIONS].cpu()
             return
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             if self.best:

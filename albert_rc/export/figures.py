@@ -37,8 +37,10 @@ def measure(loaded: Loaded[Any], papers: PaperSet | None) -> tuple[list[Row], st
     alone = Processes(torch.device("cpu"))
     where = f"`{papers.name}` ({papers.format}), SHA-256 of the papers {papers.source_hash}"
     if store.kind == "span":
-        tuned = model.null_threshold is not None
-        found = span_quality(store, find_spans(model, tokenizer, store, alone), tuned)
+        # With the threshold that `predict` uses, not the best one for these papers.
+        threshold = model.null_threshold
+        spans = find_spans(model, tokenizer, store, alone)
+        found = span_quality(store, spans, threshold is not None, threshold)
         rows = [(name, f"{value:.4f}") for name, value in found.figures().items()]
         return rows, where
     if not isinstance(model, ReadingModel):

@@ -118,7 +118,7 @@ def interval_over_papers(
 def permutation_p(values: Sequence[float], papers: Sequence[Hashable], seed: int = 0) -> float:
     """Two-sided p of a mean of differences: which system is which is permuted within each paper.
 
-    Exact for up to 13 papers with a difference, else from `PERMUTATIONS` draws (at least 1e-4).
+    Exact for up to 13 papers with a difference, else from `PERMUTATIONS` draws (at least 2e-4).
 
     Args:
         values: difference of each question.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from albert_rc.errors import DataError
-from albert_rc.scoring.accuracy import CONFIDENCE, bootstrap, wilson
+from albert_rc.scoring.accuracy import CONFIDENCE, FEWEST, bootstrap, wilson
 
 RESAMPLES = 1000
 
@@ -259,20 +259,23 @@ def interval(
 
     Returns:
         Both ends; NaN for fewer than two items, or if a resample has no score. If all
-        resamples have equal scores, a share of 0 or 1 has Wilson's interval (1927), and every
-        other metric none (NaN).
+        resamples have equal scores, or there are fewer than `FEWEST` items, accuracy has Wilson's
+        interval (1927), and every other metric none (NaN).
 
     Raises:
         ValueError: columns of different lengths.
     """
     size = len(columns[0])
+    if any(len(column) != size for column in columns):
+        raise ValueError("the columns must have the same length")
     if size < 2:
         return float("nan"), float("nan")
-    low, high = bootstrap(metric, columns, seed, resamples, confidence)
-    if low < high or np.isnan(low):
-        return low, high
+    if size >= FEWEST:
+        low, high = bootstrap(metric, columns, seed, resamples, confidence)
+        if low < high or np.isnan(low):
+            return low, high
     share = float(metric(*columns))
-    if metric in (accuracy, mean) and share in (0, 1):
+    if metric is accuracy or (metric is mean and share in (0, 1)):
         return wilson(round(share * size), size, confidence)
     return float("nan"), float("nan")
 

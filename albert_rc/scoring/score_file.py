@@ -28,6 +28,8 @@ Indices = NDArray[np.int64]
 SUM_TOLERANCE = 1e-3
 """Tolerance for a row's sum: other programs round to three or four digits, ours to six."""
 TIE = 1e-6
+OF_ENSEMBLE = "ensemble"
+"""In place of the weights' hash: several models made the scores."""
 ROUNDED = 5e-7
 """Value for a probability written as 0 with six decimals."""
 
@@ -55,7 +57,7 @@ class ScoreFile:
     temperature: float
     """Divisor of the model's logits before the softmax."""
     weights: str | None
-    """Prefix of the SHA-256 of the weights that made the scores, if given."""
+    """Prefix of the SHA-256 of the weights that made the scores, if given; or `OF_ENSEMBLE`."""
     reading: dict[str, Any] | None
     """Inference settings (attention, window and the like), if given."""
     way: str | None

@@ -271,6 +271,9 @@ def _from_tokenizer_json(folder: Path, settings: dict[str, Any]) -> Tokenizer:
     # add one, and white space must not be split off before it becomes word-start markers.
     parts = content.get("pre_tokenizer") or {}
     steps = parts.get("pretokenizers", [parts])
+    for step in steps:
+        if step.get("type") == "ByteLevel":
+            step["add_prefix_space"] = False
     if any(step.get("type") == "Metaspace" for step in steps):
         steps[:] = [step for step in steps if step.get("type") != "WhitespaceSplit"]
         for step in steps:
@@ -283,7 +286,12 @@ def _from_wordpiece(folder: Path, settings: dict[str, Any]) -> Tokenizer:
     from tokenizers import BertWordPieceTokenizer
 
     lower = bool(settings.get("do_lower_case", True))
-    backend = BertWordPieceTokenizer(str(folder / "vocab.txt"), lowercase=lower)
+    backend = BertWordPieceTokenizer(
+        str(folder / "vocab.txt"),
+        lowercase=lower,
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
+    )
     return HuggingFaceTokenizer(folder, backend._tokenizer)
 
 

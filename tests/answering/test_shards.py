@@ -75,7 +75,7 @@ def test_papers_to_recall_are_read_once_for_all_parts(data, tmp_path, works, mon
         with processes("cpu") as group:
             request = Request(
                 data=split_path(data["cloze", size], "dev"), model=MODEL,
-                out=tmp_path / f"{size}.json", scores=tmp_path / f"{size}.jsonl",
+                out=tmp_path / f"{size}.json", scores=tmp_path / f"{size}.scores.json",
                 recall=split_path(data["cloze", size], "dev"), precision=EXACT,
             )  # fmt: skip
             said = []
@@ -83,7 +83,7 @@ def test_papers_to_recall_are_read_once_for_all_parts(data, tmp_path, works, mon
         assert len(made) == 1
         assert sum("this only copies their key" in line for line in said) == 1
         made.clear()
-    for end in ("json", "jsonl"):
+    for end in ("json", "scores.json"):
         assert (tmp_path / f"3.{end}").read_bytes() == (tmp_path / f"1000.{end}").read_bytes()
 
 

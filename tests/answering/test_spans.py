@@ -7,7 +7,17 @@ import pytest
 import torch
 import transformers
 
-from albert_rc.answering.spans import BEST, LONGEST, _best, _central, find_spans, golds
+from albert_rc.answering.quality import span_quality
+from albert_rc.answering.spans import (
+    BEST,
+    LONGEST,
+    Found,
+    _best,
+    _central,
+    _merged,
+    find_spans,
+    golds,
+)
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.model.int8 import has_int8
 from albert_rc.papers.formats import read_split
@@ -200,6 +210,36 @@ def test_a_model_that_marks_the_answer_gives_its_text(store, tokenizer, sample, 
     assert texts["when"] == "2 April 1840"
     assert texts["late"].startswith("house 55")
     assert found[0].answer(-20.0) == ""
+
+
+def test_a_threshold_may_leave_every_question_without_an_answer(store):
+    """Differences of scores may all be below 0, the threshold of the official search."""
+    keys = ("where", "who", "when", "why", "test", "late")
+    found = [Found(key, -1.0 - n, [(0.0, 0, 5)], ["wrong"]) for n, key in enumerate(keys)]
+    best = span_quality(store, found, tuned=True)
+    assert (best.f1, best.questions) == (0.2, 5)
+    assert best.null_threshold < -6
+    assert span_quality(store, found, tuned=True, threshold=best.null_threshold).f1 == 0.2
+    assert span_quality(store, found, tuned=True, threshold=0.0).f1 == 0
+
+
+def test_papers_without_answers_count_for_a_model_that_always_answers(store):
+    keys = ("where", "who", "when", "why", "test", "late")
+    found = [Found(key, 0.0, [(0.0, 0, 5)], ["Paris"]) for key in keys]
+    quality = span_quality(store, found, tuned=False)
+    assert (quality.exact, quality.questions, quality.null_threshold) == (0.2, 5, None)
+
+
+def test_answers_neither_begin_nor_end_with_white_space(store):
+    """SentencePiece has pieces that are nothing but the beginning of a word."""
+    tensors = store.tensors
+    (text,) = CONTEXT.splitlines()
+    space = text.index(" Zola")
+    tensors["end"][0], tensors["begin"][1], tensors["end"][1] = space, space, space + 1
+    parts = [(0, 0.0, [(3.0, 2, 2), (2.0, 1, 2), (1.0, 1, 1)])]
+    first = _merged(store, torch.zeros(1, dtype=torch.long), parts)[0]
+    assert first.texts == [text[int(tensors["begin"][0]) : space]]
+    assert [span[0] for span in first.spans] == [2.0]
 
 
 def test_hugging_face_computes_the_same(store, tokenizer, sample, tmp_path):

@@ -277,7 +277,7 @@ def test_a_temperature_is_of_how_the_model_read(scored, sample, tmp_path):
         read_scores(path)
 
 
-def test_predict_says_which_temperature_is_not_its_own(sample, tmp_path, works):
+def test_predict_says_which_temperature_is_not_its_own(sample, tmp_path, works, cli):
     """The whole way: scores remember how they were made, the record too, and `predict` compares."""
     made = load_model(sample / "vocabulary", "cloze", scratch="tiny", shape=SHAPE)
     save_model(made.model, made.tokenizer, tmp_path / "run")
@@ -287,6 +287,15 @@ def test_predict_says_which_temperature_is_not_its_own(sample, tmp_path, works):
     works(*predict)
     works("evaluate", "--calibrate", scores, gold, "--model", tmp_path / "run")
     assert "turns it off" in works(*predict).stderr
+    lines = scores.read_text().splitlines(keepends=True)
+    last = json.loads(lines[-1])
+    chances = last["probabilities"][::-1]
+    last |= {"probabilities": chances, "answer": "ABCD"[chances.index(max(chances))]}
+    (tmp_path / "t.jsonl").write_text("".join([*lines[:-1], json.dumps(last) + "\n"]))
+    works("ensemble", scores, tmp_path / "t.jsonl", "--out", tmp_path / "e.json", "--scores",
+          tmp_path / "e.jsonl")  # fmt: skip
+    done = cli("evaluate", "--calibrate", tmp_path / "e.jsonl", gold, "--model", tmp_path / "run")
+    assert "e.jsonl was made by an ensemble; leave --model out" in done.stderr
     said = works(*predict, "--attention", "lsh").stderr
     assert "is for scores with attention dense, not lsh, so it is not used" in said
 

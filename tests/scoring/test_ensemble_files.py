@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from albert_rc.errors import DataError
 from albert_rc.papers.formats import read_split
 from albert_rc.scoring.align import put_together
+from albert_rc.scoring.ensemble.files import require_like
 from albert_rc.scoring.score_file import read_scores
 
 
@@ -303,6 +304,13 @@ def test_options_that_do_not_go_together_are_refused(options, said):
 MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + "".join(
     f"{n % 2}\t{n}\t{n}\tA {n}.\tB {n}.\n" for n in range(6)
 )
+
+
+def test_labels_of_papers_with_fewer_of_them_are_refused(tmp_path):
+    file = read_scores(written(tmp_path / "a.jsonl", [line("x", answer="b", chances=(0.2, 0.8))]))
+    for labels in ((), ("a",)):
+        with pytest.raises(DataError, match="its labels are not"):
+            require_like(file, file, labels)
 
 
 @pytest.mark.parametrize(

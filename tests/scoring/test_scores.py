@@ -311,6 +311,9 @@ def test_intervals_follow_their_settings():
     assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.006)
     inner = interval(mean, values, confidence=0.5)
     assert low < inner[0] < inner[1] < high
+    few = interval(accuracy, [1, 1, 1, 1, 1], [1, 1, 1, 1, 0])
+    assert few == pytest.approx((0.376, 0.964), abs=1e-3)  # Wilson's
+    assert all(np.isnan(interval(f1, [1, 1, 1, 1, 0], [1, 1, 1, 1, 0])))
     assert all(np.isnan(interval(mean, [1.0])))
     assert all(np.isnan(interval(pearson, [1.0, 2.0], [1.0, 2.0])))
     with pytest.raises(ValueError, match="same length"):

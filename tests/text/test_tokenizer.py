@@ -11,6 +11,7 @@ from albert_rc.errors import CheckpointError
 from albert_rc.papers.formats import read_collection
 from albert_rc.papers.parse import Problems, parse_cloze
 from albert_rc.stores.encode import encode_cloze, encode_segments, split_at_blanks
+from albert_rc.stores.masking import begins_word
 from albert_rc.text.tokenizer import load_tokenizer
 
 
@@ -204,6 +205,36 @@ def test_a_damaged_vocabulary_is_named(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CheckpointError, match=str(tmp_path)):
         load_tokenizer(tmp_path)
+
+
+def test_wordpiece_keeps_accents_if_its_settings_say_so(tmp_path):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "schön", "schon"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    found = {}
+    for accents in (None, False):
+        settings = {"do_lower_case": True, "strip_accents": accents}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+        found[accents] = load_tokenizer(tmp_path).encode(["Schön"])
+    assert found == {None: [[6]], False: [[5]]}
+
+
+def test_a_blank_is_followed_by_what_stands_there_in_byte_level_vocabularies(tmp_path):
+    """RoBERTa's may be saved with a space before every text."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trained = ByteLevelBPETokenizer(add_prefix_space=True)
+    trained.train_from_iterator(["It is . It is ."], 300, special_tokens=special)
+    trained.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = load_tokenizer(tmp_path)
+    (glued,) = tokenizer.encode(["."], glued=True)
+    assert tokenizer.pieces(glued) == ["."]
+
+
+def test_a_wordpiece_vocabulary_may_have_letters_that_others_mark_words_with(tmp_path):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog", "##s", "Ġ"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    assert begins_word(load_tokenizer(tmp_path))[5:7].tolist() == [True, False]
 
 
 def test_cased_vocabularies_keep_case(tmp_path):

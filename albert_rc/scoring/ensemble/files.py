@@ -17,7 +17,7 @@ from albert_rc.io.messages import counted, quoted
 from albert_rc.papers.schema import letter, question_keys
 from albert_rc.scoring.ensemble.assess import Assessment
 from albert_rc.scoring.ensemble.mix import MIX, Fit, make_pool
-from albert_rc.scoring.score_file import ScoreFile
+from albert_rc.scoring.score_file import OF_ENSEMBLE, ScoreFile
 
 
 def label_names(files: Sequence[ScoreFile]) -> tuple[str, ...]:
@@ -67,8 +67,7 @@ def require_like(file: ScoreFile, dev: ScoreFile, labels: Sequence[str]) -> None
     ):
         if one != other:
             raise DataError(f"{said}it {name} {one}, not {other}; give scores of the same task")
-    wrong = [name for place, name in file.labels.items() if labels[place] != name]
-    if wrong:
+    if any(list(labels[place : place + 1]) != [name] for place, name in file.labels.items()):
         raise DataError(f"{said}its labels are not {', '.join(labels)}, in that order")
 
 
@@ -110,6 +109,8 @@ def score_lines(
                 read = Counter(file.read[question] or file.answers[question] for file in files)
                 line["read"] = read.most_common(1)[0][0]
         lines.append(line)
+    for line in lines[:1]:
+        line["weights"] = OF_ENSEMBLE
     return lines
 
 
@@ -251,7 +252,7 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
 
 def _same(file: ScoreFile, model: Mapping[str, Any]) -> bool:
     """Whether a file is known to be from a model, with the same settings."""
-    made_by = file.weights is not None and file.weights == model.get("weights")
+    made_by = file.weights not in (None, OF_ENSEMBLE) and file.weights == model.get("weights")
     return file.sha256 == model["sha256"] or (made_by and file.way == model.get("option_score"))
 
 
