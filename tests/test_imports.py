@@ -111,10 +111,13 @@ LIGHT = {
     # torch takes longer to import than a thousand papers to encode, in every worker.
     "preprocessing": ("import albert_rc.stores.preprocess", ["torch", "numpy", "transformers"]),
     "preprocessing, as a command": (
-        "import contextlib, sys, tempfile; from albert_rc.cli.app import main\n"
-        f"sys.argv = ['albert-rc', 'preprocess', '{SAMPLE}/cloze', '--model', "
-        f"'{SAMPLE}/vocabulary', '--out', tempfile.mkdtemp()]\n"
-        "with contextlib.suppress(SystemExit): main()",
+        "import os, sys, tempfile; from albert_rc.cli.app import main\n"
+        "with tempfile.TemporaryDirectory() as out:\n"
+        f"    sys.argv = ['albert-rc', 'preprocess', '{SAMPLE}/cloze', '--model', "
+        f"'{SAMPLE}/vocabulary', '--out', out]\n"
+        "    try: main()\n"
+        "    except SystemExit as leaving: assert not leaving.code\n"
+        "    assert os.path.isfile(os.path.join(out, 'train.pt'))",
         ["torch", "transformers", "pyarrow", "upath"],
     ),
     # A second and 70 MiB at the start of every command, for a compiler that nobody asked for.

@@ -1,8 +1,11 @@
 """Every question answered exactly once, however the work is cut."""
 
+import shutil
+
 import pytest
 import torch
 
+from albert_rc.answering import score as scoring
 from albert_rc.answering.score import answers_of, score, score_lines
 from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import CheckpointError
@@ -52,6 +55,34 @@ def test_windows_of_a_long_paper_answer_in_order(models, sample, tokenizer):
         assert line["probabilities"]["ABCDE".index(line["answer"])] == best
 
 
+@pytest.mark.parametrize(
+    "change", [lambda batches: batches[1:], lambda batches: batches + batches[:1]]
+)
+def test_a_question_that_is_left_out_or_read_twice_is_noticed(
+    models, stores, tokenizer, monkeypatch, change
+):
+    """Before anything is written: `predict` promises an answer to every question, exactly once."""
+    made = scoring.batches_by_length
+    monkeypatch.setattr(scoring, "batches_by_length", lambda *how: change(list(made(*how))))
+    with pytest.raises(RuntimeError, match="questions were not scored exactly once"):
+        score(models["cloze"], tokenizer, stores["cloze", "train"], ALONE, token_budget=700)
+
+
+def test_numbers_without_bounds_are_noticed():
+    with pytest.raises(CheckpointError, match="scores are NaN or infinite"):
+        scoring.require_numbers(torch.tensor([1.0, float("inf")]))
+    scoring.require_numbers(torch.tensor([1.0, float("-inf")]))  # of an option that is not there
+
+
+def test_all_papers_are_answered_or_none(sample, tmp_path, cli):
+    shutil.copytree(sample / "cloze" / "dev", tmp_path / "dev")
+    (tmp_path / "dev" / "bad.json").write_text('{"article": "No blank.", "options": []}')
+    done = cli("predict", "--data", tmp_path / "dev", "--model", "albert-rc-tiny", "--out",
+               tmp_path / "a.json", "--scores", tmp_path / "a.jsonl")  # fmt: skip
+    assert (done.returncode, "dev/bad.json" in done.stderr) == (3, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dev"]
+
+
 def test_damaged_weights_are_noticed(sample, stores, tokenizer):
     model = load_model(sample / "vocabulary", "cloze", scratch="tiny").model
     torch.nn.init.constant_(model.head.bias, float("nan"))
@@ -62,8 +93,10 @@ def test_damaged_weights_are_noticed(sample, stores, tokenizer):
 def test_bf16_answers_nearly_as_fp32(models, stores, tokenizer):
     store = stores["cloze", "train"]
     exact = score(models["cloze"], tokenizer, store, ALONE)
-    models["cloze"].encoder.compute = Compute(precision="bf16")
-    quick = score(models["cloze"], tokenizer, store, ALONE)
-    models["cloze"].encoder.compute = Compute()
+    try:
+        models["cloze"].encoder.compute = Compute(precision="bf16")
+        quick = score(models["cloze"], tokenizer, store, ALONE)
+    finally:
+        models["cloze"].encoder.compute = Compute()
     finite = exact.isfinite()
     assert (exact - quick)[finite].abs().max() < 0.05

@@ -21,6 +21,8 @@ from albert_rc.runtime.devices import processes
 from albert_rc.stores.shards import open_store, split_path
 from albert_rc.stores.store import load_store
 
+pytestmark = pytest.mark.xdist_group("shards")  # its fixtures are made once
+
 MODEL = "albert-rc-tiny"
 EXACT = "fp32"
 """On AMX the last bits of a bf16 product depend on its number of rows, so on the batch."""
@@ -116,7 +118,7 @@ def test_a_job_that_was_ended_goes_on_where_whole_parts_are(data, tmp_path, work
     assert parts[0].stat().st_mtime_ns == before[parts[0]][1]
     (out / "manifest.json").unlink()  # now nothing says whose answers these are
     parts[1].write_text('{"another": ["model"]}\n')
-    assert "are done" not in works(*command).stderr
+    assert "already done" not in works(*command).stderr
     assert parts[1].read_bytes() == before[parts[1]][0]
     said = cli(*command, "--precision", "fp32", "--max-length", "400", "--temperature", "2")
     assert said.returncode == 2

@@ -45,6 +45,16 @@ def test_wrong_commands_would_be_found(text, said):
     assert said in documented.complaint(Shown("page.md", text, True))
 
 
+@pytest.mark.parametrize("name", ["albert-rc-small", "albert-rc-small-choice"])
+def test_pages_have_the_figures_of_the_cards(name):
+    card = (ROOT / "albert_rc" / "pretrained" / name / "README.md").read_text()
+    found = re.search(r"\*\*([\d.]+)%\*\* \[([\d.]+)%, ([\d.]+)%\]", card)
+    share, low, high = (f"{float(value):.1f}%" for value in found.groups())
+    for page in ("README.md", "docs/results.md"):
+        assert f"{share} [{low}, {high}]" in (ROOT / page).read_text(), page
+    assert share in (ROOT / "docs" / "quickstart.md").read_text()
+
+
 def test_every_option_that_is_named_exists():
     everywhere = documented.options_of(documented.program()) | {"--help"}
     for script in (ROOT / "experiments").glob("*.py"):

@@ -335,6 +335,16 @@ def test_an_unknown_format_is_refused(sample):
         read_split(sample / "cloze" / "dev", format_name="clozee")
 
 
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [("training", "train"), ("validation", "dev"), ("val", "dev"), ("development", "dev"),
+     ("Test", "test")],
+)  # fmt: skip
+def test_other_names_of_splits(tmp_path, name, split):
+    (tmp_path / name).mkdir()
+    assert find_splits(tmp_path) == {split: tmp_path / name}
+
+
 def test_only_whole_names_are_splits(tmp_path):
     inside = tmp_path / "test" / "latest_papers"
     (inside / "contest").mkdir(parents=True)

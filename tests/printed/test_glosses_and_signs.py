@@ -61,7 +61,6 @@ def test_glosses_can_be_kept(tmp_path):
         "Section A (共10小题；每小题1分)",
         "（B）36. 解析",
         "（约会）",
-        "Read the passage. （阅读下面短文）"[:17],
         "36. A. made (made it)  B. lost",
     ],
 )

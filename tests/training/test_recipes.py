@@ -27,6 +27,9 @@ def test_every_task_has_published_settings_but_dream(stores):
 def test_what_is_given_goes_first(stores):
     store = stores["race", "train"]
     assert choose("default", store, NOTHING) == DEFAULT
+    # Of the ASC20-21 entry, as README and docs/howto.md say.
+    default = TrainConfig(**DEFAULT)
+    assert (default.batch_size, default.learning_rate, default.epochs) == (2, 1e-5, 4)
     assert choose("published", store, NOTHING) == PUBLISHED["race"]
     assert dropout_of("published", store, None) is None  # version 2 diverges with version 1's
     rows = replace(store, meta=store.meta | {"source_format": "rte"})
