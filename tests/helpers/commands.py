@@ -17,7 +17,9 @@ _WARM = multiprocessing.get_context("forkserver")
 _WARM.set_forkserver_preload(
     ["torch", "numpy", "rich.progress", "rich.table", "typer", "tokenizers", "pydantic",
      # Optimisers import the first; figures of a run, statistics and parts of speech the others.
-     "torch._dynamo", "torch.utils.tensorboard", "scipy.stats", "textblob.en.taggers"]
+     "torch._dynamo", "torch.utils.tensorboard", "scipy.stats", "textblob.en.taggers",
+     "orjson", "safetensors.torch", "sentencepiece",
+     "jinja2", "scipy.optimize"]
 )  # fmt: skip
 
 
