@@ -6,7 +6,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from commands import start_cli
+from commands import run_cli
 
 ANSWERS = {"nothing": (401, ""), "gated": (403, "GatedRepo"), "broken": (500, "")}
 
@@ -56,7 +56,7 @@ def test_what_was_looked_for_and_why_it_was_not_found(hub, sample, tmp_path, mod
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             address = f"http://127.0.0.1:{unused.getsockname()[1]}"
-    done = start_cli(
+    done = run_cli(
         "preprocess", sample / "cloze", "--model", model, "--out", tmp_path / "out",
         env={
             "HF_HOME": str(tmp_path), "HF_ENDPOINT": address, "no_proxy": "127.0.0.1",

@@ -120,11 +120,9 @@ def run_example(folder, monkeypatch):
     return said.getvalue().strip().splitlines()[-1], expected
 
 
-CASES = [
-    ("albert", "choice"), ("albert", "span"), ("albert", "pretraining"), ("mpnet", "cloze"),
-]  # fmt: skip
+CASES = [("albert", "span"), ("mpnet", "cloze")]
 MORE = [
-    ("albert", "cloze"), ("albert", "label"), ("albert-groups", "cloze"),
+    ("albert", "choice"), ("albert", "pretraining"), ("albert", "cloze"), ("albert", "label"), ("albert-groups", "cloze"),
     ("albert-shared", "cloze"), ("albert-silu", "cloze"), ("bert", "cloze"), ("bert", "choice"),
     ("bert", "label"), ("bert", "span"), ("roberta", "cloze"), ("roberta", "choice"),
     ("roberta", "label"), ("roberta", "span"), ("mpnet", "choice"), ("mpnet", "label"),
