@@ -8,7 +8,8 @@ dialogue, and one the same, an answer from the same dialogue, or the wrong optio
 questions themselves and their copies become the store WORK/more-choice, whose dev papers are those
 of WORK/choice. Options that were right elsewhere keep a model from learning which options are
 usually right; some are right here as well, so a teacher's probabilities should be learned beside
-the answers: WORK/more-choice-scores.jsonl has those of MODEL, if given. To learn from them:
+the answers: WORK/more-choice-scores.jsonl has those of MODEL, if given (of the package's model for
+questions, or better WORK/runs/teacher-choice of `reader.py teach-questions`). To learn from them:
 
     albert-rc train --data WORK/more-choice --model WORK/runs/inference --out WORK/runs/more-choice
         --teacher WORK/more-choice-scores.jsonl --set teacher_weight=0.5 --epochs 1
@@ -33,8 +34,12 @@ from command import command
 from reader import race_paper, write_scores
 from scipy.sparse import csr_matrix
 
+from albert_rc.stores.shards import split_path
+
 NEIGHBOURS = 30
 """Number of similar questions whose answers are drawn."""
+SHARD = 1000
+"""Papers of a shard of the store."""
 FORM, LENGTH = 0.4, 0.3
 """What the form of an answer counts, and a difference of 1 in the logarithm of its words, beside a
 cosine of at most 1."""
@@ -160,10 +165,15 @@ def main() -> None:
     work: Path = arguments.work
     papers, store = work / "text" / "more-choice", work / "more-choice"
     write(arguments.sources, papers, arguments.copies)
-    command("preprocess", papers, "--model", work / "start", "--out", store, "--format", "race")
+    # In shards, so that a large teacher's scores can go on where they were stopped.
+    command(
+        "preprocess", papers, "--model", work / "start", "--out", store, "--format", "race",
+        "--set", f"shard_papers={SHARD}",
+    )  # fmt: skip
     shutil.copy(work / "choice" / "dev.pt", store / "dev.pt")
     if arguments.teacher:
-        write_scores(store / "train.pt", arguments.teacher, work / "more-choice-scores.jsonl")
+        train = split_path(store, "train")
+        write_scores(train, arguments.teacher, work / "more-choice-scores.jsonl")
 
 
 if __name__ == "__main__":

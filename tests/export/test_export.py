@@ -122,7 +122,8 @@ def run_example(folder, monkeypatch):
 
 CASES = [("albert", "span"), ("mpnet", "cloze")]
 MORE = [
-    ("albert", "choice"), ("albert", "pretraining"), ("albert", "cloze"), ("albert", "label"), ("albert-groups", "cloze"),
+    ("albert", "choice"), ("albert", "pretraining"), ("albert", "cloze"), ("albert", "label"),
+    ("albert-groups", "cloze"),
     ("albert-shared", "cloze"), ("albert-silu", "cloze"), ("bert", "cloze"), ("bert", "choice"),
     ("bert", "label"), ("bert", "span"), ("roberta", "cloze"), ("roberta", "choice"),
     ("roberta", "label"), ("roberta", "span"), ("mpnet", "choice"), ("mpnet", "label"),
