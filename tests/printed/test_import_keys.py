@@ -1,7 +1,8 @@
 """Answer keys of printed papers: whose they are, in which forms, and what is refused."""
 
 import pytest
-from exam import QUESTIONS, RACE, TEXT, bring, understood
+from exam import LISTS as EXAM_LISTS
+from exam import QUESTIONS, RACE, STORY, TEXT, bring, understood
 
 from albert_rc.printed.run import import_papers
 
@@ -40,6 +41,8 @@ LABELLED = {
     "kinds and numbers": ("I. Cloze", "II. Reading", "II. Reading\n1-3 BBB\nI. Cloze\n1-3 AAA"),
     "ordinals": ("Passage 1", "Passage 2", "Second passage: 1-3 BBB\nFirst passage: 1-3 AAA"),
     "in short": ("Passage 1", "Passage 2", "P2: 1-3 BBB\nP1: 1-3 AAA"),
+    "on one line": ("Cloze", "Reading", "Cloze: 1-3 AAA   Reading: 1-3 BBB"),
+    "on one line, numbered": ("Passage 1", "Passage 2", "Passage 1: 1-3 AAA; Passage 2: 1-3 BBB"),
     "letters alone": ("一、完形填空", "二、阅读理解", "参考答案\n一、AAA\n二、BBB"),
     "none": ("Passage 1", "Passage 2", "1-3 AAA\n1-3 BBB"),
     "a heading of all": ("Passage 1", "Passage 2", "Keys to Unit 3\n1-3 AAA\n1-3 BBB"),
@@ -83,6 +86,21 @@ def test_parts_numbered_by_word_in_chinese_are_found_by_the_key(tmp_path):
     papers, refused, _ = understood(import_papers([tmp_path / "exam.docx"]))
     assert refused == []
     assert answers_of(papers) == ["AAA", "BBB"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["36. D 37. D 38. A/B 39. B 40. A", "1-3 D/D/A 36-40 DDABA", "完形：DDA 阅读：BA",
+     "36. found 37. own 38. worried 39. B 40. A"],
+)  # fmt: skip
+def test_what_cannot_be_read_in_a_key_is_no_label(tmp_path, key):
+    """Its answers would be lost in silence, and the rest taken for another passage."""
+    papers, refused, imports = bring(
+        tmp_path, f"{STORY}{EXAM_LISTS}\n{TEXT}{QUESTIONS}\nAnswers\n{key}\n"
+    )
+    troubles = [str(trouble) for trouble in imports[0].all_troubles()]
+    assert refused or any("cannot be read" in trouble for trouble in troubles)
+    assert not any("".join(paper.get("answers", "")) == "DDABA" for paper in papers)
 
 
 FORBIDDEN = {

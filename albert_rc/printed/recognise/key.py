@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from albert_rc.io.messages import counted
 from albert_rc.printed.lines import HAN, Line, words
+from albert_rc.printed.recognise.labels import HEADING_WORDS, tells
 
 DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
 _RANGE = re.compile(
@@ -18,11 +19,14 @@ _SINGLE = re.compile(
     r"[(\[]?\s*([0-9]{1,4})\s*[)\]]?\s*[.,:、)=\-–—]?\s*"
     r"(?:[(\[]\s*)?(?:\[?答案\]?\s*:?\s*)?([A-Z]|[a-g](?=[\s,;.)]|$))(?:\s*[)\]])?(?![A-Za-z])"
 )
-_BETWEEN = re.compile(r"[\s,;|/。.、]*")
-HEADING_WORDS = (
-    r"answers?(?:\s+keys?|\s+sheets?|\s+(?:and|with)\s+explanations?)?|keys?(?:\s+to\b.*)?|solutions?|corrigés?|réponses|"
-    r"lösung(?:en|sschlüssel)?|schlüssel|soluciones|respuestas|clave|ответы|ключи|정답|解答"
+_START = re.compile(r"(?<![0-9A-Za-z])[(\[]?\s*[0-9]")
+_ANSWERS = re.compile(
+    rf"[0-9]\s*(?:{DASH}[0-9]{{1,4}})?\s*[)\]]?\s*[.:)=、(\[]*\s*[A-G](?![A-Za-z'’])"
+    r"|[0-9]\s*[.、)]\s*[A-Za-z].*[0-9]\s*[.、)]\s*[A-Za-z]"
 )
+"""Pattern of answers that may not be skipped as a label: `36-38 DDA`, `1. found 2. own`."""
+LABEL = 40  # maximum length of a label before answers
+_BETWEEN = re.compile(r"[\s,;|/。.、]*")
 _RANGE_ENDS = re.compile(rf"(?<![0-9A-Za-z])[0-9]{{1,4}}{DASH}[0-9]{{1,4}}\s*[)\]]?\s*[.:、)]?\s*$")
 WHY = re.compile(
     r"(?i)[\s,;.、]*(?:\[?\s*(?:解析|详解|分析|考点|点评|句意|解题)|"
@@ -91,15 +95,31 @@ def is_key_heading(line: Line) -> bool:
 
 
 def read_key_line(line: Line) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
-    """The answers of a line with nothing else but a label before them, else None."""
+    """The answers of a line with nothing else but labels before them, else None."""
     shadow = line.shadow.rstrip()
-    for match in re.finditer(r"(?<![0-9A-Za-z])[(\[]?\s*[0-9]", shadow):
-        if match.start() > 40:
+    answers: list[KeyEntry] = []
+    problems: list[KeyProblem] = []
+    end = 0
+    while end < len(shadow):
+        for match in _START.finditer(shadow, end):
+            label = shadow[end : match.start()]
+            # What looks like answers must not become a label, nor other words between answers.
+            if len(label) > LABEL or _ANSWERS.search(label):
+                return None
+            if end and not (tells(label) and re.search(rf"[A-Za-z]{{2}}|[{HAN}]", label)):
+                continue
+            found, wrong, reached = _entries(line, match.start())
+            if found or wrong:
+                break
+        else:
             return None
-        found = _entries(line, match.start())
-        if found is not None:
-            return labelled(found[0], shadow[: match.start()]), found[1]
-    return None
+        answers += labelled(found, label)
+        problems += wrong
+        # A single answer may begin an option's text, which says nothing about other passages.
+        if reached < len(shadow) and len(found) + len(wrong) < 2:
+            return None
+        end = reached
+    return answers, problems
 
 
 def labelled(answers: list[KeyEntry], *labels: str) -> list[KeyEntry]:
@@ -110,7 +130,8 @@ def labelled(answers: list[KeyEntry], *labels: str) -> list[KeyEntry]:
     return [replace(answers[0], labels=(*new, *answers[0].labels)), *answers[1:]]
 
 
-def _entries(line: Line, position: int) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
+def _entries(line: Line, position: int) -> tuple[list[KeyEntry], list[KeyProblem], int]:
+    """The answers from a position on, and the position after them."""
     shadow = line.shadow.rstrip()
     answers: list[KeyEntry] = []
     problems: list[KeyProblem] = []
@@ -136,12 +157,12 @@ def _entries(line: Line, position: int) -> tuple[list[KeyEntry], list[KeyProblem
         elif match := _SINGLE.match(shadow, position):
             answers.append(KeyEntry(int(match[1]), match[2].upper(), line.place))
             if len(answers) == 1 and WHY.match(shadow, match.end()):
-                return answers, problems
+                return answers, problems, len(shadow)
         else:
-            return None
+            break
         between = _BETWEEN.match(shadow, match.end())
         position = between.end() if between else match.end()
-    return answers, problems
+    return answers, problems, position
 
 
 def read_explained(line: Line) -> KeyEntry | None:
@@ -168,6 +189,8 @@ def read_row(line: Line) -> tuple[str, list[KeyEntry]] | None:
     match = _ROW.fullmatch(line.shadow.strip())
     if match is None or re.search("[0-9]", match["row"]):
         return None
+    if re.search(r"(?<![A-Za-z])[A-G](?:[\s,;、.]*[A-G])+(?![A-Za-z])", match["label"]):
+        return None  # answers of another passage, as in `Cloze: DDA Reading: BBC`
     letters = re.findall("[A-G]", match["row"])
     if letters == list("ABCDEFG")[: len(letters)] and len(letters) > 2:
         return None  # the head of a table

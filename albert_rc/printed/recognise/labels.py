@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from albert_rc.printed.lines import HAN, shadow_of
-from albert_rc.printed.papers import Import, Paper
-from albert_rc.printed.recognise.blocks import Outline
-from albert_rc.printed.recognise.key import HEADING_WORDS
 
+if TYPE_CHECKING:  # key reads labels, too
+    from albert_rc.printed.papers import Import, Paper
+    from albert_rc.printed.recognise.blocks import Outline
+
+HEADING_WORDS = (
+    r"answers?(?:\s+keys?|\s+sheets?|\s+(?:and|with)\s+explanations?)?|keys?(?:\s+to\b.*)?|solutions?|corrigés?|réponses|"
+    r"lösung(?:en|sschlüssel)?|schlüssel|soluciones|respuestas|clave|ответы|ключи|정답|解答"
+)
+"""Pattern of the words of a key's heading."""
 HEADINGS = ("heading", "instruction", "in the key", "before the passage")
 HEADING = 40  # characters of a line above a passage that may hold its label
 _SPOKEN = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

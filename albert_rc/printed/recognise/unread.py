@@ -9,13 +9,15 @@ from itertools import pairwise
 from albert_rc.printed.lines import HAN, Line, make_line, shortened, words
 from albert_rc.printed.papers import Trouble
 from albert_rc.printed.recognise.blocks import LeftOut
-from albert_rc.printed.recognise.key import DASH, HEADING_WORDS, UNDER, KeyProblem, read_row
-from albert_rc.printed.recognise.labels import tells
+from albert_rc.printed.recognise.key import DASH, UNDER, KeyProblem, read_row
+from albert_rc.printed.recognise.labels import HEADING_WORDS, tells
 from albert_rc.printed.recognise.prose import role_of
 
 WAY_OUT = "write it as 36-40 ABCDA, or give it with --key"
 _BETWEEN = r"[\s,;、./|&()\[\]]*"
 _ROW = rf"{_BETWEEN}(?:[A-G]{_BETWEEN}){{2,}}|{_BETWEEN}(?:[a-g][\s,;、./|&]+)+[a-g]{_BETWEEN}"
+_ROWS = re.compile(r"(?<![A-Za-z])[A-G](?:[\s,;、.]*[A-G])+(?![A-Za-z])")
+_LABELLED = rf"(?:\W*[^\W\d_][^\d_:]{{0,20}}:\s*{_ROWS.pattern}[\s;,、]*){{2,}}"
 _HEADED = re.compile(rf"(?:(?i:{HEADING_WORDS})|[{HAN}]{{0,8}}答案)[\s:)*=_-]*(?P<rest>.*)")
 _RANGE = re.compile(
     rf"(?<![0-9A-Za-z])(?P<first>[0-9]{{1,4}}){DASH}(?P<last>[0-9]{{1,4}})\s*[)\]]?\s*[.:、)]?\s*"
@@ -84,7 +86,9 @@ def letters_below(lines: Sequence[Line], at: int) -> int:
 def _numbers(shadow: str, in_key: bool) -> list[int] | None:
     headed = _HEADED.match(shadow)
     rest = headed["rest"] if headed else shadow
-    if (headed or in_key) and re.fullmatch(_ROW, rest):
+    if (headed or in_key) and (re.fullmatch(_ROW, rest) or len(_ROWS.findall(rest)) > 1):
+        return []
+    if re.fullmatch(_LABELLED, rest):
         return []
     if re.fullmatch(r"(?:[A-D]\s*){5,}", shadow) and not shadow.startswith(("ABCD", "A B C D")):
         return []
@@ -107,6 +111,8 @@ def _numbers(shadow: str, in_key: bool) -> list[int] | None:
 
 def _is_bare(shadow: str) -> bool:
     """Whether a heading or a range of numbers is followed by letters only."""
+    if re.fullmatch(_LABELLED, shadow):
+        return True
     begins = _HEADED.match(shadow) or _RANGE.match(shadow)
     return begins is not None and re.fullmatch(_ROW, begins["rest"]) is not None
 
