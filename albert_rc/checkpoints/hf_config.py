@@ -85,6 +85,16 @@ def encoder_config(raw: Any, path: Path) -> EncoderConfig:
         raise CheckpointError(
             f"{path}: only absolute position embeddings are supported; use another model"
         )
+    for name in ("is_decoder", "add_cross_attention"):
+        if raw.get(name):
+            raise CheckpointError(
+                f"{path}: {name} is true, but only encoders are supported; use another model"
+            )
+    if family == "mpnet" and raw.get("relative_attention_num_buckets", 32) != 32:
+        # transformers computes 32 whatever the table's size.
+        raise CheckpointError(
+            f"{path}: relative_attention_num_buckets must be 32; use another model"
+        )
     is_albert, is_mpnet = family == "albert", family == "mpnet"
     starts_later = is_mpnet or family == "roberta"
     _check_fields(path, raw)

@@ -17,7 +17,13 @@ from torch import Tensor, nn
 
 from albert_rc import __version__
 from albert_rc.checkpoints.hf_config import read_config
-from albert_rc.checkpoints.hf_names import FAMILIES, hub_config, hub_key, saved_task
+from albert_rc.checkpoints.hf_names import (
+    FAMILIES,
+    hub_config,
+    hub_key,
+    saved_class,
+    saved_task,
+)
 from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.shape import (
     attending,
@@ -308,7 +314,7 @@ def load_model(
     raw: dict[str, Any] = {}
     # nn.init uses the global generator; its state is restored afterwards.
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # and not those of GPUs, which others may use
         if scratch is not None:
             config = with_places(scratch_config(scratch, tokenizer, shape), max_length)
             config = with_dropout(config, dropout)
@@ -349,7 +355,8 @@ def _same_classes(raw: Mapping[str, Any], task: str, labels: Sequence[str] | Non
     """
     saved = saved_task(raw)
     if saved != task or task != "label" or labels is None:
-        return saved in (task, None)
+        # A class without a head, such as BertModel, may be followed by any of ours.
+        return saved == task or (saved is None and "For" not in (saved_class(raw) or ""))
     known, _ = labels_in(raw)
     if not known and raw.get("problem_type") != "regression":
         known = ("LABEL_0", "LABEL_1")  # transformers writes no names for its default of two

@@ -159,7 +159,7 @@ def _check_saved(saved: Mapping[str, Any], folder: Path) -> None:
 
 _KINDS = {
     "landmarks": "a list of token ids",
-    "buckets": "a whole number or null",
+    "buckets": "a whole number up to 65,536, or null",
     "int": "a whole number",
     "bool": "true or false",
     "str": "text",
@@ -173,7 +173,7 @@ def _has_kind(name: str, value: Any, usual: Any) -> bool:
         listed = isinstance(value, (list, tuple))
         return listed and all(type(token) is int and token >= 0 for token in value)
     if name == "buckets":
-        return value is None or type(value) is int
+        return value is None or (type(value) is int and 0 < value <= 2**16)
     return type(value) is type(usual)
 
 

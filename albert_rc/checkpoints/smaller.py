@@ -154,6 +154,8 @@ def factorised(old: State, size: int, count_V: Tensor | None = None, seed: int =
         new["head.dense.bias"] = base_SE @ old["head.dense.bias"]
         new["head.norm.weight"] = torch.ones(size) * old["head.norm.weight"].mean()
         new["head.norm.bias"] = base_SE @ old["head.norm.bias"]
+    if "head.salience" in old:  # compared with the words, too
+        new["head.salience"] = base_SE @ old["head.salience"]
     return new
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from albert_rc.batch import PretrainBatch
 from albert_rc.corpus.mask_config import MaskConfig
 from albert_rc.corpus.shards import Corpus
+from albert_rc.errors import DataError
 from albert_rc.runtime.seeds import mix
 from albert_rc.stores.masking import begins_word
 from albert_rc.text.tokenizer import Tokenizer
@@ -25,6 +26,10 @@ PAIRS = {
     "nsp": "the second segment, or one of another document (Devlin et al. 2019, section 3.1)",
     "none": "both segments as one, and no question about them",
 }
+
+NEAR, TRIES = 32, 30
+"""Segments of similar length on either side that NSP draws from, doubled after every ten tries;
+and the number of tries."""
 
 
 class NGramMasker:
@@ -120,6 +125,15 @@ class PretrainCollator:
         self.seed = seed
         self.cls = torch.tensor([tokenizer.cls_id])
         self.sep = torch.tensor([tokenizer.sep_id])
+        if pair == "nsp":
+            if corpus.num_documents < 2:
+                raise DataError(
+                    f"{corpus.folder}: --pair nsp takes segments from other documents, and this "
+                    "corpus has only one; give more text, or --pair sop"
+                )
+            # Segments in order of their length, and each segment's place among them.
+            self.by_length_N = (corpus.lengths - corpus.middles).argsort(stable=True)
+            self.place_N = self.by_length_N.argsort()
 
     def __call__(self, items: Sequence[int], epoch: int = 0) -> PretrainBatch:
         """The batch of these items; `epoch` determines masks and swaps."""
@@ -171,16 +185,26 @@ class PretrainCollator:
             return [first, second], 0
         if self.pair == "sop":
             return [second, first], 1
-        for _ in range(10):
-            other = int(torch.randint(len(self.corpus), (), generator=generator))
+        other = self._other_second(item, len(first), generator)
+        return ([first, second], 0) if other is None else ([first, other], 1)
+
+    def _other_second(self, item: int, before: int, generator: torch.Generator) -> Tensor | None:
+        """The second segment of another document, about as long as an item's own.
+
+        A whole one, since its length, or an end within a sentence, would reveal the label. None if
+        all that were tried are of the same document, or too long after the first segment.
+        """
+        place, last = int(self.place_N[item]), len(self.corpus) - 1
+        for number in range(TRIES):
+            reach = NEAR * 2 ** (number // 10)
+            low, high = max(0, place - reach), min(last, place + reach)
+            found = int(torch.randint(low, high + 1, (), generator=generator))
+            other = int(self.by_length_N[found])
             if not self.corpus.same_document(item, other):
-                # As long as the one it replaces, or the length would reveal the label.
-                ids = torch.cat(self.corpus.pair(other))
-                if len(ids) < len(second):
-                    continue
-                begin = int(torch.randint(len(ids) - len(second) + 1, (), generator=generator))
-                return [first, ids[begin : begin + len(second)]], 1
-        return [first, second], 0
+                _, second = self.corpus.pair(other)
+                if before + len(second) <= self.corpus.meta["max_length"] - 3:
+                    return second
+        return None
 
     def _laid_out(self, parts: list[Tensor]) -> tuple[Tensor, list[int], Tensor]:
         """[CLS] a [SEP] b [SEP], the start of each part, and the segment of each token."""

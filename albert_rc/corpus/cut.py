@@ -37,7 +37,7 @@ LEAST = 16
 """Minimum tokens of a sequence; a shorter remainder of a document is dropped."""
 _AT_ONCE = 2000  # sentences tokenised together
 _STRETCH = 2000  # sentences combined at a time, from both ends
-_RULE = 3  # version of the cutting rules: shards of earlier versions are made again
+_RULE = 4  # version of the cutting rules: shards of earlier versions are made again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +89,8 @@ class Count:
                 counted(self.tokens, "token"),
             )
         )
+        if self.dropped:
+            said += f"; {counted(self.dropped, 'token')} left out, in pieces of under {LEAST}"
         if self.overlapping or self.overlapping_papers:
             said += (
                 "; left out for overlapping with --exclude: "
@@ -303,7 +305,7 @@ class ShardMaker:
         return MadeShard(counts["train"], counts.get("dev", Count()), kept=False)
 
     def _add(self, source: Source, columns: dict[str, _Columns]) -> None:
-        name = crc32(source.path.name.encode())
+        name = crc32(source.name.encode("utf-8", "surrogateescape"))
         paragraphs = read_paragraphs(source, self.cut.blank_lines)
         if not source.is_text and self.exclude is not None:
             # Papers are short: one that overlaps is left out completely.
@@ -333,6 +335,7 @@ class ShardMaker:
             "vocabulary": self.tokenizer.fingerprint,
             "vocab_size": self.tokenizer.size,
             "max_length": self.cut.max_length,
+            "settings": self._settings(),
             "count": asdict(columns.count),
         }
         save_tensors(path, columns.streams(), meta)
@@ -340,9 +343,13 @@ class ShardMaker:
     def _fingerprint(self, shard: Shard) -> str:
         """Hash of everything that determines a shard."""
         # The name, too, affects how a source is cut.
-        read = [(s.path.name, [file_sha256(p) for p in s.files()]) for s in shard.sources]
-        how = [_RULE, self.tokenizer.fingerprint, asdict(self.cut)]
-        return sha256(to_json([*how, read, self._papers]))
+        read = [(s.name, [file_sha256(p) for p in s.files()]) for s in shard.sources]
+        return sha256(to_json([self._settings(), read]))
+
+    def _settings(self) -> str:
+        """Hash of what all shards of a corpus have in common."""
+        how = [_RULE, self.tokenizer.fingerprint, asdict(self.cut), self._papers]
+        return sha256(to_json(how))
 
 
 def _count_of(path: Path, made_of: str) -> Count | None:

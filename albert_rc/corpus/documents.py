@@ -44,6 +44,13 @@ class Source:
     """Encoding of a text file."""
     skips: bool = False
     """Whether papers with errors are skipped, not refused."""
+    inside: str = ""
+    """Path in the folder that was given; empty for what was given itself."""
+
+    @property
+    def name(self) -> str:
+        """The name by which its documents are drawn for dev; copies elsewhere have the same."""
+        return self.inside or self.path.name
 
     def files(self) -> list[Path]:
         """The files of the source."""
@@ -92,7 +99,13 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
         begins = {path: _begins_as(path) for path in files if path.suffix.lower() in TEXT}
         in_txt = {path for path, (paper, _) in begins.items() if paper}
         texts = [path for path in begins if path not in in_txt]
-        found += [Source(path, True, path.stat().st_size, begins[path][1]) for path in texts]
+        found += [
+            Source(
+                path, True, path.stat().st_size, begins[path][1],
+                inside="" if path == place else path.relative_to(place).as_posix(),
+            )
+            for path in texts
+        ]  # fmt: skip
         papers = [path for path in files if suffix_of(path) in PAPERS] + sorted(in_txt)
         for path in find_splits(place).values() if papers else []:
             if in_txt:

@@ -35,11 +35,10 @@ class Corpus:
         loaded = [load_tensors(path) for path in paths]
         self.meta = loaded[0][1]
         for path, (_, meta) in zip(paths, loaded, strict=True):
-            for key in ("kind", "vocabulary", "max_length"):
-                if meta.get(key) != self.meta[key] or meta.get("kind") != "corpus":
-                    raise DataError(
-                        f"{path}: made with a different {key} than {paths[0]}; {remake}"
-                    )
+            for key in ("kind", "vocabulary", "max_length", "settings"):
+                if meta.get(key) != self.meta.get(key) or meta.get("kind") != "corpus":
+                    what = {"settings": "settings or excluded papers"}.get(key, key)
+                    raise DataError(f"{path}: made with different {what} than {paths[0]}; {remake}")
         self._tokens = [tensors["token"] for tensors, _ in loaded]
         self.count = sum((Count(**meta["count"]) for _, meta in loaded), Count())
         self.lengths = torch.cat([tensors["length"] for tensors, _ in loaded])
@@ -55,6 +54,11 @@ class Corpus:
     def tokens(self) -> Tensor:
         """Tokens of each sequence, special ones included."""
         return self.lengths + 3
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents."""
+        return len(torch.stack([self.shard, self.documents.long()]).unique(dim=1)[0])
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -11,6 +11,8 @@ from pathlib import Path
 _BLOCK = 2**20
 _HEAD = 4000  # bytes checked for zeros, as in UTF-16
 _MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"),  # begins like UTF-16's
+    (codecs.BOM_UTF32_BE, "utf-32", "UTF-32"),
     (codecs.BOM_UTF8, "utf-8-sig", "UTF-8 with a byte order mark"),
     (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
     (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),

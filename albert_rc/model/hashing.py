@@ -181,8 +181,8 @@ def _by_rotation(
 ) -> list[Sorting]:
     """Sorting by bucket, and by position within buckets (Reformer, section 2)."""
     length, size = q_XLA.shape[1:]
-    count = max(2, settings.buckets or 2 * (length // settings.chunk))
-    half = count // 2
+    half = max(1, (settings.buckets or 2 * (length // settings.chunk)) // 2)
+    count = 2 * half
     table_NUA = _drawn(settings.seed, layer, number, half, heads * size).view(half, heads, size)
     rotation_NAU = table_NUA.permute(1, 2, 0).to(q_XLA)
     place_L = torch.arange(length, device=q_XLA.device)

@@ -81,7 +81,9 @@ class ClozeHead(nn.Module):
             self.salience = nn.Parameter(torch.zeros(config.embedding_size))
         self.weigh = OPTION_SCORES[option_score]
         self.log_prior_V: Tensor | None = None
-        self.activation = activation(config.activation)
+        # RoBERTa's and MPNet's head has GELU whatever the encoder has, as in transformers.
+        of_head = "gelu" if config.family in ("roberta", "mpnet") else config.activation
+        self.activation = activation(of_head)
 
     def transform(self, hidden_XD: Tensor) -> Tensor:
         """Hidden states to the space of the word embeddings, [X, E]."""

@@ -40,6 +40,8 @@ def start_with_neighbours(encoder: Encoder) -> None:
     table, size = encoder.embeddings.position.weight, encoder.config.embedding_size
     head_size = encoder.config.hidden_size // encoder.config.num_heads
     count = min(size // 4, head_size // 2)  # frequencies, two dimensions each
+    if not count:
+        return
     rate_F = torch.logspace(0, 1, count, base=SLOWEST / FASTEST) * FASTEST
     angle = torch.arange(len(table))[:, None] * rate_F
     spread = encoder.config.init_range

@@ -14,7 +14,7 @@ LARGEST = 127
 # For inputs: their scale is stored in bf16, and rounding it must not push values past 127.
 LARGEST_INPUT = 126
 ROWS = 512  # rows of a matrix quantised together
-NEEDED = "8-bit products need a GPU or a CPU with AVX-512"
+NEEDED = "8-bit products need a GPU or a CPU with AVX-512 and its VNNI instructions"
 
 
 def has_int8(device: torch.device) -> bool:
@@ -22,7 +22,11 @@ def has_int8(device: torch.device) -> bool:
     if device.type == "cuda":
         return True
     ops = torch.ops.onednn
-    return hasattr(ops, "qlinear_prepack") and "AVX512" in torch.backends.cpu.get_cpu_capability()
+    if not hasattr(ops, "qlinear_prepack"):
+        return False
+    # Without these instructions sums of pairs of products are cut off at 16 bits.
+    exact = torch.cpu._is_vnni_supported()
+    return exact and "AVX512" in torch.backends.cpu.get_cpu_capability()
 
 
 class Int8Matrix:

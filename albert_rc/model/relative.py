@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from albert_rc.model.layout import LENGTHS, Layout, TokenRun, rounded_up
@@ -46,7 +47,9 @@ def bias_table(weight_KN: Tensor, longest: int) -> Tensor:
     distance_LL = place_L[None, :] - place_L[:, None]
     # Scores have keys side by side; with heads side by side, adding the table would take 20 times
     # as long.
-    return weight_KN[bucket(distance_LL, len(weight_KN))].permute(2, 0, 1).contiguous()
+    # Indexing would sum its gradient from several threads, in an order that varies.
+    bias_LLN = F.embedding(bucket(distance_LL, len(weight_KN)), weight_KN)
+    return bias_LLN.permute(2, 0, 1).contiguous()
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,10 @@ def _drawing(seed: int | None, device: torch.device) -> Iterator[None]:
         yield
         return
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
         yield
 
 

@@ -37,7 +37,9 @@ class OverlapIndex:
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.ids = [passage.id for passage in passages]
         self._words: dict[str, int] = {}
+        self._complete = False
         grams = [self._grams(passage.filled()) for passage in passages]
+        self._complete = True
         owners = [np.full(len(g), i, dtype=np.int32) for i, g in enumerate(grams)]
         self._sizes = np.array([len(g) for g in grams])
         flat = np.concatenate(grams) if grams else np.zeros(0, dtype=np.uint64)
@@ -49,6 +51,13 @@ class OverlapIndex:
         """Hashes of the distinct 5-grams without an open blank."""
         words = _WORD.findall(text.lower())
         numbers = self._words
+        if self._complete:  # other words are numbered anew in each text, or they would pile up
+            found = dict.fromkeys(word for word in words if word not in numbers)
+            numbers = (
+                numbers | {w: len(numbers) + n for n, w in enumerate(found, 1)}
+                if found
+                else numbers
+            )
         ids = np.array([numbers.setdefault(w, len(numbers) + 1) for w in words], dtype=np.int64)
         grams = hashed_grams(ids, N_GRAM)
         open_blank = np.zeros(len(grams), dtype=bool)

@@ -167,6 +167,10 @@ def _joined(kind: str) -> Iterator[Processes]:
         yield Processes(torch.device(kind))
         return
     local = int(os.environ.get("LOCAL_RANK", "0"))
+    if kind.startswith("cuda:"):
+        raise UsageError(
+            f"--device {kind}: with torchrun each process has its own GPU; give --device cuda"
+        )
     if kind == "cuda":
         here, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", world)), torch.cuda.device_count()
         if here > gpus:
@@ -224,10 +228,31 @@ def free_memory(device: torch.device) -> int:
     if meminfo.is_file():
         available = re.search(r"^MemAvailable:\s*(\d+) kB", meminfo.read_text(), re.MULTILINE)
         limits += [int(available[1]) * 1024 + held] if available else []
-    for folder in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")):
+    for folder in _cgroups():
         within = _free_in_cgroup(folder)
         limits += [] if within is None else [within + held]
     return min(limits)
+
+
+def _cgroups(listed: Path = Path("/proc/self/cgroup")) -> list[Path]:
+    """Folders of the control groups that this process is in, with all those around them.
+
+    Batch systems such as Slurm limit a job's own group, deep below the mount.
+    """
+    root = Path("/sys/fs/cgroup")
+    found = [root, root / "memory"]
+    try:
+        lines = listed.read_text().splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        _, controllers, inside = [*line.split(":", 2), "", ""][:3]
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        base = root / "memory" if controllers else root
+        parts = [part for part in inside.split("/") if part not in ("", "..")]
+        found += [base.joinpath(*parts[: n + 1]) for n in range(len(parts))]
+    return found
 
 
 def _free_in_cgroup(folder: Path) -> int | None:
@@ -287,7 +312,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 def has_bf16(device: torch.device) -> bool:
     """Whether the device has native bf16 products, not emulated ones."""
     if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+        with torch.cuda.device(device):  # the question is about the current one
+            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return any(map(_cpu_reports, ("avx512_bf16", "amx_tile", "arm_bf16")))
 
 

@@ -249,10 +249,10 @@ def _connected(address: str | None) -> Any:
             ray.init(
                 address=address, log_to_driver=False, include_dashboard=False, logging_level="ERROR"
             )
-        except (ConnectionError, ValueError, TimeoutError) as error:
+        except (ConnectionError, ValueError, TimeoutError, RuntimeError) as error:
             raise UsageError(
-                f"--address {address}: no Ray cluster there ({first_line(error)}); start one with "
-                "`ray start --head`"
+                f"--address {address}: no usable Ray cluster there ({first_line(error)}); start "
+                "one with `ray start --head`"
             ) from None
     return ray
 

@@ -29,6 +29,10 @@ _PARTS = {
 """Keys of a state file, and the types of their values."""
 
 
+BACK = 100
+"""Steps before a collapse is reported that it may have begun, with some reserve."""
+
+
 @dataclass
 class Progress:
     """Progress of a run. The data order follows from `step` alone."""
@@ -39,6 +43,8 @@ class Progress:
     evaluations_without_gain: int = 0
     attempt: int = 0
     """Number of restarts after a collapse."""
+    attempt_best: float | None = None
+    """Best score since the last restart, against which patience counts."""
     guard: dict[str, Any] = field(default_factory=dict)
     """See `Guard.state`."""
     cut: dict[str, Any] = field(default_factory=dict)
@@ -126,9 +132,18 @@ class Checkpoints:
             for later in states(self.folder):
                 if step_of(later) > progress.step:  # damaged, or from before a restart
                     later.unlink()
-            for old in states(self.folder)[self.settings.keep :]:
+            for old in self._outdated(progress.step):
                 old.unlink()
         processes.wait()
+
+    def _outdated(self, step: int) -> list[Path]:
+        """The states to delete: all but the newest, and one from before what a guard may find."""
+        older = states(self.folder)[self.settings.keep :]
+        kept = states(self.folder)[: self.settings.keep]
+        if self.settings.on_collapse == "restart" and all(step_of(x) > step - BACK for x in kept):
+            spare = next((x for x in older if step_of(x) <= step - BACK), None)
+            older = [x for x in older if x != spare]
+        return older
 
     def load(
         self, say: Callable[[str], None], good: Callable[[Progress], bool] | None = None
@@ -227,7 +242,7 @@ def planned_before(folder: Path, processes: Processes) -> Levers | None:
     """The memory plan saved by the run in a folder, for resuming; None if there is none.
 
     With a different number of processes, each has a different share of the batch, so a new plan is
-    made.
+    made, with the same precision of the optimiser's moments.
     """
     found = None
     if processes.is_main:
@@ -236,12 +251,13 @@ def planned_before(folder: Path, processes: Processes) -> Levers | None:
                 content = _content(path)
             except (OSError, ValueError):
                 continue  # `load` will report it
-            if len(content["random"]) == processes.world:
-                settings = content["settings"]
+            settings = content["settings"]
+            if "optimizer_states" in settings:
+                same = len(content["random"]) == processes.world
                 try:
                     found = Levers(
-                        settings.get("accumulation"),
-                        settings.get("recompute"),
+                        settings.get("accumulation") if same else None,
+                        settings.get("recompute") if same else None,
                         settings.get("optimizer_states"),
                     )
                 except UsageError:

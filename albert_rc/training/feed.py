@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Generic
@@ -60,6 +61,7 @@ class Feed(Generic[BatchT]):
             generator=torch.Generator(),
             # Forked, so that the corpus is not read twice; workers never touch the device.
             multiprocessing_context="fork",
+            worker_init_fn=_leave_signals_to_main,
             prefetch_factor=4,
         )
         self._batches: Iterator[list[BatchT]] = iter(loader)
@@ -77,6 +79,11 @@ class _Steps(Dataset[list[BatchT]]):
     def __getitem__(self, step: int) -> list[BatchT]:
         epoch, number = divmod(step, self._objective.order.batches_per_epoch)
         return micro_batches(self._objective, self._epoch(epoch)[number], epoch, *self._share)
+
+
+def _leave_signals_to_main(worker: int) -> None:
+    """Ignore SIGTERM, which launchers send to all processes: the main one saves, and ends these."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _as_they_are(batches: list[BatchT]) -> list[BatchT]:

@@ -159,7 +159,9 @@ class Trainer(Generic[BatchT]):
                     if seconds is not None and left and not stopped_early:
                         paused = self.processes.any(time.perf_counter() - started >= seconds)
                     if saving or stopping or stopped_early or paused:
+                        saved_from = time.perf_counter()
                         self._save_state(tally)
+                        tally.started += time.perf_counter() - saved_from
                     # After the last step there is nothing to stop: the run ends normally.
                     if stopping and not stopped_early and left:
                         raise self._interrupted()
@@ -194,6 +196,8 @@ class Trainer(Generic[BatchT]):
         torch.manual_seed(mix(self.settings.seed, self.processes.rank))
         if resume:
             self.progress, tally.parts = self.checkpoints.load(self._say)
+            if not self.progress.attempt:  # states of older versions lack it
+                self.progress.attempt_best = self.progress.best_score
             self.guard.restore(self.progress.guard)
             self.stepper.cut_as(self.progress.cut)
         aside = None
@@ -240,14 +244,15 @@ class Trainer(Generic[BatchT]):
     def _step(self, items: list[int], epoch: int) -> Tensor:
         """One optimiser step on a global batch; its sums and counts over all processes."""
         step = self.progress.step
-        sums, counts, norm = self.stepper.take(items, epoch, step, self._rate())
+        sums, counts, norm = self.stepper.take(items, epoch, step, self._rate(step))
         self.guard.add(step + 1, torch.cat([sums, counts, norm]))
         return torch.cat([sums, counts])
 
-    def _rate(self) -> float:
+    def _rate(self, step: int) -> float:
+        """The learning rate of a step, counted from 0."""
         settings = self.settings
         peak = settings.learning_rate / 2**self.progress.attempt
-        return linear_rate(self.progress.step, self.total_steps, peak, settings.warmup)
+        return linear_rate(step, self.total_steps, peak, settings.warmup)
 
     def _after_step(self, tally: Tally, on_step: Callable[[StepReport], None] | None) -> Tally:
         step = self.progress.step
@@ -263,7 +268,7 @@ class Trainer(Generic[BatchT]):
             values = {
                 "epoch": round(report.epoch, 4),
                 **{name: round(value, 5) for name, value in report.figures.items()},
-                "learning_rate": self._rate(),
+                "learning_rate": self._rate(self.progress.step - 1),
                 f"{self.objective.unit}_per_second": round(report.items_per_second, 3),
             }
             self.record.metrics("train", self.progress.step, values)
@@ -309,6 +314,7 @@ class Trainer(Generic[BatchT]):
         self.progress.attempt = before.attempt + 1
         # The best score belongs to the weights in the folder, from whichever attempt.
         self.progress.best_score, self.progress.best_step = before.best_score, before.best_step
+        self.progress.attempt_best, self.progress.evaluations_without_gain = None, 0
         self.guard.forget()
         self.stepper.forget_batches()
         self._set_order()
@@ -348,8 +354,10 @@ class Trainer(Generic[BatchT]):
         best = progress.best_score is None or evaluation.score > progress.best_score
         if best:
             progress.best_score, progress.best_step = evaluation.score, step
-            progress.evaluations_without_gain = 0
             self._save_weights()
+        # After a restart, patience counts against the scores since then.
+        if progress.attempt_best is None or evaluation.score > progress.attempt_best:
+            progress.attempt_best, progress.evaluations_without_gain = evaluation.score, 0
         else:
             progress.evaluations_without_gain += 1
         if self.record is not None:

@@ -72,4 +72,6 @@ def _events(folder: Path, resumed_at: int | None) -> Any:
     if resumed_at is None:  # earlier results have been moved away already
         for old in folder.glob("events.out.tfevents.*"):
             old.unlink()
-    return SummaryWriter(str(folder), flush_secs=10, purge_step=resumed_at)
+    # From the next step on: the evaluation of this one was written before its state.
+    after = None if resumed_at is None else resumed_at + 1
+    return SummaryWriter(str(folder), flush_secs=10, purge_step=after)

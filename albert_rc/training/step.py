@@ -215,6 +215,9 @@ class Stepper(Generic[BatchT]):
         """Sum gradients over the processes, clip, and update the weights; the gradient's norm."""
         self._sum_gradients()
         parameters = [p for p in self.objective.model.parameters() if p.requires_grad]
+        if self.scaler.is_enabled():
+            # It begins with the first loss, and a process may have had none yet.
+            self.scaler.scale(torch.zeros((), device=self.processes.device))
         self.scaler.unscale_(self.optimizer)
         gradients = [p.grad for p in parameters if p.grad is not None]
         norm = nn.utils.get_total_norm(gradients, foreach=True)

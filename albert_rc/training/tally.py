@@ -57,5 +57,7 @@ class Tally:
         self.items += items
 
     def totals(self) -> list[float]:
-        """The sums so far, on the host."""
-        return [float(x) for x in torch.stack(self.parts).double().sum(0).cpu()]
+        """The sums so far, on the host; without steps that were skipped, unless all were."""
+        part_SX = torch.stack(self.parts).double().cpu()
+        finite_SX = part_SX[part_SX.isfinite().all(1)]
+        return [float(x) for x in (finite_SX if len(finite_SX) else part_SX).sum(0)]

@@ -146,7 +146,7 @@ def test_what_cannot_be_made_smaller_is_refused(albert, shape, said):
 
 
 def test_other_families_only_lose_layers(tokenizer, tmp_path):
-    saved(tokenizer, tmp_path, family="mpnet", embedding_size=32, relative_buckets=8)
+    saved(tokenizer, tmp_path, family="mpnet", embedding_size=32, relative_buckets=32)
     assert load_model(tmp_path, "cloze", shape={"num_layers": 2}).model.config.num_layers == 2
     with pytest.raises(UsageError, match="in the family mpnet, layers cannot share weights"):
         load_model(tmp_path, "cloze", shape={"num_groups": 2})

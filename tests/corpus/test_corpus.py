@@ -317,7 +317,7 @@ def test_corpora_that_are_not_whole_are_refused(text, make, tmp_path):
         Corpus(folder)
     make(sources, "longer", max_length=256)
     paths[1].write_bytes((tmp_path / "longer" / "train" / paths[1].name).read_bytes())
-    with pytest.raises(DataError, match="made with a different max_length"):
+    with pytest.raises(DataError, match="made with different max_length"):
         Corpus(folder)
     paths[1].write_bytes(content)
     Corpus(folder)

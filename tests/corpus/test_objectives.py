@@ -8,7 +8,7 @@ from scipy import stats
 
 from albert_rc.corpus.batches import NGramMasker, PretrainCollator
 from albert_rc.corpus.mask_config import MaskConfig
-from albert_rc.errors import UsageError
+from albert_rc.errors import DataError, UsageError
 
 
 class Lines:
@@ -17,6 +17,9 @@ class Lines:
     def __init__(self, pairs):
         self.pairs = pairs
         self.lengths = torch.tensor([len(a) + len(b) for a, b in pairs])
+        self.middles = torch.tensor([len(a) for a, _ in pairs])
+        self.num_documents = (len(pairs) + 1) // 2
+        self.meta, self.folder = {"max_length": 512}, "memory"
 
     def __len__(self):
         return len(self.pairs)
@@ -149,9 +152,10 @@ def test_what_is_asked_can_be_read_off(tokenizer, corpus, pair):
             if label == 1 and pair == "sop":
                 first, second = second, first
             if label == 1 and pair == "nsp":
+                # A whole one: an end within a sentence would reveal the label.
+                others = [x for x in items if not corpus.same_document(item, x)]
                 assert torch.equal(body[: len(first)], first)
-                assert len(body) == len(first) + len(second)
-                assert not torch.equal(body[len(first) :], second)
+                assert any(torch.equal(body[len(first) :], corpus.pair(x)[1]) for x in others)
             else:
                 assert torch.equal(body, torch.cat([first, second]))
             if pair != "none":
@@ -163,6 +167,24 @@ def test_what_is_asked_can_be_read_off(tokenizer, corpus, pair):
         assert set(labels) == {-1}
     else:
         assert stats.binomtest(labels[1], labels.total(), 0.5).pvalue > 0.001
+
+
+def test_the_length_of_a_segment_does_not_reveal_where_it_is_from(tokenizer):
+    draw = torch.Generator().manual_seed(2)
+    lengths = torch.randint(10, 200, (1000, 2), generator=draw).tolist()
+    corpus = Lines([(torch.full((a,), 9), torch.full((b,), 9)) for a, b in lengths])
+    batch = PretrainCollator(corpus, tokenizer, MaskConfig(), "nsp", 0)(list(range(1000)))
+    seconds = [int((ids == 1).sum()) for ids in batch.segment_T.split(batch.lengths)]
+    found = [[x for x, y in zip(seconds, batch.pair_B.tolist(), strict=True) if y == label]
+             for label in (0, 1)]  # fmt: skip
+    assert min(map(len, found)) > 400
+    assert stats.ks_2samp(*found).pvalue > 0.01
+
+
+def test_a_single_document_has_no_segments_of_others(tokenizer):
+    corpus = Lines([(torch.full((9,), 9), torch.full((9,), 9))])
+    with pytest.raises(DataError, match="this corpus has only one; give more text, or --pair sop"):
+        PretrainCollator(corpus, tokenizer, MaskConfig(), "nsp", 0)
 
 
 def test_settings_out_of_range_are_refused():

@@ -224,4 +224,8 @@ class Pretraining(Objective[PretrainBatch]):
         }
         if self.teacher is not None:
             found["--teacher"] = sha256(self.teacher.words.detach().cpu().numpy().tobytes())[:16]
+            # Of all layers; its matrices may be quantised by now.
+            vectors = [p for p in self.teacher.parameters() if p.ndim == 1]
+            flat = torch.cat([p.detach().float().cpu() for p in vectors])
+            found["layers of --teacher"] = sha256(flat.numpy().tobytes())[:16]
         return found

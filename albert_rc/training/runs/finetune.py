@@ -175,6 +175,10 @@ def open_stores(
     return train, dev
 
 
+OF_SEVERAL = ("patience", "on_collapse", "eval_steps")
+"""Settings that decide which weights are kept, so that several runs must have them in common."""
+
+
 def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, Any]:
     """Everything that affects the result of runs, by option or name, as read back from JSON."""
     how, settings = tuning.how, tuning.settings
@@ -188,7 +192,7 @@ def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, An
         "setting of lsh": how.get("lsh", {}),
         "--option-score": how.get("option_score"),
         "--teacher": None if tuning.teacher is None else tuning.teacher.source,
-        **{flag_of(name): getattr(settings, name) for name in FIXED},
+        **{flag_of(name): getattr(settings, name) for name in (*FIXED, *OF_SEVERAL)},
         "--optimizer-states": tuning.levers.states or settings.optimizer_states,
     }
     return as_json(found)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from albert_rc.errors import DivergedError, Interrupted, UsageError
+from albert_rc.errors import DivergedError, Interrupted, OutOfMemoryError, UsageError
 from albert_rc.io.json import write_json
 from albert_rc.runtime.seeds import mix
 from albert_rc.stores.store import Store
@@ -89,7 +89,7 @@ def search(
         try:
             folder = _folder(out, trial.number)
             result = _run(replace(tuning, settings=settings), stores, folder, trial)
-        except (optuna.TrialPruned, DivergedError) as error:
+        except (optuna.TrialPruned, DivergedError, OutOfMemoryError) as error:
             study.tell(trial, state=pruned)
             _tidy(study, out)
             say(f"{name}: stopped early, {str(error) or 'worse than the other trials so far'}")

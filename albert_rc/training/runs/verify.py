@@ -155,7 +155,7 @@ def _kill_after(command: list[str], folder: Path, step: int, wait: float) -> flo
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
         last = time.perf_counter()
-        before = 0
+        before, took = 0, 0.0
         while run.poll() is None:
             reached = max(map(step_of, states(folder)), default=0)
             if reached > before:
