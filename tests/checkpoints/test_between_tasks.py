@@ -7,6 +7,7 @@ import torch
 
 from albert_rc.checkpoints.hub import READY, usual_model
 from albert_rc.checkpoints.load import load_model, save_model
+from albert_rc.errors import CheckpointError
 
 NLI = ("entailment", "neutral", "contradiction")
 
@@ -33,6 +34,25 @@ def test_another_task_has_a_classifier_of_its_own(tuned, task, labels):
     assert torch.equal(pooler.weight, model.head.pool.weight)
     for name, value in model.encoder.named_parameters():
         assert torch.equal(value, loaded.model.encoder.get_parameter(name))
+
+
+def test_a_classifier_of_an_unknown_class_is_not_taken(tuned):
+    """A token classifier may have as many labels."""
+    _, folder = tuned
+    config = json.loads((folder / "config.json").read_text())
+    for name, kept in (("AlbertForTokenClassification", False), ("AlbertModel", True)):
+        config["architectures"] = [name]
+        (folder / "config.json").write_text(json.dumps(config))
+        loaded = load_model(folder, "label", labels=NLI)
+        assert (not fresh(loaded.report)) == kept, name
+
+
+def test_decoders_are_refused(tuned):
+    _, folder = tuned
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"is_decoder": True}))
+    with pytest.raises(CheckpointError, match="is_decoder is true, but only encoders"):
+        load_model(folder, "label", labels=NLI)
 
 
 def test_a_classifier_of_the_same_size_but_another_task_is_not_taken(sample, tmp_path):

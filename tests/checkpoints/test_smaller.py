@@ -6,10 +6,12 @@ import pytest
 import torch
 from commands import run_cli
 
+from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import UsageError
 from albert_rc.model.config import EncoderConfig
 from albert_rc.model.heads import ReadingModel
+from albert_rc.runtime.devices import Processes
 
 
 def saved(tokenizer, folder, task="cloze", **shape):
@@ -143,6 +145,17 @@ def test_a_checkpoint_that_shares_all_may_lose_layers_and_say_so(tokenizer, tmp_
 def test_what_cannot_be_made_smaller_is_refused(albert, shape, said):
     with pytest.raises(UsageError, match=said):
         load_model(albert[1], "cloze", shape=shape)
+
+
+def test_learned_weights_of_pieces_get_smaller_with_the_embeddings(tokenizer, stores, tmp_path):
+    config = EncoderConfig(
+        family="albert", embedding_size=16, num_layers=2, num_groups=1, hidden_size=32, num_heads=4,
+        ffn_size=64, vocab_size=tokenizer.size,
+    )  # fmt: skip
+    save_model(ReadingModel(config, "cloze", "salience"), tokenizer, tmp_path)
+    smaller = load_model(tmp_path, "cloze", shape={"embedding_size": 8}).model
+    assert smaller.head.salience.shape == (8,)
+    score(smaller, tokenizer, stores["cloze", "dev"], Processes(torch.device("cpu")))
 
 
 def test_other_families_only_lose_layers(tokenizer, tmp_path):

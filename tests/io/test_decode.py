@@ -19,6 +19,7 @@ CHINESE = "阅读下面短文，从短文后各题所给的四个选项中选出
         (ENGLISH, "utf-8-sig", "UTF-8 with a byte order mark"),
         (ENGLISH, "utf-16", "UTF-16"),
         (ENGLISH, "utf-16-be", "UTF-16 without a byte order mark"),
+        (ENGLISH, "utf-32", "UTF-32"),
         (ENGLISH, "cp1252", "Windows-1252"),
         ("the animals’ noise", "cp1252", "Windows-1252"),
         (CHINESE, "gb18030", "GB18030"),

@@ -4,7 +4,19 @@ import pytest
 import torch
 
 from albert_rc.errors import UsageError
-from albert_rc.runtime.devices import processes
+from albert_rc.runtime.devices import _cgroups, processes
+
+
+def test_the_limits_of_all_control_groups_around_count(tmp_path):
+    """Slurm limits a job's own group, not the one at the mount."""
+    listed = tmp_path / "cgroup"
+    listed.write_text("0::/system.slice/job_7/step_0\n4:cpu:/a\n5:memory:/b/c\n")
+    found = [str(path).removeprefix("/sys/fs/cgroup") for path in _cgroups(listed)]
+    assert found == [
+        "", "/memory", "/system.slice", "/system.slice/job_7", "/system.slice/job_7/step_0",
+        "/memory/b", "/memory/b/c",
+    ]  # fmt: skip
+    assert len(_cgroups(tmp_path / "none")) == 2
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.atomic import LOCK, atomic_path, only_run
 from albert_rc.runtime.devices import Processes
 from albert_rc.training.checkpoint import planned_before, states
+from albert_rc.training.objective import DevScore
 from albert_rc.training.runs.earlier import EARLIER, MARK
+from albert_rc.training.tally import Tally
 
 
 def flip_a_bit(path, share=0.5):
@@ -30,6 +32,36 @@ def steps(folder):
 def test_the_newest_states_are_kept(trainer, tmp_path):
     trainer(tmp_path, max_steps=6, save_steps=1, keep=3).run()
     assert steps(tmp_path) == [6, 5, 4]
+
+
+def test_a_restart_finds_a_state_from_before_the_collapse(trainer, tmp_path):
+    """What is found may have begun a hundred steps ago, which `keep` states need not reach."""
+    tmp_path.joinpath("resume-00000001.pt").touch()
+    for step in range(4900, 5021, 20):
+        tmp_path.joinpath(f"resume-{step:08}.pt").touch()
+    plain = trainer(tmp_path, keep=2).checkpoints._outdated(5020)
+    spared = trainer(tmp_path, keep=2, on_collapse="restart").checkpoints._outdated(5020)
+    every = set(steps(tmp_path))
+    assert {int(x.stem[-8:]) for x in plain} == every - {5020, 5000}
+    assert {int(x.stem[-8:]) for x in spared} == every - {5020, 5000, 4920}
+
+
+def test_patience_counts_anew_after_a_restart(trainer, tmp_path, monkeypatch):
+    run = trainer(tmp_path, patience=2)
+    run.progress.best_score, run.progress.attempt = 0.62, 1
+    found = iter([0.40, 0.50, 0.45, 0.44])
+    monkeypatch.setattr(
+        run.objective, "evaluate", lambda _: DevScore(score=next(found), values={}, line="dev")
+    )
+    assert [run._evaluate() for _ in range(4)] == [False, False, False, True]
+    assert run.progress.best_score == 0.62
+
+
+def test_a_skipped_step_leaves_the_figures_of_the_others():
+    tally = Tally()
+    for loss in (1.0, float("nan"), 3.0):
+        tally.add(torch.tensor([loss, 1.0]), 1)
+    assert tally.totals() == [4.0, 2.0]
 
 
 @pytest.mark.parametrize("harm", ["flipped", "cut", "emptied", "directory", "foreign", "newer"])
