@@ -1,5 +1,7 @@
 """Printed papers, one layout after the other: each is placed whole, or refused by number."""
 
+import re
+
 import pytest
 from exam import (
     ARTICLE,
@@ -235,3 +237,29 @@ def test_hyphens_at_the_end_of_lines(tmp_path):
     text = STORY.replace("brown bag\nunder", "brown hand-\nbag under")
     papers, _, imports = bring(tmp_path, text + LISTS + KEY)
     assert imports[0].papers[0].notes == ["hand- at the end of a line was read as handbag"]
+
+
+@pytest.mark.parametrize("printed", ["({}) ........", "{} ............", "({})…………"])
+def test_dots_behind_the_number_of_a_blank_are_its_own(tmp_path, printed):
+    """As Cambridge's papers print them."""
+    text = re.sub(r"__(\d+)__", lambda match: printed.format(match[1]), STORY)
+    papers, refused, _ = bring(tmp_path, text + LISTS)
+    assert (refused, papers[0]["article"]) == ([], ARTICLE)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "You should spend about 20 minutes on Questions 39-40, which are based on Passage 1 below.",
+        "Part A. Read the passage and choose the best answer.",
+        "Exercise 3. Read the text and choose the correct answers.",
+        "Task 2: Read the text and choose the correct answer A, B or C.",
+        "Write the correct letter, A-D, for each of the questions.",
+        "Comprehension Questions",
+        "Multiple Choice",
+    ],
+)
+def test_instructions_and_headings_above_a_passage_are_left_out(tmp_path, line):
+    papers, refused, _ = bring(tmp_path, f"{line}\n{TEXT}\n{QUESTIONS}")
+    assert (refused, len(papers)) == ([], 1)
+    assert line not in papers[0]["article"]

@@ -23,6 +23,7 @@ _NUMBER_AND_RULE = re.compile(r"\s?[0-9]{1,4}\s?_")
 _RULE_AND_NUMBER = re.compile(r"_\s?[0-9]{1,4}\s?$")
 _LINE = re.compile(r"(?<![_0-9])(?<![0-9][ .、)])_{2,}(?![_0-9])(?! ?[0-9]+ ?_)")
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
+_DOTS = re.compile(r"\s*(?:\.{4,}|…{2,})")
 _NO_BLANK_BEFORE = re.compile(r"(?:[A-Za-z0-9$£€¥#/:'’+]|[0-9][.,]|[-–]|\b[Nn]o\.\s?|\b[Pp]age\s)$")
 _NO_BLANK_AFTER = re.compile(r"(?:[A-Za-z%°/+]|[.,:][0-9]|[-–]\s?[A-Za-z0-9])")
 LONE = {"line": 1, "bracket": 3, "bare": 5}
@@ -108,6 +109,8 @@ def _candidate(line_number: int, line: Line, match: re.Match[str], taken: int) -
         style = "line"
         start = rule_before.start() if rule_before else start
         end = rule_after.end() if rule_after else end
+    if style != "line" and (dots := _DOTS.match(shadow, end)):  # as FCE prints blanks
+        end = dots.end()
     if style == "bare" and (
         _NO_BLANK_BEFORE.search(shadow[max(0, start - 8) : start])
         or _NO_BLANK_AFTER.match(shadow, end)

@@ -28,6 +28,9 @@ _HEADING = re.compile(
       | [IVX]{{1,4}}\s*[.、]  | \([IVXA-H]\) | [A-H] (?=\W*$) | [A-H]\s*篇
       | 第?\s*[一二三四五六七八九十]{{1,3}}\s*(?:部分|节|大题|篇|[、.)，])
       | 第\s*[0-9IVX]+\s*(?:部分|节|篇)
+      | (?:(?:reading\s+)?comprehension\s+)?questions? (?=\W*$)
+      | multiple[\s-]choice(?:\s+questions?)? (?=\W*$)
+      | fragen(?:\s+zum\s+text)? (?=\W*$) | aufgaben (?=\W*$)
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -37,16 +40,19 @@ _HINTS = re.compile(
     r"read|choose|fill|complete|select|mark|pick|circle|decide|blacken|look at|use)\b"
 )
 _OPENS = re.compile(
-    r"(?i)^\W*(?:[0-9IVX]{1,4}\s*[.)、]\s*)?(?:please\s+)?(?:directions?|instructions?|note|read|choose|fill|complete|select|mark|"
+    r"(?i)^\W*(?:[0-9IVX]{1,4}\s*[.)、]\s*)?"
+    r"(?:(?:section|part|exercise|task|practice)\s+\w{1,3}\s*[.:]?\s*)?(?:please\s+)?(?:directions?|instructions?|note|read|choose|fill|complete|select|mark|"
     r"pick|look at|use|decide|answer|circle|for (?:each|every|questions?)|questions?\s+[0-9]+|"
-    r"there (?:is|are)|in this (?:section|part)|after reading|cloze)\b"
+    r"there (?:is|are)|in this (?:section|part)|after reading|cloze|write|tick|"
+    r"you (?:should|are going to|will)|(?:according to|based on) the (?:passage|text|article))\b"
 )
 _EXAM = re.compile(
     r"(?i)\b(?:exam(?:s|ination)?|test papers?|paper\s+(?:[0-9]|[IVX]+\b)|mid-?term|final term|"
     r"grade\s+[0-9]|semester|mock|quiz|worksheet)\b"
 )
 _LETTERS = re.compile(
-    r"\bA\b\W+(?:B\b\W+C\b|and\s+B\b|or\s+B\b|-\s*[C-O]\b|(?:to|~|through)\s+[C-O]\b)"
+    r"\bA\b(?:\W+(?:B\b\W+(?:(?:and|or)\s+)?C\b|(?:and|or)\s+B\b|(?:to|through)\s+[C-O]\b)"
+    r"|\s*[-–—~]\s*[C-O]\b)"
 )
 _SPAN = re.compile(r"\b[0-9]{1,3}\s*(?:[-~–—]|to)\s*[0-9]{1,3}\b")
 _POINTS = re.compile(r"(?i)\b[0-9.]+\s*(?:points?|marks?|minutes?|pts)\b")
