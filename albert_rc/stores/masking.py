@@ -71,7 +71,9 @@ def begins_word(tokenizer: Tokenizer) -> Tensor:
     """
     pieces = tokenizer.pieces(range(tokenizer.size))
     # WordPiece marks continuations of words, the others beginnings.
-    marks_rest = any(piece.startswith("##") for piece in pieces)
+    marks_rest = any(piece.startswith("##") for piece in pieces) or not any(
+        piece.startswith(("▁", "Ġ")) for piece in pieces
+    )
     return torch.tensor([_begins_word(piece, marks_rest) for piece in pieces])
 
 

@@ -14,7 +14,7 @@ from conftest import SAMPLE
 from albert_rc.answering.temperature import kept_temperature
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import CheckpointError, UsageError
-from albert_rc.export import graph, run, vocabulary
+from albert_rc.export import graph, others, run, vocabulary
 from albert_rc.export.card import PIPELINES
 from albert_rc.export.others import running_text, split_alike
 from albert_rc.export.records import read_records
@@ -284,10 +284,23 @@ def test_a_graph_that_answers_otherwise_is_not_written(vocabularies, tmp_path, m
     refused(source, tmp_path, CheckpointError, "ONNX differs from albert-rc: in a batch", onnx=True)
 
 
-def test_a_folder_that_others_read_otherwise_is_not_written(vocabularies, tmp_path):
-    # transformers' RoBERTa takes GELU before the words, whatever its config.json says.
-    source = made(vocabularies, "roberta-relu", "cloze", tmp_path / "source")
+def test_a_folder_that_others_read_otherwise_is_not_written(vocabularies, tmp_path, monkeypatch):
+    source = made(vocabularies, "roberta", "cloze", tmp_path / "source")
+    opened = others.open_folder
+
+    def otherwise(folder, task):
+        model = opened(folder, task)
+        torch.nn.init.zeros_(model.lm_head.dense.bias)
+        return model
+
+    monkeypatch.setattr(others, "open_folder", otherwise)
     refused(source, tmp_path, CheckpointError, "transformers differs from albert-rc: in a batch")
+
+
+def test_the_activation_of_roberta_is_not_that_of_its_head(vocabularies, tmp_path):
+    """transformers' RoBERTa takes GELU before the words, whatever its config.json says."""
+    source = made(vocabularies, "roberta-relu", "cloze", tmp_path / "source")
+    assert export(source, tmp_path / "out").transformers.questions > 10
 
 
 def test_a_vocabulary_that_splits_otherwise_is_not_written(vocabularies, tmp_path, monkeypatch):

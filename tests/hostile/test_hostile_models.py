@@ -179,7 +179,7 @@ def test_fields_of_a_config_are_checked(folder, field, value):
         ("shared", 1, "is 1; it must be true or false"),
         ("landmarks", 5, "is 5; it must be a list of token ids"),
         ("landmarks", [1, -1], "it must be a list of token ids"),
-        ("buckets", "x", "is 'x'; it must be a whole number or null"),
+        ("buckets", "x", "is 'x'; it must be a whole number up to 65,536, or null"),
         ("colour", "blue", "is unknown; the settings there are shared, chunk"),
     ],
 )
