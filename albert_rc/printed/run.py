@@ -56,7 +56,8 @@ def import_papers(
             found.notes += text.notes + of_glosses + of_signs
             report_doubts(found, text, keep_unsure)
             _answer(found, outline, key_path)
-            found.troubles += lost_answers(found.left_out)
+            unanswered = set() if key_path is not None else _unanswered(found.papers)
+            found.troubles += lost_answers(found.left_out, unanswered)
             found.left_out.sort(key=lambda line: natural_key(line.place))
         imports.append(found)
     if key_path is not None:
@@ -79,7 +80,7 @@ def import_papers(
                 must_agree(paper, others, "in the paper's own key", f"in {key_path}")
         report_doubts(rest, text, keep_unsure)
         _blame_key(outline, papers, rest)
-        rest.troubles += lost_answers(outline.left_out)
+        rest.troubles += lost_answers(outline.left_out, _unanswered(papers))
         if not answers:
             rest.troubles.append(
                 Trouble((), "", "it contains no answers", "write them as `36-40 ABCDA`")
@@ -93,6 +94,11 @@ def import_papers(
             if paper.whole:
                 check_readable(paper)
     return imports
+
+
+def _unanswered(papers: Sequence[Paper]) -> set[int]:
+    """Numbers of the papers that have no key."""
+    return {number for paper in papers if paper.answers is None for number in paper.numbers}
 
 
 def _check_first(paths: Sequence[Path], key_path: Path | None) -> None:

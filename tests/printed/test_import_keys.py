@@ -103,6 +103,22 @@ def test_what_cannot_be_read_in_a_key_is_no_label(tmp_path, key):
     assert not any("".join(paper.get("answers", "")) == "DDABA" for paper in papers)
 
 
+@pytest.mark.parametrize(
+    "form",
+    ["{}. Answer: {}", "{}. The answer is {}.", "{}/{}", "{} → {}", "第{}题 {}", "{}. 选{}。",
+     "{}. found {}", "| {} | {} |", "Q{}. {}"],
+)  # fmt: skip
+def test_a_key_in_a_form_that_is_not_read_is_reported(tmp_path, form):
+    """Or the paper would seem to have none."""
+    lines = [
+        form.format(number, letter) for number, letter in zip((36, 37, 38), "DDA", strict=True)
+    ]
+    for heading in ("Answer Key\n", ""):
+        _, _, imports = bring(tmp_path, f"{STORY}{EXAM_LISTS}\n{heading}" + "\n".join(lines) + "\n")
+        troubles = [str(trouble) for trouble in imports[0].all_troubles()]
+        assert any("looks like a key 36-38 cannot be read" in each for each in troubles), troubles
+
+
 FORBIDDEN = {
     "a number that no passage has": ("Text 1", "Text 2", "Text 3: 1-3 BBB\nText 1: 1-3 AAA"),
     "one without": ("Passage 1", "Passage 2", "1-3 BBB\nPassage 1: 1-3 AAA"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from albert_rc.printed.lines import HAN, Line, make_line, shortened, words
@@ -27,6 +27,16 @@ _LETTERS = re.compile(rf"(?:[A-G]{_BETWEEN}){{2,}}(?![A-Za-z])")
 _SINGLE = re.compile(r"(?<![0-9A-Za-z.])([0-9]{1,4})\s*[.:、)]?\s*[(\[]?([A-G])(?![A-Za-z'’])")
 _EXPLAINED = re.compile(rf"[(\[]?([0-9]{{1,4}})\s*[)\].、:]?\s*\[?[A-G]\]?\s*\[\s*[{HAN}]")
 _WORD = re.compile(r"([0-9]{1,4})\s*[.、]\s*([^0-9_]+)")
+# `36. Answer: D`, `36/D`, `36 found D`, `36 选D`; only where other lines look alike.
+_NUMBERED = re.compile(
+    r"(?<![0-9])([0-9]{1,4})(?![0-9])\s*题?[^0-9A-Za-z_]{0,6}"
+    r"(?:(?i:the\s+)?(?i:(?:correct\s+)?answer|ans|key)\W*(?:is\W*)?|(?:故?选)\s*|"
+    r"[a-z][a-z'’ -]{0,24}[^0-9A-Za-z_]{1,4})?[(\[]?\s*[A-G](?![A-Za-z'’])"
+)
+_SPANNED = re.compile(
+    rf"([0-9]{{1,4}}){DASH}([0-9]{{1,4}})[^0-9A-Za-z_]{{0,6}}[A-G]{{2,}}(?![A-Za-z])"
+)
+MOST_WORDS = 24  # of such a line; and numbers of a range
 START = 16  # maximum number of characters before the numbers of a key
 FEW = 3  # maximum number of words of a written-out answer
 HEADED = 6  # likewise, under or after a heading
@@ -57,9 +67,14 @@ def problem_at(line: Line, numbers: Sequence[int] = ()) -> KeyProblem:
     return KeyProblem(tuple(numbers), line.place, reason, WAY_OUT)
 
 
-def lost_answers(left_out: Sequence[LeftOut]) -> list[Trouble]:
-    """Lines that belong to no passage but seem to contain answers."""
-    found = []
+def lost_answers(left_out: Sequence[LeftOut], unanswered: Collection[int] = ()) -> list[Trouble]:
+    """Lines that belong to no passage but seem to contain answers.
+
+    Args:
+        left_out: the lines, in order.
+        unanswered: numbers of the file's blanks and questions that have no answer.
+    """
+    found = _unread_forms(left_out, unanswered)
     for line in left_out:
         if line.why in ("instruction", "page number", "heading of a key", "looks like a key"):
             continue
@@ -73,6 +88,25 @@ def lost_answers(left_out: Sequence[LeftOut]) -> list[Trouble]:
             )
             found.append(Trouble((), line.place, reason, WAY_OUT))
     return found
+
+
+def _unread_forms(left_out: Sequence[LeftOut], unanswered: Collection[int]) -> list[Trouble]:
+    """Several numbers of unanswered questions, each with a letter, in a form that is not read."""
+    places: dict[int, str] = {}
+    for line in left_out:
+        shadow = make_line(line.text, line.place).shadow
+        if line.why in ("instruction", "looks like a key") or len(words(shadow)) > MOST_WORDS:
+            continue
+        numbers = [int(number) for number in _NUMBERED.findall(shadow)]
+        for match in _SPANNED.finditer(shadow):
+            numbers += range(int(match[1]), min(int(match[2]), int(match[1]) + MOST_WORDS) + 1)
+        for number in numbers:
+            if number in unanswered:
+                places.setdefault(number, line.place)
+    if len(places) < 2:
+        return []
+    problem = problem_at(make_line("", next(iter(places.values()))), sorted(places))
+    return [Trouble((), problem.place, problem.reason, WAY_OUT)]
 
 
 def letters_below(lines: Sequence[Line], at: int) -> int:
