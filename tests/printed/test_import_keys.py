@@ -41,6 +41,8 @@ LABELLED = {
     "kinds and numbers": ("I. Cloze", "II. Reading", "II. Reading\n1-3 BBB\nI. Cloze\n1-3 AAA"),
     "ordinals": ("Passage 1", "Passage 2", "Second passage: 1-3 BBB\nFirst passage: 1-3 AAA"),
     "in short": ("Passage 1", "Passage 2", "P2: 1-3 BBB\nP1: 1-3 AAA"),
+    "points behind": ("Cloze", "Reading", "Cloze: 1-3 AAA（每题2分）\nReading: 1-3 BBB  共6分"),
+    "points in English": ("Cloze", "Reading", "Cloze: 1-3 AAA (each 2 points)\nReading: 1-3 BBB"),
     "on one line": ("Cloze", "Reading", "Cloze: 1-3 AAA   Reading: 1-3 BBB"),
     "on one line, numbered": ("Passage 1", "Passage 2", "Passage 1: 1-3 AAA; Passage 2: 1-3 BBB"),
     "letters alone": ("一、完形填空", "二、阅读理解", "参考答案\n一、AAA\n二、BBB"),

@@ -25,6 +25,8 @@ _ANSWERS = re.compile(
     r"|[0-9]\s*[.、)]\s*[A-Za-z].*[0-9]\s*[.、)]\s*[A-Za-z]"
 )
 """Pattern of answers that may not be skipped as a label: `36-38 DDA`, `1. found 2. own`."""
+_POINTS = re.compile(r"[\s(\[]+(?:每|共|合计|(?i:each|total)\b).{0,24}$|(?<=[A-G])[(\[]每.{0,24}$")
+"""What a key's line may end with: `(2 points each)` in other words."""
 LABEL = 40  # maximum length of a label before answers
 _BETWEEN = re.compile(r"[\s,;|/。.、]*")
 _RANGE_ENDS = re.compile(rf"(?<![0-9A-Za-z])[0-9]{{1,4}}{DASH}[0-9]{{1,4}}\s*[)\]]?\s*[.:、)]?\s*$")
@@ -96,7 +98,8 @@ def is_key_heading(line: Line) -> bool:
 
 def read_key_line(line: Line) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
     """The answers of a line with nothing else but labels before them, else None."""
-    shadow = line.shadow.rstrip()
+    shadow = _POINTS.sub("", line.shadow.rstrip())
+    line = replace(line, shadow=shadow)
     answers: list[KeyEntry] = []
     problems: list[KeyProblem] = []
     end = 0
