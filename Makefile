@@ -35,11 +35,11 @@ lint: $(VENV)/ready
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2
 
 # The share of the package's lines that the quick tests run through.
 coverage: $(VENV)/ready
-	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report term
+	$(BIN)/pytest -n 2 --cov --cov-report term
 
 test-slow: $(VENV)/ready
 	$(BIN)/pytest -m slow

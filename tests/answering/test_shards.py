@@ -21,8 +21,6 @@ from albert_rc.runtime.devices import processes
 from albert_rc.stores.shards import open_store, split_path
 from albert_rc.stores.store import load_store
 
-pytestmark = pytest.mark.xdist_group("shards")  # its fixtures are made once
-
 MODEL = "albert-rc-tiny"
 EXACT = "fp32"
 """On AMX the last bits of a bf16 product depend on its number of rows, so on the batch."""

@@ -16,8 +16,6 @@ from albert_rc.io.json import read_json, write_json
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import gold_letters
 
-pytestmark = pytest.mark.xdist_group("cli")  # its fixtures are made once
-
 VOCABULARY = SAMPLE / "vocabulary"
 
 

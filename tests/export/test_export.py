@@ -30,8 +30,6 @@ from albert_rc.papers.formats import read_split
 from albert_rc.text.tokenizer import load_tokenizer
 from albert_rc.training.runs.mean_weights import source_of
 
-pytestmark = pytest.mark.xdist_group("export")  # its fixtures are made once
-
 onnxruntime = pytest.importorskip("onnxruntime")
 
 SHAPE = {

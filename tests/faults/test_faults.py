@@ -282,7 +282,6 @@ def large(tmp_path_factory):
     return folder
 
 
-@pytest.mark.xdist_group("large")
 @pytest.mark.parametrize("kilobytes", [300_000, 1_000_000])
 def test_memory_that_runs_out_has_an_exit_code(stores, large, tmp_path, kilobytes):
     """The first is too little to load torch, the second to read the weights.

@@ -30,8 +30,6 @@ SPLITS = {
     "texts": st.lists(st.text(max_size=30), max_size=12),
     "max_length": st.sampled_from((8, 9, 16, 40, 512)),
 }
-TOGETHER = pytest.mark.xdist_group("ten thousand papers")
-"""In one process, whose papers are counted."""
 tried = {"cloze": 0, "race": 0}
 seen = {"read": 0, "refused": 0, "options": 0}
 
@@ -85,14 +83,12 @@ def check_split(kind, tokenizer, seed, texts, max_length):
     seen["refused"] += split.num_rejected
 
 
-@TOGETHER
 @STATES
 @given(**SPLITS)
 def test_cloze_papers(tokenizer, seed, texts, max_length):
     check_split("cloze", tokenizer, seed, texts, max_length)
 
 
-@TOGETHER
 @STATES
 @given(**SPLITS)
 def test_race_papers(tokenizer, seed, texts, max_length):
@@ -196,7 +192,6 @@ def test_tables(tokenizer, seed, texts, max_length):
     assert all(row.count(tokenizer.sep_id) == 2 for row in encoded.tokens)
 
 
-@TOGETHER
 def test_ten_thousand_papers_were_tried():
     """Of the two tests above; run with them."""
     if not all(tried.values()):

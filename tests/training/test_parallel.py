@@ -24,8 +24,6 @@ from albert_rc.training.config import TrainConfig
 from albert_rc.training.loop import Trainer
 from albert_rc.training.objectives.reading import Reading
 
-pytestmark = pytest.mark.xdist_group("parallel")  # its fixtures are made once
-
 VOCABULARY = Path(__file__).parents[2] / "data" / "sample" / "vocabulary"
 SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2, "ffn_size": 64}
 UNSHARED = SHAPE | {"num_groups": 2}

@@ -25,8 +25,6 @@ from albert_rc.training.config import TrainConfig
 from albert_rc.training.loop import Trainer
 from albert_rc.training.objectives.pretraining import Pretraining, check_teacher
 
-pytestmark = pytest.mark.xdist_group("pretraining")  # its fixtures are made once
-
 SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2}
 
 

@@ -18,8 +18,6 @@ from albert_rc.training.objectives.answer_loss import taught_loss
 from albert_rc.training.objectives.reading import Reading
 from albert_rc.training.objectives.teacher import Teacher
 
-pytestmark = pytest.mark.xdist_group("teacher")  # its fixtures are made once
-
 ALONE = Processes(torch.device("cpu"))
 NEVER = float("-inf")
 
