@@ -78,15 +78,12 @@ def _best_threshold(
     """
     totals = scores.squad2_totals(answers, right, odds)
     threshold = totals["best_f1_thresh"]
-    lowest = min((odds[key] for key in right), default=threshold)
-    if (
-        threshold >= lowest
-        and scores.squad2_totals(answers, right, odds, threshold)["f1"] < (totals["best_f1"])
-    ):
-        none = math.nextafter(lowest, -math.inf)
-        if scores.squad2_totals(answers, right, odds, none)["f1"] >= totals["best_f1"]:
-            return none
-    return threshold
+    none = math.nextafter(min((odds[key] for key in right), default=threshold), -math.inf)
+
+    def f1(at: float) -> float:
+        return scores.squad2_totals(answers, right, odds, at)["f1"]
+
+    return none if f1(threshold) < totals["best_f1"] <= f1(none) else threshold
 
 
 def span_quality(
@@ -106,21 +103,19 @@ def span_quality(
         if texts is not None
     }
     answers = {question.key: question.answer(None) for question in found}
-    if not tuned and all(right.values()):
-        of_1 = scores.squad1_totals(answers, right)
-        exact, f1 = of_1["exact_match"], of_1["f1"]
-        return SpanQuality(exact=exact / 100, f1=f1 / 100, questions=len(right))
-    odds = {question.key: question.null_odds for question in found}
-    if not tuned:  # no answer is ever left out, as the model was trained on SQuAD 1.1
-        of_2 = scores.squad2_totals(answers, right)
-        exact, f1 = of_2["exact"], of_2["f1"]
-        return SpanQuality(exact=exact / 100, f1=f1 / 100, questions=len(right))
-    if threshold is None:
-        threshold = _best_threshold(answers, right, odds)
-    of_2 = scores.squad2_totals(answers, right, odds, threshold)
+    if tuned:
+        odds = {question.key: question.null_odds for question in found}
+        if threshold is None:
+            threshold = _best_threshold(answers, right, odds)
+        totals = scores.squad2_totals(answers, right, odds, threshold)
+    elif all(right.values()):
+        totals = scores.squad1_totals(answers, right)
+    else:  # no answer is ever left out, as the model was trained on SQuAD 1.1
+        totals = scores.squad2_totals(answers, right)
+    exact = totals["exact"] if "exact" in totals else totals["exact_match"]
     return SpanQuality(
-        exact=of_2["exact"] / 100,
-        f1=of_2["f1"] / 100,
+        exact=exact / 100,
+        f1=totals["f1"] / 100,
         questions=len(right),
-        null_threshold=threshold,
+        null_threshold=threshold if tuned else None,
     )

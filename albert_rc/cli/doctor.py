@@ -11,7 +11,7 @@ from albert_rc.cli import settings
 from albert_rc.cli.console import example, out, print_json, table
 from albert_rc.cli.papers import Format, Strict, say_unread
 from albert_rc.errors import DataError
-from albert_rc.io.messages import counted, first_of, shortened
+from albert_rc.io.messages import first_of, shortened
 from albert_rc.model.config import LONGEST
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def doctor(
     Nothing is written. The exit code is 3 if any paper cannot be used.
     """
     from albert_rc.checkpoints.hub import resolve_source
-    from albert_rc.papers.formats import read_collection
+    from albert_rc.papers.formats import problems_found, read_collection
     from albert_rc.stores.doctor import check_collection
     from albert_rc.text.tokenizer import load_tokenizer
 
@@ -65,11 +65,8 @@ def doctor(
     errors = sum(len(check.errors) for check in checks)
     if errors:
         rejected = sum(check.rejected for check in checks)
-        found, way_out = counted(errors, "problem"), "fix them"
-        if rejected:
-            found += f" in {counted(rejected, 'paper')}"
-            way_out += ", or preprocess with --on-error skip"
-        raise DataError(f"{found}, listed above; {way_out}")
+        way_out = "fix them, or preprocess with --on-error skip" if rejected else "fix them"
+        raise DataError(f"{problems_found(errors, rejected)}, listed above; {way_out}")
 
 
 def _show(check: SplitCheck, max_length: int) -> None:

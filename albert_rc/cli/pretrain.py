@@ -35,7 +35,6 @@ _OF_FINE_TUNING = ("patience", "mask_rate", "mask_weight")
     shown=(
         "batch_size", "learning_rate", "seed", "max_steps", "save_steps", "mask_rate", "precision",
     ),
-
 )  # fmt: skip
 def pretrain(
     context: typer.Context,

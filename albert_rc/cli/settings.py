@@ -89,12 +89,19 @@ def takes(
     return decorate
 
 
+def _with_default(text: str, default: Any) -> str:
+    """A help text with the default at its end, unless there is none or the text tells it."""
+    if default is None or "default" in text:
+        return text
+    return f"{text.removesuffix('.')} (default: {default})."
+
+
 def _option(about: About, shown: bool, defaults: bool) -> Any:
     """A field as a Typer option."""
     setting = about.setting
     text = setting.help
-    if defaults and about.default is not None and about.kind is not bool and "default" not in text:
-        text = f"{text.removesuffix('.')} (default: {about.default})."
+    if defaults and about.kind is not bool:
+        text = _with_default(text, about.default)
     bounds: dict[str, Any] = {}
     if about.kind is int:
         bounds = {"min": int(setting.low), "max": int(setting.high)}
@@ -221,8 +228,8 @@ class _WithSettings:
                 # Typer 0.29 renamed it.
                 kind = getattr(option, "display_type", None) or option.make_metavar
                 about = option.help or ""
-                if not option.is_flag and option.default is not None and "default" not in about:
-                    about = f"{about.removesuffix('.')} (default: {option.default})."
+                if not option.is_flag:
+                    about = _with_default(about, option.default)
                 typer.echo(f"{option.name}={kind(ctx)}\n    {about}")
             raise typer.Exit
         name, sign, value = given.partition("=")

@@ -60,9 +60,13 @@ class Source:
 def _papers(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
-    inside = (place / name for name in files_inside(place))
-    inside = (path for path in inside if path.is_file() and path.name != REJECTS)
-    return sorted(p for p in inside if suffix_of(p) in PAPERS or _begins_as(p)[0])
+    return sorted(p for p in _files_in(place) if suffix_of(p) in PAPERS or _begins_as(p)[0])
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """The files in a folder and its subfolders, in natural order."""
+    paths = (folder / name for name in sorted(files_inside(folder), key=natural_key))
+    return [path for path in paths if path.is_file() and path.name != REJECTS]
 
 
 def _begins_as(path: Path) -> tuple[bool, str]:
@@ -91,11 +95,7 @@ def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
     for place in places:
         if not place.exists():
             raise DataError(f"{place}: no such file or folder; give the path of the text")
-        files = [place]
-        if place.is_dir():
-            inside = (name for name in files_inside(place) if (place / name).is_file())
-            files = [place / name for name in sorted(inside, key=natural_key)]
-            files = [path for path in files if path.name != REJECTS]
+        files = _files_in(place) if place.is_dir() else [place]
         begins = {path: _begins_as(path) for path in files if path.suffix.lower() in TEXT}
         in_txt = {path for path, (paper, _) in begins.items() if paper}
         texts = [path for path in begins if path not in in_txt]

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_rc.errors import UsageError
+from albert_rc.runtime.devices import cpu_reports
 
 LARGEST = 127
 # For inputs: their scale is stored in bf16, and rounding it must not push values past 127.
@@ -25,7 +26,7 @@ def has_int8(device: torch.device) -> bool:
     if not hasattr(ops, "qlinear_prepack"):
         return False
     # Without these instructions sums of pairs of products are cut off at 16 bits.
-    exact = torch.cpu._is_vnni_supported()
+    exact = cpu_reports("vnni")
     return exact and "AVX512" in torch.backends.cpu.get_cpu_capability()
 
 

@@ -182,7 +182,7 @@ def collections_in(raw: Path) -> list[Path]:
     if not raw.is_dir():
         return []
     known = {name for names in SPLITS.values() for name in names}
-    folders = sorted(child for child, is_folder in _inside(raw) if is_folder)
+    folders = sorted(raw / name for name, is_folder in _inside(raw) if is_folder)
     return [
         child for child in folders if child.name.lower() not in known and _has_splits(child, known)
     ]
@@ -190,26 +190,26 @@ def collections_in(raw: Path) -> list[Path]:
 
 def _has_splits(folder: Path, known: Collection[str]) -> bool:
     """Whether it contains a split's folder, or its files are two splits or more."""
-    splits, others = 0, 0
-    for child, is_folder in _inside(folder):
-        if is_folder and child.name.lower() in known:
+    splits, others = 0, False
+    for name, is_folder in _inside(folder):
+        if is_folder and name.lower() in known:
             return True
-        if not is_folder and suffix_of(child) in (".json", ".jsonl", ".tsv"):
-            if stem_of(child).lower() in known:
+        if not is_folder and not others and suffix_of(Path(name)) in (".json", ".jsonl", ".tsv"):
+            if stem_of(Path(name)).lower() in known:
                 splits += 1
             else:
-                others += 1
+                others = True
     return splits > 1 and not others
 
 
-def _inside(place: Path) -> Iterator[tuple[Path, bool]]:
-    """Files and folders, and whether each is a folder."""
+def _inside(place: Path) -> Iterator[tuple[str, bool]]:
+    """Names of files and folders, and whether each is a folder."""
     if not isinstance(place, Path):  # of an object store
-        yield from ((child, child.is_dir()) for child in place.iterdir())
+        yield from ((child.name, child.is_dir()) for child in place.iterdir())
         return
     # There may be a million files: directory entries tell which are folders without opening each.
     with os.scandir(place) as entries:
-        yield from ((Path(entry.path), entry.is_dir()) for entry in entries)
+        yield from ((entry.name, entry.is_dir()) for entry in entries)
 
 
 def training_beside(gold: Path) -> Path | None:
@@ -464,13 +464,10 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
         lines = listed(
             [str(error) for error in errors], SHOWN, "more; `albert-rc doctor` lists all"
         )
-        way_out, found = "Fix them", counted(len(errors), "problem")
-        if rejected:
-            found += f" in {counted(rejected, 'paper')}"
-            way_out += ", or leave these papers out"
+        way_out = "Fix them, or leave these papers out" if rejected else "Fix them"
         if on_error is not None:
             way_out = f"Nothing was written. {way_out}{' with --on-error skip' * bool(rejected)}"
-        raise DataError(f"{found}:{lines}\n{way_out}")
+        raise DataError(f"{problems_found(len(errors), rejected)}:{lines}\n{way_out}")
     empty = [split.name for split in papers if not split.num_papers]
     if empty:
         shown = listed([str(error) for error in errors])
@@ -478,6 +475,12 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
             f"no usable papers in {', '.join(empty)}; put papers there, or leave the split out"
             f"{shown}"
         )
+
+
+def problems_found(problems: int, papers: int) -> str:
+    """The number of problems, and of the papers with an error, as a phrase."""
+    found = counted(problems, "problem")
+    return f"{found} in {counted(papers, 'paper')}" if papers else found
 
 
 def rejects(problems: Iterable[Problem]) -> bytes:

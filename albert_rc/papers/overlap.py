@@ -50,15 +50,11 @@ class OverlapIndex:
     def _grams(self, text: str) -> Grams:
         """Hashes of the distinct 5-grams without an open blank."""
         words = _WORD.findall(text.lower())
-        numbers = self._words
-        if self._complete:  # other words are numbered anew in each text, or they would pile up
-            found = dict.fromkeys(word for word in words if word not in numbers)
-            numbers = (
-                numbers | {w: len(numbers) + n for n, w in enumerate(found, 1)}
-                if found
-                else numbers
-            )
-        ids = np.array([numbers.setdefault(w, len(numbers) + 1) for w in words], dtype=np.int64)
+        known = self._words
+        # Words of no reference passage are numbered anew in each text, or they would pile up.
+        new, first = ({}, len(known) + 1) if self._complete else (known, 1)
+        numbers = (known.get(w) or new.setdefault(w, first + len(new)) for w in words)
+        ids = np.fromiter(numbers, dtype=np.int64, count=len(words))
         grams = hashed_grams(ids, N_GRAM)
         open_blank = np.zeros(len(grams), dtype=bool)
         is_blank = np.array([w == "_" for w in words], dtype=bool)

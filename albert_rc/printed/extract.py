@@ -8,6 +8,7 @@ from pathlib import Path
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.decode import decode
+from albert_rc.io.files import read_bytes
 from albert_rc.printed.lines import Line, PrintedText, make_lines
 from albert_rc.printed.read.docx import read_docx
 from albert_rc.printed.read.pdf import read_pdf
@@ -64,12 +65,7 @@ def read_printed(path: Path) -> PrintedText:
     if suffix == ".pdf":
         lines, notes = read_pdf(path)
         return PrintedText(lines, notes) if lines else _scan(path)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror}); check its permissions"
-        ) from None
+    content = read_bytes(path)
     try:
         text, encoding = decode(content)
     except ValueError as error:

@@ -314,16 +314,17 @@ def has_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         with torch.cuda.device(device):  # the question is about the current one
             return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return any(map(_cpu_reports, ("avx512_bf16", "amx_tile", "arm_bf16")))
+    return any(map(cpu_reports, ("avx512_bf16", "amx_tile", "arm_bf16")))
 
 
 @cache
 def has_matrix_units(dtype: torch.dtype) -> bool:
     """Whether the processor multiplies matrices of this type in units of their own (AMX)."""
-    return dtype == torch.bfloat16 and _cpu_reports("amx_tile")
+    return dtype == torch.bfloat16 and cpu_reports("amx_tile")
 
 
-def _cpu_reports(instructions: str) -> bool:
+def cpu_reports(instructions: str) -> bool:
+    """Whether the processor has these instructions, such as `amx_tile`, by torch's names."""
     # A private interface, so a missing attribute counts as no.
     return bool(getattr(torch.cpu, f"_is_{instructions}_supported", bool)())
 

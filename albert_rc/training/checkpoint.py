@@ -138,8 +138,8 @@ class Checkpoints:
 
     def _outdated(self, step: int) -> list[Path]:
         """The states to delete: all but the newest, and one from before what a guard may find."""
-        older = states(self.folder)[self.settings.keep :]
-        kept = states(self.folder)[: self.settings.keep]
+        newest_first = states(self.folder)
+        kept, older = newest_first[: self.settings.keep], newest_first[self.settings.keep :]
         if self.settings.on_collapse == "restart" and all(step_of(x) > step - BACK for x in kept):
             spare = next((x for x in older if step_of(x) <= step - BACK), None)
             older = [x for x in older if x != spare]

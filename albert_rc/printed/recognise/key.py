@@ -27,6 +27,8 @@ _ANSWERS = re.compile(
 """Pattern of answers that may not be skipped as a label: `36-38 DDA`, `1. found 2. own`."""
 _POINTS = re.compile(r"[\s(\[]+(?:每|共|合计|(?i:each|total)\b).{0,24}$|(?<=[A-G])[(\[]每.{0,24}$")
 """What a key's line may end with: `(2 points each)` in other words."""
+ROWS = re.compile(r"(?<![A-Za-z])[A-G](?:[\s,;、.]*[A-G])+(?![A-Za-z])")
+"""Pattern of several letters of options in a row."""
 LABEL = 40  # maximum length of a label before answers
 _BETWEEN = re.compile(r"[\s,;|/。.、]*")
 _RANGE_ENDS = re.compile(rf"(?<![0-9A-Za-z])[0-9]{{1,4}}{DASH}[0-9]{{1,4}}\s*[)\]]?\s*[.:、)]?\s*$")
@@ -192,7 +194,7 @@ def read_row(line: Line) -> tuple[str, list[KeyEntry]] | None:
     match = _ROW.fullmatch(line.shadow.strip())
     if match is None or re.search("[0-9]", match["row"]):
         return None
-    if re.search(r"(?<![A-Za-z])[A-G](?:[\s,;、.]*[A-G])+(?![A-Za-z])", match["label"]):
+    if ROWS.search(match["label"]):
         return None  # answers of another passage, as in `Cloze: DDA Reading: BBC`
     letters = re.findall("[A-G]", match["row"])
     if letters == list("ABCDEFG")[: len(letters)] and len(letters) > 2:

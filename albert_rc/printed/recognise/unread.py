@@ -9,15 +9,14 @@ from itertools import pairwise
 from albert_rc.printed.lines import HAN, Line, make_line, shortened, words
 from albert_rc.printed.papers import Trouble
 from albert_rc.printed.recognise.blocks import LeftOut
-from albert_rc.printed.recognise.key import DASH, UNDER, KeyProblem, read_row
+from albert_rc.printed.recognise.key import DASH, ROWS, UNDER, KeyProblem, read_row
 from albert_rc.printed.recognise.labels import HEADING_WORDS, tells
 from albert_rc.printed.recognise.prose import role_of
 
 WAY_OUT = "write it as 36-40 ABCDA, or give it with --key"
 _BETWEEN = r"[\s,;、./|&()\[\]]*"
 _ROW = rf"{_BETWEEN}(?:[A-G]{_BETWEEN}){{2,}}|{_BETWEEN}(?:[a-g][\s,;、./|&]+)+[a-g]{_BETWEEN}"
-_ROWS = re.compile(r"(?<![A-Za-z])[A-G](?:[\s,;、.]*[A-G])+(?![A-Za-z])")
-_LABELLED = rf"(?:\W*[^\W\d_][^\d_:]{{0,20}}:\s*{_ROWS.pattern}[\s;,、]*){{2,}}"
+_LABELLED = rf"(?:\W*[^\W\d_][^\d_:]{{0,20}}:\s*{ROWS.pattern}[\s;,、]*){{2,}}"
 _HEADED = re.compile(rf"(?:(?i:{HEADING_WORDS})|[{HAN}]{{0,8}}答案)[\s:)*=_-]*(?P<rest>.*)")
 _RANGE = re.compile(
     rf"(?<![0-9A-Za-z])(?P<first>[0-9]{{1,4}}){DASH}(?P<last>[0-9]{{1,4}})\s*[)\]]?\s*[.:、)]?\s*"
@@ -120,7 +119,7 @@ def letters_below(lines: Sequence[Line], at: int) -> int:
 def _numbers(shadow: str, in_key: bool) -> list[int] | None:
     headed = _HEADED.match(shadow)
     rest = headed["rest"] if headed else shadow
-    if (headed or in_key) and (re.fullmatch(_ROW, rest) or len(_ROWS.findall(rest)) > 1):
+    if (headed or in_key) and (re.fullmatch(_ROW, rest) or len(ROWS.findall(rest)) > 1):
         return []
     if re.fullmatch(_LABELLED, rest):
         return []
