@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from albert_rc.errors import DataError
+from albert_rc.io.files import unreadable
 from albert_rc.papers.tables import header_of
 
 TEXT = (".txt", ".text", ".md")
@@ -30,7 +31,7 @@ def is_paper(path: Path) -> bool:
         with path.open("rb") as file:
             head = file.read(_HEAD)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     if _PAPER.match(head):
         return True
     if _is_table(head):
@@ -65,12 +66,8 @@ def text_lines(path: Path, codec: str) -> Iterator[str]:
             for line in file:
                 yield line.replace("\0", " ")
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     except UnicodeError:
         raise DataError(
             f"{path} is no longer valid {codec}: it was changed during the run; start again"
         ) from None
-
-
-def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path}: cannot be read ({error.strerror}); check its permissions")

@@ -39,9 +39,17 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror}); check its permissions"
-        ) from None
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: OSError) -> DataError:
+    """What to raise for a file that cannot be opened or read."""
+    if isinstance(error, FileNotFoundError):
+        return DataError(f"{path}: there is no such file; check its name and folder")
+    if isinstance(error, IsADirectoryError):
+        return DataError(f"{path}: is a folder; give the path of a file")
+    way = "; check its permissions" if isinstance(error, PermissionError) else ""
+    return DataError(f"{path}: cannot be read ({error.strerror}){way}")
 
 
 def file_sha256(path: Path) -> str:

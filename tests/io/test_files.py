@@ -14,7 +14,7 @@ import torch
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.atomic import atomic_path, require_writable, write_bytes, write_together
-from albert_rc.io.files import natural_key
+from albert_rc.io.files import natural_key, read_bytes, unreadable
 from albert_rc.io.json import parse_json, read_json, to_json, write_json
 from albert_rc.io.pt import STORAGES, TensorStream, load_tensors, save_tensors
 
@@ -211,3 +211,25 @@ def test_a_torn_store_is_named(tmp_path):
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(DataError, match=r"x\.pt: not a readable store.*albert-rc preprocess"):
         load_tensors(path)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (FileNotFoundError(2, "No such file"), "there is no such file; check its name and folder"),
+        (IsADirectoryError(21, "Is a directory"), "is a folder; give the path of a file"),
+        (PermissionError(13, "Permission denied"), "(Permission denied); check its permissions"),
+        (OSError(5, "Input/output error"), "cannot be read (Input/output error)"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(error, said):
+    message = str(unreadable(Path("answers.json"), error))
+    assert message.startswith("answers.json: ")
+    assert message.endswith(said)
+
+
+def test_a_missing_file_and_a_folder_are_told_apart(tmp_path):
+    with pytest.raises(DataError, match="there is no such file"):
+        read_bytes(tmp_path / "missing.json")
+    with pytest.raises(DataError, match="is a folder"):
+        read_bytes(tmp_path)
