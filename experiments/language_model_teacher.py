@@ -14,6 +14,7 @@ follow the passage one after the other, but each sees only the passage and itsel
 from __future__ import annotations
 
 import argparse
+import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -138,12 +139,13 @@ def main() -> None:
         whole = out.read_bytes().rpartition(b"\n")[0]
         out.write_bytes(whole + b"\n" if whole else b"")
         done = {(line["paper"], line["number"]) for line in map(parse_json, whole.splitlines())}
-    by_passage = read(arguments.papers)
+    by_passage = list(read(arguments.papers).items())
+    random.Random(0).shuffle(by_passage)  # so that a part of them is like the whole
     reader = Reader(arguments.model)
     started = said = time.monotonic()
     asked_now = right = 0
     with out.open("ab") as file:
-        for index, (passage, all_asked) in enumerate(by_passage.items(), 1):
+        for index, (passage, all_asked) in enumerate(by_passage, 1):
             asked = [one for one in all_asked if (one.paper, one.number) not in done]
             if not asked:
                 continue
