@@ -13,7 +13,13 @@ from albert_rc.papers.formats import read_collection, read_split
 from albert_rc.papers.overlap import OverlapIndex
 from albert_rc.papers.parse import Problems, parse_cloze
 from albert_rc.papers.schema import Passage, Question, gold_letters
-from albert_rc.scoring.accuracy import accuracy, by_group, compare, interval_over_papers
+from albert_rc.scoring.accuracy import (
+    accuracy,
+    by_group,
+    compare,
+    effective_size,
+    interval_over_papers,
+)
 from albert_rc.scoring.baseline import no_reading_answers
 from albert_rc.scoring.evaluate import evaluate, read_answers, with_key
 
@@ -42,6 +48,35 @@ def test_all_right_or_none_has_the_interval_of_papers():
         found = accuracy([right] * 346, papers)
         theirs = binomtest(successes, 173).proportion_ci(method="wilson")
         assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.1])
+def test_the_interval_of_five_papers_covers_and_says_something(spread):
+    """Coverage of at least 95%, less two standard errors of the simulation; a bootstrap has 83%."""
+    draw, share, runs = np.random.default_rng(1), 0.63, 500
+    papers = np.repeat(np.arange(5), 20)
+    covered, width = 0, 0.0
+    for _ in range(runs):
+        if spread:
+            odds = (1 - spread) / spread
+            chance_P = draw.beta(share * odds, (1 - share) * odds, 5)
+        else:
+            chance_P = np.full(5, share)
+        found = accuracy((draw.random(100) < chance_P[papers]).tolist(), papers.tolist())
+        covered += found.low <= share <= found.high
+        width += found.high - found.low
+    assert covered / runs > 0.95 - 2 * (0.95 * 0.05 / runs) ** 0.5
+    assert width / runs < 0.41  # 0.64 if each paper counted as one question
+
+
+def test_effective_size():
+    """Papers that do not differ count in full, but for t; all right or wrong, as one question."""
+    papers = [i // 10 for i in range(50)]
+    alike = [i % 10 < 6 for i in range(50)]
+    assert effective_size(alike, papers) == pytest.approx(50 * (1.959964 / 2.776445) ** 2)
+    together = [i < 30 for i in range(50)]
+    assert effective_size(together, papers) == 5
+    assert effective_size(together, range(50)) == 50
 
 
 def test_the_interval_is_the_same_in_every_process():
