@@ -93,5 +93,5 @@ def reliability_of(
         for place, found in sorted(members.items())
     ]
     error = calibration_error(reliability(sure_Q, right_Q, NUM_BINS))
-    low, high = interval_over_papers(losses, papers)
+    low, high = np.clip(interval_over_papers(losses, papers), 0, None).tolist()
     return Reliability(bins, error, sum(losses) / len(losses), low, high)

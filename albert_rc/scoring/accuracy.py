@@ -22,11 +22,11 @@ CONFIDENCE = 0.95
 BATCH = 2_000_000
 """Number of items resampled at once; 16 MB per column."""
 FEWEST = 10
-"""Minimum number of papers for a bootstrap interval of a difference or of another metric."""
+"""Minimum number of papers whose values may all be equal: fewer may be equal by chance."""
 FEW = 40
-"""Below this number of papers, accuracy has another interval than by bootstrap, which is too narrow
-for few: simulated with 20 blanks each, its coverage is 59% for two papers, 87% for six, 89% for
-ten, 92% for twenty, 94% for forty."""
+"""Minimum number of papers for a bootstrap interval, which is too narrow for few: simulated with 20
+blanks each, its coverage is 59% for two papers, 87% for six, 89% for ten, 92% for twenty, 94% for
+forty."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,12 @@ def effective_size(
     """
     from scipy.stats import t
 
-    index, right_Q = numbered(papers), np.asarray(right, dtype=np.float64)
-    count_P = np.bincount(index)
-    share, total, units = right_Q.mean(), len(right_Q), len(count_P)
-    excess_P = np.bincount(index, right_Q) - share * count_P
-    between = units / (units - 1) * np.square(excess_P).sum() / total**2
-    alone = share * (1 - share) / total
+    right_Q, units = np.asarray(right, dtype=np.float64), len(set(papers))
+    share, total = right_Q.mean(), len(right_Q)
+    ratio = _variance(numbered(papers), right_Q) / (share * (1 - share) / total)
     tail = (1 + confidence) / 2
     wider = t.ppf(tail, units - 1) / NormalDist().inv_cdf(tail)
-    return float(max(units, total / max(1.0, between / alone) / wider**2))
+    return float(max(units, total / max(1.0, ratio) / wider**2))
 
 
 def wilson(successes: float, trials: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -136,18 +133,40 @@ def wilson(successes: float, trials: float, confidence: float = CONFIDENCE) -> t
 def interval_over_papers(
     values: Sequence[float], papers: Sequence[Hashable], seed: int = 0
 ) -> tuple[float, float]:
-    """The 95% interval of a mean over questions, resampling papers.
+    """The 95% interval of a mean over questions.
+
+    By bootstrap over papers; for fewer than `FEW` papers by Student's t, with the variance between
+    papers of a ratio of sums (Cochran 1977, equation 6.13). Simulated differences of two systems
+    in 3 to 39 papers are covered by it in 94% to 95% of the runs.
 
     `papers` names the paper of each question.
 
     Returns:
-        Both ends; NaN for fewer papers than `FEWEST`.
+        Both ends; NaN for a single paper, or for fewer papers than `FEWEST` that do not differ.
     """
-    index = numbered(papers)
-    if len(set(papers)) < FEWEST:
+    index, value_Q = numbered(papers), np.asarray(values, dtype=np.float64)
+    units = len(set(papers))
+    if units < 2:
         return float("nan"), float("nan")
-    sums = np.bincount(index, np.asarray(values, dtype=np.float64))
-    return bootstrap(lambda s, n: s.sum(-1) / n.sum(-1), (sums, np.bincount(index)), seed)
+    if units >= FEW:
+        sums = np.bincount(index, value_Q)
+        return bootstrap(lambda s, n: s.sum(-1) / n.sum(-1), (sums, np.bincount(index)), seed)
+    from scipy.stats import t
+
+    error = math.sqrt(_variance(index, value_Q))
+    if not error and units < FEWEST:
+        return float("nan"), float("nan")
+    half = float(t.ppf((1 + CONFIDENCE) / 2, units - 1)) * error
+    mean = float(value_Q.mean())
+    return mean - half, mean + half
+
+
+def _variance(index: NDArray[np.int64], value_Q: NDArray[np.float64]) -> float:
+    """Variance of a mean over questions, from its spread between papers."""
+    count_P = np.bincount(index)
+    excess_P = np.bincount(index, value_Q) - value_Q.mean() * count_P
+    units = len(count_P)
+    return float(units / (units - 1) * np.square(excess_P).sum() / len(value_Q) ** 2)
 
 
 def permutation_p(values: Sequence[float], papers: Sequence[Hashable], seed: int = 0) -> float:
@@ -282,14 +301,14 @@ def gain(
 ) -> Gain:
     """Accuracy of `first` minus `second`, with an interval and a test over papers.
 
-    `papers` names the paper of each question. The interval is NaN for fewer papers than `FEWEST`.
+    `papers` names the paper of each question; see `interval_over_papers` for the interval.
     """
     ours, theirs = np.asarray(first, np.float64), np.asarray(second, np.float64)
     low, high = interval_over_papers((ours - theirs).tolist(), papers, seed)
     return Gain(
         value=float((ours - theirs).mean()) if len(ours) else float("nan"),
-        low=low,
-        high=high,
+        low=float(np.clip(low, -1, 1)),
+        high=float(np.clip(high, -1, 1)),
         permutation_p=permutation_p((ours - theirs).tolist(), papers, seed),
         only_first=int((ours > theirs).sum()),
         only_second=int((theirs > ours).sum()),

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from scipy.stats import binom, binomtest
+from scipy.stats import binom, binomtest, ttest_1samp
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import write_json
@@ -18,6 +18,7 @@ from albert_rc.scoring.accuracy import (
     by_group,
     compare,
     effective_size,
+    gain,
     interval_over_papers,
 )
 from albert_rc.scoring.baseline import no_reading_answers
@@ -77,6 +78,20 @@ def test_effective_size():
     together = [i < 30 for i in range(50)]
     assert effective_size(together, papers) == 5
     assert effective_size(together, range(50)) == 50
+
+
+def test_a_gain_on_few_papers_has_students_interval():
+    """With papers of the same size it is that of the papers' means, as scipy counts it."""
+    draw, papers = np.random.default_rng(2), np.repeat(np.arange(6), 20)
+    first, second = draw.random(120) < 0.7, draw.random(120) < 0.6
+    found = gain(first.tolist(), second.tolist(), papers.tolist())
+    means = (first.astype(float) - second).reshape(6, 20).mean(1)
+    theirs = ttest_1samp(means, 0).confidence_interval()
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))
+    alike = gain(first.tolist(), first.tolist(), papers.tolist())
+    assert np.isnan([alike.low, alike.high]).all()
+    none = gain([True] * 3 + [False] * 3, [False] * 3 + [True] * 3, [0] * 3 + [1] * 3)
+    assert (none.low, none.high) == (-1, 1)
 
 
 def test_the_interval_is_the_same_in_every_process():
