@@ -326,6 +326,46 @@ def test_answers_under_their_questions(tmp_path, said, gap):
     assert (refused, papers) == ([], [RACE])
 
 
+@pytest.mark.parametrize("said", ["Answer: {}", "(Answer: {})", "【答案】{}", "答案：{} 解析：略"])
+def test_answers_behind_their_last_options(tmp_path, said):
+    lists = "\n".join(
+        f"{line} {said.format(letter)}"
+        for line, letter in zip(LISTS.splitlines(), "ABC", strict=True)
+    )
+    papers, refused, imports = bring(tmp_path, f"{CAT}\n{lists}")
+    assert refused == []
+    assert answers_of(papers) == ["ABC"]
+    assert papers[0]["options"] == bring(tmp_path, f"{CAT}\n{LISTS}")[0][0]["options"]
+    assert "its answers were taken from the answers next to its questions" in str(imports[0])
+    # One alone is named, and does not stay in its option.
+    alone = LISTS.replace("D. fat", f"D. fat {said.format('A')}")
+    papers, refused, imports = bring(tmp_path, f"{CAT}\n{alone}")
+    assert (refused, answers_of(papers)) == ([], [""])
+    assert papers[0]["options"] == bring(tmp_path, f"{CAT}\n{LISTS}")[0][0]["options"]
+    assert "not exactly one at 2-3" in str(imports[0])
+
+
+@pytest.mark.parametrize(
+    "option", ["in the key B", "Answer: maybe", "the answer is B, too", "Answer: B"]
+)
+def test_options_that_speak_of_answers_stay(tmp_path, option):
+    papers, refused, _ = bring(tmp_path, f"{CAT}\n{LISTS.replace('D. fat', f'D. {option}')}")
+    assert refused == []
+    assert papers[0]["options"][0][3] == option
+
+
+@pytest.mark.parametrize("place", ["____ ", "_____  ", "__{}__ ", "_{}_", "__ {} __ "])
+def test_lines_for_the_answers_before_questions(tmp_path, place):
+    questions = QUESTIONS
+    for number, letter in ((39, "B"), (40, "A")):
+        questions = questions.replace(f"{number}.", f"{place.format(letter)}{number}.")
+    papers, refused, _ = bring(tmp_path, TEXT + questions)
+    assert refused == []
+    answered = RACE if "{}" in place else {k: v for k, v in RACE.items() if k != "answers"}
+    assert [{k: paper.get(k) for k in answered} for paper in papers] == [answered]
+    assert bool(papers[0].get("answers")) == ("{}" in place)
+
+
 UNREAD = {
     "two letters for one": ("Answers\n1-3 A/C B A", [1, 2, 3]),
     "two letters, no heading": ("1-3 A/C B A", [1, 2, 3]),

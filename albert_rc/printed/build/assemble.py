@@ -13,7 +13,11 @@ from albert_rc.printed.recognise.blanks import Placement, candidates, lone_blank
 from albert_rc.printed.recognise.blocks import Block, LeftOut, Outline
 from albert_rc.printed.recognise.checks import lost_questions, number_troubles, stem_of
 from albert_rc.printed.recognise.labels import give_headings
-from albert_rc.printed.recognise.marked import take_letters_behind, without_ticks
+from albert_rc.printed.recognise.marked import (
+    take_answer_behind,
+    take_letters_behind,
+    without_ticks,
+)
 from albert_rc.printed.recognise.options import Item, cut, usual_count
 from albert_rc.printed.recognise.passages import (
     Paragraph,
@@ -48,6 +52,8 @@ def assemble(outline: Outline, source: str) -> Import:
     bare = usual_count([item for item in numbered if not item.stem])
     asked = usual_count([item for item in numbered if item.stem])
     for item in everything:
+        if item.number is not None:
+            take_answer_behind(item)
         cut(item, None if item.number is None else asked if item.stem else bare)
     before = None
     known = frozenset(item.number for item in numbered if item.number is not None)

@@ -176,15 +176,15 @@ def read_explained(line: Line) -> KeyEntry | None:
     return KeyEntry(int(match[1]), match[2], line.place) if match else None
 
 
-def read_under(line: Line) -> tuple[str, bool] | None:
+def read_under(line: Line, start: int = 0, end: int | None = None) -> tuple[str, bool] | None:
     """The letter of `Answer: B` under a question, and whether an explanation follows.
 
-    None for any other line.
+    None for any other line, or part of a line from `start` to `end`.
     """
-    match = UNDER.match(line.shadow)
+    match = UNDER.match(line.shadow, start, len(line.shadow) if end is None else end)
     if match is None:
         return None
-    rest = line.shadow[match.end() :]
+    rest = line.shadow[match.end() : end]
     explained = WHY.match(rest) is not None
     return (match[1], explained) if explained or not rest.strip(" \t.,;。)]") else None
 

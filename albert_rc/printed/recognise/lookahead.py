@@ -9,7 +9,15 @@ from typing import NamedTuple
 from albert_rc.printed.lines import Line, Piece
 from albert_rc.printed.recognise import key
 from albert_rc.printed.recognise.labels import HEADING, labels_in
-from albert_rc.printed.recognise.options import INNER, MARK, START, Mark, first_mark, marks_in
+from albert_rc.printed.recognise.options import (
+    INNER,
+    MARK,
+    START,
+    Mark,
+    answer_before,
+    first_mark,
+    marks_in,
+)
 from albert_rc.printed.recognise.unread import letters_below, unread_key
 
 STEM_LINES = 8  # maximum for one question
@@ -24,7 +32,7 @@ class Head(NamedTuple):
     body: int
     """Position of its option A."""
     answer: str
-    """The letter in brackets before the number."""
+    """The letter in the place for the answer before the number."""
 
 
 def heads_in(line: Line) -> list[Head]:
@@ -35,8 +43,8 @@ def heads_in(line: Line) -> list[Head]:
             continue
         mark = MARK.match(line.shadow, match.end())
         if mark is not None and (mark["round"] or mark["square"] or mark["plain"]) in "Aa":
-            number, answer = int(match["number"]), match["answer"] or ""
-            heads.append(Head(match.start(), number, match.end(), answer))
+            number = int(match["number"])
+            heads.append(Head(match.start(), number, match.end(), answer_before(match)))
     return heads
 
 

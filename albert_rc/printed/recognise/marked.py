@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from albert_rc.papers.schema import letter
 from albert_rc.printed.papers import Paper, spans
 from albert_rc.printed.recognise import key
 from albert_rc.printed.recognise.answers import give, must_agree
-from albert_rc.printed.recognise.options import SIGN, Item
+from albert_rc.printed.recognise.options import SIGN, Item, marks_in
 
 # Before an option only where words follow: `√2` is not a tick.
 _TICK = re.compile(rf"\s*[(\[（]?\s*{SIGN}\s*[)\]）]?\s*$|^{SIGN}\s*(?=[^\W\d_])")
 _BEHIND = re.compile(r"\s*[(\[（【]\s*([A-Z])\s*[)\]）】]\s*$")
-BRACKETS, TICKS = "letters in brackets at its numbers", "ticks at its options"
-BELOW = "answers under its questions"
+# Before `Answer: B`, but not before `in the key B`.
+_SAID = re.compile(r"\s+(?=[^:=\]]{0,30}[:=\]])")
+BRACKETS, TICKS = "letters at its numbers", "ticks at its options"
+BELOW = "answers next to its questions"
 
 
 def without_ticks(texts: Sequence[str]) -> tuple[list[str], str]:
@@ -30,6 +33,27 @@ def without_ticks(texts: Sequence[str]) -> tuple[list[str], str]:
             ticked += letter(number)
         bare.append(found or text)
     return bare, ticked
+
+
+def take_answer_behind(item: Item) -> None:
+    """Move `Answer: B` from the end of an item's options to its answers, as if below them.
+
+    To be called before the item is cut into options: `A)` in `(Answer: A)` is none of them.
+    """
+    if not item.body:
+        return
+    piece = item.body[-1]
+    for space in _SAID.finditer(piece.line.shadow, piece.start, piece.end):
+        found = key.read_under(piece.line, space.end(), piece.end)
+        if found is None:
+            continue
+        before = replace(piece, end=space.start())
+        starts = [mark.end for mark in marks_in(before)]
+        # An option may consist of such words: `D. Answer: B`.
+        if piece.line.shadow[max(starts, default=piece.start) : before.end].strip():
+            item.below += found[0]
+            item.body[-1] = before
+        return
 
 
 def take_letters_behind(items: Sequence[Item], questions: Sequence[str]) -> list[str]:

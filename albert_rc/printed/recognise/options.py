@@ -21,13 +21,21 @@ MARK = re.compile(
         | (?P<plain>[A-Za-z])(?:\s?[.、)]|\s\.)(?![A-Za-z]\.))""",
     re.VERBOSE,
 )
-# A number may follow a place for the answer, empty or filled in: `( ) 36.`, `( B ) 36.`
-_PLACE = r"(?:\(\s*(?P<answer>[A-Z])?\s*\)\s*)?"
+# A number may follow a place for the answer, empty or filled in: `( ) 36.`, `( B ) 36.`, `____ 36.`
+# A line is such a place only before a sentence or an option, since it may also be a blank.
+_LINE = r"_{2,}[^\S\n]+|_+[^\S\n]*(?P<lined>[A-Z])[^\S\n]*_+[^\S\n]*"
+_SENTENCE = r"[0-9]{1,4}[^\S\n]*[.、)][^\S\n]*(?=[^\W\d]|[\"'“‘(\[])"
+_PLACE = rf"(?:\(\s*(?P<answer>[A-Z])?\s*\)\s*|(?:{_LINE})(?={_SENTENCE}))?"
 _NUMBER = rf"{_PLACE}[(\[]?\s*(?P<number>[0-9]{{1,4}})\s*(?P<sep>[)\].、:]{{0,2}})\s*"
 START = re.compile(rf"^\s*{_NUMBER}")
 INNER = re.compile(
     rf"(?<=\s){_NUMBER}(?=(?:{_TICK}\s*)?(?:\(\s?[Aa]\s?\)|\[\s?[Aa]\s?\]|[Aa]\s?[.、)]))"
 )
+
+
+def answer_before(match: re.Match[str]) -> str:
+    """The letter in the place for the answer before a number, from `START` or `INNER`."""
+    return match["answer"] or match["lined"] or ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,15 @@ from albert_rc.printed.recognise.lookahead import (
     question_ahead,
     single_answers,
 )
-from albert_rc.printed.recognise.options import START, Item, Mark, first_mark, in_columns, marks_in
+from albert_rc.printed.recognise.options import (
+    START,
+    Item,
+    Mark,
+    answer_before,
+    first_mark,
+    in_columns,
+    marks_in,
+)
 from albert_rc.printed.recognise.prose import role_of
 from albert_rc.printed.recognise.unread import WAY_OUT, letters_below, problem_at, unread_key
 
@@ -255,7 +263,7 @@ class _Reader:
         match = START.match(self.lines[at].shadow)
         assert match is not None
         self._leave_key()
-        item = Item(int(match["number"]), self.lines[at].place, answer=match["answer"] or "")
+        item = Item(int(match["number"]), self.lines[at].place, answer=answer_before(match))
         for number in range(at, last + 1):
             line = self.lines[number]
             start = match.end() if number == at else 0
