@@ -366,6 +366,21 @@ def test_lines_for_the_answers_before_questions(tmp_path, place):
     assert bool(papers[0].get("answers")) == ("{}" in place)
 
 
+@pytest.mark.parametrize("word", ["Question {}:", "question {}.", "Q{}.", "Q. {})"])
+def test_numbers_with_a_word(tmp_path, word):
+    questions, said = QUESTIONS, ""
+    for number, letter in ((39, "B"), (40, "A")):
+        questions = questions.replace(f"{number}.", word.format(number))
+        said += f"{word.format(number)} {letter}\n"
+    papers, refused, _ = bring(tmp_path, f"{TEXT}{questions}\nAnswers\n{said}")
+    assert (refused, papers) == ([], [RACE])
+    # In running text the words stay.
+    asked = f"{TEXT}Question 1: is this the end? {STORY}"
+    (paper,), refused, _ = bring(tmp_path, f"{asked}\n{EXAM_LISTS}", key="36-38 DDA")
+    assert refused == []
+    assert "Question 1: is this the end?" in paper["article"]
+
+
 UNREAD = {
     "two letters for one": ("Answers\n1-3 A/C B A", [1, 2, 3]),
     "two letters, no heading": ("1-3 A/C B A", [1, 2, 3]),

@@ -1,7 +1,8 @@
-"""Correction of missing or unusual option marks that follow from the rest of the line.
+"""Correction of missing or unusual marks that follow from the rest of the line.
 
 `42. A condition  B. broken` lacks a full stop, `3 A: across  B: under` has colons, and a row of a
-table may have no letters at all. Circled numbers from 10 on have no single-character plain form.
+table may have no letters at all. Circled numbers from 10 on have no single-character plain form,
+and `Question 1:` is the number 1.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ LETTERS = "ABCDEFG"
 LEAST_ROWS = 3
 """Minimum number of rows of options without letters; fewer may be anything."""
 _CIRCLED = re.compile("[\u2469-\u2473]")  # 10 to 20
+_WORD = re.compile(r"\s*((?i:question|q)[.]?\s?)(?=[0-9]{1,4}\s?[.、:)]\s*\S)")
 _HEAD = re.compile(r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\].、:]{0,2}\s*")
 _SIGNED = re.compile(r"(?<![A-Za-z0-9])[(\[]?\s?([A-G])\s?[.、)\]](?![A-Za-z]\.)")
 _COLON = re.compile(r"(?<![A-Za-z0-9])([A-G])\s?:")
@@ -30,7 +32,7 @@ def repair_signs(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
         The lines, and notes on the corrections.
     """
     notes: list[str] = []
-    plain = [_with_plain_numbers(line) for line in lines]
+    plain = [_without_word(_with_plain_numbers(line)) for line in lines]
     signed = [_with_full_stops(line, notes) for line in plain]
     return _with_letters(signed, notes), notes
 
@@ -51,6 +53,16 @@ def _with_plain_numbers(line: Line) -> Line:
         behind = " " if line.shadow[match.end() :][:1].isalnum() else ""
         line = _changed(line, match.start(), match.end(), f"{before}{number}{behind}")
     return line
+
+
+def _without_word(line: Line) -> Line:
+    """A line whose number is not preceded by `Question` or `Q`; its text stays as printed."""
+    word = _WORD.match(line.shadow)
+    if word is None:
+        return line
+    start, end = word.span(1)
+    shadow = line.shadow[:start] + " " * (end - start) + line.shadow[end:]
+    return replace(line, shadow=shadow)
 
 
 def _with_full_stops(line: Line, notes: list[str]) -> Line:
