@@ -8,9 +8,10 @@ dialogue, and one the same, an answer from the same dialogue, or the wrong optio
 questions themselves and their copies become the store WORK/more-choice, whose dev papers are those
 of WORK/choice. Options that were right elsewhere keep a model from learning which options are
 usually right; some are right here as well, so a teacher's probabilities should be learned beside
-the answers: those of a language model, by `language_model_teacher.py WORK/text/more-choice/train`,
-or WORK/more-choice-scores.jsonl with those of MODEL, if given (the package's model for questions,
-or better WORK/runs/teacher-choice of `reader.py teach-questions`). To learn from them:
+the answers: WORK/more-choice-scores.jsonl has those of MODEL, if given (of the package's model for
+questions, or better WORK/runs/teacher-choice of `reader.py teach-questions`), and
+`language_model_teacher.py WORK/text/more-choice/train` makes those of a language model, from which
+nothing was gained. To learn from them:
 
     albert-rc train --data WORK/more-choice --model WORK/runs/inference --out WORK/runs/more-choice
         --teacher WORK/more-choice-scores.jsonl --set teacher_weight=0.5 --epochs 1

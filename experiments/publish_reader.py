@@ -11,10 +11,10 @@ questions is WORK/runs/taught-choice of `reader.py teach-questions`; with --agai
 had a teacher already, and its card keeps these steps; with --gpu it went on by `reader_gpu.py
 words` and `papers`, and the mean of its seeds is in WORK/runs/taught; the model for questions is
 then WORK/runs/taught-choice-mean of `reader_gpu.py questions`. With --more-options only the model
-for questions is published: WORK/runs/more-choice, which learned from `more_options.py`. Each is
-written into FOLDER (albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM,
-calibrated, and described in its card. RESULTS.json (experiments/results/reader.json) gets the
-figures.
+for questions is published: WORK/runs/more-choice, which learned from `more_options.py`, or
+WORK/runs/more-choice-mean, its mean with the one in the package, if that is there. Each is written
+into FOLDER (albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM, calibrated,
+and described in its card. RESULTS.json (experiments/results/reader.json) gets the figures.
 """
 
 from __future__ import annotations
@@ -273,28 +273,28 @@ def taught_choice_on_gpu(work: Path) -> dict[str, Any]:
 def choice_of_more_options(work: Path) -> dict[str, Any]:
     """What differs in the card of a model that learned from questions with other options."""
     name = "more-choice"
-    run = best(work / "runs" / name)
-    made = (
-        *_start_of_questions(),
-        "A language model (Qwen2.5-Coder 1.5B Instruct, Apache-2.0) answered DREAM's training "
-        "questions, which are for non-commercial research, and two copies of each with other wrong "
-        "options, most of them right answers to similar questions about other dialogues. It was "
-        "not trained for this.",
-        f"The small model was fine-tuned on these questions ({run['step']:,} steps of 16), next to "
-        "the probabilities that the language model gives their options.",
+    made = steps_of_package("albert-rc-small-choice")
+    before, run = len(made), best(work / "runs" / name)
+    made.append(
+        "`albert-rc-small`, as it is in the package by now, was trained on the pairs of step 2, "
+        "and then on DREAM's training questions and two copies of each with other wrong options, "
+        "most of them right answers to similar questions about other dialogues "
+        f"({run['step']:,} steps of 16), next to the probabilities that the model of step {before} "
+        f"gives these options ({run['accuracy']:.2%} of the dev questions right)."
     )
-    apart = (
-        "It was not trained on DREAM's dev and test dialogues. `experiments/reader.py questions`, "
-        "`experiments/more_options.py` and `experiments/language_model_teacher.py` reproduce it."
-    )
-    return {"run": name, "made": made, **_apart("reader.py", "teach-questions"), "apart": apart}
-
-
-def _start_of_questions() -> tuple[str, str]:
-    """The first steps of every model for questions."""
+    mean = f"{name}-mean"
+    if (work / "runs" / mean).is_dir():
+        made.append(f"{MEAN} of those of steps {before} and {before + 1}.")
+    else:
+        mean = name
+    about = {"run": mean, "records": name, "made": made}
     return (
-        "It began with the weights of `albert-rc-small`, whose card describes how they were made.",
-        MODELS["albert-rc-small-choice"]["made"][1],
+        about
+        | _apart("reader.py", "teach-questions")
+        | {
+            "apart": "It was not trained on DREAM's dev and test dialogues. `experiments/reader.py "
+            "questions` and `experiments/more_options.py` reproduce it.",
+        }
     )
 
 
@@ -302,7 +302,8 @@ def _before_the_student(work: Path) -> tuple[str, ...]:
     """The steps before a model for questions learned from its teacher."""
     teacher = best(work / "runs" / QUESTION_TEACHER[-1].name)
     return (
-        *_start_of_questions(),
+        "It began with the weights of `albert-rc-small`, whose card describes how they were made.",
+        MODELS["albert-rc-small-choice"]["made"][1],
         f"{TEACHER_STEP} was trained on the same pairs of sentences and on the training questions "
         f"of DREAM, which are for non-commercial research ({teacher['step']} steps of 16; it "
         f"answers {teacher['accuracy']:.1%} of the dev questions).",
