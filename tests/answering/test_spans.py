@@ -318,7 +318,7 @@ def test_intervals_and_gains_are_over_paragraphs(tmp_path):
         found.append(measured(tmp_path / f"{name}.json", papers))
     widths = [each.metrics[0].high - each.metrics[0].low for each in found]
     assert widths[0] > 0.3  # 20 papers, each right or wrong: 0.5 +- 0.22
-    assert widths[1] == 0  # exactly half of every paragraph
+    assert 0 < widths[1] < 0.15  # exactly half of every paragraph: all 200 questions count
     agreed, change = compared(*found)
     assert agreed.agreement == 0.5
     assert (change.value, change.only_first, change.only_second) == (0, 50, 50)

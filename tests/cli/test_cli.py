@@ -236,7 +236,11 @@ def test_doctor_tells_all(cli, tmp_path):
             3,
             "holds answers without their probabilities",
         ),
-        (["evaluate", "nowhere.json", SAMPLE / "cloze" / "dev"], 3, "nowhere.json: cannot be read"),
+        (
+            ["evaluate", "nowhere.json", SAMPLE / "cloze" / "dev"],
+            3,
+            "nowhere.json: there is no such file",
+        ),
         (["train", "--nonsense"], 2, "No such option"),
         (["train", "--device", "gpu"], 2, "--device gpu: choose cpu or cuda"),
         (
