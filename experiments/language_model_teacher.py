@@ -17,15 +17,17 @@ import argparse
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-import orjson
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from albert_rc.io.json import parse_json
+from albert_rc.io.atomic import write_bytes
+from albert_rc.io.json import json_lines, read_json_lines, six_digits
+from albert_rc.papers.formats import read_good
+from albert_rc.papers.schema import Question, letter
 
 TASK = (
     "<|im_start|>user\nRead the text, then answer the question about it with the letter of the "
@@ -33,33 +35,25 @@ TASK = (
 )
 QUESTION = "Question: {question}\n{options}<|im_end|>\n<|im_start|>assistant\nThe right answer is"
 """Without the words at its end, 72% instead of 79% of 107 dev questions were right."""
-LETTERS = "ABCDEFGH"
 REPORT = 60
 """Seconds between two lines of progress."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A question of a paper."""
+class Asked(NamedTuple):
+    """A question, and where it is."""
 
     paper: str
     number: int
-    text: str
-    options: list[str]
-    answer: str
+    question: Question
 
 
 def read(folder: Path) -> dict[str, list[Asked]]:
     """The questions by passage, in the order of the papers' names."""
     asked: dict[str, list[Asked]] = {}
-    for path in sorted(folder.rglob("*.json")):
-        paper = parse_json(path.read_bytes())
-        questions = asked.setdefault(paper["article"], [])
-        parts = zip(paper["questions"], paper["options"], paper["answers"], strict=True)
-        for number, (text, options, answer) in enumerate(parts, 1):
-            questions.append(
-                Asked(path.relative_to(folder).as_posix(), number, text, options, answer)
-            )
+    for passage in read_good(folder, "race").passages:
+        questions = asked.setdefault(passage.text, [])
+        for number, question in enumerate(passage.questions, 1):
+            questions.append(Asked(passage.id, number, question))
     return asked
 
 
@@ -98,17 +92,16 @@ class Reader:
         )
         self.model = loaded.eval()
         self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
-        self.letters = [self._ids(f" {letter}")[0] for letter in LETTERS]
 
     def _ids(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     @torch.inference_mode()
-    def chances(self, passage: str, asked: Sequence[Asked]) -> Iterator[list[float]]:
+    def chances(self, passage: str, questions: Sequence[Question]) -> Iterator[list[float]]:
         """The probability of each option of each question."""
         branches = []
-        for question in asked:
-            lines = [f"{a}. {text}" for a, text in zip(LETTERS, question.options, strict=False)]
+        for question in questions:
+            lines = [f"{letter(place)}. {text}" for place, text in enumerate(question.options)]
             text = QUESTION.format(question=question.text, options="\n".join(lines))
             branches.append(self._ids(text))
         token_1T, position_1T, seen_11TT, end_B = tree(
@@ -118,8 +111,9 @@ class Reader:
             input_ids=token_1T, position_ids=position_1T, attention_mask=seen_11TT, use_cache=False
         )
         logit_BV = self.model.lm_head(output.last_hidden_state[0, end_B]).float()
-        for question, logit_V in zip(asked, logit_BV, strict=True):
-            yield logit_V[self.letters[: len(question.options)]].softmax(0).tolist()
+        for question, logit_V in zip(questions, logit_BV, strict=True):
+            letters = [self._ids(f" {letter(place)}")[0] for place in range(len(question.options))]
+            yield logit_V[letters].softmax(0).tolist()
 
 
 def main() -> None:
@@ -133,12 +127,10 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="then stop")
     arguments = parser.parse_args()
     out: Path = arguments.out
-    done = set()
-    if out.is_file():
-        # A line that was being written when the run before was stopped has no end.
-        whole = out.read_bytes().rpartition(b"\n")[0]
-        out.write_bytes(whole + b"\n" if whole else b"")
-        done = {(line["paper"], line["number"]) for line in map(parse_json, whole.splitlines())}
+    # A line that was being written when the run before was stopped is left out.
+    before = list(read_json_lines(out))
+    write_bytes(out, json_lines(before))
+    done = {(line["paper"], line["number"]) for line in before}
     by_passage = list(read(arguments.papers).items())
     random.Random(0).shuffle(by_passage)  # so that a part of them is like the whole
     reader = Reader(arguments.model)
@@ -149,14 +141,15 @@ def main() -> None:
             asked = [one for one in all_asked if (one.paper, one.number) not in done]
             if not asked:
                 continue
-            for one, chances in zip(asked, reader.chances(passage, asked), strict=True):
-                best = LETTERS[max(range(len(chances)), key=chances.__getitem__)]
-                asked_now, right = asked_now + 1, right + (best == one.answer)
+            found = reader.chances(passage, [one.question for one in asked])
+            for one, chances in zip(asked, found, strict=True):
+                best = max(range(len(chances)), key=chances.__getitem__)
+                asked_now, right = asked_now + 1, right + (best == one.question.answer)
                 line = {
-                    "paper": one.paper, "number": one.number, "answer": best,
-                    "probabilities": [float(f"{chance:.6g}") for chance in chances],
+                    "paper": one.paper, "number": one.number, "answer": letter(best),
+                    "probabilities": [six_digits(chance) for chance in chances],
                 }  # fmt: skip
-                file.write(orjson.dumps(line) + b"\n")
+                file.write(json_lines([line]))
             file.flush()
             now = time.monotonic()
             if now - said > REPORT or index == len(by_passage):

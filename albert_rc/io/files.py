@@ -45,7 +45,7 @@ def read_bytes(path: Path) -> bytes:
 def unreadable(path: Path, error: OSError) -> DataError:
     """What to raise for a file that cannot be opened or read."""
     if isinstance(error, FileNotFoundError):
-        return DataError(f"{path}: there is no such file; check its name and folder")
+        return DataError(f"{path}: no such file; check the path")
     if isinstance(error, IsADirectoryError):
         return DataError(f"{path}: is a folder; give the path of a file")
     way = "; check its permissions" if isinstance(error, PermissionError) else ""

@@ -93,5 +93,5 @@ def reliability_of(
         for place, found in sorted(members.items())
     ]
     error = calibration_error(reliability(sure_Q, right_Q, NUM_BINS))
-    low, high = np.clip(interval_over_papers(losses, papers), 0, None).tolist()
+    low, high = interval_over_papers(losses, papers, within=(0, math.inf))
     return Reliability(bins, error, sum(losses) / len(losses), low, high)

@@ -86,8 +86,7 @@ def _interval(values: list[float], papers: list[int]) -> tuple[float, float]:
     if {0, 1}.issuperset(values):  # right or wrong: an interval even if all are right
         share = accuracy([value == 1 for value in values], papers)
         return share.low, share.high
-    low, high = interval_over_papers(values, papers)
-    return float(np.clip(low, 0, 1)), float(np.clip(high, 0, 1))
+    return interval_over_papers(values, papers, within=(0, 1))
 
 
 def read_given(path: Path, ids: Sequence[str], kind: type, spans: bool = False) -> list[Any]:

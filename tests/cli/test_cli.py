@@ -239,7 +239,7 @@ def test_doctor_tells_all(cli, tmp_path):
         (
             ["evaluate", "nowhere.json", SAMPLE / "cloze" / "dev"],
             3,
-            "nowhere.json: there is no such file",
+            "nowhere.json: no such file; check the path",
         ),
         (["train", "--nonsense"], 2, "No such option"),
         (["train", "--device", "gpu"], 2, "--device gpu: choose cpu or cuda"),

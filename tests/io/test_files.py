@@ -216,7 +216,7 @@ def test_a_torn_store_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (FileNotFoundError(2, "No such file"), "there is no such file; check its name and folder"),
+        (FileNotFoundError(2, "No such file"), "no such file; check the path"),
         (IsADirectoryError(21, "Is a directory"), "is a folder; give the path of a file"),
         (PermissionError(13, "Permission denied"), "(Permission denied); check its permissions"),
         (OSError(5, "Input/output error"), "cannot be read (Input/output error)"),
@@ -229,7 +229,7 @@ def test_a_file_that_cannot_be_read_says_why(error, said):
 
 
 def test_a_missing_file_and_a_folder_are_told_apart(tmp_path):
-    with pytest.raises(DataError, match="there is no such file"):
+    with pytest.raises(DataError, match="no such file; check the path"):
         read_bytes(tmp_path / "missing.json")
     with pytest.raises(DataError, match="is a folder"):
         read_bytes(tmp_path)

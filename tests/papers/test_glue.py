@@ -215,7 +215,7 @@ def test_two_answer_files_are_compared(cli, tmp_path):
     assert "gain in right answers: +66.67 points" in done.stdout
     done = cli("evaluate", paths[0], gold, "--against", tmp_path / "nowhere.json")
     assert done.returncode == 3
-    assert "nowhere.json: there is no such file" in done.stderr
+    assert "nowhere.json: no such file; check the path" in done.stderr
     done = cli("evaluate", paths[0], gold, "--train", gold)
     assert done.returncode == 2
     assert "--train is for cloze and multiple choice" in done.stderr
