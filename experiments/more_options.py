@@ -1,6 +1,6 @@
 """DREAM's training questions again, with other wrong options, so that options alone say less.
 
-    python experiments/more_options.py SOURCES WORK [--copies 2] [--teacher MODEL]
+    python experiments/more_options.py SOURCES WORK [--copies 2] [--seed 0] [--teacher MODEL]
 
 WORK is that of reader.py, after `questions`. Every copy of a question has its dialogue and its
 right answer; of its two wrong options, one is the right answer to a similar question about another
@@ -16,6 +16,8 @@ nothing was gained. To learn from them:
     albert-rc train --data WORK/more-choice --model WORK/runs/inference --out WORK/runs/more-choice
         --teacher WORK/more-choice-scores.jsonl --set teacher_weight=0.5 --epochs 1
         --learning-rate 1e-4 --batch-size 16 --set warmup=0.06 --eval-steps 191
+
+With another --seed other wrong options are drawn, and -SEED is added to all these names.
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ def _new(option: str, used: list[str]) -> bool:
     return option.lower().strip(" .") not in {other.lower().strip(" .") for other in used}
 
 
-def write(sources: Path, folder: Path, copies: int) -> None:
+def write(sources: Path, folder: Path, copies: int, seed: int = 0) -> None:
     """The questions and their copies as papers in RACE's form."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "train").mkdir(parents=True)
@@ -129,7 +131,7 @@ def write(sources: Path, folder: Path, copies: int) -> None:
     per_dialogue: dict[int, list[int]] = {}
     for index, question in enumerate(questions):
         per_dialogue.setdefault(question.dialogue, []).append(index)
-    draw = random.Random(0)
+    draw = random.Random(seed)
 
     def asked_again(number: int, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
         own = per_dialogue.get(number, [])
@@ -162,11 +164,13 @@ def main() -> None:
     parser.add_argument("sources", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("--copies", type=int, default=2, help="of every question (default: 2)")
+    parser.add_argument("--seed", type=int, default=0, help="of the draws (default: 0)")
     parser.add_argument("--teacher", help="model whose probabilities are kept")
     arguments = parser.parse_args()
     work: Path = arguments.work
-    papers, store = work / "text" / "more-choice", work / "more-choice"
-    write(arguments.sources, papers, arguments.copies)
+    name = f"more-choice-{arguments.seed}" if arguments.seed else "more-choice"
+    papers, store = work / "text" / name, work / name
+    write(arguments.sources, papers, arguments.copies, arguments.seed)
     # In shards, so that a large teacher's scores can go on where they were stopped.
     command(
         "preprocess", papers, "--model", work / "start", "--out", store, "--format", "race",
@@ -175,7 +179,7 @@ def main() -> None:
     shutil.copy(work / "choice" / "dev.pt", store / "dev.pt")
     if arguments.teacher:
         train = split_path(store, "train")
-        write_scores(train, arguments.teacher, work / "more-choice-scores.jsonl")
+        write_scores(train, arguments.teacher, work / f"{name}-scores.jsonl")
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ PAPERS holds train and dev of a cloze collection, MODEL is the teacher. Every ro
 smaller by `train --set`, fine-tuned for the same steps from the answers alone, and from the answers
 and MODEL's probabilities of the training papers. With --words, every smaller row stands a third
 time: between the two, the model made smaller learns masked words of CORPUS (`pretrain data` with
-MODEL's vocabulary) from the texts and from MODEL. The last weights are measured, so nothing is
-chosen by the papers that are measured. Milliseconds a paper are those of `predict`'s model on the
-dev papers in one process, without its start. Rows that MODEL is too small for are left out. The
-figure, as PNG and SVG, shows accuracy against size and against milliseconds.
+MODEL's vocabulary) from the texts and from MODEL, once with seed 0 for all seeds. The last weights
+are measured, so nothing is chosen by the papers that are measured. Milliseconds a paper are those
+of `predict`'s model on the dev papers in one process, without its start. Rows that MODEL is too
+small for are left out. The figure, as PNG and SVG, shows accuracy against size and against
+milliseconds.
 
 A training that was stopped goes on where its state was saved, and rows in OUT.json are not run
 again: the same command goes on. Other settings need another WORK and OUT.json.
@@ -110,15 +111,16 @@ def run(arguments: argparse.Namespace, name: str, taught: bool, seed: int | None
     out = arguments.work / f"{name} {'taught' if taught else 'alone'} {seed}"
     shape = ROWS[name.removesuffix(WORDS)]
     start, made = arguments.model, [f"--set={key}={value}" for key, value in shape.items()]
-    words = arguments.work / f"{name} {seed} words"
     if name.endswith(WORDS):
-        command(
-            "pretrain", "--data", arguments.words, "--model", start, "--out", words, *made,
-            "--teacher", start, "--pair", "none", "--max-ngram", 1, "--optimizer", "adamw",
-            "--batch-size", 32, "--max-steps", arguments.word_steps, "--learning-rate", 4e-4,
-            "--warmup", 0.05, "--teacher-weight", 0.7, "--seed", seed, "--save-steps", 50,
-            *resumed(words),
-        )  # fmt: skip
+        words, done = arguments.work / name, arguments.work / f"{name}.done"
+        if not done.is_file():
+            command(
+                "pretrain", "--data", arguments.words, "--model", start, "--out", words, *made,
+                "--teacher", start, "--pair", "none", "--max-ngram", 1, "--optimizer", "adamw",
+                "--batch-size", 32, "--max-steps", arguments.word_steps, "--learning-rate", 4e-4,
+                "--warmup", 0.05, "--teacher-weight", 0.7, "--save-steps", 50, *resumed(words),
+            )  # fmt: skip
+            done.touch()
         start, made = words, []
     teacher = ["--teacher", data / "scores.jsonl"] if taught else []
     command(
@@ -129,8 +131,7 @@ def run(arguments: argparse.Namespace, name: str, taught: bool, seed: int | None
     )  # fmt: skip
     row = measure(out, data, arguments)
     shutil.rmtree(out)
-    if start == words:
-        shutil.rmtree(words)
+    if name.endswith(WORDS):
         row["word_steps"] = arguments.word_steps
     return row | {"steps": arguments.steps, "learning_rate": arguments.learning_rate}
 

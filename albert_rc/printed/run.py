@@ -15,6 +15,7 @@ from albert_rc.printed.build.write import check_readable, name_papers, require_o
 from albert_rc.printed.extract import read_printed, require_printed
 from albert_rc.printed.lines import shadow_of
 from albert_rc.printed.papers import Import, Paper, Trouble
+from albert_rc.printed.read.example import without_example
 from albert_rc.printed.read.glosses import set_glosses_aside
 from albert_rc.printed.read.signs import repair_signs
 from albert_rc.printed.recognise import key
@@ -50,10 +51,12 @@ def import_papers(
             text = read_printed(path)
             lines, of_glosses = set_glosses_aside(text.lines, keep_glosses)
             lines, of_signs = repair_signs(lines)
+            lines, example, of_example = without_example(lines)
             outline = read_outline(lines)
             found = assemble(outline, str(path))
             found.text = [line.text for line in text.lines]
-            found.notes += text.notes + of_glosses + of_signs
+            found.notes += text.notes + of_glosses + of_signs + of_example
+            found.left_out += example
             report_doubts(found, text, keep_unsure)
             _answer(found, outline, key_path)
             unanswered = set() if key_path is not None else _unanswered(found.papers)

@@ -1,8 +1,8 @@
 """Correction of missing or unusual marks that follow from the rest of the line.
 
-`42. A condition  B. broken` lacks a full stop, `3 A: across  B: under` has colons, and a row of a
-table may have no letters at all. Circled numbers from 10 on have no single-character plain form,
-and `Question 1:` is the number 1.
+`42. A condition  B. broken` lacks a full stop, `3 A: across  B: under` has colons, a number may
+stand alone above its options, and a row of a table may have no letters at all. Circled numbers from
+10 on have no single-character plain form, and `Question 1:` is the number 1.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from albert_rc.printed.lines import Line, shadow_of
+from albert_rc.printed.read.bare import with_full_stops
+from albert_rc.printed.recognise.options import first_mark
 
 LETTERS = "ABCDEFG"
 LEAST_ROWS = 3
@@ -21,6 +24,9 @@ _WORD = re.compile(r"\s*((?i:question|q)[.]?\s?)(?=[0-9]{1,4}\s?[.、:)]\s*\S)")
 _HEAD = re.compile(r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\].、:]{0,2}\s*")
 _SIGNED = re.compile(r"(?<![A-Za-z0-9])[(\[]?\s?([A-G])\s?[.、)\]](?![A-Za-z]\.)")
 _COLON = re.compile(r"(?<![A-Za-z0-9])([A-G])\s?:")
+_LONE = re.compile(r"\s*([0-9]{1,4})\s*$")
+_DOTS = re.compile(r"\s*(?:\.{4,}|…{2,})\s*")
+_ENDING = re.compile(r"[(\[]\s?[0-9]{1,4}\s?[)\]]\s*$")
 _CELL = re.compile(r"\S+(?: \S+)*")
 _WORDS_OF_A_CELL = 6
 
@@ -32,9 +38,14 @@ def repair_signs(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
         The lines, and notes on the corrections.
     """
     notes: list[str] = []
-    plain = [_without_word(_with_plain_numbers(line)) for line in lines]
+    plain = [_without_word(_with_plain_numbers(line)) for line in _with_whole_blanks(lines)]
     signed = [_with_full_stops(line, notes) for line in plain]
-    return _with_letters(signed, notes), notes
+    places, note = with_full_stops(signed)
+    notes += [note] if note else []
+    for index, after in places.items():
+        for place in reversed(after):
+            signed[index] = _changed(signed[index], place, place, ".")
+    return _with_lone_numbers(_with_letters(signed, notes)), notes
 
 
 def _changed(line: Line, start: int, end: int, text: str) -> Line:
@@ -44,6 +55,22 @@ def _changed(line: Line, start: int, end: int, text: str) -> Line:
         text=line.text[:start] + text + line.text[end:],
         shadow=line.shadow[:start] + shadow_of(text) + line.shadow[end:],
     )
+
+
+def _with_whole_blanks(lines: Sequence[Line]) -> list[Line]:
+    """Move the dots of a blank `(3) ........` to the line that ends with its number."""
+    result: list[Line] = []
+    for line in lines:
+        dots = _DOTS.match(line.shadow)
+        if not dots or not result or not _ENDING.search(result[-1].shadow):
+            result.append(line)
+            continue
+        before = result[-1]
+        end = len(before.shadow.rstrip())
+        result[-1] = _changed(before, end, len(before.text), f" {dots[0].strip()}")
+        if rest := line.text[dots.end() :]:
+            result.append(replace(line, text=rest, shadow=line.shadow[dots.end() :]))
+    return result
 
 
 def _with_plain_numbers(line: Line) -> Line:
@@ -95,6 +122,22 @@ def _with_full_stops(line: Line, notes: list[str]) -> Line:
     was = line.text[found[0].start() : at + 12].strip()
     notes.append(f"{head[1]}: {was!r} ({line.place}) was read as option {missing[0]}")
     return _changed(line, at, at, ".")
+
+
+def _with_lone_numbers(lines: list[Line]) -> list[Line]:
+    """Add a full stop to numbers that stand alone above their options, several of them in order."""
+    lone: dict[int, int] = {}
+    for index, (line, following) in enumerate(pairwise(lines)):
+        match = _LONE.match(line.shadow)
+        mark = first_mark(following) if match else None
+        if match and mark and mark.index == 0:
+            lone[int(match[1])] = index
+    result = list(lines)
+    for number, index in lone.items():
+        if number - 1 in lone or number + 1 in lone:
+            end = len(lines[index].shadow.rstrip())
+            result[index] = _changed(lines[index], end, end, ".")
+    return result
 
 
 def _with_letters(lines: list[Line], notes: list[str]) -> list[Line]:

@@ -1,0 +1,168 @@
+"""Papers of Cambridge's form: letters without full stops, and an example with number 0."""
+
+import re
+
+import pytest
+from exam import CLOZE, KEY, LISTS, QUESTIONS, RACE, STORY, TEXT, as_word, bring, styled, understood
+
+from albert_rc.printed.lines import make_lines
+from albert_rc.printed.read.signs import repair_signs
+from albert_rc.printed.run import import_papers
+
+BARE = re.sub(r"([0-9]{2}|[A-D])\.", r"\1", LISTS)
+EXAMPLE = "Example:\n0  A found   B saw   C noticed   D looked\n"
+INSTRUCTION = (
+    "For questions 36-38, read the text below and decide which answer (A, B, C or D) best fits "
+    "each gap. There is an example at the beginning (0).\n\n"
+)
+WITH_EXAMPLE = styled("({}) ........").replace("Tom was", "Tom (0) ........")
+
+
+@pytest.mark.parametrize(
+    "lists",
+    [
+        BARE,
+        re.sub(" +", " ", BARE),
+        BARE.replace(" A ", "\tA\t").replace("  B ", "\tB\t"),
+        re.sub(r" +C ", "\n    C ", BARE),
+        re.sub(r" +([A-D]) ", r"\n\1 ", BARE),
+        re.sub(r" +([A-D]) ", r"\n   \1   ", BARE),
+    ],
+    ids=["a row", "single spaces", "tabs", "two columns", "one a line", "one a line, apart"],
+)
+def test_letters_without_full_stops(tmp_path, lists):
+    papers, refused, imports = bring(tmp_path, STORY + lists + KEY)
+    assert refused == []
+    assert papers == [CLOZE]
+    assert "3 lists of options" in imports[0].notes[-1]
+
+
+def test_questions_whose_numbers_have_no_full_stops_either(tmp_path):
+    bare = re.sub(r"(?m)(^39|^40|\b[A-D])\.", r"\1", QUESTIONS)
+    papers, refused, _ = bring(tmp_path, TEXT + bare + "\nAnswers\n39-40 BA\n")
+    assert refused == []
+    assert papers == [RACE]
+
+
+@pytest.mark.parametrize("dots", ["\n........ a brown", "\n........\na brown", "\n……… a brown"])
+def test_dots_of_a_blank_on_the_next_line(tmp_path, dots):
+    story = styled("({}) ........").replace("(36) ........ a brown", f"(36){dots}")
+    (paper,), refused, _ = bring(tmp_path, story + LISTS + KEY)
+    assert refused == []
+    assert paper["article"].split() == CLOZE["article"].split()
+
+
+def test_numbers_alone_above_options_that_have_full_stops(tmp_path):
+    lists = re.sub(r"(?m)^([0-9]{2})\.", r"\1\n", LISTS)
+    papers, refused, imports = bring(tmp_path, STORY + lists + KEY)
+    assert (papers, refused) == ([CLOZE], [])
+    assert not imports[0].all_troubles()
+
+
+def test_options_in_the_cells_of_a_table(tmp_path):
+    docx = pytest.importorskip("docx")
+    document = docx.Document()
+    for line in STORY.splitlines():
+        document.add_paragraph(line)
+    table = document.add_table(rows=3, cols=9)
+    for row, line in zip(table.rows, BARE.splitlines(), strict=True):
+        for cell, text in zip(row.cells, line.split(), strict=True):
+            cell.text = text
+    document.add_paragraph("Key: 36-38 DDA")
+    document.save(tmp_path / "exam.docx")
+    papers, refused, _ = understood(import_papers([tmp_path / "exam.docx"]))
+    assert refused == []
+    assert [paper["options"] for paper in papers] == [CLOZE["options"]]
+
+
+SENTENCES = """\
+A  He was late again.
+B  The driver knew him by his name and by the colour of
+his bag.
+C  It was raining.
+D  The bus was empty.
+E  Nobody had seen it.
+"""
+
+
+def test_sentences_for_all_blanks(tmp_path):
+    text = f"{STORY}\n{SENTENCES}\nKey: 36 E 37 A 38 C\n"
+    papers, refused, _ = bring(tmp_path, text)
+    assert refused == []
+    assert [len(options) for options in papers[0]["options"]] == [5, 5, 5]
+    assert papers[0]["options"][0][1].endswith("the colour of his bag.")
+    assert papers[0]["answers"] == ["E", "A", "C"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 A 2 B 3 C 4 D\n5 A 6 B 7 C 8 D",
+        "1  A  2  B  3  C  4  D\n5  A  6  B  7  C  8  D",
+        "1  A   B   C   D\n2  A   B   C   D",
+        "12  A man came in.\nB  went out.",
+        "A  Hello.\nB  Hello.\nC  Hello.\nA  Goodbye.\nB  Goodbye.\nC  Goodbye.",
+        "1  A led   B brought   C carried   D drove",
+        "1990 was the year of A B and C.\n1991 was the year of A B and C.",
+    ],
+)
+def test_letters_that_begin_no_options_stay(text):
+    lines = make_lines(text.splitlines())
+    assert repair_signs(lines) == (lines, [])
+
+
+def test_a_letter_within_an_option_is_no_mark(tmp_path):
+    lists = BARE.replace("made", "Vitamin C").replace("cook", "A")
+    papers, refused, _ = bring(tmp_path, STORY + lists + KEY)
+    assert refused == []
+    assert papers[0]["options"][0] == ["Vitamin C", "lost", "sold", "found"]
+    assert papers[0]["options"][1] == ["hear", "A", "hate", "own"]
+
+
+@pytest.mark.parametrize(
+    ("example", "word"),
+    [
+        (EXAMPLE, "..."),
+        (EXAMPLE + "0  A B C D\n", "..."),
+        (EXAMPLE + "Answer: B\n", "saw"),
+        (EXAMPLE + "0 D\n", "looked"),
+        (
+            EXAMPLE.replace(" A", " A.")
+            .replace(" C", " √C.")
+            .replace(" B", " B.")
+            .replace(" D", " D."),
+            "noticed",
+        ),
+    ],
+)
+def test_an_example_is_no_question(tmp_path, example, word):
+    text = f"{INSTRUCTION}{example}\n{WITH_EXAMPLE}{BARE}{KEY}"
+    papers, refused, imports = bring(tmp_path, text)
+    assert refused == []
+    assert papers[0]["article"] == CLOZE["article"].replace("Tom was", f"Tom {word}")
+    assert papers[0]["options"] == CLOZE["options"]
+    left = [line.text for line in imports[0].left_out if line.why == "example"]
+    assert left == [line.strip() for line in repaired(example)]
+    assert any("blank 0 (line" in note for note in imports[0].notes)
+
+
+def repaired(example):
+    lines, _ = repair_signs(make_lines((example + BARE).splitlines()))
+    return [line.text for line in lines[:-3]]
+
+
+def test_an_example_whose_options_are_missing_is_refused_by_its_number(tmp_path):
+    text = WITH_EXAMPLE + BARE
+    for number, printed in enumerate(("36", "37", "38"), 1):
+        text = text.replace(printed, str(number))
+    papers, refused, _ = bring(tmp_path, text)
+    assert (papers, refused) == ([], [0])
+
+
+def test_in_word_as_well(tmp_path):
+    text = tmp_path / "exam.txt"
+    text.write_text(EXAMPLE + "\n" + WITH_EXAMPLE + BARE + KEY)
+    as_word(text, tmp_path / "exam.docx")
+    papers, refused, _ = understood(import_papers([tmp_path / "exam.docx"]))
+    assert refused == []
+    assert papers[0]["options"] == CLOZE["options"]
