@@ -27,8 +27,12 @@ WITH_EXAMPLE = styled("({}) ........").replace("Tom was", "Tom (0) ........")
         re.sub(r" +C ", "\n    C ", BARE),
         re.sub(r" +([A-D]) ", r"\n\1 ", BARE),
         re.sub(r" +([A-D]) ", r"\n   \1   ", BARE),
+        "36  A made      37  A hear      38  A worried\n"
+        "    B lost          B cook          B proud\n"
+        "    C sold          C hate          C lazy\n"
+        "    D found         D own           D hungry\n",
     ],
-    ids=["a row", "single spaces", "tabs", "two columns", "one a line", "one a line, apart"],
+    ids=["a row", "spaces", "tabs", "two columns", "one a line", "apart", "side by side"],
 )
 def test_letters_without_full_stops(tmp_path, lists):
     papers, refused, imports = bring(tmp_path, STORY + lists + KEY)

@@ -76,21 +76,29 @@ def with_full_stops(lines: Sequence[Line]) -> tuple[dict[int, list[int]], str]:
 def _lists(lines: Sequence[Line]) -> list[_List]:
     """All sequences A, B, C, ... of such letters; short ones only under a number."""
     lists: list[_List] = []
+    side_by_side = 1
     number: Letter | None = None
     for index, line in enumerate(lines):
         head = _NUMBERED.match(line.shadow)
         if head:
             number = Letter(index, head.end(1) - 1, "")
-        for one in _letters(index, line, head):
+        letters = _letters(index, line, head)
+        same = len({one.letter for one in letters}) == 1
+        if same and letters[0].letter == "A":
+            side_by_side = len(letters)
+        for column, one in enumerate(letters):
             if one.letter == "A":
                 near = number if number and index - number.line <= WRAPPED else None
                 lists.append(_List([one], near))
+                side_by_side = side_by_side if same else 1
             elif lists:
-                letters = lists[-1].letters
-                follows = one.letter == LETTERS[len(letters) : len(letters) + 1]
-                between = number is not None and number.line > letters[-1].line
-                if follows and not between and index - letters[-1].line <= WRAPPED:
-                    letters.append(one)
+                # Letters below each other, if lists are side by side.
+                of = column - side_by_side if same and len(letters) == side_by_side else -1
+                before = lists[of].letters
+                follows = one.letter == LETTERS[len(before) : len(before) + 1]
+                between = number is not None and number.line > before[-1].line
+                if follows and not between and index - before[-1].line <= WRAPPED:
+                    before.append(one)
     return [
         one for one in lists if len(one.letters) >= (LEAST_OPTIONS if one.number else LONG_LIST)
     ]
