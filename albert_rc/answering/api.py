@@ -72,6 +72,7 @@ def answer(
     precision: str | None = None,
     temperature: float | None = None,
     option_score: str | None = None,
+    reuse: bool = False,
     token_budget: int = TOKEN_BUDGET,
 ) -> list[AnsweredPaper]:
     """Answer every blank or question of some papers, as `albert-rc predict` does.
@@ -88,6 +89,8 @@ def answer(
             `evaluate --calibrate` saved next to the weights, else 1. It changes no answer.
         option_score: with "masks", blanks with options of several words are read again, with a
             [MASK] for each piece: more accurate, in about twice the time.
+        reuse: allow an option for several blanks of a passage whose blanks all have the same
+            options; by default each is used at most once.
         token_budget: tokens of a batch.
 
     Returns:
@@ -153,7 +156,7 @@ def answer(
             f"option_score:{listed(left)}",
             stacklevel=2,
         )
-    lines = iter(score_lines(store, scored_QK, temperature))
+    lines = iter(score_lines(store, scored_QK, temperature, reuse=reuse))
     return [
         AnsweredPaper(
             passage.id,

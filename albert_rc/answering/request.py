@@ -108,6 +108,13 @@ class Request:
             choices=("masks",),
         ),
     ] = None
+    reuse: Annotated[
+        bool,
+        Setting(
+            "Cloze: where all blanks of a passage have one list of options, allow an option for "
+            "several blanks (default: each is used at most once)."
+        ),
+    ] = False
     gate: Annotated[
         Path | None,
         Setting(

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from albert_rc.answering.banks import best_options, shown_scores
 from albert_rc.answering.lookup import Recalled, with_recall
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.batch import Batch
@@ -123,17 +124,16 @@ def reading_of(model: ReadingModel, max_length: int) -> dict[str, Any]:
     return as_json(found)
 
 
-def answers_of(store: Store, scored_QK: Tensor) -> Answers:
+def answers_of(store: Store, scored_QK: Tensor, reuse: bool = False) -> Answers:
     """The answers in the competition's format.
 
     Cloze: paper id to a list of letters. Multiple choice: question id to a letter. A table: row to
-    a label or a number.
+    a label or a number. See `score_lines` for `reuse`.
     """
     if store.is_numeric:
         values = [round(value, 4) for value in scored_QK[:, 0].tolist()]
         return dict(zip(store.meta["ids"], values, strict=True))
-    # numpy's argmax takes the first of equals on every machine.
-    best = [int(i) for i in scored_QK.numpy().argmax(-1)]
+    best = best_options(store, scored_QK, reuse).tolist()
     if store.kind == "label":
         return dict(zip(store.meta["ids"], (store.labels[i] for i in best), strict=True))
     letters = [letter(i) for i in best]
@@ -178,6 +178,7 @@ def score_lines(
     temperature: float = 1.0,
     recalled: Recalled | None = None,
     way: str | None = None,
+    reuse: bool = False,
 ) -> list[dict[str, Any]]:
     """One record per question: paper, number of the question (from 1), letter, probabilities.
 
@@ -189,14 +190,19 @@ def score_lines(
         recalled: options found in other papers for the blanks; `read` is then the answer of the
             model alone.
         way: method for rescoring options of several words, if any.
+        reuse: whether an option may be the answer to several blanks of a passage whose blanks all
+            have the same options; if not, these passages are answered as a whole (`banks`).
     """
     lines = []
     numbers = store.number_in_passage.tolist()
     options = store.num_options.tolist()
-    # Argmax of the undivided scores: dividing could turn a near tie into a tie.
     read = scored_QK.numpy().argmax(-1)
     shown_QK = scored_QK if store.is_numeric else final_scores(scored_QK, temperature, recalled)
-    best = read if recalled is None else shown_QK.numpy().argmax(-1)
+    # The best of the undivided scores: dividing could turn a near tie into a tie.
+    best = best_options(store, scored_QK if recalled is None else shown_QK, reuse)
+    once_Q = torch.zeros(len(scored_QK), dtype=torch.bool)
+    if not reuse:
+        shown_QK, once_Q = shown_scores(store, shown_QK, best)
     keys = store.meta["question_keys"] if store.kind == "choice" else None
     for question, passage in enumerate(store.passage_of_question.tolist()):
         line = {"paper": store.meta["ids"][passage], "number": numbers[question]}
@@ -213,6 +219,8 @@ def score_lines(
                 line["temperature"] = round(temperature, 6)
             if way is not None:
                 line["option_score"] = way
+            if once_Q[question]:
+                line["each_once"] = True
         if recalled is not None and recalled.option_Q[question] >= 0:
             line["read"] = letter(int(read[question]))
         lines.append(line)
@@ -231,6 +239,7 @@ def write_predictions(
     way: str | None = None,
     weights: str | None = None,
     reading: Mapping[str, Any] | None = None,
+    reuse: bool = False,
 ) -> Unsure | None:
     """Write answer.json and the requested files next to it, all or none.
 
@@ -245,6 +254,7 @@ def write_predictions(
         way: method for rescoring options of several words, if any.
         weights: identifier of the weights, for the score file's first line.
         reading: inference settings for the same line; see `reading_of`.
+        reuse: whether an option may answer several blanks; see `score_lines`.
 
     Returns:
         The answers.
@@ -254,10 +264,10 @@ def write_predictions(
         final_QK = final_scores(scored_QK, temperature, recalled)
     lines = []
     if scores is not None or abstain is not None:
-        lines = score_lines(store, scored_QK, temperature, recalled, way)
+        lines = score_lines(store, scored_QK, temperature, recalled, way, reuse)
         if weights is not None:
             lines[0]["weights"] = weights
         if reading is not None:
             lines[0]["reading"] = reading
-    answers = answers_of(store, final_QK)
+    answers = answers_of(store, final_QK, reuse)
     return write_answers(answers, path, lines, scores, abstain, store.labels)

@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from albert_rc import __version__
+from albert_rc.answering.banks import banks
 from albert_rc.answering.lookup import Memory, Recalled
 from albert_rc.answering.opening import Say, read_papers
 from albert_rc.answering.pieces import readings, require_way, rescored, too_long
@@ -22,7 +23,7 @@ from albert_rc.answering.spans import Found, find_spans, write_spans
 from albert_rc.answering.temperature import kept_temperature, record_path, weights_id, why_unused
 from albert_rc.checkpoints.load import Loaded
 from albert_rc.errors import CheckpointError, DataError, UsageError
-from albert_rc.io.messages import listed
+from albert_rc.io.messages import counted, listed
 from albert_rc.runtime.devices import Processes
 from albert_rc.runtime.pool import ResultT
 from albert_rc.stores.shards import is_store, open_store
@@ -146,6 +147,8 @@ class OptionTask(Task):
         request = self.request
         if request.option_score is not None:
             require_way(self.loaded.model, self.store, request.option_score)
+        if request.reuse and self.store.kind != "cloze":
+            raise UsageError("--set reuse is for cloze papers; leave it out")
         if request.recall is not None:
             self.recalled = self._recall(request.recall)
 
@@ -210,6 +213,8 @@ class OptionTask(Task):
 
     def made_by(self) -> dict[str, Any]:
         own = {"temperature": self.divisor, "reading": self.reading, "recall": self.recall_hash}
+        if self.request.reuse:
+            own["reuse"] = True
         return super().made_by() | own
 
     def score(self, readers: Processes, progress: Progress) -> None:
@@ -252,8 +257,14 @@ class OptionTask(Task):
             way=request.option_score,
             weights=weights_id(self.loaded.tokenizer.folder) if kept else None,
             reading=self.reading if kept else None,
+            reuse=request.reuse,
         )
         said = []
+        if not request.reuse and (whole := sum(1 for _ in banks(self.store))):
+            said.append(
+                f"{counted(whole, 'paper')} with one list of options for all blanks: each option "
+                "is used at most once (--set reuse=true allows more)"
+            )
         if self.recalled is not None:
             said.append(describe(self.recalled, self.scored_QK, self.divisor))
         if request.abstain is not None and unsure is not None:

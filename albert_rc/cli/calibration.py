@@ -66,6 +66,11 @@ def calibrate(
             f"left out {counted(recalled, 'answer')} recalled from training papers, since a "
             "temperature is fitted to the model's own answers"
         )
+    if whole := sum(file.each_once):
+        say(
+            f"left out {counted(whole, 'answer')} to papers whose options are each used once, "
+            "since the model's own probabilities are not in the file"
+        )
     if out_file is not None:
         write_json(out_file, found.as_json())
     if json:

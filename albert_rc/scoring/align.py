@@ -70,6 +70,7 @@ def _ordered(file: ScoreFile, places: dict[tuple[str, int], int]) -> ScoreFile:
         ids=None if file.ids is None else [file.ids[i] for i in order],
         lines=[file.lines[i] for i in order],
         read=[file.read[i] for i in order],
+        each_once=[file.each_once[i] for i in order],
         answers=[file.answers[i] for i in order] if file.answers else [],
         chances_QK=file.chances_QK[order],
         num_options_Q=file.num_options_Q[order],

@@ -68,7 +68,8 @@ def calibrate(
     likelihood and not to the order, can hardly move right answers to the front.
 
     Args:
-        file: scores of papers with right answers; recalled blanks are left out.
+        file: scores of papers with right answers; recalled blanks, and those of papers whose
+            options are each used once, are left out.
         papers: these papers.
         folds: number of folds for cross-validation.
         seed: random seed for the folds.
@@ -79,11 +80,14 @@ def calibrate(
     """
     file = in_order_of(file, papers)
     gold_Q = right_options(file, papers)
-    # Recalled evidence is not part of the model's logits; `predict` adds it after the temperature.
+    # What `predict` adds after the temperature is not part of the model's logits.
     read_Q = np.array([reading is None for reading in file.read])
-    known = np.flatnonzero((gold_Q >= 0) & read_Q)
+    known = np.flatnonzero((gold_Q >= 0) & read_Q & ~np.array(file.each_once))
     if not len(known):
-        raise DataError(f"{file.path}: every answer was recalled; make it without --recall")
+        raise DataError(
+            f"{file.path}: every answer was recalled, or its paper was answered as a whole; make "
+            "it without --recall, and with --set reuse=true"
+        )
     gold_Q, chances_QK = gold_Q[known], file.chances_QK[known]
     present_QK = np.arange(chances_QK.shape[1]) < file.num_options_Q[known, None]
     fold_Q = folds_of([file.papers[i] for i in known], folds, seed)

@@ -64,6 +64,8 @@ class ScoreFile:
     """Method for rescoring options of several words (`predict --option-score`)."""
     read: list[str | None]
     """The model's own answers at blanks recalled by `predict --recall`."""
+    each_once: list[bool]
+    """Whether the options of the question's paper are each used at most once."""
 
     @property
     def papers(self) -> list[str]:
@@ -110,6 +112,7 @@ def read_scores(path: Path) -> ScoreFile:
         "reading": next((record["reading"] for record in found if "reading" in record), None),
         "way": first.get("option_score"),
         "read": [record.get("read") for record in found],
+        "each_once": [record.get("each_once", False) for record in found],
     }
     if "probabilities" not in first:
         return ScoreFile(
@@ -250,6 +253,8 @@ def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:
     texts = ("id", "read", "option_score", "weights")
     if not all(isinstance(text, str) for text in (answer, *(record.get(n, "") for n in texts))):
         _refuse(path, line, '"answer", "id", "read", "option_score" and "weights" must be text')
+    if not isinstance(record.get("each_once", False), bool):
+        _refuse(path, line, '"each_once" must be true or false')
     if not isinstance(record.get("reading", {}), dict):
         _refuse(path, line, '"reading" must be an object')
     if not re.fullmatch("[a-z]+|", record.get("option_score", "")):

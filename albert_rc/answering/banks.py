@@ -1,0 +1,90 @@
+"""Papers with one list of options for all blanks, of which each is used at most once.
+
+Such a passage (a word bank, banked cloze; or sentences to put into gaps) is answered as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from albert_rc.scoring.each_once import Chances, assigned, each_once, with_likeliest
+from albert_rc.stores.store import Store
+
+FEWEST_BLANKS, FEWEST_OPTIONS = 3, 5
+"""Fewer may be an exercise in which one word is right several times: `a`, `an`, `the`, none."""
+
+
+def banks(store: Store) -> Iterator[Tensor]:
+    """The blanks of each passage whose blanks all have the same options, [B] indices of questions.
+
+    Only those with at least `FEWEST_BLANKS` blanks, `FEWEST_OPTIONS` options, and as many options
+    as blanks.
+    """
+    if store.kind != "cloze":
+        return
+    options = store.tensors["option_offset"].long()
+    _, count_P = store.passage_of_question.unique_consecutive(return_counts=True)
+    ends = count_P.cumsum(0).tolist()
+    lengths = store.num_options.tolist()
+    for first, end in zip([0, *ends], ends, strict=False):
+        if lengths[first] < FEWEST_OPTIONS or not FEWEST_BLANKS <= end - first <= lengths[first]:
+            continue
+        blank_B = torch.arange(first, end)
+        if len({_pieces(store, options[blank], options[blank + 1]) for blank in blank_B}) == 1:
+            yield blank_B
+
+
+def _pieces(store: Store, first: Tensor, last: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The tokens of some options, and where each ends."""
+    edges = store.tensors["piece_offset"][first : last + 1].tolist()
+    pieces = store.tensors["piece"][edges[0] : edges[-1]].tolist()
+    return tuple(pieces), tuple(edge - edges[0] for edge in edges)
+
+
+def best_options(store: Store, scored_QK: Tensor, reuse: bool = False) -> NDArray[np.int64]:
+    """The answer to every question, [Q].
+
+    Args:
+        store: the store that was answered.
+        scored_QK: natural log-probabilities; -inf beyond a question's last option.
+        reuse: whether an option may answer several blanks of a bank.
+    """
+    # numpy's argmax takes the first of equals on every machine.
+    best_Q: NDArray[np.int64] = scored_QK.numpy().argmax(-1)
+    for blank_B in () if reuse else banks(store):
+        best_Q[blank_B.numpy()] = assigned(each_once(_chances(store, scored_QK, blank_B)))
+    return best_Q
+
+
+def shown_scores(
+    store: Store, scored_QK: Tensor, best_Q: NDArray[np.int64]
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities that take account of banks, with the answer as the likeliest option.
+
+    Args:
+        store: the store that was answered.
+        scored_QK: natural log-probabilities; -inf beyond a question's last option.
+        best_Q: result of `best_options`.
+
+    Returns:
+        The log-probabilities, [Q, K]; and which questions belong to banks, [Q], bool.
+    """
+    result_QK, within_Q = scored_QK.clone(), torch.zeros(len(scored_QK), dtype=torch.bool)
+    for blank_B in banks(store):
+        chance_BK = each_once(_chances(store, scored_QK, blank_B))
+        shown_BK = with_likeliest(chance_BK, best_Q[blank_B.numpy()])
+        result_QK[blank_B, : shown_BK.shape[1]] = torch.from_numpy(np.log(shown_BK)).to(
+            result_QK.dtype
+        )
+        within_Q[blank_B] = True
+    return result_QK, within_Q
+
+
+def _chances(store: Store, scored_QK: Tensor, blank_B: Tensor) -> Chances:
+    count = int(store.num_options[blank_B[0]])
+    return np.asarray(scored_QK[blank_B, :count].double().softmax(-1).numpy())

@@ -1,0 +1,98 @@
+"""Probabilities of options that are each used at most once, in papers with one list for all blanks.
+
+An option that surely belongs to one blank belongs to no other. The probability of a choice of
+options is proportional to the product of the model's probabilities if all are different, and 0
+otherwise. What each blank's probabilities become is summed up over sets of used options (dynamic
+programming); there are 2^K of them, so for long lists belief propagation on the pairs of blanks and
+options finds it approximately (the Bethe approximation of the permanent: Huang and Jebara,
+"Approximating the Permanent with Belief Propagation", 2009), with probabilities that are a little
+too sure where nearly all options are used.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+Chances = NDArray[np.float64]
+
+EXACT = 12
+"""Options up to which sets are summed up, in milliseconds."""
+STEPS, CLOSE = 1000, 1e-9
+LEAST = 1e-12
+"""Probabilities below this count as it, so that no choice is impossible."""
+
+
+def each_once(chance_BK: Chances) -> Chances:
+    """Probabilities of a bank's options if each is used at most once, [B, K]; rows sum to 1.
+
+    Exact up to `EXACT` options.
+    """
+    chance_BK = np.maximum(chance_BK, LEAST)
+    options = chance_BK.shape[1]
+    weight_BK = (_by_sets if options <= EXACT else _by_propagation)(chance_BK)
+    return np.asarray(weight_BK / weight_BK.sum(1, keepdims=True))
+
+
+def _by_sets(chance_BK: Chances) -> Chances:
+    """The weight of all choices in which a blank has an option, [B, K]."""
+    blanks, options = chance_BK.shape
+    # One axis of 2 an option: whether it is used. The first blanks' choices, and the last ones'.
+    first = np.zeros((blanks + 1, *[2] * options))
+    last = np.zeros_like(first)
+    first[0][(0,) * options] = 1
+    used = np.indices([2] * options).sum(0)
+    last[blanks][used == blanks] = 1
+    free, taken = ([_axis(option, value) for option in range(options)] for value in (0, 1))
+    for blank in range(blanks):
+        for option in range(options):
+            first[blank + 1][taken[option]] += first[blank][free[option]] * chance_BK[blank, option]
+    weight_BK = np.empty_like(chance_BK)
+    for blank in reversed(range(blanks)):
+        for option in range(options):
+            after = last[blank + 1][taken[option]] * chance_BK[blank, option]
+            weight_BK[blank, option] = (first[blank][free[option]] * after).sum()
+            last[blank][free[option]] += after
+    return weight_BK
+
+
+def _axis(option: int, value: int) -> tuple[slice | int, ...]:
+    return (*[slice(None)] * option, value)
+
+
+def _by_propagation(chance_BK: Chances) -> Chances:
+    """An approximation of `_by_sets`, but for a factor of each row."""
+    free_BK = np.ones_like(chance_BK)
+    for _ in range(STEPS):
+        weight_BK = chance_BK * free_BK
+        other_BK = np.maximum(weight_BK.sum(1, keepdims=True) - weight_BK, LEAST)
+        claim_BK = chance_BK / other_BK
+        before_BK = free_BK
+        free_BK = 1 / (1 + np.maximum(claim_BK.sum(0) - claim_BK, 0))
+        if abs(free_BK - before_BK).max() < CLOSE:
+            break
+    return np.asarray(chance_BK * free_BK)
+
+
+def assigned(chance_BK: Chances) -> NDArray[np.int64]:
+    """Different options for a bank's blanks, as many right as can be expected, [B].
+
+    Args:
+        chance_BK: result of `each_once`.
+    """
+    answer_B: NDArray[np.int64] = linear_sum_assignment(-chance_BK)[1]
+    return answer_B
+
+
+def with_likeliest(chance_BK: Chances, answer_B: NDArray[np.int64]) -> Chances:
+    """Probabilities in which every answer is the likeliest option of its blank, [B, K].
+
+    Where it was not, because another blank has a better claim to the likeliest option, these two
+    change places. Of equals, the answer is the first by `LEAST`.
+    """
+    row_B, best_B = np.arange(len(answer_B)), chance_BK.argmax(1)
+    result = chance_BK.copy()
+    result[row_B, best_B] = chance_BK[row_B, answer_B]
+    result[row_B, answer_B] = chance_BK[row_B, best_B] + LEAST
+    return result

@@ -1,0 +1,93 @@
+"""What it gains to answer a word bank as a whole: cloze papers turned into papers with one list.
+
+    python experiments/word_banks.py PAPERS MODEL WORK OUT.json [--blanks 10] [--words 15]
+
+PAPERS is a folder of cloze papers with answers. Of each paper the first blanks with different right
+words stay, the others are filled in; all get one list, in alphabetical order: their right words,
+and wrong options of the paper up to --words. They are answered twice: each option at most once (the
+default of `predict`), and `--set reuse=true`, each blank alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from pathlib import Path
+from typing import Any
+
+from command import command
+
+from albert_rc.io.json import parse_json, write_json
+from albert_rc.papers.formats import read_good
+from albert_rc.papers.schema import Passage, letter
+from albert_rc.scoring.align import in_order_of, right_options
+from albert_rc.scoring.confidence import measure
+from albert_rc.scoring.score_file import read_scores
+
+
+def bank_of(passage: Passage, blanks: int, words: int) -> dict[str, Any] | None:
+    """The paper with one list for its first blanks; None if it has too few words for that."""
+    right = [question.options[question.answer or 0].strip() for question in passage.questions]
+    kept: dict[str, int] = {}
+    for number, word in enumerate(right):
+        if len(kept) < blanks:
+            kept.setdefault(word, number)
+    wrong = {option.strip() for question in passage.questions for option in question.options}
+    wrong -= set(right)
+    if len(kept) < blanks or len(wrong) < words - blanks:
+        return None
+    drawn = random.Random(passage.id).sample(sorted(wrong), words - blanks)
+    options = sorted([*kept, *drawn], key=str.lower)
+    parts = passage.segments()
+    article = parts[0]
+    for number, (word, part) in enumerate(zip(right, parts[1:], strict=True)):
+        article += ("_" if number in kept.values() else word) + part
+    answers = [letter(options.index(word)) for word in kept]
+    return {"article": article, "options": [options] * blanks, "answers": answers}
+
+
+def main() -> None:
+    """Make the papers, answer them twice, and write the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("papers", type=Path)
+    parser.add_argument("model")
+    parser.add_argument("work", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--blanks", type=int, default=10, help="of a paper (default: 10)")
+    parser.add_argument("--words", type=int, default=15, help="of its list (default: 15)")
+    arguments = parser.parse_args()
+    folder: Path = arguments.work / "papers"
+    folder.mkdir(parents=True, exist_ok=True)
+    for passage in read_good(arguments.papers).passages:
+        paper = bank_of(passage, arguments.blanks, arguments.words)
+        if paper is not None:
+            write_json(folder / passage.id, paper)
+    papers = read_good(folder)
+    found: dict[str, Any] = {"blanks": arguments.blanks, "words": arguments.words}
+    for name, more in (("each once", []), ("each blank alone", ["--set", "reuse=true"])):
+        scores = arguments.work / f"{name}.jsonl"
+        command(
+            "predict", "--data", folder, "--model", arguments.model,
+            "--out", arguments.work / "answer.json", "--scores", scores, *more,
+        )  # fmt: skip
+        measured = parse_json(command("evaluate", scores, folder, "--json").encode())
+        file = in_order_of(read_scores(scores), papers)
+        figures = measure(file.chances_QK, right_options(file, papers))
+        different = len(set(zip(file.papers, file.answers, strict=True)))
+        found[name] = {
+            "papers": len(set(file.papers)),
+            "questions": len(file.answers),
+            "accuracy": measured["accuracy"],
+            "interval": [measured["low"], measured["high"]],
+            "used again": len(file.answers) - different,
+            "log_loss": round(figures.nll, 4),
+            "calibration_error": round(figures.ece, 4),
+        }
+    write_json(arguments.out, found)
+    print(found)
+
+
+if __name__ == "__main__":
+    main()
