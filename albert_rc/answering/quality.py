@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from albert_rc.answering.banks import best_options
 from albert_rc.answering.spans import Found, golds
 from albert_rc.scoring import glue_squad as scores
 from albert_rc.stores.encode import VALUE_STEPS
@@ -30,18 +32,22 @@ class Quality:
 def quality(store: Store, scored_QK: Tensor) -> Quality:
     """Evaluate the result of `score` with the store's own metrics.
 
+    The answers are those of `predict`; the loss is that of the model's own probabilities, also in
+    papers whose options are each used once.
+
     Args:
         store: with some known answers.
         scored_QK: log-probabilities of the options, or the predicted numbers.
     """
     answer_Q = store.tensors["answer"].long()
     known_Q = answer_Q >= 0
+    best_Q = torch.from_numpy(best_options(store, scored_QK))[known_Q]
     scored_QK, answer_Q = scored_QK[known_Q].double(), answer_Q[known_Q]
     if store.is_numeric:
         gold_Q, given_Q = answer_Q / VALUE_STEPS, scored_QK[:, 0]
         loss = float((given_Q - gold_Q).square().mean())
     else:
-        gold_Q, given_Q = answer_Q, scored_QK.argmax(-1)
+        gold_Q, given_Q = answer_Q, best_Q
         loss = float(-scored_QK.gather(1, answer_Q[:, None]).mean())
     found = {name: float(scores.METRICS[name](gold_Q, given_Q)) for name in store.metrics}
     return Quality(

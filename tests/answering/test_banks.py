@@ -9,6 +9,7 @@ import torch
 
 from albert_rc import answer
 from albert_rc.answering.banks import banks, best_options
+from albert_rc.answering.quality import quality
 from albert_rc.answering.score import answers_of, score_lines
 from albert_rc.errors import DataError
 from albert_rc.io.json import json_lines
@@ -112,6 +113,12 @@ def close_race(store):
     chance_QK[1, 0] = 0.90
     chance_QK[2, 2] = 0.90
     return made, chance_QK.log()
+
+
+def test_the_accuracy_in_training_is_that_of_the_answers(store):
+    made, scored_QK = close_race(store)
+    made.tensors["answer"] = torch.tensor([1, 0, 2])
+    assert quality(made, scored_QK).score == 1
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
