@@ -12,8 +12,7 @@ had a teacher already, and its card keeps these steps; with --gpu it went on by 
 words` and `papers`, and the mean of its seeds is in WORK/runs/taught; the model for questions is
 then WORK/runs/taught-choice-mean of `reader_gpu.py questions`. With --more-options only the model
 for questions is published: WORK/runs/more-choice, which learned from `more_options.py`, or
-WORK/runs/more-choice-mean, its mean with the one in the package, if that is there; or if there are
-WORK/runs/more-choice-SEED, the mean of the one in the package and of these. Each is written
+WORK/runs/more-choice-mean, its mean with the one in the package, if that is there. Each is written
 into FOLDER (albert_rc/pretrained) in bf16, measured on the dev papers of ELE or DREAM, calibrated,
 and described in its card. RESULTS.json (experiments/results/reader.json) gets the figures.
 """
@@ -275,32 +274,20 @@ def choice_of_more_options(work: Path) -> dict[str, Any]:
     """What differs in the card of a model that learned from questions with other options."""
     name = "more-choice"
     made = steps_of_package("albert-rc-small-choice")
-    before, runs = len(made), work / "runs"
-    again = sorted(path for path in runs.glob(f"{name}-[0-9]*") if path.is_dir())
+    before, run = len(made), best(work / "runs" / name)
+    made.append(
+        "`albert-rc-small`, as it is in the package by now, was trained on the pairs of step 2, "
+        "and then on DREAM's training questions and two copies of each with other wrong options, "
+        "most of them right answers to similar questions about other dialogues "
+        f"({run['step']:,} steps of 16), next to the probabilities that the model of step {before} "
+        f"gives these options ({run['accuracy']:.2%} of the dev questions right)."
+    )
     mean = f"{name}-mean"
-    if again:
-        found = [best(run) for run in again]
-        right = " and ".join(f"{one['accuracy']:.2%}" for one in found)
-        made += [
-            f"The training of step {before} was done {len(again)} times more, with other draws of "
-            "wrong options, another seed, and the model of that step as the teacher "
-            f"({found[0]['step']:,} steps of 16; {right} of the dev questions right).",
-            f"{MEAN} of those of step {before} and of these {len(again)} models.",
-        ]
-        about = {"run": mean, "records": again[0].name, "made": made}
+    if (work / "runs" / mean).is_dir():
+        made.append(f"{MEAN} of those of steps {before} and {before + 1}.")
     else:
-        run = best(runs / name)
-        made.append(
-            "`albert-rc-small`, as it is in the package by now, was trained on the pairs of step "
-            "2, and then on DREAM's training questions and two copies of each with other wrong "
-            "options, most of them right answers to similar questions about other dialogues "
-            f"({run['step']:,} steps of 16), next to the probabilities that the model of step "
-            f"{before} gives these options ({run['accuracy']:.2%} of the dev questions right)."
-        )
-        is_mean = (runs / mean).is_dir()
-        if is_mean:
-            made.append(f"{MEAN} of those of steps {before} and {before + 1}.")
-        about = {"run": mean if is_mean else name, "records": name, "made": made}
+        mean = name
+    about = {"run": mean, "records": name, "made": made}
     return (
         about
         | _apart("reader.py", "teach-questions")
