@@ -1,4 +1,4 @@
-"""Papers with one list of options for all blanks, of which each is used at most once.
+"""Papers with one list of options for all blanks, and each option used at most once.
 
 Such a passage (a word bank, banked cloze; or sentences to put into gaps) is answered as a whole.
 """
@@ -6,6 +6,7 @@ Such a passage (a word bank, banked cloze; or sentences to put into gaps) is ans
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -22,8 +23,8 @@ FEWEST_BLANKS, FEWEST_OPTIONS = 3, 5
 def banks(store: Store) -> Iterator[Tensor]:
     """The blanks of each passage whose blanks all have the same options, [B] indices of questions.
 
-    Only those with at least `FEWEST_BLANKS` blanks, `FEWEST_OPTIONS` options, and as many options
-    as blanks.
+    Only those with at least `FEWEST_BLANKS` blanks, `FEWEST_OPTIONS` options that the tokenizer
+    tells apart, and no fewer options than blanks.
     """
     if store.kind != "cloze":
         return
@@ -35,15 +36,16 @@ def banks(store: Store) -> Iterator[Tensor]:
         if lengths[first] < FEWEST_OPTIONS or not FEWEST_BLANKS <= end - first <= lengths[first]:
             continue
         blank_B = torch.arange(first, end)
-        if len({_pieces(store, options[blank], options[blank + 1]) for blank in blank_B}) == 1:
+        lists = {_pieces(store, options[blank], options[blank + 1]) for blank in blank_B}
+        if len(lists) == 1 and len(set(lists.pop())) >= FEWEST_OPTIONS:
             yield blank_B
 
 
-def _pieces(store: Store, first: Tensor, last: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The tokens of some options, and where each ends."""
+def _pieces(store: Store, first: Tensor, last: Tensor) -> tuple[tuple[int, ...], ...]:
+    """The tokens of each of some options."""
     edges = store.tensors["piece_offset"][first : last + 1].tolist()
     pieces = store.tensors["piece"][edges[0] : edges[-1]].tolist()
-    return tuple(pieces), tuple(edge - edges[0] for edge in edges)
+    return tuple(tuple(pieces[a - edges[0] : b - edges[0]]) for a, b in pairwise(edges))
 
 
 def best_options(store: Store, scored_QK: Tensor, reuse: bool = False) -> NDArray[np.int64]:

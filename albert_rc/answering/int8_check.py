@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from albert_rc import __version__
+from albert_rc.answering.banks import best_options
 from albert_rc.answering.pieces import read_again
 from albert_rc.answering.quality import quality, span_quality
 from albert_rc.answering.request import TOKEN_BUDGET
@@ -134,7 +135,7 @@ def _answered(
     good = quality(store, scored_QK).score if store.has_answers else None
     if store.is_numeric:  # equal if the same to one decimal
         return [f"{number:.1f}" for number in scored_QK[:, 0].tolist()], good
-    return scored_QK.argmax(-1).tolist(), good
+    return best_options(store, scored_QK).tolist(), good
 
 
 def _threshold(model: ReadingModel | SpanModel, trial: Trial) -> float | None:

@@ -162,10 +162,17 @@ def final_scores(
     return scored_QK if recalled is None else with_recall(scored_QK, recalled)
 
 
-def describe(recalled: Recalled, scored_QK: Tensor, temperature: float = 1.0) -> str:
+def describe(
+    store: Store,
+    recalled: Recalled,
+    scored_QK: Tensor,
+    temperature: float = 1.0,
+    reuse: bool = False,
+) -> str:
     """The number of recalled blanks, and of answers that this changed, as a sentence."""
-    answer_Q = final_scores(scored_QK, temperature, recalled).argmax(-1)
-    total, changed = len(scored_QK), int((scored_QK.argmax(-1) != answer_Q).sum())
+    final_QK = final_scores(scored_QK, temperature, recalled)
+    before_Q, after_Q = (best_options(store, each, reuse) for each in (scored_QK, final_QK))
+    total, changed = len(scored_QK), int((before_Q != after_Q).sum())
     return (
         f"recalled from training papers: {recalled.known:,} of {total:,} blanks "
         f"({recalled.known / max(1, total):.1%}); {counted(changed, 'answer')} changed"
@@ -196,10 +203,10 @@ def score_lines(
     lines = []
     numbers = store.number_in_passage.tolist()
     options = store.num_options.tolist()
-    read = scored_QK.numpy().argmax(-1)
+    read = best_options(store, scored_QK, reuse)
     shown_QK = scored_QK if store.is_numeric else final_scores(scored_QK, temperature, recalled)
     # The best of the undivided scores: dividing could turn a near tie into a tie.
-    best = best_options(store, scored_QK if recalled is None else shown_QK, reuse)
+    best = read if recalled is None else best_options(store, shown_QK, reuse)
     once_Q = torch.zeros(len(scored_QK), dtype=torch.bool)
     if not reuse:
         shown_QK, once_Q = shown_scores(store, shown_QK, best)

@@ -213,8 +213,6 @@ class OptionTask(Task):
 
     def made_by(self) -> dict[str, Any]:
         own = {"temperature": self.divisor, "reading": self.reading, "recall": self.recall_hash}
-        if self.request.reuse:
-            own["reuse"] = True
         return super().made_by() | own
 
     def score(self, readers: Processes, progress: Progress) -> None:
@@ -266,7 +264,9 @@ class OptionTask(Task):
                 "is used at most once (--set reuse=true allows more)"
             )
         if self.recalled is not None:
-            said.append(describe(self.recalled, self.scored_QK, self.divisor))
+            said.append(
+                describe(self.store, self.recalled, self.scored_QK, self.divisor, request.reuse)
+            )
         if request.abstain is not None and unsure is not None:
             said.append(unsure.line(request.abstain, request.out, self.calibrated))
         return said

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from albert_rc.answering.banks import best_options
 from albert_rc.answering.quality import quality, span_quality
 from albert_rc.answering.score import score
 from albert_rc.answering.spans import find_spans
@@ -51,7 +52,8 @@ def measure(loaded: Loaded[Any], papers: PaperSet | None) -> tuple[list[Row], st
     if not store.is_numeric:
         answer_Q = store.tensors["answer"].long()
         known = (answer_Q >= 0).nonzero()[:, 0]
-        right = (scored_QK.argmax(-1) == answer_Q)[known].tolist()
+        best_Q = torch.from_numpy(best_options(store, scored_QK))
+        right = (best_Q == answer_Q)[known].tolist()
         share = accuracy(right, store.passage_of_question[known].tolist())
         rows = [row for row in rows if row[0] != "accuracy"]
         rows.insert(0, ("accuracy, 95% interval over papers", str(share)))

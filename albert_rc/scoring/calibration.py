@@ -86,7 +86,7 @@ def calibrate(
     if not len(known):
         raise DataError(
             f"{file.path}: every answer was recalled, or its paper was answered as a whole; make "
-            "it without --recall, and with --set reuse=true"
+            "the scores without --recall, and with --set reuse=true"
         )
     gold_Q, chances_QK = gold_Q[known], file.chances_QK[known]
     present_QK = np.arange(chances_QK.shape[1]) < file.num_options_Q[known, None]

@@ -5,8 +5,9 @@ options is proportional to the product of the model's probabilities if all are d
 otherwise. What each blank's probabilities become is summed up over sets of used options (dynamic
 programming); there are 2^K of them, so for long lists belief propagation on the pairs of blanks and
 options finds it approximately (the Bethe approximation of the permanent: Huang and Jebara,
-"Approximating the Permanent with Belief Propagation", 2009), with probabilities that are a little
-too sure where nearly all options are used.
+"Approximating the Permanent with Belief Propagation", 2009), with probabilities that are too sure
+where nearly all options are used: with as many blanks as options, single ones were off by up to
+0.4 in random examples, by 0.1 with 10 blanks and 15 options.
 """
 
 from __future__ import annotations
@@ -69,19 +70,21 @@ def _by_propagation(chance_BK: Chances) -> Chances:
         other_BK = np.maximum(weight_BK.sum(1, keepdims=True) - weight_BK, LEAST)
         claim_BK = chance_BK / other_BK
         before_BK = free_BK
-        free_BK = 1 / (1 + np.maximum(claim_BK.sum(0) - claim_BK, 0))
+        # The geometric mean with the step before, as the messages of nearly sure blanks swing.
+        free_BK = np.sqrt(before_BK / (1 + np.maximum(claim_BK.sum(0) - claim_BK, 0)))
         if abs(free_BK - before_BK).max() < CLOSE:
             break
     return np.asarray(chance_BK * free_BK)
 
 
 def assigned(chance_BK: Chances) -> NDArray[np.int64]:
-    """Different options for a bank's blanks, as many right as can be expected, [B].
+    """Different options for a bank's blanks, with the highest expected number of right ones, [B].
 
     Args:
         chance_BK: result of `each_once`.
     """
-    answer_B: NDArray[np.int64] = linear_sum_assignment(-chance_BK)[1]
+    first_K = np.arange(chance_BK.shape[1])  # of equals, on every machine
+    answer_B: NDArray[np.int64] = linear_sum_assignment(LEAST * first_K - chance_BK)[1]
     return answer_B
 
 
@@ -89,7 +92,8 @@ def with_likeliest(chance_BK: Chances, answer_B: NDArray[np.int64]) -> Chances:
     """Probabilities in which every answer is the likeliest option of its blank, [B, K].
 
     Where it was not, because another blank has a better claim to the likeliest option, these two
-    change places. Of equals, the answer is the first by `LEAST`.
+    change places, so that an option's probabilities may sum to more than 1. The answer's gets
+    `LEAST` more, so that it has no equal.
     """
     row_B, best_B = np.arange(len(answer_B)), chance_BK.argmax(1)
     result = chance_BK.copy()

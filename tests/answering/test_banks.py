@@ -9,8 +9,9 @@ import torch
 
 from albert_rc import answer
 from albert_rc.answering.banks import banks, best_options
+from albert_rc.answering.lookup import Recalled
 from albert_rc.answering.quality import quality
-from albert_rc.answering.score import answers_of, score_lines
+from albert_rc.answering.score import answers_of, describe, score_lines
 from albert_rc.errors import DataError
 from albert_rc.io.json import json_lines
 from albert_rc.papers.formats import read_good
@@ -159,7 +160,16 @@ def test_files_of_scores_keep_it(store, tmp_path, cli):
     assert len(set(letters)) == 3
     assert letters[1:] == ["A", "C"]
     assert read_scores(joined).each_once == [True] * 3
-    with pytest.raises(DataError, match="its paper was answered as a whole; make it"):
+    # With a file in which options were used again.
+    again.write_bytes(json_lines(score_lines(made, other, reuse=True)))
+    folder = tmp_path / "papers"
+    done = cli("ensemble", path, again, "--out", out, "--scores", joined, "--gold", folder)
+    assert done.returncode == 3  # one paper has no folds
+    done = cli("ensemble", path, again, "--out", out, "--scores", joined)
+    assert done.returncode == 0, done.stderr
+    assert len(set(json.loads(out.read_bytes())["1.json"])) == 3
+    assert read_scores(joined).each_once == [True] * 3
+    with pytest.raises(DataError, match="its paper was answered as a whole; make the"):
         calibrate(read_scores(path), read_good(tmp_path / "papers"))
     path.write_text(path.read_text().replace("true", '"yes"', 1))
     with pytest.raises(DataError, match='line 1: "each_once" must be true or false'):
@@ -193,3 +203,35 @@ def test_other_papers_have_no_such_setting(sample, tmp_path, cli):
     )  # fmt: skip
     assert done.returncode == 2
     assert "--set reuse is for cloze papers" in " ".join((done.stdout + done.stderr).split())
+
+
+def test_an_ensemble_is_evaluated_with_the_answers_that_it_writes(store, tmp_path, cli):
+    draw = torch.Generator().manual_seed(0)
+    made = store(*(paper(blanks=5) for _ in range(8)))
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for path in files:
+        scored_QK = torch.randn(40, 6, generator=draw).log_softmax(-1)
+        path.write_bytes(json_lines(score_lines(made, scored_QK)))
+    out, folder = tmp_path / "answer.json", tmp_path / "papers"
+    done = cli("ensemble", *files, "--gold", folder, "--out", out, "--method", "probabilities",
+               "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    methods = {row["name"]: row for row in json.loads(done.stdout)["methods"].values()}
+    found = json.loads(cli("evaluate", out, folder, "--json").stdout)
+    assert methods["probabilities"]["accuracy"] == found["accuracy"]
+    assert all(len(set(letters)) == 5 for letters in json.loads(out.read_bytes()).values())
+
+
+def test_recall_of_other_blanks_does_not_count_as_recalled_answers(store):
+    made, scored_QK = close_race(store)
+    recalled = Recalled(torch.tensor([1, -1, -1]), torch.tensor([9, 0, 0]))
+    lines = score_lines(made, scored_QK, recalled=recalled)
+    assert [line["answer"] for line in lines] == ["B", "A", "C"]
+    assert lines[0]["read"] == "B"
+    assert describe(made, recalled, scored_QK).endswith("0 answers changed")
+
+
+def test_lists_of_words_that_the_tokenizer_does_not_know_are_no_bank(store):
+    lists = [list("\u4e00\u4e01\u4e02\u4e03\u4e04"), list("\u4e05\u4e06\u4e07\u4e08\u4e09")]
+    made = store(paper(blanks=3) | {"options": [lists[0], lists[1], lists[0]]})
+    assert list(banks(made)) == []

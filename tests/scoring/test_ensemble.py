@@ -29,6 +29,7 @@ def pool_of(chances, gold=None, size=20):
         present_QK=np.ones(chances.shape[1:], bool),
         gold_Q=np.full(questions, -1) if gold is None else np.asarray(gold),
         papers=[f"p{i // size}" for i in range(questions)],
+        once_Q=np.zeros(questions, bool),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from albert_rc.io.files import read_bytes
 from albert_rc.io.json import parse_json, six_digits, write_json
 from albert_rc.io.messages import counted, quoted
 from albert_rc.papers.schema import letter, question_keys
-from albert_rc.scoring.each_once import Chances, assigned, with_likeliest
 from albert_rc.scoring.ensemble.assess import Assessment
 from albert_rc.scoring.ensemble.mix import MIX, Fit, make_pool
 from albert_rc.scoring.score_file import OF_ENSEMBLE, ScoreFile
@@ -94,7 +92,6 @@ def score_lines(
     if not numbers:
         chances_QK = fit(make_pool(files))
     lines: list[dict[str, Any]] = []
-    chances_QK, once_Q = _with_each_once(files, chances_QK)
     best = chances_QK.argmax(-1).tolist()
     for question, (paper, number) in enumerate(like.keys):
         line: dict[str, Any] = {"paper": paper, "number": number}
@@ -111,24 +108,12 @@ def score_lines(
             if any(file.read[question] for file in files):
                 read = Counter(file.read[question] or file.answers[question] for file in files)
                 line["read"] = read.most_common(1)[0][0]
-            if once_Q[question]:
+            if any(file.each_once[question] for file in files):
                 line["each_once"] = True
         lines.append(line)
     for line in lines[:1]:
         line["weights"] = OF_ENSEMBLE
     return lines
-
-
-def _with_each_once(files: Sequence[ScoreFile], chances_QK: Chances) -> tuple[Chances, list[bool]]:
-    """Probabilities, and which questions belong to papers whose options are each used once."""
-    once_Q = [all(once) for once in zip(*(file.each_once for file in files), strict=True)]
-    result_QK = chances_QK.copy()
-    for _, group in groupby(np.flatnonzero(once_Q).tolist(), key=files[0].papers.__getitem__):
-        question_B = list(group)
-        shown_BK = chances_QK[question_B]
-        # Averages of probabilities that allow for it already.
-        result_QK[question_B] = with_likeliest(shown_BK, assigned(shown_BK))
-    return result_QK, once_Q
 
 
 def answers_of(lines: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:

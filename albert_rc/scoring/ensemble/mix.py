@@ -25,6 +25,7 @@ from albert_rc.scoring.confidence import (
     normalized,
     temper,
 )
+from albert_rc.scoring.each_once import assigned, with_likeliest
 from albert_rc.scoring.score_file import ScoreFile
 
 ROUNDS = 30
@@ -41,6 +42,8 @@ class Pool:
     """Indices of the right options; -1 if unknown."""
     papers: list[str]
     """The paper of each question."""
+    once_Q: Flags
+    """Whether the options of the question's paper are each used at most once."""
 
     def part(self, questions: Indices) -> Pool:
         """The pool of some of the questions."""
@@ -49,6 +52,7 @@ class Pool:
             present_QK=self.present_QK[questions],
             gold_Q=self.gold_Q[questions],
             papers=[self.papers[i] for i in questions],
+            once_Q=self.once_Q[questions],
         )
 
     @property
@@ -80,7 +84,24 @@ def make_pool(files: Sequence[ScoreFile], papers: PaperSet | None = None) -> Poo
         present_QK=np.arange(width) < first.num_options_Q[:, None],
         gold_Q=gold_Q,
         papers=first.papers,
+        once_Q=np.any([file.each_once for file in files], axis=0),
     )
+
+
+def with_each_once(pool: Pool, chances_QK: Chances) -> Chances:
+    """Combined probabilities whose likeliest options differ where each is used at most once.
+
+    The models' own ones take account of that already; their mixture does so nearly.
+    """
+    banks: dict[str, list[int]] = {}
+    for question in np.flatnonzero(pool.once_Q).tolist():
+        banks.setdefault(pool.papers[question], []).append(question)
+    result_QK = chances_QK.copy()
+    for question_B in banks.values():
+        options = int(pool.present_QK[question_B[0]].sum())
+        shown_BK = chances_QK[question_B, :options]
+        result_QK[question_B, :options] = with_likeliest(shown_BK, assigned(shown_BK))
+    return result_QK
 
 
 @dataclass(frozen=True)
@@ -95,7 +116,7 @@ class Fit:
     def __call__(self, pool: Pool) -> Chances:
         """[Q, K] combined probabilities; the temperature does not change the answers."""
         mixed_QK = MIX[self.method](pool, np.array(self.weights))
-        return temper(mixed_QK, pool.present_QK, self.temperature)
+        return with_each_once(pool, temper(mixed_QK, pool.present_QK, self.temperature))
 
 
 def _mean(pool: Pool, weights_M: Chances) -> Chances:

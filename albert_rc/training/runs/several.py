@@ -261,7 +261,8 @@ def _answer(store: Store, folder: Path, group: Processes) -> float | None:
     loaded.model.to(group.device)
     scored_QK = score(loaded.model, loaded.tokenizer, store, group)
     if group.is_main:
-        write_bytes(folder / HELD_OUT, json_lines(score_lines(store, scored_QK)))
+        # The model's own probabilities, for a temperature.
+        write_bytes(folder / HELD_OUT, json_lines(score_lines(store, scored_QK, reuse=True)))
     return round(quality(store, scored_QK).score, 5) if store.has_answers else None
 
 
