@@ -50,13 +50,14 @@ def import_papers(
         with bounded(path):
             text = read_printed(path)
             lines, of_glosses = set_glosses_aside(text.lines, keep_glosses)
-            lines, of_signs = repair_signs(lines)
+            lines, of_signs, unclear = repair_signs(lines)
             lines, example, of_example = without_example(lines)
             outline = read_outline(lines)
             found = assemble(outline, str(path))
             found.text = [line.text for line in text.lines]
             found.notes += text.notes + of_glosses + of_signs + of_example
             found.left_out += example
+            found.troubles += unclear
             report_doubts(found, text, keep_unsure)
             _answer(found, outline, key_path)
             unanswered = set() if key_path is not None else _unanswered(found.papers)

@@ -98,6 +98,94 @@ def test_sentences_for_all_blanks(tmp_path):
     assert papers[0]["answers"] == ["E", "A", "C"]
 
 
+def test_the_word_i_is_no_option(tmp_path):
+    more = "F  She sat down.\nG  When the bus came,\nI was asleep.\nH  It was late.\n"
+    text = f"{STORY}\n{SENTENCES}{more}\nKey: 36 E 37 A 38 H\n"
+    papers, refused, _ = bring(tmp_path, text)
+    assert refused == []
+    assert papers[0]["options"][0][5:] == [
+        "She sat down.", "When the bus came, I was asleep.", "It was late.",
+    ]  # fmt: skip
+
+
+def test_a_list_of_fifteen_words(tmp_path):
+    words = [f"word{n}" for n in range(15)]
+    box = "\n".join(
+        "   ".join(f"{letter}  {word}" for letter, word in pairs)
+        for pairs in batches(list(zip("ABCDEFGHIJKLMNO", words, strict=True)), 5)
+    )
+    papers, refused, _ = bring(tmp_path, f"{STORY}\n{box}\n\nKey: 36 O 37 A 38 H\n")
+    assert refused == []
+    assert papers[0]["options"] == [words] * 3
+
+
+def batches(values, size):
+    return [values[start : start + size] for start in range(0, len(values), size)]
+
+
+READING = (
+    TEXT
+    + re.sub(r"(?m)(^39|^40|\b[A-D])\.", r"\1", QUESTIONS)
+    + """\
+41 What is a loaf?
+A A kind of bread.
+B A kind of oven.
+C A bag.
+D A table.
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("D bread is dry\n", "\n", "begins a list of another length"),
+        ("D A table.\n", "", "begins a list of another length"),
+        ("C In a bag.", "C .5", "begins a list of another length"),
+        ("B In a warm oven.", "B In a warm\n1995 oven.", ""),
+        ("40 Where should a loaf", "40 Where in\n1995 should a loaf", "should have options"),
+        ("40 Where", "4 Where", "has number 4 after 39"),
+        ("A A kind of bread.\nB A kind of oven.\nC A bag.\nD A table.\n", "", "should have opt"),
+        (
+            "41 What is a loaf?",
+            "41 What is a loaf?\n\n\nA\n\nlong\nline\nor\nfive\n",
+            "should have",
+        ),
+        ("D On a table.", "D On a table.\nE In a box.\n", ""),
+        ("D A table.", "D A table.\nwhich is wrapped\nE In a box.\n", ""),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path, old, new, said):
+    assert old in READING
+    assert len(bring(tmp_path, READING)[0][0]["questions"]) == 3
+    papers, _, imports = bring(tmp_path, READING.replace(old, new))
+    assert papers == []
+    assert any(said in str(trouble) for trouble in imports[0].all_troubles())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("D  The bus was empty.", "\n- 3 -\n\nHilltop\nSchool\n2026\nD  The bus was empty."),
+        ("C  It was raining.\n", ""),
+        ("E  Nobody", "F  Nobody"),
+    ],
+)
+def test_sentences_that_are_cut_are_refused(tmp_path, old, new):
+    assert old in SENTENCES
+    text = f"{STORY}\n{SENTENCES}F  It was late.\n".replace(old, new)
+    papers, _, imports = bring(tmp_path, text)
+    assert papers == []
+    assert imports[0].all_troubles()
+
+
+def test_papers_with_marks_stay_as_they_are(tmp_path):
+    points = "There are two ways.\n1  The small one\nA  friends\nB  food\nC  music\n"
+    points += "2  The large one\nA  a hall\nB  a band\nC  a cook\n"
+    lines = make_lines((points + TEXT + QUESTIONS).splitlines())
+    assert repair_signs(lines) == (lines, [], [])
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -112,7 +200,7 @@ def test_sentences_for_all_blanks(tmp_path):
 )
 def test_letters_that_begin_no_options_stay(text):
     lines = make_lines(text.splitlines())
-    assert repair_signs(lines) == (lines, [])
+    assert repair_signs(lines) == (lines, [], [])
 
 
 def test_a_letter_within_an_option_is_no_mark(tmp_path):
@@ -130,13 +218,6 @@ def test_a_letter_within_an_option_is_no_mark(tmp_path):
         (EXAMPLE + "0  A B C D\n", "..."),
         (EXAMPLE + "Answer: B\n", "saw"),
         (EXAMPLE + "0 D\n", "looked"),
-        (
-            EXAMPLE.replace(" A", " A.")
-            .replace(" C", " √C.")
-            .replace(" B", " B.")
-            .replace(" D", " D."),
-            "noticed",
-        ),
     ],
 )
 def test_an_example_is_no_question(tmp_path, example, word):
@@ -150,8 +231,40 @@ def test_an_example_is_no_question(tmp_path, example, word):
     assert any("blank 0 (line" in note for note in imports[0].notes)
 
 
+@pytest.mark.parametrize("blank", ["(0) ....A....", "(0) found", "(0) ...found...", "(0)__found__"])
+def test_an_example_with_its_answer_in_the_blank(tmp_path, blank):
+    story = WITH_EXAMPLE.replace("(0) ........", blank)
+    papers, refused, _ = bring(tmp_path, f"{INSTRUCTION}{EXAMPLE}\n{story}{BARE}{KEY}")
+    assert refused == []
+    assert papers[0]["article"] == CLOZE["article"].replace("Tom was", "Tom found")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("   D looked", "\n   D looked"),
+        ("D looked\n", "D looked  Answer: D\n"),
+        ("D looked\n", "D looked\nThe answer is D.\n"),
+        ("Tom (0) ........", "Tom (0) cold"),
+        ("bag\nunder", "bag (0) ........\nunder"),
+    ],
+)
+def test_an_unclear_example_is_refused(tmp_path, old, new):
+    text = f"{INSTRUCTION}{EXAMPLE}\n{WITH_EXAMPLE}{BARE}{KEY}"
+    assert old in text
+    _, refused, _ = bring(tmp_path, text.replace(old, new))
+    assert 0 in refused
+
+
+def test_a_tick_is_the_answer_of_an_example(tmp_path):
+    example = "0. A. found   B. saw   √C. noticed   D. looked\n"
+    papers, refused, _ = bring(tmp_path, f"{INSTRUCTION}{example}\n{WITH_EXAMPLE}{LISTS}{KEY}")
+    assert refused == []
+    assert papers[0]["article"] == CLOZE["article"].replace("Tom was", "Tom noticed")
+
+
 def repaired(example):
-    lines, _ = repair_signs(make_lines((example + BARE).splitlines()))
+    lines, *_ = repair_signs(make_lines((example + BARE).splitlines()))
     return [line.text for line in lines[:-3]]
 
 

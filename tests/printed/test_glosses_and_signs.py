@@ -131,11 +131,11 @@ def test_numbers_that_are_circled_or_large(tmp_path, first):
 )
 def test_lines_that_say_something_else_stay_as_they_are(text):
     lines = make_lines([text])
-    assert repair_signs(lines) == (lines, [])
+    assert repair_signs(lines) == (lines, [], [])
 
 
 def test_few_rows_without_letters_are_no_options():
     lines = make_lines(["1.  happy   sad   old", "2.  red   blue   green"])
-    assert repair_signs(lines) == (lines, [])
+    assert repair_signs(lines) == (lines, [], [])
     keys = make_lines(["1.  A   B   C", "2.  A   D   C", "3.  B   B   A"])
-    assert repair_signs(keys) == (keys, [])
+    assert repair_signs(keys) == (keys, [], [])

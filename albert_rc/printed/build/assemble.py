@@ -335,6 +335,10 @@ class _Assembler:
                 p.left_out(p.role if p.role != "text" else "no blanks") for p in self.paragraphs
             ]
             return
+        if numbers[0] == 0 and len(numbers) > 1:
+            self._trouble(
+                (0,), "", "blank 0 is an example", "write its answer in place of the blank"
+            )
         for number in range(numbers[0], min(numbers[-1], numbers[0] + 50)):
             if number not in numbers:
                 self._trouble(

@@ -19,6 +19,8 @@ _ANSWER = re.compile(rf"{_EXAMPLE}([A-J])[.)]?\s*$|^\s*(?i:answer)\s*:\s*([A-J])
 _BOXES = re.compile(rf"{_EXAMPLE}A\s+B(\s+[C-J])*\s*$")
 _WORD = re.compile(r"^\s*(?i:examples?)\s*:?\s*$")
 _MENTION = re.compile(r"(?i:example)[^.!?]*$")
+_SAID = re.compile(r"(?i:the\s)?(?i:answer)\b")
+_INSIDE = re.compile(r"\s*[.…_]*\s*([A-Za-z][A-Za-z' -]*?)\s*(?:\.{2,}|…+|_+)")
 GAP = "..."
 """What stands for its blank if its answer is not printed; a longer row of dots may be a blank."""
 
@@ -26,38 +28,92 @@ GAP = "..."
 def without_example(lines: Sequence[Line]) -> tuple[list[Line], list[LeftOut], list[str]]:
     """Lines without the example's options, and with its answer in place of its blank.
 
-    Nothing is changed if the example is unclear: `import` then names the blank.
+    Nothing is changed if any example is unclear: `import` then names the blank, or the options.
 
     Returns:
         The lines, those taken out, and notes.
     """
     rows = [index for index, line in enumerate(lines) if len(_options(line)) > 2]
-    blanks = [
-        one
-        for one in candidates(enumerate(lines))
-        if one.number == 0
-        and one.style != "bare"
-        and one.line_number not in rows
-        # `There is an example at the beginning (0).`
-        and not _MENTION.search(lines[one.line_number].shadow, 0, one.start)
-    ]
-    if not rows or len(rows) != len(blanks):
+    pairs = _pairs(lines, rows)
+    if not rows or pairs is None:
         return list(lines), [], []
     result = list(lines)
     left: list[LeftOut] = []
     notes = []
-    for row, blank in zip(rows, blanks, strict=True):
+    for row, blank in pairs:
         around = [row, *_beside(lines, row)]
-        answer = _answer(lines, around)
-        options = _options(lines[row])
-        known = [one for one in options if one.letter == answer]
-        word = _text(options, known[0]) if known else GAP
-        result[blank.line_number] = _filled(lines[blank.line_number], blank, word)
+        options = {one.letter: _text(_options(lines[row]), one) for one in _options(lines[row])}
+        printed = _printed(lines[blank.line_number], blank, options)
+        if printed is None or not _is_whole(lines, row, around):
+            return list(lines), [], []
+        end, word = printed
+        word = word or options.get(_answer(lines, around), "") or GAP
+        result[blank.line_number] = _filled(lines[blank.line_number], blank.start, end, word)
         left += [LeftOut(lines[at].place, lines[at].text.strip(), "example") for at in around]
+        known = word != GAP
         said = f"was filled in: {word}" if known else f"has no answer; {GAP} stands in its place"
         notes.append(f"blank 0 ({blank.place}) is an example, and {said}")
     gone = {one.place for one in left}
     return [line for line in result if line.place not in gone], left, notes
+
+
+def _pairs(lines: Sequence[Line], rows: Sequence[int]) -> list[tuple[int, Candidate]] | None:
+    """Each example's row of options and its blank, which stands before the next one's row."""
+    zeros = [
+        one
+        for one in candidates(enumerate(lines))
+        if one.number == 0 and one.line_number not in rows and not _is_mention(lines, one)
+    ]
+    dotted = [one for one in zeros if _has_dots(lines[one.line_number], one)]
+    blanks = dotted or [one for one in zeros if one.style != "bare"]
+    if len(blanks) != len(rows):
+        return None
+    pairs = list(zip(rows, blanks, strict=True))
+    apart = all(blank.line_number < row for (_, blank), row in zip(pairs, rows[1:], strict=False))
+    return pairs if apart else None
+
+
+def _is_mention(lines: Sequence[Line], blank: Candidate) -> bool:
+    """Whether it belongs to a sentence such as `There is an example (0).`, also over two lines."""
+    at = blank.line_number
+    above = lines[at - 1].shadow if at and not lines[at].gap else ""
+    return bool(_MENTION.search(f"{above} {lines[at].shadow[: blank.start]}"))
+
+
+def _has_dots(line: Line, blank: Candidate) -> bool:
+    text = line.shadow[blank.start : blank.end]
+    return blank.style == "line" or bool(re.search(r"\.{3}|…", text + line.shadow[blank.end :][:4]))
+
+
+def _printed(line: Line, blank: Candidate, options: dict[str, str]) -> tuple[int, str] | None:
+    """Where a blank ends, and the option that is printed in it: `(0) ....A....`, `(0) went`.
+
+    None if something else stands there.
+    """
+    behind = _INSIDE.match(line.shadow, blank.end)
+    if behind:
+        word = behind[1].strip()
+        found = options.get(word) or next(
+            (text for text in options.values() if text.casefold() == word.casefold()), None
+        )
+        return (behind.end(), found) if found else None
+    if _has_dots(line, blank):
+        return blank.end, ""
+    for text in sorted(options.values(), key=len, reverse=True):
+        if match := re.compile(rf"\s*{re.escape(text)}\b", re.IGNORECASE).match(
+            line.text, blank.end
+        ):
+            return match.end(), text
+    return None
+
+
+def _is_whole(lines: Sequence[Line], row: int, around: Sequence[int]) -> bool:
+    """Whether all of the example stands in the row, and nothing about it follows."""
+    following = lines[max(around) + 1].shadow if max(around) + 1 < len(lines) else ""
+    letters = _options(lines[row])
+    wrapped = re.match(rf"\s*[(\[]?{chr(65 + len(letters))}\s?[.)\]]?\s", following)
+    said = _SAID.search(lines[row].shadow) or _SAID.match(following.strip())
+    return not wrapped and not said
 
 
 def _options(line: Line) -> list[Mark]:
@@ -96,8 +152,8 @@ def _answer(lines: Sequence[Line], around: Sequence[int]) -> str:
     return ticked[0].upper() if len(ticked) == 1 else ""
 
 
-def _filled(line: Line, blank: Candidate, word: str) -> Line:
-    before, behind = line.text[: blank.start].rstrip(), line.text[blank.end :].lstrip()
+def _filled(line: Line, start: int, end: int, word: str) -> Line:
+    before, behind = line.text[:start].rstrip(), line.text[end:].lstrip()
     apart = " " if behind[:1].isalnum() else ""
     text = f"{before}{' ' if before else ''}{word}{apart}{behind}"
     return replace(line, text=text, shadow=shadow_of(text))

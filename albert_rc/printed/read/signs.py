@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from albert_rc.printed.lines import Line, shadow_of
-from albert_rc.printed.read.bare import with_full_stops
-from albert_rc.printed.recognise.options import first_mark
+from albert_rc.printed.lines import Line, Piece, shadow_of
+from albert_rc.printed.papers import Trouble
+from albert_rc.printed.read.bare import missing_full_stops
+from albert_rc.printed.recognise.options import first_mark, marks_in
 
 LETTERS = "ABCDEFG"
 LEAST_ROWS = 3
@@ -24,6 +25,7 @@ _WORD = re.compile(r"\s*((?i:question|q)[.]?\s?)(?=[0-9]{1,4}\s?[.、:)]\s*\S)")
 _HEAD = re.compile(r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\].、:]{0,2}\s*")
 _SIGNED = re.compile(r"(?<![A-Za-z0-9])[(\[]?\s?([A-G])\s?[.、)\]](?![A-Za-z]\.)")
 _COLON = re.compile(r"(?<![A-Za-z0-9])([A-G])\s?:")
+_STEM = re.compile(r"\s*[0-9]{1,4}\s?[.、)]\s*(?=[^\W\d_]|_)")
 _LONE = re.compile(r"\s*([0-9]{1,4})\s*$")
 _DOTS = re.compile(r"\s*(?:\.{4,}|…{2,})\s*")
 _ENDING = re.compile(r"[(\[]\s?[0-9]{1,4}\s?[)\]]\s*$")
@@ -31,21 +33,22 @@ _CELL = re.compile(r"\S+(?: \S+)*")
 _WORDS_OF_A_CELL = 6
 
 
-def repair_signs(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
+def repair_signs(lines: Sequence[Line]) -> tuple[list[Line], list[str], list[Trouble]]:
     """Lines whose options have the usual marks.
 
     Returns:
-        The lines, and notes on the corrections.
+        The lines, notes on the corrections, and what is too unclear to be corrected.
     """
     notes: list[str] = []
     plain = [_without_word(_with_plain_numbers(line)) for line in _with_whole_blanks(lines)]
     signed = [_with_full_stops(line, notes) for line in plain]
-    places, note = with_full_stops(signed)
-    notes += [note] if note else []
-    for index, after in places.items():
+    bare = missing_full_stops(signed)
+    notes += [bare.note] if bare.note else []
+    for index, after in bare.places.items():
         for place in reversed(after):
             signed[index] = _changed(signed[index], place, place, ".")
-    return _with_lone_numbers(_with_letters(signed, notes)), notes
+    whole = _with_lone_numbers(_with_letters(signed, notes))
+    return whole, notes, [bare.trouble] if bare.trouble else []
 
 
 def _changed(line: Line, start: int, end: int, text: str) -> Line:
@@ -126,18 +129,25 @@ def _with_full_stops(line: Line, notes: list[str]) -> Line:
 
 def _with_lone_numbers(lines: list[Line]) -> list[Line]:
     """Add a full stop to numbers that stand alone above their options, several of them in order."""
-    lone: dict[int, int] = {}
+    lone: list[tuple[int, int]] = []
     for index, (line, following) in enumerate(pairwise(lines)):
         match = _LONE.match(line.shadow)
-        mark = first_mark(following) if match else None
-        if match and mark and mark.index == 0:
-            lone[int(match[1])] = index
+        mark = first_mark(following) if match and not following.gap else None
+        if match and mark and mark.index == 0 and not (index and _is_stem(lines[index - 1])):
+            lone.append((int(match[1]), index))
+    numbers = {number for number, _ in lone}
     result = list(lines)
-    for number, index in lone.items():
-        if number - 1 in lone or number + 1 in lone:
+    for number, index in lone:
+        if number - 1 in numbers or number + 1 in numbers:
             end = len(lines[index].shadow.rstrip())
             result[index] = _changed(lines[index], end, end, ".")
     return result
+
+
+def _is_stem(line: Line) -> bool:
+    """Whether a line is a question with a number, so that a number below it is something else."""
+    head = _STEM.match(line.shadow)
+    return head is not None and not marks_in(Piece(line, head.end(), len(line.shadow)))
 
 
 def _with_letters(lines: list[Line], notes: list[str]) -> list[Line]:
