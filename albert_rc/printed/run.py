@@ -46,6 +46,7 @@ def import_papers(
     """
     _check_first(paths, key_path)
     imports = []
+    examples = False
     for path in paths:
         with bounded(path):
             text = read_printed(path)
@@ -53,6 +54,8 @@ def import_papers(
             lines, of_signs, unclear = repair_signs(lines)
             lines, example, of_example = without_example(lines)
             outline = read_outline(lines)
+            of_example += _without_zero(outline, bool(example))
+            examples |= bool(example)
             found = assemble(outline, str(path))
             found.text = [line.text for line in text.lines]
             found.notes += text.notes + of_glosses + of_signs + of_example
@@ -68,6 +71,7 @@ def import_papers(
         with bounded(key_path):
             text = read_printed(key_path)
             outline = read_outline(text.lines, only_key=True)
+            of_example = _without_zero(outline, examples)
         answers = [answer for block in outline.blocks for answer in block.answers]
         papers = [paper for found in imports for paper in found.papers]
         own = [paper.answers for paper in papers]
@@ -76,7 +80,7 @@ def import_papers(
                 for paper in found.papers:
                     paper.headings.append(shadow_of(Path(found.source).stem))
         said = f"a key with {counted(len(answers), 'answer')}"
-        notes = [said, *text.notes]
+        notes = [said, *text.notes, *of_example]
         rest = Import(str(key_path), [], assign(papers, answers), outline.left_out, notes)
         for paper, before in zip(papers, own, strict=True):
             if before is not None and len(before) == len(paper.numbers):
@@ -98,6 +102,19 @@ def import_papers(
             if paper.whole:
                 check_readable(paper)
     return imports
+
+
+def _without_zero(outline: Outline, examples: bool) -> list[str]:
+    """Leave out a key's answers to examples, if there are any; the notes on that."""
+    notes = []
+    for block in outline.blocks if examples else ():
+        notes += [
+            f"the key's answer to 0 ({entry.place}), an example, was not used"
+            for entry in block.answers
+            if entry.number == 0
+        ]
+        block.answers = [entry for entry in block.answers if entry.number != 0]
+    return notes
 
 
 def _unanswered(papers: Sequence[Paper]) -> set[int]:

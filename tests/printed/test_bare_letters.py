@@ -255,6 +255,17 @@ def test_an_unclear_example_is_refused(tmp_path, old, new):
     assert 0 in refused
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_key_may_have_the_example_as_well(tmp_path, apart):
+    text, key = f"{INSTRUCTION}{EXAMPLE}\n{WITH_EXAMPLE}{BARE}", "\nKey: 0 A 36 D 37 D 38 A\n"
+    papers, refused, imports = bring(
+        tmp_path, text if apart else text + key, key=key if apart else None
+    )
+    assert refused == []
+    assert papers[0]["answers"] == CLOZE["answers"]
+    assert any("the key's answer to 0" in note for one in imports for note in one.notes)
+
+
 def test_a_tick_is_the_answer_of_an_example(tmp_path):
     example = "0. A. found   B. saw   √C. noticed   D. looked\n"
     papers, refused, _ = bring(tmp_path, f"{INSTRUCTION}{example}\n{WITH_EXAMPLE}{LISTS}{KEY}")
