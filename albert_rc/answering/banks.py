@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from albert_rc.scoring.each_once import Chances, assigned, each_once, with_likeliest
+from albert_rc.scoring.confidence import Chances, Indices
+from albert_rc.scoring.each_once import assigned, each_once, with_likeliest
 from albert_rc.stores.store import Store
 
 FEWEST_BLANKS, FEWEST_OPTIONS = 3, 5
@@ -26,7 +26,7 @@ def banks(store: Store) -> Iterator[Tensor]:
     Only those with at least `FEWEST_BLANKS` blanks, `FEWEST_OPTIONS` options that the tokenizer
     tells apart, and no fewer options than blanks.
     """
-    if store.kind != "cloze":
+    if store.kind != "cloze" or not (store.num_options >= FEWEST_OPTIONS).any():
         return
     options = store.tensors["option_offset"].long()
     _, count_P = store.passage_of_question.unique_consecutive(return_counts=True)
@@ -48,7 +48,7 @@ def _pieces(store: Store, first: Tensor, last: Tensor) -> tuple[tuple[int, ...],
     return tuple(tuple(pieces[a - edges[0] : b - edges[0]]) for a, b in pairwise(edges))
 
 
-def best_options(store: Store, scored_QK: Tensor, reuse: bool = False) -> NDArray[np.int64]:
+def best_options(store: Store, scored_QK: Tensor, reuse: bool = False) -> Indices:
     """The answer to every question, [Q].
 
     Args:
@@ -57,15 +57,13 @@ def best_options(store: Store, scored_QK: Tensor, reuse: bool = False) -> NDArra
         reuse: whether an option may answer several blanks of a bank.
     """
     # numpy's argmax takes the first of equals on every machine.
-    best_Q: NDArray[np.int64] = scored_QK.numpy().argmax(-1)
+    best_Q: Indices = scored_QK.numpy().argmax(-1)
     for blank_B in () if reuse else banks(store):
         best_Q[blank_B.numpy()] = assigned(each_once(_chances(store, scored_QK, blank_B)))
     return best_Q
 
 
-def shown_scores(
-    store: Store, scored_QK: Tensor, best_Q: NDArray[np.int64]
-) -> tuple[Tensor, Tensor]:
+def shown_scores(store: Store, scored_QK: Tensor, best_Q: Indices) -> tuple[Tensor, Tensor]:
     """Log-probabilities that take account of banks, with the answer as the likeliest option.
 
     Args:

@@ -40,6 +40,8 @@ def _require_for(request: Request, papers: Store | PaperSet) -> None:
             "--abstain and --temperature need answers with probabilities, which these papers do "
             "not have; leave them out"
         )
+    if request.reuse and papers.kind != "cloze":
+        raise UsageError("--set reuse is for cloze papers; leave it out")
     if request.null_threshold is not None and not spans:
         raise UsageError(
             "--null-threshold is for SQuAD, since other questions always have an answer; leave "

@@ -147,8 +147,6 @@ class OptionTask(Task):
         request = self.request
         if request.option_score is not None:
             require_way(self.loaded.model, self.store, request.option_score)
-        if request.reuse and self.store.kind != "cloze":
-            raise UsageError("--set reuse is for cloze papers; leave it out")
         if request.recall is not None:
             self.recalled = self._recall(request.recall)
 

@@ -13,10 +13,9 @@ where nearly all options are used: with as many blanks as options, single ones w
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-Chances = NDArray[np.float64]
+from albert_rc.scoring.confidence import Chances, Indices
 
 EXACT = 12
 """Options up to which sets are summed up, in milliseconds."""
@@ -77,18 +76,18 @@ def _by_propagation(chance_BK: Chances) -> Chances:
     return np.asarray(chance_BK * free_BK)
 
 
-def assigned(chance_BK: Chances) -> NDArray[np.int64]:
+def assigned(chance_BK: Chances) -> Indices:
     """Different options for a bank's blanks, with the highest expected number of right ones, [B].
 
     Args:
         chance_BK: result of `each_once`.
     """
     first_K = np.arange(chance_BK.shape[1])  # of equals, on every machine
-    answer_B: NDArray[np.int64] = linear_sum_assignment(LEAST * first_K - chance_BK)[1]
+    answer_B: Indices = linear_sum_assignment(LEAST * first_K - chance_BK)[1]
     return answer_B
 
 
-def with_likeliest(chance_BK: Chances, answer_B: NDArray[np.int64]) -> Chances:
+def with_likeliest(chance_BK: Chances, answer_B: Indices) -> Chances:
     """Probabilities in which every answer is the likeliest option of its blank, [B, K].
 
     Where it was not, because another blank has a better claim to the likeliest option, these two

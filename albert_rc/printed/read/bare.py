@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from string import ascii_uppercase as LETTERS
 
 from albert_rc.printed.lines import Line, Piece, shortened
 from albert_rc.printed.papers import Trouble
 from albert_rc.printed.recognise.options import marks_in
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LEAST_OPTIONS = 3
 LEAST_LISTS = 2
 """Lists of one length, unless one is so long that its letters are nothing else."""
@@ -111,18 +111,18 @@ def missing_full_stops(lines: Sequence[Line]) -> FullStops:
 
 def _has_marks(lines: Sequence[Line]) -> bool:
     """Whether some options have marks: A and B after it, in one line or at the beginning of two."""
-    marks = [{mark.letter.upper() for mark in _strong(line)} for line in lines]
+    marks = [_marked(line) for line in lines]
     return any(
         "A" in here and ("B" in here or any("B" in other for other in marks[index : index + 4]))
         for index, here in enumerate(marks)
     )
 
 
-def _strong(line: Line) -> Iterator[Letter]:
+def _marked(line: Line) -> set[str]:
+    """The letters with marks in a line, behind its number."""
     head = _NUMBERED.match(line.shadow)
-    start = head.end() if head else 0
-    for mark in marks_in(Piece(line, start, len(line.shadow))):
-        yield Letter(0, mark.start, mark.letter)
+    piece = Piece(line, head.end() if head else 0, len(line.shadow))
+    return {mark.letter.upper() for mark in marks_in(piece)}
 
 
 def _lists(lines: Sequence[Line], letters: Sequence[Sequence[Letter]]) -> list[_List]:
@@ -189,11 +189,11 @@ def _letters(index: int, line: Line) -> list[Letter]:
 
 def _is_key(text: str, number: int, start: int) -> bool:
     """Whether a line is a key: `1 A 2 B 3 C`, or `1 A 3 B 5 C`, numbers at equal distances."""
-    parts = re.findall(r"[A-Z]\s+([0-9]{1,4})(?=\s+[A-Z]\b)", text[start:])
-    steps = {b - a for a, b in pairwise([number, *map(int, parts)])}
-    return (len(parts) > 0 and len(steps) == 1 and steps.pop() > 0 and len(parts) > 1) or (
-        len(parts) == 1 and int(parts[0]) == number + 1
-    )
+    numbers = [number, *map(int, re.findall(r"[A-Z]\s+([0-9]{1,4})(?=\s+[A-Z]\b)", text[start:]))]
+    steps = {after - before for before, after in pairwise(numbers)}
+    if len(numbers) == 2:
+        return steps == {1}
+    return len(steps) == 1 and min(steps) > 0
 
 
 def _unclear(

@@ -1,4 +1,4 @@
-"""The example of a cloze passage, number 0, which is no question.
+"""The example of a cloze passage: number 0, which is not a question.
 
 Exams of Cambridge's form begin a passage with a blank `(0) ........` whose options stand above it.
 """
@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from albert_rc.papers.schema import letter
 from albert_rc.printed.lines import Line, Piece, shadow_of
 from albert_rc.printed.recognise.blanks import Candidate, candidates
 from albert_rc.printed.recognise.blocks import LeftOut
@@ -42,12 +43,13 @@ def without_example(lines: Sequence[Line]) -> tuple[list[Line], list[LeftOut], l
     notes = []
     for row, blank in pairs:
         around = [row, *_beside(lines, row)]
-        options = {one.letter: _text(_options(lines[row]), one) for one in _options(lines[row])}
+        marks = _options(lines[row])
+        options = {one.letter: _text(marks, one) for one in marks}
         printed = _printed(lines[blank.line_number], blank, options)
-        if printed is None or not _is_whole(lines, row, around):
+        if printed is None or not _is_whole(lines, around, len(marks)):
             return list(lines), [], []
         end, word = printed
-        word = word or options.get(_answer(lines, around), "") or GAP
+        word = word or options.get(_answer(lines, around[1:], marks), "") or GAP
         result[blank.line_number] = _filled(lines[blank.line_number], blank.start, end, word)
         left += [LeftOut(lines[at].place, lines[at].text.strip(), "example") for at in around]
         known = word != GAP
@@ -107,12 +109,11 @@ def _printed(line: Line, blank: Candidate, options: dict[str, str]) -> tuple[int
     return None
 
 
-def _is_whole(lines: Sequence[Line], row: int, around: Sequence[int]) -> bool:
-    """Whether all of the example stands in the row, and nothing about it follows."""
+def _is_whole(lines: Sequence[Line], around: Sequence[int], options: int) -> bool:
+    """Whether all of the example stands in its row, the first index, and nothing follows it."""
     following = lines[max(around) + 1].shadow if max(around) + 1 < len(lines) else ""
-    letters = _options(lines[row])
-    wrapped = re.match(rf"\s*[(\[]?{chr(65 + len(letters))}\s?[.)\]]?\s", following)
-    said = _SAID.search(lines[row].shadow) or _SAID.match(following.strip())
+    wrapped = re.match(rf"\s*[(\[]?{letter(options)}\s?[.)\]]?\s", following)
+    said = _SAID.search(lines[around[0]].shadow) or _SAID.match(following.strip())
     return not wrapped and not said
 
 
@@ -143,10 +144,10 @@ def _beside(lines: Sequence[Line], row: int) -> list[int]:
     return found
 
 
-def _answer(lines: Sequence[Line], around: Sequence[int]) -> str:
+def _answer(lines: Sequence[Line], beside: Sequence[int], options: Sequence[Mark]) -> str:
     """The letter that stands under the options, or is ticked; empty if none is."""
-    ticked = [mark.letter for mark in _options(lines[around[0]]) if mark.tick == "its"]
-    for index in around[1:]:
+    ticked = [mark.letter for mark in options if mark.tick == "its"]
+    for index in beside:
         if match := _ANSWER.match(lines[index].shadow):
             return match[1] or match[2]
     return ticked[0].upper() if len(ticked) == 1 else ""

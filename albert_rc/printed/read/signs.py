@@ -71,8 +71,9 @@ def _with_whole_blanks(lines: Sequence[Line]) -> list[Line]:
         before = result[-1]
         end = len(before.shadow.rstrip())
         result[-1] = _changed(before, end, len(before.text), f" {dots[0].strip()}")
-        if rest := line.text[dots.end() :]:
-            result.append(replace(line, text=rest, shadow=line.shadow[dots.end() :]))
+        rest = _changed(line, 0, dots.end(), "")
+        if rest.text:
+            result.append(rest)
     return result
 
 
