@@ -6,8 +6,8 @@ otherwise. What each blank's probabilities become is summed up over sets of used
 programming); there are 2^K of them, so for long lists belief propagation on the pairs of blanks and
 options finds it approximately (the Bethe approximation of the permanent: Huang and Jebara,
 "Approximating the Permanent with Belief Propagation", 2009), with probabilities that are too sure
-where nearly all options are used: with as many blanks as options, single ones were off by up to
-0.4 in random examples, by 0.1 with 10 blanks and 15 options.
+where nearly all options are used: with 17 options for 17 blanks, single ones were off by up to 0.12
+in random examples, by 0.05 for 12 blanks.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from scipy.optimize import linear_sum_assignment
 
 from albert_rc.scoring.confidence import Chances, Indices
 
-EXACT = 12
-"""Options up to which sets are summed up, in milliseconds."""
+EXACT = 16
+"""Options up to which sets are summed up: 20 ms for 10 blanks and 15 options, and 0.1 s for as many
+blanks as options; each option more takes twice as long."""
 STEPS, CLOSE = 1000, 1e-9
 LEAST = 1e-12
 """Probabilities below this count as it, so that no choice is impossible."""
@@ -38,27 +39,35 @@ def each_once(chance_BK: Chances) -> Chances:
 def _by_sets(chance_BK: Chances) -> Chances:
     """The weight of all choices in which a blank has an option, [B, K]."""
     blanks, options = chance_BK.shape
-    # One axis of 2 an option: whether it is used. The first blanks' choices, and the last ones'.
-    first = np.zeros((blanks + 1, *[2] * options))
+    # A set of used options is a number with a bit for each. The first blanks' choices, and the
+    # last ones'.
+    first = np.zeros((blanks + 1, 2**options))
     last = np.zeros_like(first)
-    first[0][(0,) * options] = 1
-    used = np.indices([2] * options).sum(0)
-    last[blanks][used == blanks] = 1
-    free, taken = ([_axis(option, value) for option in range(options)] for value in (0, 1))
+    first[0, 0] = 1
+    sets = np.arange(2**options)
+    used = sum((sets >> option) & 1 for option in range(options))
+    last[blanks, used == blanks] = 1
     for blank in range(blanks):
         for option in range(options):
-            first[blank + 1][taken[option]] += first[blank][free[option]] * chance_BK[blank, option]
+            free, _ = _halves(first[blank], option)
+            _, taken = _halves(first[blank + 1], option)
+            taken += free * chance_BK[blank, option]
     weight_BK = np.empty_like(chance_BK)
     for blank in reversed(range(blanks)):
         for option in range(options):
-            after = last[blank + 1][taken[option]] * chance_BK[blank, option]
-            weight_BK[blank, option] = (first[blank][free[option]] * after).sum()
-            last[blank][free[option]] += after
+            free, _ = _halves(first[blank], option)
+            before, _ = _halves(last[blank], option)
+            _, taken = _halves(last[blank + 1], option)
+            after = taken * chance_BK[blank, option]
+            weight_BK[blank, option] = (free * after).sum()
+            before += after
     return weight_BK
 
 
-def _axis(option: int, value: int) -> tuple[slice | int, ...]:
-    return (*[slice(None)] * option, value)
+def _halves(weight: Chances, option: int) -> tuple[Chances, Chances]:
+    """Views of a vector over all sets: those without an option, and those with it."""
+    split = weight.reshape(-1, 2, 2**option)
+    return split[:, 0], split[:, 1]
 
 
 def _by_propagation(chance_BK: Chances) -> Chances:

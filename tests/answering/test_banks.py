@@ -40,7 +40,7 @@ def exact(chance_BK):
     return found / found.sum(1, keepdims=True)
 
 
-@pytest.mark.parametrize(("blanks", "options"), [(3, 5), (5, 5), (4, 7)])
+@pytest.mark.parametrize(("blanks", "options"), [(3, 5), (5, 5), (4, 7), (3, 16)])
 def test_probabilities_are_those_of_all_choices(blanks, options):
     draw = np.random.default_rng(blanks)
     for _ in range(5):
