@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain, groupby, pairwise
 from typing import Literal
 
 from albert_rc.printed.lines import Line, Piece
@@ -133,6 +134,8 @@ def in_columns(line: Line) -> bool:
 def sequence(marks: Sequence[Mark], expected: int | None) -> list[Mark] | str:  # noqa: PLR0911 - one case, one answer
     """The marks that divide a list into A, B, C, ..., or the reason why that is unclear.
 
+    They are in this order, also if columns are read downwards.
+
     Args:
         marks: all possible marks, in order.
         expected: number of options of the paper's lists, if known.
@@ -154,6 +157,8 @@ def sequence(marks: Sequence[Mark], expected: int | None) -> list[Mark] | str:  
         return "its options can be divided in two ways"
     if len(marks) == 1:
         return "it has only one option"
+    if _read_downwards(marks):
+        return sorted(marks, key=lambda mark: mark.index)
     counts = Counter(mark.index for mark in marks)
     twice = sorted(chr(65 + index) for index, count in counts.items() if count > 1)
     if twice:
@@ -164,16 +169,30 @@ def sequence(marks: Sequence[Mark], expected: int | None) -> list[Mark] | str:  
     return f"its options are in the order {''.join(mark.letter for mark in marks)}"
 
 
+def _read_downwards(marks: Sequence[Mark]) -> bool:
+    """Whether options are in columns with B under A, as word banks often are."""
+    rows = [[mark.index for mark in row] for _, row in groupby(marks, lambda mark: mark.line.place)]
+    return (
+        len(rows) > 1
+        and sorted(chain(*rows)) == list(range(len(marks)))
+        and all(row == sorted(row) for row in rows)
+        and all(mark.strong for mark in marks)
+        and all(index - 1 in above for above, row in pairwise(rows) for index in row)
+    )
+
+
 def cut(item: Item, expected: int | None) -> None:
     """Divide an item's body into options; if that fails, the reason is its trouble."""
     if item.options or item.trouble:
         return
-    chosen = sequence([mark for piece in item.body for mark in marks_in(piece)], expected)
+    marks = [mark for piece in item.body for mark in marks_in(piece)]
+    chosen = sequence(marks, expected)
     if isinstance(chosen, str):
         item.trouble = chosen
         return
-    for mark, following in zip(chosen, [*chosen[1:], None], strict=True):
-        item.options.append(_between(item.body, mark, following))
+    as_printed = [mark for mark in marks if mark in chosen]
+    following = dict(zip(as_printed, [*as_printed[1:], None], strict=True))
+    item.options = [_between(item.body, mark, following[mark]) for mark in chosen]
     item.ticks_before = "".join(mark.letter.upper() for mark in chosen if mark.tick == "its")
     item.ticks_doubtful = "".join(m.letter.upper() for m in chosen if m.tick == "doubtful")
 
