@@ -9,10 +9,11 @@ compared: the paper's models saw 125,000 steps of 4,096 sequences of 512 tokens.
 
 from __future__ import annotations
 
-import argparse
 import math
 from pathlib import Path
 from typing import Any
+
+from scripts import parser_of
 
 from albert_rc.io.json import parse_json
 
@@ -91,9 +92,7 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     """Print the tables of all files."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("files", type=Path, nargs="+")
     arguments = parser.parse_args()
     rows = [row for path in arguments.files for row in parse_json(path.read_bytes())]

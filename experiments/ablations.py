@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from rows import require_same
+from scripts import parser_of
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.corpus.mask_config import MaskConfig
@@ -206,9 +207,7 @@ def tune(arguments: argparse.Namespace, seed: int, start: Path, group: Processes
 def main() -> None:
     """Run what is not there yet, row by row."""
     tables = list(dict.fromkeys(variant.table for variant in VARIANTS))
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("stores", type=Path)
     parser.add_argument("vocabulary", type=Path)

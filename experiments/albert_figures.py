@@ -8,7 +8,6 @@ Beside the pictures `albert.json` holds the numbers that the page quotes.
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from dataclasses import replace
 from io import BytesIO
@@ -21,6 +20,7 @@ from lsh_capture import shown
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from PIL import Image
+from scripts import parser_of
 from torch import Tensor
 
 from albert_rc.checkpoints.inspect import distances_of, made_of
@@ -202,9 +202,7 @@ FIGURES = {"parameters": parameters, "ngrams": ngrams, "hashing": hashing, "laye
 
 def main() -> None:
     """Draw them all."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/figures"))
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)

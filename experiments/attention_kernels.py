@@ -9,12 +9,13 @@ median over rounds. The faster kernel differs by processor, which the result nam
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from scripts import parser_of
 
 from albert_rc.runtime.environment import prepare
 
@@ -71,9 +72,7 @@ def ways(length: int, head_size: int) -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     """Time all of them by turns; print and write milliseconds per sequence."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rows import require_same
+from scripts import parser_of
 
 from albert_rc.checkpoints.load import load_model
 from albert_rc.io.json import parse_json, write_json
@@ -96,9 +97,7 @@ def shape(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Run each seed with each policy, and draw the first seed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("stores", type=Path)
     parser.add_argument("model")
     parser.add_argument("out", type=Path)

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from scripts import parser_of
 from torch import Tensor
 
 from albert_rc.answering.quality import quality
@@ -115,9 +116,7 @@ def patched(patches: tuple[Patch, ...]) -> Iterator[None]:
 
 def main() -> None:
     """Run every variant and write the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("stores", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)

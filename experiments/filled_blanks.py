@@ -9,11 +9,12 @@ surer than a threshold, which is what answering the easy blanks first would do.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from pathlib import Path
 from typing import Any
+
+from scripts import parser_of
 
 from albert_rc import load_model
 from albert_rc.answering.api import answer
@@ -39,9 +40,7 @@ def filled(paper: Paper, words: dict[int, str]) -> Paper:
 
 def main() -> None:
     """Ask three times, and compare."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("papers", type=Path)
     parser.add_argument("model")
     arguments = parser.parse_args()

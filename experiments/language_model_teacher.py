@@ -13,7 +13,6 @@ follow the passage one after the other, but each sees only the passage and itsel
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from scripts import parser_of
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
@@ -118,9 +118,7 @@ class Reader:
 
 def main() -> None:
     """Answer the questions of all papers."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("papers", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)

@@ -10,10 +10,11 @@ section 3.1; its numbers are printed.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+from scripts import parser_of
 
 from albert_rc.io.json import parse_json
 from albert_rc.report.plots import lines, save
@@ -29,9 +30,7 @@ def averaged(rows: list[dict[str, Any]], at: int) -> list[float]:
 
 def main() -> None:
     """Draw it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("table", type=Path, help="JSON file that sharing_tasks.py wrote")
     parser.add_argument("figure", type=Path)
     parser.add_argument("--task", default="mrpc", help="of the table (default: mrpc)")

@@ -7,9 +7,10 @@ STORE is a cloze store. The first row is the default; every other differs in one
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 from pathlib import Path
+
+from scripts import parser_of
 
 from albert_rc.bench.compare import compare
 from albert_rc.bench.job import Job
@@ -27,9 +28,7 @@ CHANGES: dict[str, dict[str, object]] = {
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("store", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--size", default="base")

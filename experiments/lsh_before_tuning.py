@@ -8,12 +8,12 @@ sequences with the same words hidden; only the attention differs.
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from scripts import parser_of
 
 from albert_rc.checkpoints.load import load_model
 from albert_rc.corpus.batches import PretrainCollator
@@ -41,9 +41,7 @@ ROWS: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Measure every row."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)

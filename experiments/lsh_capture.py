@@ -9,12 +9,12 @@ rounds show, on average over queries. `blind` is the share that as many keys dra
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import torch
 from caught import attention_inputs
+from scripts import parser_of
 from torch import Tensor
 
 from albert_rc.checkpoints.load import load_model
@@ -65,9 +65,7 @@ def draw(table: list[dict[str, Any]], out: Path) -> None:
 
 def main() -> None:
     """Measure every form."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("store", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from command import command
 from reader import FAR, NEAR, apart_from, readable, texts
+from scripts import parser_of
 
 from albert_rc.io.atomic import atomic_path
 from albert_rc.papers.formats import read_split
@@ -139,9 +140,7 @@ def make_papers(given: argparse.Namespace, target: Path) -> None:
 
 def main() -> None:
     """Make the papers and their store, if they are not there yet."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("sources", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument(

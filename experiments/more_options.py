@@ -22,7 +22,6 @@ With another --seed other wrong options are drawn, and -SEED is added to all the
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import shutil
@@ -37,6 +36,7 @@ import numpy as np
 from command import command
 from reader import race_paper, write_scores
 from scipy.sparse import csr_matrix
+from scripts import parser_of
 
 from albert_rc.stores.shards import split_path
 
@@ -158,9 +158,7 @@ def write(sources: Path, folder: Path, copies: int, seed: int = 0) -> None:
 
 def main() -> None:
     """Make the store, and the teacher's scores."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("sources", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("--copies", type=int, default=2, help="of every question (default: 2)")

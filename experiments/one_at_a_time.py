@@ -13,13 +13,13 @@ tokens here, so that it happens often enough to be seen).
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from scripts import parser_of
 
 from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
@@ -97,9 +97,7 @@ ENCODINGS: dict[str, tuple[Callable[[PaperSet, Tokenizer], Store], str | None]] 
 
 def main() -> None:
     """Run every variant and write the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("raw", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)

@@ -8,10 +8,10 @@ ships. transformers splits and reads the texts by itself (`AutoTokenizer`, `Albe
 that do not fit one window are left out and counted.
 """
 
-import argparse
 from pathlib import Path
 
 import torch
+from scripts import parser_of
 from transformers import AlbertForMaskedLM, AlbertForMultipleChoice, AutoTokenizer
 
 from albert_rc import answer, load_model
@@ -55,9 +55,7 @@ def choice(
 
 def main() -> None:
     """Answer in both ways, and compare."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("papers", type=Path)
     parser.add_argument("model")
     arguments = parser.parse_args()

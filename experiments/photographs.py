@@ -10,7 +10,6 @@ pictures to be looked at.
 
 from __future__ import annotations
 
-import argparse
 import re
 import tempfile
 import time
@@ -24,6 +23,7 @@ import cv2
 import matplotlib
 import numpy as np
 import pypdfium2
+from scripts import parser_of
 
 from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_split
@@ -156,9 +156,7 @@ def _differences(was: list[str], now: list[str]) -> list[str]:
 
 def main() -> None:
     """Photograph and read papers at each level."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("splits", nargs="+", type=Path)
     parser.add_argument("--papers", type=int, default=50, help="of each split")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from command import command
 from rows import Row, fill
+from scripts import parser_of
 
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.load import load_model, save_model
@@ -84,9 +85,7 @@ def run(arguments: argparse.Namespace, task: str, weights: str, seed: int) -> Ro
 
 def main() -> None:
     """Run what is not there yet."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     for name in ("sources", "model", "work", "out"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--seeds", type=int, default=2)

@@ -19,7 +19,6 @@ and described in its card. RESULTS.json (experiments/results/reader.json) gets t
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 from collections.abc import Sequence
@@ -38,6 +37,7 @@ from reader import (
     TAUGHT_WORDS,
     TEACHER,
 )
+from scripts import parser_of
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError
@@ -421,9 +421,7 @@ def publish(
 
 def main() -> None:
     """Publish what there is."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("sources", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("--taught", action="store_true", help="the models had a teacher")

@@ -34,7 +34,6 @@ the one in FROM. `publish_reader.py` puts the results into the package.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import time
@@ -57,6 +56,7 @@ from conversion import (
     with_vocabulary,
 )
 from phases import Phase, go_on
+from scripts import parser_of
 
 from albert_rc.answering.temperature import weights_id
 from albert_rc.checkpoints.hf_config import read_config
@@ -415,9 +415,7 @@ def teacher(work: Path, larger: Path) -> None:
 
 def main() -> None:
     """Do a stage."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     stages = parser.add_subparsers(dest="stage", required=True)
     does: dict[str, Callable[..., None]] = {
         "prepare": prepare, "prove": prove, "slice": slice_, "smaller": smaller,

@@ -25,7 +25,6 @@ next one. `publish_reader.py --gpu` needs them all as WORK/runs/NAME.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import io
 import json
@@ -53,6 +52,7 @@ from reader import (
 )
 from reader import WORDS as READER_WORDS
 from safetensors.numpy import load_file, save_file
+from scripts import parser_of
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.cli.app import app
@@ -331,9 +331,7 @@ def keep_all(
 
 def main() -> None:
     """Do a stage."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("stage", choices=("pack", "unpack", *PARTS))
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)

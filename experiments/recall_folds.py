@@ -7,11 +7,11 @@ The training papers are cut into parts; what each part asks is looked up in the 
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import torch
+from scripts import parser_of
 
 from albert_rc.answering.lookup import Memory
 from albert_rc.io.json import write_json
@@ -22,9 +22,7 @@ from albert_rc.stores.subset import chosen_papers
 
 def main() -> None:
     """Look every part up in the others, and count."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("train", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--folds", type=int, default=5)

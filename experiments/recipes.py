@@ -21,6 +21,7 @@ from statistics import mean, stdev
 
 from command import command, make_stores
 from rows import Row, fill
+from scripts import parser_of
 
 from albert_rc.io.json import parse_json, write_json
 from albert_rc.papers.formats import read_split
@@ -155,9 +156,7 @@ def show(table: list[Row], gold: PaperSet) -> None:
 
 def main() -> None:
     """Run what is not there yet, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("papers", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("work", type=Path)

@@ -8,7 +8,6 @@ and blanks apart, since only one of them goes through our own code for these. Ne
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from photographs import LEVELS, photograph
+from scripts import parser_of
 
 from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_split
@@ -55,9 +55,7 @@ def expected(passage: Passage) -> Counter[str]:
 
 def main() -> None:
     """Read the same photographs with both."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("split", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--papers", type=int, default=10)

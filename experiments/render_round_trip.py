@@ -8,12 +8,13 @@ compared with white space as one space, which print cannot keep; answers exactly
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from scripts import parser_of
 
 from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_split
@@ -52,9 +53,7 @@ def _plain(text: str) -> str:
 
 def main() -> None:
     """Try all papers of the splits."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("collection", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--kind", choices=PRINT, default="docx")

@@ -9,7 +9,6 @@ with streams in fp32 and in fp64: small encoders with shared layers and weights 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from scripts import parser_of
 from torch import Tensor, nn
 
 from albert_rc.bench.machine import describe
@@ -96,9 +96,7 @@ def kept(residual: str, recompute: str, layers: int) -> int:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("out", type=Path)
     arguments = parser.parse_args()
     errors, sizes = [], []

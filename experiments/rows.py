@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from command import run_within
+from scripts import parser_of
 
 from albert_rc.errors import Interrupted
 from albert_rc.io.json import parse_json, write_json
@@ -31,9 +32,7 @@ def table_parser(description: str | None, read: str, seeds: int = 1) -> argparse
         read: name of the first argument, a path to what is read.
         seeds: default number of seeds.
     """
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(description)
     parser.add_argument(read, type=Path)
     parser.add_argument("model", help="folder, hub id or package name of the model to begin with")
     parser.add_argument("work", type=Path, help="folder for stores and runs, kept between calls")

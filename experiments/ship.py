@@ -17,7 +17,6 @@ places behind the first 128 need; then the exam papers, with the blanks' own que
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tarfile
 import tempfile
@@ -30,6 +29,7 @@ from typing import Any
 from apart import kept_apart, papers_apart, require_apart
 from command import command
 from phases import Phase, go_on
+from scripts import parser_of
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError
@@ -291,9 +291,7 @@ def _figures(found: dict[str, Any]) -> str:
 
 def main() -> None:
     """Do a stage."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "stage", choices=("prepare", "prove", "pack", "slice", "collect", "restore", "publish")
     )

@@ -8,12 +8,12 @@ and says how far the two results are apart.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from statistics import median
 
 import torch
+from scripts import parser_of
 
 from albert_rc.io.json import write_json
 from albert_rc.model import attention_cpu
@@ -51,9 +51,7 @@ def passes(lengths: tuple[int, ...], precision: torch.dtype) -> tuple[float, tor
 
 def main() -> None:
     """Time both ways by turns; print and write what came out."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()

@@ -8,11 +8,11 @@ them in turns; what is printed is the best turn. Run it on a machine that does n
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 from command import command
+from scripts import parser_of
 
 from albert_rc.io.json import parse_json, write_json
 
@@ -26,9 +26,7 @@ AGAINST = "bert-large"
 
 def main() -> None:
     """Measure all sizes in turns, and print them beside the paper's."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--length", type=int, default=128)

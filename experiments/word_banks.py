@@ -13,13 +13,13 @@ alone.
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 from pathlib import Path
 from typing import Any
 
 from command import command
+from scripts import parser_of
 
 from albert_rc.io.json import parse_json, write_json
 from albert_rc.papers.formats import read_good
@@ -72,9 +72,7 @@ def gaps_of(passage: Passage, blanks: int, sentences: int) -> dict[str, Any] | N
 
 def main() -> None:
     """Make the papers, answer them twice, and write the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("papers", type=Path)
     parser.add_argument("model")
     parser.add_argument("work", type=Path)
