@@ -1,8 +1,9 @@
 """Pretraining goes on from real weights with SOP, with NSP, or with neither; then tasks.
 
     python experiments/pairs.py SOURCES MODEL WORK OUT.json [--seeds 3] [--steps 1000]
-        [--pairs none nsp sop] [--corpus CORPUS] [--max-length 256] [--pretraining-rate 2e-4]
-        [--tasks mrpc nli ...] [--learning-rate 1e-4] [--epochs 3] [--task-steps 280]
+        [--pairs none nsp sop] [--corpus CORPUS] [--head MODEL] [--max-length 256]
+        [--pretraining-rate 2e-4] [--tasks mrpc nli ...] [--learning-rate 1e-4] [--epochs 3]
+        [--task-steps 280]
 
 Every model is asked both questions in the end, and then fine-tuned on tasks (Lan et al. 2020, Table
 5), next to MODEL without more pretraining (plain). A row of pretraining also has the share of pairs
@@ -11,7 +12,8 @@ that were right in training, step by step (curve), which says whether SOP is lea
 SOURCES holds the texts and papers that reader.py names, and glue/mrpc, glue/nli and glue/sst2. The
 corpus is made of the texts in WORK/corpus, without what overlaps with dev or test
 papers, unless CORPUS, from `pretrain data` with MODEL's vocabulary, is given. The pretrained models
-stay in WORK.
+stay in WORK. A MODEL that was fine-tuned has no head for masked words any more; --head takes that
+of another model of its shape and vocabulary.
 
 A training that was stopped goes on where its state was saved, and rows in OUT.json are not run
 again: the same command goes on. Other settings need another WORK and OUT.json.
@@ -30,7 +32,7 @@ from reader import APART, FAR, NEAR, readable
 from rows import Row, fill, table_parser
 from tasks import PLAIN, Way, add_options, fine_tune, prepare_all, show
 
-from albert_rc.checkpoints.load import load_model
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.corpus.mask_config import MaskConfig
 from albert_rc.corpus.shards import Corpus
 from albert_rc.io.json import read_json_lines
@@ -58,6 +60,23 @@ def prepare(arguments: argparse.Namespace) -> Path:
         )  # fmt: skip
         (corpus / "done").touch()
     return corpus
+
+
+def start(arguments: argparse.Namespace) -> Path | str:
+    """The model to begin with, with the head of another one if that is given."""
+    folder: Path = arguments.work / "start"
+    if not arguments.head:
+        model: str = arguments.model
+        return model
+    if not (folder / "model.safetensors").is_file():
+        loaded = load_model(arguments.model, "pretraining")
+        other = load_model(arguments.head, "pretraining", with_pairs=False)
+        if other.tokenizer.fingerprint != loaded.tokenizer.fingerprint:
+            raise SystemExit(f"--head {arguments.head}: has another vocabulary than the model")
+        head = loaded.model.head.state_dict() | other.model.head.state_dict()
+        loaded.model.head.load_state_dict(head)
+        save_model(loaded.model, loaded.tokenizer, folder)
+    return folder
 
 
 def asked(folder: Path, corpus: Path, pair: str) -> dict[str, float]:
@@ -114,10 +133,14 @@ def main() -> None:
     parser.add_argument("--pairs", nargs="+", choices=PAIRS, default=PAIRS, help="default: all")
     parser.add_argument("--corpus", type=Path, help="from `pretrain data` (default: made in WORK)")
     parser.add_argument(
+        "--head", metavar="MODEL", help="model whose head for masked words to begin with"
+    )
+    parser.add_argument(
         "--max-length", type=int, default=256, help="tokens of its sequences (default: 256)"
     )
     add_options(parser, TASKS, 1e-4, steps="--task-steps")
     arguments = parser.parse_args()
+    arguments.model = start(arguments)
     keys = [
         {"pair": pair, "seed": seed} for seed in range(arguments.seeds) for pair in arguments.pairs
     ]
