@@ -1,13 +1,15 @@
 """Sentence order alone: can a model learn the order of two segments at all, as a task of its own?
 
     python experiments/order_alone.py CORPUS MODEL WORK OUT.json [--steps 500]
-        [--learning-rate 1e-4] [--seeds 3]
+        [--learning-rate 1e-4] [--both-orders] [--seeds 3]
 
 CORPUS is from `pretrain data`, with MODEL's vocabulary. Its pairs of segments, half of them
 swapped, are written as rows of two texts with a label, and MODEL is fine-tuned on them as on MRPC,
-without masked words. What it gets right on the corpus's held-out pairs is an upper bound of what
-SOP can be expected to reach in pretraining (pairs.py) in as many steps; 50% is chance. The row has
-the accuracy after each tenth of the steps.
+without masked words. Each pair is in one order, the same in every epoch; with --both-orders those
+for training are in both, so that a model cannot memorise which pairs are swapped. What it gets
+right on the corpus's held-out pairs is an upper bound of what SOP can be expected to reach in
+pretraining (pairs.py) in as many steps; 50% is chance. The row has the accuracy after each tenth of
+the steps.
 
 A training that was stopped goes on where its state was saved, and rows in OUT.json are not run
 again: the same command goes on. Other settings need another WORK and OUT.json.
@@ -48,11 +50,13 @@ def prepare(arguments: argparse.Namespace) -> Path:
                 parts = [part.tolist() for part in corpus.pair(number)]
                 if min(map(len, parts)) < SHORTEST:
                     continue
-                in_order = draw.random() < 0.5
-                first, second = (
-                    tokenizer.decode(ids) for ids in (parts if in_order else parts[::-1])
-                )
-                rows.append(f"{in_order:d}\t{number}a\t{number}b\t{first}\t{second}")
+                drawn = draw.random() < 0.5
+                both = arguments.both_orders and split == "train"
+                for in_order in (True, False) if both else (drawn,):
+                    first, second = (
+                        tokenizer.decode(ids) for ids in (parts if in_order else parts[::-1])
+                    )
+                    rows.append(f"{in_order:d}\t{number}a\t{number}b\t{first}\t{second}")
             (raw / f"{split}.tsv").write_text("\n".join([*rows, ""]), "utf-8")
         command(
             "preprocess", raw, "--model", arguments.model, "--out", data,
@@ -74,6 +78,7 @@ def run(arguments: argparse.Namespace, seed: int) -> Row:
     lines = [line for line in read_json_lines(out / "metrics.jsonl") if line["kind"] == "dev"]
     return {
         "steps": arguments.steps,
+        "both_orders": arguments.both_orders,
         "learning_rate": arguments.learning_rate,
         "questions": lines[-1]["questions"],
         "curve": [(line["step"], line["accuracy"]) for line in lines],
@@ -87,6 +92,9 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=1e-4, help="default: 1e-4")
     parser.add_argument(
         "--max-length", type=int, default=128, help="tokens of a pair (default: 128)"
+    )
+    parser.add_argument(
+        "--both-orders", action="store_true", help="learn from each pair in both orders"
     )
     arguments = parser.parse_args()
     keys = [{"seed": seed} for seed in range(arguments.seeds)]
