@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -32,13 +31,13 @@ from pathlib import Path
 from typing import Any
 
 from command import command
+from made_papers import SENTENCE
 from reader import readable, texts
 from scripts import parser_of
 
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import Passage, letter
 
-SENTENCE = re.compile(r"(?<=[.!?])[\"'”’)]*\s+")
 WORDS = 110
 """Words of a passage, at most."""
 OPTIONS = 4

@@ -18,7 +18,7 @@ from string import ascii_uppercase as LETTERS
 
 from albert_rc.printed.lines import Line, Piece, shortened
 from albert_rc.printed.papers import Trouble
-from albert_rc.printed.recognise.options import marks_in
+from albert_rc.printed.recognise.options import PRINTED_NUMBER, marks_in
 
 LEAST_OPTIONS = 3
 LEAST_LISTS = 2
@@ -30,12 +30,12 @@ WRAPPED = 4
 BEYOND = 8
 """Lines after a list in which its next letter is looked for."""
 
-_NUMBERED = re.compile(r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\].、:]{0,2}(?=\s|$)\s*")
+_NUMBERED = re.compile(rf"\s*{PRINTED_NUMBER}(?=\s|$)\s*")
 _BARE_NUMBER = re.compile(r"\s*([0-9]{1,4})\s+(?=[^\W\d_])")
 _KEY = re.compile(r"\s*(?:[0-9]{1,4}\s*[A-Z]\b[\s,;]*)+$")
 _BARE = re.compile(r"([A-Z])(?=\s+[^\s.,;:!?)\]、])")
 _WIDE = re.compile(r"\s{2,}|\t")
-_NUMBER_BEFORE = re.compile(r"(?:^|\s)[(\[]?\s*([0-9]{1,4})\s*[)\].、:]{0,2}\s*$")
+_NUMBER_BEFORE = re.compile(rf"(?:^|\s){PRINTED_NUMBER}\s*$")
 
 
 @dataclass(frozen=True, slots=True)

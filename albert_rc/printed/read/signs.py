@@ -15,14 +15,14 @@ from itertools import pairwise
 from albert_rc.printed.lines import Line, Piece, shadow_of
 from albert_rc.printed.papers import Trouble
 from albert_rc.printed.read.bare import missing_full_stops
-from albert_rc.printed.recognise.options import first_mark, marks_in
+from albert_rc.printed.recognise.options import PRINTED_NUMBER, first_mark, marks_in
 
 LETTERS = "ABCDEFG"
 LEAST_ROWS = 3
 """Minimum number of rows of options without letters; fewer may be anything."""
 _CIRCLED = re.compile("[\u2469-\u2473]")  # 10 to 20
 _WORD = re.compile(r"\s*((?i:question|q)[.]?\s?)(?=[0-9]{1,4}\s?[.、:)]\s*\S)")
-_HEAD = re.compile(r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\].、:]{0,2}\s*")
+_HEAD = re.compile(rf"\s*{PRINTED_NUMBER}\s*")
 _SIGNED = re.compile(r"(?<![A-Za-z0-9])[(\[]?\s?([A-G])\s?[.、)\]](?![A-Za-z]\.)")
 _COLON = re.compile(r"(?<![A-Za-z0-9])([A-G])\s?:")
 _STEM = re.compile(r"\s*[0-9]{1,4}\s?[.、)]\s*(?=[^\W\d_]|_)")

@@ -87,17 +87,18 @@ def score_lines(
         labels: names of the options, if they have no letters.
     """
     like = files[0]
-    numbers = like.kind == "numbers"
-    chances_QK = np.mean([file.chances_QK for file in files], 0)
-    if not numbers:
-        chances_QK = fit(make_pool(files))
+    if like.kind == "numbers":
+        pool, chances_QK = None, np.mean([file.chances_QK for file in files], 0)
+    else:
+        pool = make_pool(files)
+        chances_QK = fit(pool)
     lines: list[dict[str, Any]] = []
     best = chances_QK.argmax(-1).tolist()
     for question, (paper, number) in enumerate(like.keys):
         line: dict[str, Any] = {"paper": paper, "number": number}
         if like.ids is not None:
             line["id"] = like.ids[question]
-        if numbers:
+        if pool is None:
             line["answer"] = round(float(chances_QK[question, 0]), 6)
         else:
             line["answer"] = labels[best[question]] if labels else letter(best[question])
@@ -108,7 +109,7 @@ def score_lines(
             if any(file.read[question] for file in files):
                 read = Counter(file.read[question] or file.answers[question] for file in files)
                 line["read"] = read.most_common(1)[0][0]
-            if any(file.each_once[question] for file in files):
+            if pool.once_Q[question]:
                 line["each_once"] = True
         lines.append(line)
     for line in lines[:1]:
