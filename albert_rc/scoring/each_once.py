@@ -13,7 +13,6 @@ in random examples, by 0.05 for 12 blanks.
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from albert_rc.scoring.confidence import Chances, Indices
 
@@ -91,6 +90,8 @@ def assigned(chance_BK: Chances) -> Indices:
     Args:
         chance_BK: result of `each_once`.
     """
+    from scipy.optimize import linear_sum_assignment  # takes a third of a second to import
+
     first_K = np.arange(chance_BK.shape[1])  # of equals, on every machine
     answer_B: Indices = linear_sum_assignment(LEAST * first_K - chance_BK)[1]
     return answer_B

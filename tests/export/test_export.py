@@ -118,8 +118,9 @@ def run_example(folder, monkeypatch):
     return said.getvalue().strip().splitlines()[-1], expected
 
 
-CASES = [("albert", "span"), ("mpnet", "cloze")]
+CASES = [("mpnet", "cloze")]
 MORE = [
+    ("albert", "span"),
     ("albert", "choice"), ("albert", "pretraining"), ("albert", "cloze"), ("albert", "label"),
     ("albert-groups", "cloze"),
     ("albert-shared", "cloze"), ("albert-silu", "cloze"), ("bert", "cloze"), ("bert", "choice"),

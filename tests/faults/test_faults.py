@@ -305,7 +305,7 @@ def test_kills_at_random_moments(tmp_path):
     script = SAMPLE.parents[1] / "tests" / "faults" / "kills.py"
     seed = str(time.time_ns() % 10**6)
     done = subprocess.run(
-        [sys.executable, script, "--kills", "3", "--steps", "10", "--seed", seed],
+        [sys.executable, script, "--kills", "2", "--steps", "10", "--seed", seed],
         capture_output=True,
         text=True,
         check=False,

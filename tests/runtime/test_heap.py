@@ -60,7 +60,7 @@ from albert_rc.runtime import heap
 
 heap.keep_freed_memory(most=heap.resident() + 2**29, varying=2**28)
 returned, highest = [], 0
-for step in range(12):
+for step in range(8):
     blocks = [torch.ones(2**20) for _ in range({blocks})]  # MiB times 4
     highest = max(highest, heap.resident())
     del blocks
@@ -80,5 +80,5 @@ def test_a_heap_that_has_stopped_growing_is_left_alone(blocks, returns):
 
 @LINUX
 def test_peaks_are_the_systems():
-    held = heap.highest()
-    assert held >= heap.resident() > 2**20
+    held = heap.resident()
+    assert heap.highest() >= held > 2**20
