@@ -63,7 +63,15 @@ def best_options(store: Store, scored_QK: Tensor, reuse: bool = False) -> Indice
     return best_Q
 
 
-def shown_scores(store: Store, scored_QK: Tensor, best_Q: Indices) -> tuple[Tensor, Tensor]:
+def in_banks(store: Store) -> Tensor:
+    """Whether each question is a blank of a bank, [Q], bool."""
+    found_Q = torch.zeros(store.num_questions, dtype=torch.bool)
+    for blank_B in banks(store):
+        found_Q[blank_B] = True
+    return found_Q
+
+
+def shown_scores(store: Store, scored_QK: Tensor, best_Q: Indices) -> Tensor:
     """Log-probabilities that take account of banks, with the answer as the likeliest option.
 
     Args:
@@ -72,17 +80,16 @@ def shown_scores(store: Store, scored_QK: Tensor, best_Q: Indices) -> tuple[Tens
         best_Q: result of `best_options`.
 
     Returns:
-        The log-probabilities, [Q, K]; and which questions belong to banks, [Q], bool.
+        The log-probabilities, [Q, K].
     """
-    result_QK, within_Q = scored_QK.clone(), torch.zeros(len(scored_QK), dtype=torch.bool)
+    result_QK = scored_QK.clone()
     for blank_B in banks(store):
         chance_BK = each_once(_chances(store, scored_QK, blank_B))
         shown_BK = with_likeliest(chance_BK, best_Q[blank_B.numpy()])
         result_QK[blank_B, : shown_BK.shape[1]] = torch.from_numpy(np.log(shown_BK)).to(
             result_QK.dtype
         )
-        within_Q[blank_B] = True
-    return result_QK, within_Q
+    return result_QK
 
 
 def _chances(store: Store, scored_QK: Tensor, blank_B: Tensor) -> Chances:

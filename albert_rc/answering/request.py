@@ -96,7 +96,8 @@ class Request:
         float | None,
         Setting(
             "Temperature: divisor of the logits before the softmax; it does not change the "
-            "model's answers (default: the value saved by `evaluate --calibrate`, else 1).",
+            "model's answers, and does not apply to papers with one list of options for all "
+            "blanks (default: the value saved by `evaluate --calibrate`, else 1).",
             low=LOWEST, high=HIGHEST,
         ),
     ] = None  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from albert_rc.answering.banks import best_options, shown_scores
+from albert_rc.answering.banks import best_options, in_banks, shown_scores
 from albert_rc.answering.lookup import Recalled, with_recall
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.batch import Batch
@@ -148,7 +148,10 @@ def answers_of(store: Store, scored_QK: Tensor, reuse: bool = False) -> Answers:
 
 
 def final_scores(
-    scored_QK: Tensor, temperature: float = 1.0, recalled: Recalled | None = None
+    scored_QK: Tensor,
+    temperature: float = 1.0,
+    recalled: Recalled | None = None,
+    once_Q: Tensor | None = None,
 ) -> Tensor:
     """Log-probabilities after temperature and recall, [Q, K] in nats.
 
@@ -156,9 +159,15 @@ def final_scores(
         scored_QK: result of `score`.
         temperature: divisor of the logits.
         recalled: options found in other papers for the blanks.
+        once_Q: questions to which the temperature does not apply, [Q], bool; see `in_banks`. It is
+            fitted on options that were chosen to be close, and a bank's are not: with it, their
+            probabilities are too low (`experiments/word_banks.py`).
     """
     if temperature != 1:
-        scored_QK = (scored_QK.double() / temperature).log_softmax(-1)
+        tempered_QK = (scored_QK.double() / temperature).log_softmax(-1)
+        if once_Q is not None:
+            tempered_QK[once_Q] = scored_QK[once_Q].double()
+        scored_QK = tempered_QK
     return scored_QK if recalled is None else with_recall(scored_QK, recalled)
 
 
@@ -170,7 +179,8 @@ def describe(
     reuse: bool = False,
 ) -> str:
     """The number of recalled blanks, and of answers that this changed, as a sentence."""
-    final_QK = final_scores(scored_QK, temperature, recalled)
+    once_Q = None if reuse else in_banks(store)
+    final_QK = final_scores(scored_QK, temperature, recalled, once_Q)
     before_Q, after_Q = (best_options(store, each, reuse) for each in (scored_QK, final_QK))
     total, changed = len(scored_QK), int((before_Q != after_Q).sum())
     return (
@@ -192,8 +202,8 @@ def score_lines(
     Args:
         store: the store that was answered.
         scored_QK: result of `score`.
-        temperature: divisor of the logits; it changes probabilities, and answers only where
-            something was recalled.
+        temperature: divisor of the logits, except in passages answered as a whole; it changes
+            probabilities, and answers only where something was recalled.
         recalled: options found in other papers for the blanks; `read` is then the answer of the
             model alone.
         way: method for rescoring options of several words, if any.
@@ -204,12 +214,14 @@ def score_lines(
     numbers = store.number_in_passage.tolist()
     options = store.num_options.tolist()
     read = best_options(store, scored_QK, reuse)
-    shown_QK = scored_QK if store.is_numeric else final_scores(scored_QK, temperature, recalled)
+    once_Q = None if reuse or store.is_numeric else in_banks(store)
+    shown_QK = scored_QK
+    if not store.is_numeric:
+        shown_QK = final_scores(scored_QK, temperature, recalled, once_Q)
     # The best of the undivided scores: dividing could turn a near tie into a tie.
     best = read if recalled is None else best_options(store, shown_QK, reuse)
-    once_Q = torch.zeros(len(scored_QK), dtype=torch.bool)
-    if not reuse:
-        shown_QK, once_Q = shown_scores(store, shown_QK, best)
+    if once_Q is not None:
+        shown_QK = shown_scores(store, shown_QK, best)
     keys = store.meta["question_keys"] if store.kind == "choice" else None
     for question, passage in enumerate(store.passage_of_question.tolist()):
         line = {"paper": store.meta["ids"][passage], "number": numbers[question]}
@@ -222,11 +234,12 @@ def score_lines(
             chosen = int(best[question])
             line["answer"] = store.labels[chosen] if store.labels else letter(chosen)
             line["probabilities"] = [six_digits(chance) for chance in chances]
-            if temperature != 1:
+            once = once_Q is not None and bool(once_Q[question])
+            if temperature != 1 and not once:
                 line["temperature"] = round(temperature, 6)
             if way is not None:
                 line["option_score"] = way
-            if once_Q[question]:
+            if once:
                 line["each_once"] = True
         if recalled is not None and recalled.option_Q[question] >= 0:
             line["read"] = letter(int(read[question]))
@@ -268,7 +281,8 @@ def write_predictions(
     """
     final_QK = scored_QK
     if recalled is not None:
-        final_QK = final_scores(scored_QK, temperature, recalled)
+        once_Q = None if reuse else in_banks(store)
+        final_QK = final_scores(scored_QK, temperature, recalled, once_Q)
     lines = []
     if scores is not None or abstain is not None:
         lines = score_lines(store, scored_QK, temperature, recalled, way, reuse)

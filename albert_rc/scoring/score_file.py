@@ -55,7 +55,7 @@ class ScoreFile:
     labels: dict[int, str]
     """Names of labels by index, as far as the answers show them; empty for other kinds."""
     temperature: float
-    """Divisor of the model's logits before the softmax."""
+    """Divisor of the model's logits before the softmax; not of papers answered as a whole."""
     weights: str | None
     """Prefix of the SHA-256 of the weights that made the scores, if given; or `OF_ENSEMBLE`."""
     reading: dict[str, Any] | None
@@ -98,16 +98,16 @@ def read_scores(path: Path) -> ScoreFile:
         for name, what in (("probabilities", "probabilities"), ("id", "an id")):
             if (name in record) != (name in first):
                 _refuse(path, line, f"only one of this line and line {numbers[0]} has {what}")
-        for name, usual in (("temperature", 1.0), ("option_score", None)):
-            if record.get(name, usual) != first.get(name, usual):
-                _refuse(path, line, f"{name} differs from line {numbers[0]}")
+        if record.get("option_score") != first.get("option_score"):
+            _refuse(path, line, f"option_score differs from line {numbers[0]}")
+    temperature = _common_temperature(found, numbers, path)
     common: dict[str, Any] = {
         "path": path,
         "sha256": sha256(content),
         "keys": [(record["paper"], record["number"]) for record in found],
         "ids": [record["id"] for record in found] if "id" in first else None,
         "lines": numbers,
-        "temperature": float(first.get("temperature", 1.0)),
+        "temperature": temperature,
         "weights": next((record["weights"] for record in found if "weights" in record), None),
         "reading": next((record["reading"] for record in found if "reading" in record), None),
         "way": first.get("option_score"),
@@ -230,6 +230,19 @@ def _parsed(text: bytes, path: Path, line: int) -> dict[str, Any]:
     if not isinstance(record, dict):
         _refuse(path, line, "must be an object")
     return record
+
+
+def _common_temperature(found: list[dict[str, Any]], numbers: list[int], path: Path) -> float:
+    """The temperature of all lines; it does not apply where each option is used once."""
+    common, at = None, 0
+    for line, record in zip(numbers, found, strict=True):
+        if record.get("each_once"):
+            continue
+        if common is None:
+            common, at = float(record.get("temperature", 1.0)), line
+        elif record.get("temperature", 1.0) != common:
+            _refuse(path, line, f"temperature differs from line {at}")
+    return 1.0 if common is None else common
 
 
 def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:

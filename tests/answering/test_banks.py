@@ -1,6 +1,7 @@
 """Papers with one list of options for all blanks, of which each is used at most once."""
 
 import json
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -17,6 +18,7 @@ from albert_rc.io.json import json_lines
 from albert_rc.papers.formats import read_good
 from albert_rc.scoring.calibration import calibrate
 from albert_rc.scoring.each_once import assigned, each_once, with_likeliest
+from albert_rc.scoring.ensemble.mix import Pool, fit
 from albert_rc.scoring.score_file import read_scores
 from albert_rc.stores.store import make_store
 
@@ -132,8 +134,46 @@ def test_each_option_is_used_once(store, temperature):
         assert line["each_once"] is True
         assert sum(line["probabilities"]) == pytest.approx(1, abs=1e-5)
         assert max(line["probabilities"]) == line["probabilities"]["ABCDEF".index(line["answer"])]
-    if temperature == 1:
-        assert lines[0]["probabilities"][1] > 0.75
+        assert "temperature" not in line
+    assert lines[0]["probabilities"][1] > 0.75
+
+
+def test_the_temperature_is_that_of_blanks_with_options_of_their_own(store, tmp_path):
+    other = paper(blanks=3) | {"options": [WORDS, WORDS, WORDS[::-1]]}
+    made = store(paper(blanks=3), other)
+    scored_QK = close_race(store)[1].repeat(2, 1)
+    cold, warm = (score_lines(made, scored_QK, temperature) for temperature in (1.0, 3.0))
+    for line, before in zip(warm[:3], cold[:3], strict=True):
+        assert line["probabilities"] == pytest.approx(before["probabilities"], abs=2e-6)
+    for line, before in zip(warm[3:], cold[3:], strict=True):
+        assert line["temperature"] == 3
+        assert max(line["probabilities"]) < max(before["probabilities"])
+    path = tmp_path / "scores.jsonl"
+    path.write_bytes(json_lines(warm))
+    assert read_scores(path).temperature == 3
+    assert score_lines(made, scored_QK, 3.0, reuse=True)[0]["temperature"] == 3
+    warm[4]["temperature"] = 2
+    path.write_bytes(json_lines(warm))
+    with pytest.raises(DataError, match="line 5: temperature differs from line 4"):
+        read_scores(path)
+
+
+def test_an_ensembles_temperature_is_fitted_and_applied_without_banks():
+    draw = np.random.default_rng(0)
+    chances_MQK = draw.dirichlet(np.full(5, 0.3), (2, 40))
+    pool = Pool(
+        chances_MQK=chances_MQK,
+        present_QK=np.ones((40, 5), bool),
+        gold_Q=chances_MQK[0].argmax(-1),
+        papers=[f"{number // 5}" for number in range(40)],
+        once_Q=np.arange(40) < 20,
+    )
+    fitted, alone = fit("logits", pool), fit("logits", pool.part(np.arange(20, 40)))
+    assert fitted.temperature == alone.temperature != 1
+    plain = replace(fitted, temperature=1.0)
+    assert (fitted(pool)[:20] == plain(pool)[:20]).all()
+    assert (fitted(pool)[20:] != plain(pool)[20:]).any()
+    assert fit("logits", pool.part(np.arange(20))).temperature == 1
 
 
 def test_options_may_be_used_again_if_asked_for(store):

@@ -104,7 +104,7 @@ def score_lines(
             line["answer"] = labels[best[question]] if labels else letter(best[question])
             chances = chances_QK[question, : like.num_options_Q[question]].tolist()
             line["probabilities"] = [six_digits(chance) for chance in chances]
-            if fit.temperature != 1:
+            if fit.temperature != 1 and not pool.once_Q[question]:
                 line["temperature"] = round(fit.temperature, 6)
             if any(file.read[question] for file in files):
                 read = Counter(file.read[question] or file.answers[question] for file in files)
@@ -244,7 +244,8 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
                 f"{_way(model.get('option_score'))}; make the scores again with the same "
                 "`predict --option-score`"
             )
-        if not np.isclose(file.temperature, model["temperature"], rtol=1e-4):
+        as_before = np.isclose(file.temperature, model["temperature"], rtol=1e-4)
+        if not as_before and not all(file.each_once):
             raise DataError(
                 f"{file.path}: made with temperature {file.temperature:g}, but "
                 f"{model['scores']}, of the fit, with {model['temperature']:g}; make the scores "

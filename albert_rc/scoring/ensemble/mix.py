@@ -112,11 +112,14 @@ class Fit:
     weights: tuple[float, ...]
     """Weights of the models, with sum 1."""
     temperature: float = 1.0
+    """Of questions with options of their own; see `answering.score.final_scores`."""
 
     def __call__(self, pool: Pool) -> Chances:
         """[Q, K] combined probabilities; the temperature does not change the answers."""
         mixed_QK = MIX[self.method](pool, np.array(self.weights))
-        return with_each_once(pool, temper(mixed_QK, pool.present_QK, self.temperature))
+        tempered_QK = temper(mixed_QK, pool.present_QK, self.temperature)
+        tempered_QK[pool.once_Q] = mixed_QK[pool.once_Q]
+        return with_each_once(pool, tempered_QK)
 
 
 def _mean(pool: Pool, weights_M: Chances) -> Chances:
@@ -237,7 +240,10 @@ def fit_weights(method: str, pool: Pool) -> Fit:
 def fit(method: str, pool: Pool) -> Fit:
     """Fit a method, and the temperature of its result, on questions with right answers."""
     plain = fit_weights(method, pool)
-    temperature = fit_temperature(plain(pool), pool.present_QK, pool.gold_Q)
+    own_Q = ~pool.once_Q
+    if not own_Q.any():
+        return plain
+    temperature = fit_temperature(plain(pool)[own_Q], pool.present_QK[own_Q], pool.gold_Q[own_Q])
     return Fit(method, plain.weights, temperature)
 
 
