@@ -11,6 +11,7 @@ from albert_rc.io.decode import decode
 from albert_rc.io.files import read_bytes
 from albert_rc.printed.lines import Line, PrintedText, make_lines
 from albert_rc.printed.read.docx import read_docx
+from albert_rc.printed.read.headers import without_headers
 from albert_rc.printed.read.pdf import read_pdf
 from albert_rc.printed.scan.pictures import SUFFIXES as PICTURES
 
@@ -71,7 +72,8 @@ def read_printed(path: Path) -> PrintedText:
     except ValueError as error:
         raise DataError(f"{path}: {error}") from None
     notes = [] if encoding.title == "UTF-8" else [f"read as {encoding.title}"]
-    return PrintedText(_text_lines(text), notes)
+    lines, of_headers = _text_lines(text)
+    return PrintedText(lines, notes + of_headers)
 
 
 def _scan(path: Path) -> PrintedText:
@@ -80,7 +82,8 @@ def _scan(path: Path) -> PrintedText:
     return read_scan(path)
 
 
-def _text_lines(text: str) -> list[Line]:
+def _text_lines(text: str) -> tuple[list[Line], list[str]]:
+    """The lines of a text, without the headers of its pages, if form feeds divide it into pages."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     starts = set()
     rows: list[str] = []
@@ -89,7 +92,9 @@ def _text_lines(text: str) -> list[Line]:
             starts.add(len(rows) + 1)
         rows.append(row.replace("\f", "").replace("\0", " "))
     lines = make_lines(rows)
-    return [
-        replace(line, turns=True) if int(line.place.split()[1]) in starts else line
-        for line in lines
-    ]
+    pages: list[list[Line]] = [[]]
+    for line in lines:
+        if int(line.place.split()[1]) in starts:
+            pages.append([])
+        pages[-1].append(replace(line, turns=len(pages) > 1 and not pages[-1]))
+    return without_headers(pages)

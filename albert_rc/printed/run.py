@@ -17,13 +17,15 @@ from albert_rc.printed.lines import shadow_of
 from albert_rc.printed.papers import Import, Paper, Trouble
 from albert_rc.printed.read.example import without_example
 from albert_rc.printed.read.glosses import set_glosses_aside
+from albert_rc.printed.read.line_numbers import without_line_numbers
+from albert_rc.printed.read.other_marks import key_with_letters, with_letters
 from albert_rc.printed.read.signs import repair_signs
 from albert_rc.printed.recognise import key
 from albert_rc.printed.recognise.answers import assign, must_agree
 from albert_rc.printed.recognise.blocks import Outline
 from albert_rc.printed.recognise.marked import collect_marks, use_marks
 from albert_rc.printed.recognise.outline import read_outline
-from albert_rc.printed.recognise.unread import lost_answers
+from albert_rc.printed.recognise.unread import key_in_text, lost_answers
 
 
 def import_papers(
@@ -49,28 +51,13 @@ def import_papers(
     examples = False
     for path in paths:
         with bounded(path):
-            text = read_printed(path)
-            lines, of_glosses = set_glosses_aside(text.lines, keep_glosses)
-            lines, of_signs, unclear = repair_signs(lines)
-            lines, example, of_example = without_example(lines)
-            outline = read_outline(lines)
-            of_example += _without_zero(outline, bool(example))
-            examples |= bool(example)
-            found = assemble(outline, str(path))
-            found.text = [line.text for line in text.lines]
-            found.notes += text.notes + of_glosses + of_signs + of_example
-            found.left_out += example
-            found.troubles += unclear
-            report_doubts(found, text, keep_unsure)
-            _answer(found, outline, key_path)
-            unanswered = set() if key_path is not None else _unanswered(found.papers)
-            found.troubles += lost_answers(found.left_out, unanswered)
-            found.left_out.sort(key=lambda line: natural_key(line.place))
+            found, has_example = _read_papers(path, key_path, keep_glosses, keep_unsure)
+        examples |= has_example
         imports.append(found)
     if key_path is not None:
         with bounded(key_path):
             text = read_printed(key_path)
-            outline = read_outline(text.lines, only_key=True)
+            outline = read_outline(key_with_letters(text.lines), only_key=True)
             of_example = _without_zero(outline, examples)
         answers = [answer for block in outline.blocks for answer in block.answers]
         papers = [paper for found in imports for paper in found.papers]
@@ -102,6 +89,33 @@ def import_papers(
             if paper.whole:
                 check_readable(paper)
     return imports
+
+
+def _read_papers(
+    path: Path, key_path: Path | None, keep_glosses: bool, keep_unsure: bool
+) -> tuple[Import, bool]:
+    """The papers of a file, and whether it has an example that a key may answer."""
+    text = read_printed(path)
+    lines, of_margin = without_line_numbers(text.lines)
+    lines, of_glosses = set_glosses_aside(lines, keep_glosses)
+    lines, of_marks, odd = with_letters(lines)
+    lines, of_signs, unclear = repair_signs(lines)
+    lines, example, of_example = without_example(lines)
+    outline = read_outline(lines)
+    of_example += _without_zero(outline, bool(example))
+    found = assemble(outline, str(path))
+    found.text = [line.text for line in text.lines]
+    found.notes += text.notes + of_margin + of_glosses + of_marks + of_signs + of_example
+    found.left_out += example
+    found.troubles += odd + unclear
+    report_doubts(found, text, keep_unsure)
+    _answer(found, outline, key_path)
+    for paper in found.papers:
+        paper.troubles += key_in_text(paper.article, paper.place)
+    unanswered = set() if key_path is not None else _unanswered(found.papers)
+    found.troubles += lost_answers(found.left_out, unanswered)
+    found.left_out.sort(key=lambda line: natural_key(line.place))
+    return found, bool(example)
 
 
 def _without_zero(outline: Outline, examples: bool) -> list[str]:

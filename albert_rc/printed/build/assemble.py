@@ -172,7 +172,7 @@ class _Assembler:
             parts = [piece.text for piece in pieces]
             texts.append(join_lines(parts, self.outline.vocabulary, self.notes))
         # Marks that separate options are not part of them.
-        for sign in (";", "；", ",", "，"):
+        for sign in (";", "；", ",", "，", "/", "／", "|"):
             if len(texts) > 1 and all(text.endswith(sign) for text in texts[:-1]):
                 texts = [text.removesuffix(sign).rstrip() for text in texts]
         texts, item.ticks = without_ticks(texts)

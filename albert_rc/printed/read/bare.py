@@ -19,6 +19,7 @@ from string import ascii_uppercase as LETTERS
 from albert_rc.printed.lines import Line, Piece, shortened
 from albert_rc.printed.papers import Trouble
 from albert_rc.printed.recognise.options import PRINTED_NUMBER, marks_in
+from albert_rc.printed.recognise.prose import role_of
 
 LEAST_OPTIONS = 3
 LEAST_LISTS = 2
@@ -73,7 +74,7 @@ class FullStops:
 
 def missing_full_stops(lines: Sequence[Line]) -> FullStops:
     """Find the lists whose letters have no full stops."""
-    if _has_marks(lines):
+    if has_marks(lines):
         return FullStops()
     letters = [_letters(index, line) for index, line in enumerate(lines)]
     lists = _lists(lines, letters)
@@ -109,9 +110,10 @@ def missing_full_stops(lines: Sequence[Line]) -> FullStops:
     )
 
 
-def _has_marks(lines: Sequence[Line]) -> bool:
+def has_marks(lines: Sequence[Line]) -> bool:
     """Whether some options have marks: A and B after it, in one line or at the beginning of two."""
-    marks = [_marked(line) for line in lines]
+    # An instruction may mention the letters: `'Right' (A) or 'Wrong' (B)`.
+    marks = [set() if role_of(line.shadow) == "instruction" else _marked(line) for line in lines]
     return any(
         "A" in here and ("B" in here or any("B" in other for other in marks[index : index + 4]))
         for index, here in enumerate(marks)

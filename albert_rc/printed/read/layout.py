@@ -15,6 +15,7 @@ from albert_rc.printed.recognise.options import marks_in
 SAME_LINE = 0.4  # of a letter's height
 WIDE = 1.3  # of a letter's height: white space that separates columns of options
 GUTTER = 6  # minimum gap between two columns of text, in points
+INDENT = 24  # points by which lines of a column may be indented
 MOST_CROSSING = 2  # rows across both columns of a page whose right one is short
 
 
@@ -117,7 +118,10 @@ def _gutter_of_few(rows: Sequence[Row], others: Sequence[float], own: float) -> 
     for at in (*dict.fromkeys(others), own):
         both = _halves(rows, at)
         edges = Counter(round(right[0].left) for _, right in both)
-        aligned = max((edges[edge] + edges[edge + 1] for edge in edges), default=0)
+        # Options are indented behind their questions' numbers.
+        aligned = max(
+            (sum(edges[edge + indent] for indent in range(INDENT + 1)) for edge in edges), default=0
+        )
         least = 1 if at in others else 3
         if aligned < max(least, 0.6 * len(both)) or _are_options(both):
             continue

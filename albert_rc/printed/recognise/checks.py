@@ -31,7 +31,10 @@ def number_troubles(items: Sequence[Item], found: Sequence[Candidate]) -> list[T
     return [*_twice(numbered), *_missing(numbered, found), *_own(items)]
 
 
-_QUESTION = re.compile(r"\s*[(\[]?\s*([0-9]{1,4})\s*[.)\]、]\s*[^\W\d_]")
+_QUESTION = re.compile(
+    r"\s*(?:\(\s*[A-Z]?\s*\)\s*|_+\s*)?[(\[]?\s*([0-9]{1,4})\s*[.)\]、]\s*[^\W\d_]"
+)
+"""The beginning of a question, with or without a place for the answer before its number."""
 # The title of a section, as in `II. Reading comprehension`.
 _TITLE = re.compile(
     r"(?i)(?:\w+\s+){0,3}(?:reading|comprehension|cloze|writing|vocabulary|grammar|listening|"

@@ -40,11 +40,12 @@ WHY = re.compile(
 # `36. B. The verb ...`: only under a heading, since options may begin like this.
 _EXPLAINED = re.compile(
     r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\]]?\s*[.、:)]?\s*(?:\[?答案\]?\s*:?\s*)?"
-    r"[(\[]?([A-G])[)\]]?\s*(?:[.、:,)]\s*|\s)\S"
+    r"[(\[]?([A-G]|[a-g](?=[)\]]))[)\]]?\s*(?:[.、:,)]\s*|\s)\S"
 )
 UNDER = re.compile(
     rf"(?i:\W*(?:the\s+)?(?:(?:correct|right)\s+)?(?:answers?|ans|key|solution)\b|\W*[{HAN}]{{0,3}}答案)"
-    rf"[\s:=.\])-]*(?:(?i:is)\s+)?[(\[]?\s*([A-G])\s*[)\]]?(?![A-Za-z'’])"
+    rf"[\s:=.\])-]*(?:(?i:is)\s+)?[(\[]?\s*([A-G]|[a-g](?=\s*(?:[)\].,;]|$)))\s*[)\]]?"
+    rf"(?![A-Za-z'’])"
 )
 _ROW = re.compile(
     r"(?P<label>|[^0-9/&,]{0,24}?[0-9]{0,2}[\s:.、)]+)(?P<row>(?<![A-Za-z])(?:[A-G][\s,;.、]*){2,})"
@@ -173,7 +174,7 @@ def _entries(line: Line, position: int) -> tuple[list[KeyEntry], list[KeyProblem
 def read_explained(line: Line) -> KeyEntry | None:
     """`36. B. The verb ...`, which is an answer if it is in a key."""
     match = _EXPLAINED.match(line.shadow)
-    return KeyEntry(int(match[1]), match[2], line.place) if match else None
+    return KeyEntry(int(match[1]), match[2].upper(), line.place) if match else None
 
 
 def read_under(line: Line, start: int = 0, end: int | None = None) -> tuple[str, bool] | None:
@@ -186,7 +187,7 @@ def read_under(line: Line, start: int = 0, end: int | None = None) -> tuple[str,
         return None
     rest = line.shadow[match.end() : end]
     explained = WHY.match(rest) is not None
-    return (match[1], explained) if explained or not rest.strip(" \t.,;。)]") else None
+    return (match[1].upper(), explained) if explained or not rest.strip(" \t.,;。)]") else None
 
 
 def read_row(line: Line) -> tuple[str, list[KeyEntry]] | None:

@@ -31,7 +31,9 @@ from albert_rc.printed.recognise.options import (
 from albert_rc.printed.recognise.prose import role_of
 from albert_rc.printed.recognise.unread import WAY_OUT, letters_below, problem_at, unread_key
 
-_QUESTION = re.compile(r"\s*[(\[]?\s*[0-9]{1,4}\s*[.)\]、]")
+_QUESTION = re.compile(r"\s*(?:\(\s*[A-Z]?\s*\)\s*|_+\s*)?[(\[]?\s*[0-9]{1,4}\s*[.)\]、]")
+_ANSWER = re.compile(r"\s*[(\[]?([0-9]{1,4})\s*[.)\]、:]\s*([^_]+)")
+MOST_WORDS = 6  # of an answer that is written out
 AHEAD = 3
 PASSAGE_LINES = 200
 LABEL = 60  # maximum length of a line that may be the label of a part of the key
@@ -213,6 +215,8 @@ class _Reader:
         line = self.lines[at]
         run = letters_below(self.lines, at) if self.in_key else 0
         problem = problem_at(line) if run else unread_key(line, self.in_key)
+        if problem is None and (number := self._written_out(at)) is not None:
+            problem = problem_at(line, [number])
         if problem is None:
             return 0
         self.blocks[-1].key_problems.append(problem)
@@ -220,6 +224,15 @@ class _Reader:
         self.labels = []
         self.row = []
         return run or 1
+
+    def _written_out(self, at: int) -> int | None:
+        """The number of an answer in words, `2. next year`, to a question above the key."""
+        match = _ANSWER.fullmatch(self.lines[at].shadow) if self.in_key else None
+        if match is None or len(words(match[2])) > MOST_WORDS or self._question_ahead(at):
+            return None
+        number = int(match[1])
+        asked = (item.number for block in self.blocks for item in block.items)
+        return number if number in asked else None
 
     # Items
 

@@ -33,8 +33,11 @@ class Paragraph:
     @property
     def is_prose(self) -> bool:
         """Whether it is more than a title: a sentence, or several."""
-        ends = bool(FINAL.search(self.shadow)) and not self.shadow.rstrip().endswith(":")
-        return self.role == "text" and ends and len(words(self.shadow)) >= SENTENCE
+        if self.role != "text" or self.shadow.rstrip().endswith(":"):
+            return False
+        # The end of a page may cut a sentence off.
+        least = SENTENCE if FINAL.search(self.shadow) else 2 * SENTENCE
+        return len(words(self.shadow)) >= least
 
     def left_out(self, why: str) -> LeftOut:
         """The printed text, for messages."""

@@ -37,15 +37,18 @@ _HEADING = re.compile(
 _HINTS = re.compile(
     r"(?i)\b(?:passages?|texts?|articles?|blanks?|gaps?|spaces?|options?|choices?|answers?|"
     r"questions?|alternatives|letters?|words? in the box|numbered|"
-    r"read|choose|fill|complete|select|mark|pick|circle|decide|blacken|look at|use)\b"
+    r"enough information|(?:sentences|statements)(?=\s+[0-9])|read|choose|fill|"
+    r"complete|select|mark|pick|circle|decide|blacken|look at|use)\b"
 )
 _OPENS = re.compile(
     r"(?i)^\W*(?:[0-9IVX]{1,4}\s*[.)、]\s*)?"
     r"(?:(?:section|part|exercise|task|practice)\s+\w{1,3}\s*[.:]?\s*)?(?:please\s+)?(?:directions?|instructions?|note|read|choose|fill|complete|select|mark|"
     r"pick|look at|use|decide|answer|circle|for (?:each|every|questions?)|questions?\s+[0-9]+|"
     r"there (?:is|are)|in this (?:section|part)|after reading|cloze|write|tick|"
+    r"if there is not enough information|are (?:the |these )?(?:sentences|statements)\b|"
     r"you (?:should|are going to|will)|(?:according to|based on) the (?:passage|text|article))\b"
 )
+_NAMED = re.compile(r"(?i)\W*(?:directions?|instructions?)\s*[:.]")
 _EXAM = re.compile(
     r"(?i)\b(?:exam(?:s|ination)?|test papers?|paper\s+(?:[0-9]|[IVX]+\b)|mid-?term|final term|"
     r"grade\s+[0-9]|semester|mock|quiz|worksheet)\b"
@@ -54,11 +57,24 @@ _LETTERS = re.compile(
     r"\bA\b(?:\W+(?:B\b\W+(?:(?:and|or)\s+)?C\b|(?:and|or)\s+B\b|(?:to|through)\s+[C-O]\b)"
     r"|\s*[-–—~]\s*[C-O]\b)"
 )
+_OPTIONS = re.compile(
+    rf"""(?:^|[(\["'“‘:,/]|\b(?i:from|choose|mark(?:ed)?|letters?|options?|choices?|answers?|either|
+    write|of|by|is|are|alternatives|statements?|paragraphs?|people|texts?|items?|sentences?|in|the|
+    best|one|correct|right|with|for|tick|circle|select)\b)\W*(?-x:{_LETTERS.pattern})""",
+    re.VERBOSE,
+)
+"""Letters of a paper's options, and not of what it is about, as in `Tours A, B and C`."""
 _SPAN = re.compile(r"\b[0-9]{1,3}\s*(?:[-~–—]|to)\s*[0-9]{1,3}\b")
 _POINTS = re.compile(r"(?i)\b[0-9.]+\s*(?:points?|marks?|minutes?|pts)\b")
 _HEADER = re.compile(
     r"(?i)^\W*(?:(?:full )?name|class|school|date|student(?: (?:no|number|name))?|candidate|score)"
     r"\W*(?:[:_]|$)|^\W*time(?: allowed)?\s*:"
+)
+# `Date: 12 May` in an e-mail or on a poster. `Time: 90 minutes` is about the exam.
+_DETAIL = re.compile(
+    r"(?i)^\W*(?:date|time|class|school|name)\s*:\s*(?!.*(?:__|\.{4}))"
+    r"(?!.*\b(?:name|class|school|date|score|marks?|student|candidate|number|no)\W*[:_])"
+    r"(?!\s*(?:about\s+)?[0-9.]+\s*(?:minutes?|mins?|hours?|hrs?|h)\W*$)(?=.*\w)"
 )
 _CHINESE = re.compile(
     "短文|选项|选出|填入|空白|完形|阅读|小题|满分|部分|第.节|答题|单词|姓名|班级|试卷|试题"
@@ -69,6 +85,11 @@ _PAGE = re.compile(
     r"|[0-9]{1,3}\s*/\s*[0-9]{1,3}"
     r"|第\s*[0-9]+\s*页.{0,12}|[^A-Za-z]{0,24}第\s*[0-9]+\s*页[^A-Za-z]{0,12}"
     r"|seite\s*[0-9]+.{0,9}|página\s*[0-9]+.{0,9})\W*$"
+)
+# A header that ends with the number of its page: `Grade 9 English Test     Page 3 of 8`.
+_PAGED = re.compile(
+    r"(?=.{0,70}$)[^.!?_]*(?:\b(?:Page|PAGE)\s*[0-9]+\s*(?:of|/)\s*[0-9]+|\s{2,}(?:Page|PAGE)\s*[0-9]+)"
+    r"\W*$"
 )
 _TURN = re.compile(
     r"(?i)^\W*(?:please\s+)?(?:turn over|go on to the next page|end of (?:the )?(?:test|paper))\W*$"
@@ -87,7 +108,7 @@ _COMMON = frozenset(
 def is_page_mark(line: Line) -> bool:
     """A page number or the like: `- 3 -`, `Page 3 of 8`, `第3页 共8页`."""
     shadow = line.shadow.strip()
-    return bool(_PAGE.match(shadow) or _TURN.match(shadow))
+    return bool(_PAGE.match(shadow) or _PAGED.match(shadow) or _TURN.match(shadow))
 
 
 def is_foreign(shadow: str) -> bool:
@@ -121,7 +142,7 @@ def has_english(shadow: str) -> bool:
 
 def is_field(shadow: str) -> bool:
     """Whether a text begins like `Name: ____` or `Time: 9:00`."""
-    return _HEADER.match(shadow.strip()) is not None
+    return _HEADER.match(shadow.strip()) is not None and not _DETAIL.match(shadow.strip())
 
 
 def role_of(shadow: str) -> Role:
@@ -130,16 +151,18 @@ def role_of(shadow: str) -> Role:
     found = words(shadow)
     if is_foreign(shadow):
         return "instruction" if _CHINESE.search(shadow) or _LETTERS.search(shadow) else "foreign"
-    if _HEADER.match(shadow) and len(found) <= 14:
+    if is_field(shadow) and len(found) <= 14:
         return "heading"
     short = len(found) <= 8 and not re.search(r"[.!?,;]\W*$", shadow[2:])
     if short and (_HEADING.match(shadow) or _EXAM.search(shadow)) and "__" not in shadow:
         return "heading"
-    letters = bool(_LETTERS.search(shadow))
+    letters = bool(_OPTIONS.search(shadow))
     if _OPENS.match(shadow) or letters:
         parts = [part for part in re.split(r"(?<=[.!?:])\s+", shadow) if words(part)]
         hits = [_hints(part) for part in parts]
         said = sum(number >= 2 for number in hits)
+        if said and _NAMED.match(shadow):
+            return "instruction"
         if said * 2 >= len(hits) and max(hits[:2], default=0) >= 2:
             return "instruction"
     return "text"
@@ -148,7 +171,7 @@ def role_of(shadow: str) -> Role:
 def _hints(sentence: str) -> int:
     return (
         len(set(map(str.lower, _HINTS.findall(sentence))))
-        + 2 * bool(_LETTERS.search(sentence))
+        + 2 * bool(_OPTIONS.search(sentence))
         + bool(_SPAN.search(sentence))
         + bool(_POINTS.search(sentence))
     )

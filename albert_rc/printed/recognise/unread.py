@@ -30,10 +30,16 @@ _WORD = re.compile(r"([0-9]{1,4})\s*[.、]\s*([^0-9_]+)")
 _NUMBERED = re.compile(
     r"(?<![0-9])([0-9]{1,4})(?![0-9])\s*题?[^0-9A-Za-z_]{0,6}"
     r"(?:(?i:the\s+)?(?i:(?:correct\s+)?answer|ans|key)\W*(?:is\W*)?|(?:故?选)\s*|"
-    r"[a-z][a-z'’ -]{0,24}[^0-9A-Za-z_]{1,4})?[(\[]?\s*[A-G](?![A-Za-z'’])"
+    r"[a-z][a-z'’ -]{0,24}[^0-9A-Za-z_]{1,4})?[(\[]?\s*"
+    r"(?:[A-G]|[a-g](?=\s*(?:[)\].,;、/|]|$)))(?![A-Za-z'’])"
 )
 _SPANNED = re.compile(
     rf"([0-9]{{1,4}}){DASH}([0-9]{{1,4}})[^0-9A-Za-z_]{{0,6}}[A-G]{{2,}}(?![A-Za-z])"
+)
+# `Answers: 1: 64, 2: next year`, `(Key: b, b)`, `Correct answers are 1 b and 2 b.`
+_ANNOUNCED = re.compile(
+    r"(?i)\W*(?:the\s+)?(?:(?:correct|right)\s+)?(?:answers?(?:\s+key)?|keys?|solutions?)"
+    r"(?:\W*$|\s*[:=]|\s+(?:are|to)\b|\s+[(\[]?[0-9])"
 )
 MOST_WORDS = 24  # of such a line; and numbers of a range
 START = 16  # maximum number of characters before the numbers of a key
@@ -50,7 +56,12 @@ def unread_key(line: Line, in_key: bool = False) -> KeyProblem | None:
     """
     shadow = line.shadow.strip()
     explained = _EXPLAINED.match(shadow)  # `21. A [解析] ...`
-    numbers = [int(explained[1])] if explained else _numbers(shadow, in_key)
+    headed = _HEADED.match(shadow)
+    mentioned = [int(number) for number in _NUMBERED.findall(headed["rest"])] if headed else []
+    if explained:
+        numbers: list[int] | None = [int(explained[1])]
+    else:
+        numbers = mentioned if len(mentioned) > 1 else _numbers(shadow, in_key)
     if numbers is None:
         return None
     bare = explained or _is_bare(shadow)
@@ -81,12 +92,27 @@ def lost_answers(left_out: Sequence[LeftOut], unanswered: Collection[int] = ()) 
         row = read_row(printed)
         alone = line.why in ("in the key", "no questions", "between options")
         labelled = row is not None and (tells(row[0]) or (alone and not row[0].strip()))
+        labelled |= bool(unanswered) and announces(line.text)
         if labelled or (line.why != "explanation" and UNDER.match(printed.shadow)):
             reason = (
                 f"{shortened(line.text, 40)!r} looks like an answer, but belongs to no question"
             )
             found.append(Trouble((), line.place, reason, WAY_OUT))
     return found
+
+
+def announces(text: str) -> bool:
+    """Whether a line says that it, or what follows, is a key."""
+    return _ANNOUNCED.match(make_line(text, "").shadow) is not None
+
+
+def key_in_text(article: str, place: str) -> list[Trouble]:
+    """A key that could not be read, and was taken for the beginning of the next passage."""
+    first = article.partition("\n")[0]
+    if not announces(first):
+        return []
+    reason = f"the text begins with {shortened(first)!r}, which looks like a key"
+    return [Trouble((), place, reason, f"{WAY_OUT}, or remove it")]
 
 
 def _unread_forms(left_out: Sequence[LeftOut], unanswered: Collection[int]) -> list[Trouble]:
