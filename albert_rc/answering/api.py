@@ -207,7 +207,7 @@ def _read(papers: Papers) -> PaperSet:
         if not isinstance(papers, (dict, list)):
             raise DataError(f"the papers' text is {kind_of(papers)}; it must be a dict or a list")
     if isinstance(papers, (str, Path)):
-        return read_good(Path(papers))
+        return read_good(_place(papers))
     if isinstance(papers, Mapping):
         found = _checked([papers])
     elif isinstance(papers, Iterable):
@@ -218,6 +218,17 @@ def _read(papers: Papers) -> PaperSet:
         )
     require_good([found])
     return found
+
+
+def _place(papers: str | Path) -> Path:
+    """A path to papers, and no text that was given in its place."""
+    try:
+        if str(papers).strip() and Path(papers).exists():
+            return Path(papers)
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        pass
+    said = shortened(repr(str(papers)))
+    raise DataError(f"{said}: no such file or folder; give a dict, its JSON, or a path")
 
 
 def _checked(values: Sequence[Any]) -> PaperSet:

@@ -17,11 +17,12 @@ from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import score
 from albert_rc.answering.spans import find_spans
 from albert_rc.errors import CheckpointError
-from albert_rc.io.files import file_sha256, remembered_sha256
+from albert_rc.io.files import file_sha256, remembered_sha256, sha256
 from albert_rc.io.json import as_json, parse_json, write_json
 from albert_rc.model.heads import ReadingModel
 from albert_rc.model.span_head import SpanModel
 from albert_rc.runtime.devices import Processes
+from albert_rc.stores.shards import is_sharded, store_shards
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 
@@ -160,7 +161,7 @@ def identity(
     try:
         hashes = {
             "weights": remembered_sha256(folder / "model.safetensors"),
-            "store": file_sha256(store_path),
+            "store": _store_hash(store_path),
         }
     except OSError:
         return {}  # weights in another format: measured each time
@@ -178,6 +179,13 @@ def identity(
         "made_with": f"albert-rc {__version__}, torch {torch.__version__}",
     }
     return as_json(found)
+
+
+def _store_hash(path: Path) -> str:
+    """The hash of a store's file, or of its shards' hashes."""
+    if not is_sharded(path):
+        return file_sha256(path)
+    return sha256("".join(map(file_sha256, store_shards(path))).encode())
 
 
 def _kernels_of(device: torch.device) -> str:

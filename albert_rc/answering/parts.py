@@ -19,6 +19,7 @@ from albert_rc.answering.request import Request
 from albert_rc.errors import UsageError
 from albert_rc.io.atomic import only_run, write_together
 from albert_rc.io.json import as_json, read_json, write_json
+from albert_rc.io.messages import counted
 from albert_rc.io.shards import shard_name
 from albert_rc.scoring.abstain import unsure_path
 from albert_rc.stores.shards import is_sharded, split_path, store_shards
@@ -129,6 +130,16 @@ class Parts:
         shutil.rmtree(done, ignore_errors=True)
         self.folder.rename(done)
         shutil.rmtree(done)
+
+    def unsure_line(self) -> str | None:
+        """What the joined list of unsure answers holds, as a sentence; None if there is none."""
+        below = self.whole.abstain
+        if below is None or self.is_one or not self.joins:
+            return None
+        path = unsure_path(self.whole.out)
+        with path.open("rb") as file:
+            number = sum(1 for _ in file)
+        return f"{path}: {counted(number, 'answer')} with a probability below {below:g}"
 
 
 def _files(request: Request) -> list[Path]:

@@ -23,6 +23,7 @@ from albert_rc.papers.schema import Kind, PaperSet
 from albert_rc.runtime.devices import Processes, choose_precision
 from albert_rc.runtime.engines import TaskEngine
 from albert_rc.runtime.heap import keep_freed_memory
+from albert_rc.scoring.abstain import unsure_path
 from albert_rc.stores.shards import exists, is_store, open_store, split_path
 from albert_rc.stores.store import Store, check_store, load_store
 
@@ -112,7 +113,9 @@ def run(
                 more = task.write() if group.is_main else []
                 if not parts.is_one:
                     for line in more:
-                        task.say(line)
+                        # A part's own list is joined with the others' below.
+                        if not (parts.joins and line.startswith(f"{unsure_path(part.out)}:")):
+                            task.say(line)
         if group.is_main:
             parts.finish()
     if not group.is_main:
@@ -121,8 +124,10 @@ def run(
         number = counted(len(store.meta["ids"]), "paper")
         answers = f"{counted(store.num_questions, 'answer')} to {number}"
         return [f"{request.out}: {answers}", *more]
+    unsure = parts.unsure_line()
     joined = "joined" if parts.joins else f"written; {MANIFEST} records how they were made"
-    return [f"{request.out}: answers of {counted(len(parts.all), 'part')} {joined}"]
+    said = f"{request.out}: answers of {counted(len(parts.all), 'part')} {joined}"
+    return [said] if unsure is None else [said, unsure]
 
 
 @contextmanager

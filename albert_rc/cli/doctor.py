@@ -40,7 +40,7 @@ def doctor(
     strict: Strict = False,
     json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = False,
 ) -> None:
-    """Check raw papers: every problem, statistics of lengths and options, overlap of splits.
+    """Check raw papers: report problems, statistics of lengths and options, and overlap of splits.
 
     Nothing is written. The exit code is 3 if any paper cannot be used.
     """

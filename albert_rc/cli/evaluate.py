@@ -72,7 +72,7 @@ def evaluate(
     ] = 15,
     seed: options.FoldSeed = 0,
 ) -> None:
-    """Show accuracy with a 95% interval, by level, blank number, length, overlap with training."""
+    """Show accuracy with a 95% interval: overall, and by level, blank number and length."""
     if calibrate:
         if against is not None or train is not None:
             raise UsageError("--against and --train cannot be used with --calibrate")

@@ -62,7 +62,7 @@ def export(
         typer.Option("--json", help="Print the files and the results of the comparison as JSON."),
     ] = False,
 ) -> None:
-    """Export weights, vocabulary, config and a model card, ready to upload, for transformers.
+    """Export a model for transformers, with vocabulary, config and model card, ready to upload.
 
     The folder is written only if transformers, and ONNX, give the same answers as albert-rc. The
     mean of several checkpoints of one run is often a little better than each of them. Runs with

@@ -32,8 +32,8 @@ Strict = Annotated[
 Key = Annotated[
     Path | None,
     typer.Option(
-        help="Right answers to papers that have none, in the format of answer.json, such as a "
-        "competition's for its test papers."
+        help="File with the right answers, in the format of answer.json, for papers that do not "
+        "contain them."
     ),
 ]
 TrainingPapers = Annotated[

@@ -131,7 +131,8 @@ def _write_stores(
 
     stores: dict[Path, PreparedSplit] = {}
     writers: dict[Path, Callable[[Path], None]] = {}
-    content = rejects(error for split in papers for error in split.errors)
+    content = _other_rejects(out / REJECTS, papers)
+    content += rejects(error for split in papers for error in split.errors)
     with ExitStack() as folders:  # renamed when all is written
         for split in papers:
             path = out / f"{split.name}.pt"
@@ -147,6 +148,27 @@ def _write_stores(
     if not content:
         (out / REJECTS).unlink(missing_ok=True)
     return stores
+
+
+def _other_rejects(path: Path, papers: Sequence[PreparedSplit]) -> bytes:
+    """What an earlier list says about papers of other splits, if their stores are still there."""
+    from albert_rc.io.json import parse_json
+    from albert_rc.stores.shards import SUFFIX
+
+    names = {split.name for split in papers}
+    stores = [*path.parent.glob("*.pt"), *path.parent.glob(f"*{SUFFIX}")]
+    if not path.is_file() or all(store.stem in names for store in stores):
+        return b""
+    places = {split.path.name for split in papers}
+    kept = []
+    for line in path.read_bytes().splitlines(keepends=True):
+        try:
+            place = Path(parse_json(line)["file"]).parts[:1]
+        except (ValueError, KeyError, TypeError):
+            continue
+        if places.isdisjoint(place):
+            kept.append(line)
+    return b"".join(kept)
 
 
 def _size(path: Path) -> str:

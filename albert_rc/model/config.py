@@ -47,7 +47,7 @@ class EncoderConfig:
             2**17,
         ),
     ] = 128
-    hidden_size: Annotated[int, _size("Hidden size.", 2**17)] = 768
+    hidden_size: Annotated[int, _size("Hidden size (with --scratch).", 2**17)] = 768
     num_layers: Annotated[
         int,
         _size(
@@ -76,7 +76,7 @@ class EncoderConfig:
         ),
     ] = "post"  # fmt: skip
     """`post`: as in BERT, a norm after each sum; `reversible`: see `model.reversible`."""
-    num_heads: Annotated[int, _size("Number of attention heads.", 2**17)] = 12
+    num_heads: Annotated[int, _size("Number of attention heads (with --scratch).", 2**17)] = 12
     ffn_size: Annotated[int, _size("Inner size of the feed-forward network.", 2**20)] = 3072
     max_positions: Annotated[int, _size("Number of positions.", 2 * LONGEST)] = 512
     position_offset: int = 0

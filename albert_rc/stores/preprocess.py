@@ -55,7 +55,7 @@ class PreparedSplit:
         encoder: ChunkEncoder,
         open_file: Callable[[], BinaryIO],
     ) -> None:
-        self.name = name
+        self.name, self.path = name, path
         self._sources, self.format = open_sources(path, format_name)
         reader = READERS[self.format]
         self.kind, self.labels, self.metrics = reader.kind, reader.labels, reader.metrics

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from albert_rc.errors import DataError
+from albert_rc.io.files import sha256
 from albert_rc.io.pt import TensorStream, load_tensors, save_tensors
 from albert_rc.papers.schema import Kind, PaperSet
 from albert_rc.stores.check import what_is_wrong
@@ -150,6 +151,9 @@ class Store:
             "source_hash": meta["source_hash"],
             "vocabulary": meta["vocabulary"],
             "max_length": meta["max_length"],
+            # Which papers were kept, and how they were read.
+            "source_format": meta.get("source_format"),
+            "papers": sha256("\n".join(map(str, meta["ids"])).encode())[:16],
         }
 
     def save(self, path: Path) -> None:

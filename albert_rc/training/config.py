@@ -120,7 +120,7 @@ class TrainConfig:
     teacher_weight: Annotated[
         float,
         Setting(
-            "Weight of the teacher's probabilities in the loss; the right answers get the rest.",
+            "Weight of the teacher's probabilities in the loss; the answers get 1 minus this.",
             low=0,
             above=True,
             high=1,
@@ -139,7 +139,8 @@ class TrainConfig:
         Setting(
             "What to do if training collapses (loss at chance level, constant answers, or "
             "spikes of loss or gradient): warn, stop, or restart from the last good state (or "
-            "the start) with half the rate and a different data order.", choices=tuple(COLLAPSE),
+            "the start) with half the learning rate and a different data order.",
+            choices=tuple(COLLAPSE),
         ),
     ] = "warn"  # fmt: skip
     max_restarts: Annotated[

@@ -12,13 +12,31 @@ FIXED = (
     "teacher_weight", "teacher_precision",
 )  # fmt: skip
 """Settings that affect the result."""
+OF_MODEL, OF_TEACHER = "weights of --model", "content of --teacher"
+"""What was behind an option; fingerprints of earlier versions lack it."""
+STORES = ("train store", "dev store")
 GONE = ("label_smoothing", "r_drop", "fgm", "ema")
 """Settings of earlier versions that affected the result; runs that used one cannot be resumed."""
+
+
+def _comparable(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """A fingerprint without what an older one does not have."""
+    found = {
+        name: value
+        for name, value in now.items()
+        if name in before or name not in (OF_MODEL, OF_TEACHER)
+    }
+    for name in STORES:
+        was = before.get(name)
+        if isinstance(was, dict) and isinstance(found.get(name), dict):
+            found[name] = {key: value for key, value in found[name].items() if key in was}
+    return found
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """The first difference between two fingerprints, phrased to follow "started"; or None."""
     fields = TrainConfig.__dataclass_fields__
+    now = _comparable(before, now)
     for name in {**before, **now}:
         field = name[2:].replace("-", "_")
         usual = fields.get(field)  # default, for runs of versions without it

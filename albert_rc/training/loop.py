@@ -203,6 +203,8 @@ class Trainer(Generic[BatchT]):
         aside = None
         if self.processes.is_main and not resume:
             aside = set_aside(self.folder)
+        if self.processes.is_main:
+            # On resuming too: some settings, such as patience, may have been changed.
             write_each(self.folder, self.about)
         if not resume:
             self.way_back.keep_start()

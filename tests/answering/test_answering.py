@@ -184,6 +184,14 @@ def test_what_is_no_paper_is_refused(tiny, papers):
         answer(papers, tiny)
 
 
+@pytest.mark.parametrize(
+    "text", ["", " ", "It was raining, so she took an _ with her. " * 99, "\0"]
+)
+def test_text_in_place_of_a_paper_is_refused(tiny, text):
+    with pytest.raises(DataError, match="no such file or folder; give a dict, its JSON, or a path"):
+        answer(text, tiny)
+
+
 def test_tuples_and_bytes_are_papers_too(tiny):
     expected = answer(PAPER, tiny)
     tuples = {**PAPER, "options": tuple(map(tuple, PAPER["options"]))}

@@ -10,10 +10,13 @@ import pytest
 import torch
 from conftest import SAMPLE
 
+from albert_rc.answering.int8_check import Trial, identity
 from albert_rc.answering.lookup import Memory
 from albert_rc.answering.request import Request
 from albert_rc.answering.run import run
 from albert_rc.answering.tasks import Show
+from albert_rc.checkpoints.hub import shipped_models
+from albert_rc.checkpoints.load import load_model
 from albert_rc.cli.console import bar
 from albert_rc.errors import DataError
 from albert_rc.io.atomic import only_run
@@ -56,15 +59,31 @@ def test_shards_opened_as_one_are_the_store_that_they_were_cut_from(data, kind):
 @pytest.mark.parametrize("kind", ["cloze", "dream"])
 def test_joined_answers_are_those_of_one_store(data, tmp_path, works, kind):
     for size in (1000, 3):
-        works("predict", "--data", split_path(data[kind, size], "dev"), "--model", MODEL, "--out",
-              tmp_path / f"{size}.json", "--scores", tmp_path / f"{size}.jsonl",
-              "--abstain", "0.4", "--precision", EXACT)  # fmt: skip
+        done = works("predict", "--data", split_path(data[kind, size], "dev"), "--model", MODEL,
+                     "--out", tmp_path / f"{size}.json", "--scores", tmp_path / f"{size}.jsonl",
+                     "--abstain", "0.4", "--precision", EXACT)  # fmt: skip
+        unsure = tmp_path / f"{size}.unsure.jsonl"
+        number = len(unsure.read_bytes().splitlines())
+        said = " ".join((done.stdout + done.stderr).split())
+        assert said.count("with a probability below 0.4") == 1
+        assert f"{unsure}: {number} " in said
     assert sorted(path.name.replace("1000", "3") for path in tmp_path.glob("1000*")) == sorted(
         path.name for path in tmp_path.glob("3*")
     )
     for path in tmp_path.glob("1000*"):
         other = path.with_name(path.name.replace("1000", "3"))
         assert path.read_bytes() == other.read_bytes(), path.name
+
+
+def test_what_int8_costs_is_remembered_for_shards_too(data):
+    model = load_model(MODEL, "cloze").model
+    folder = shipped_models()[MODEL]
+    whole, shards = (
+        identity(model, folder, split_path(data["cloze", size], "dev"), Trial(precision=EXACT))
+        for size in (1000, 3)
+    )
+    assert whole["weights"] == shards["weights"]
+    assert len(shards["store"]) == len(whole["store"]) == 64
 
 
 def test_papers_to_recall_are_read_once_for_all_parts(data, tmp_path, works, monkeypatch):

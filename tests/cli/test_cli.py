@@ -138,6 +138,26 @@ def test_bad_papers_can_be_skipped_and_are_named(cli, tmp_path):
     assert "7 papers" in done.stdout
 
 
+def test_a_split_keeps_what_is_known_of_the_papers_of_others(works, tmp_path):
+    raw, out = broken_copy(tmp_path / "raw"), tmp_path / "out"
+
+    def skipped(place):
+        works("preprocess", place, "--model", VOCABULARY, "--out", out, "--on-error", "skip")
+        path = out / "rejects.jsonl"
+        lines = path.read_text().splitlines() if path.is_file() else []
+        return [json.loads(line)["file"] for line in lines]
+
+    first = skipped(raw / "train")
+    assert set(first) == {"train/train0003.json"}
+    assert skipped(raw / "train") == first
+    both = skipped(raw / "dev")
+    assert set(both) == {"train/train0003.json", "dev/dev0002.json"}
+    (raw / "dev" / "dev0002.json").unlink()
+    assert skipped(raw / "dev") == first
+    (out / "train.pt").unlink()
+    assert skipped(raw / "dev") == []
+
+
 def test_brackets_in_papers_are_no_markup(cli, tmp_path):
     paper = {"article": "It was _ .", "options": [["glad [/b]☃", "[red]sad"]], "answers": ["A"]}
     write_json(tmp_path / "raw" / "[x].json", paper)

@@ -1,5 +1,6 @@
 """States to resume from: the newest whole one, what is kept, and whose folder it is."""
 
+import json
 import multiprocessing
 import os
 import signal
@@ -95,6 +96,21 @@ def test_a_damaged_state_is_passed_over_and_said(trainer, tmp_path, harm):
         flip_a_bit(path)
     with pytest.raises(CheckpointError, match="are truncated, damaged or invalid; start without"):
         trainer(broken, save_steps=1).run(resume=True)
+
+
+def test_a_resumed_run_records_what_was_changed(trainer, tmp_path):
+    run = trainer(tmp_path, save_steps=1)
+    run.about = {"train.json": {"patience": 1}}
+    run_until_power_cut(run, 3)
+    again = trainer(tmp_path, save_steps=1)
+    again.about = {"train.json": {"patience": 3}}
+    again.run(resume=True)
+    assert json.loads((tmp_path / "train.json").read_bytes()) == {"patience": 3}
+    refused = trainer(tmp_path, save_steps=1, learning_rate=0.5)
+    refused.about = {"train.json": {"patience": 5}}
+    with pytest.raises(UsageError, match="started with --learning-rate"):
+        refused.run(resume=True)
+    assert json.loads((tmp_path / "train.json").read_bytes()) == {"patience": 3}
 
 
 def test_forgetting_to_resume_loses_nothing(trainer, tmp_path):

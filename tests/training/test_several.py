@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from albert_rc.training.checkpoint import state_path
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.identity import difference
 from albert_rc.training.memory.planner import Levers
+from albert_rc.training.objectives.teacher import Teacher
 from albert_rc.training.runs import several
 from albert_rc.training.runs.earlier import EARLIER
 from albert_rc.training.runs.finetune import FineTuning, made_of, open_stores, unlike
@@ -37,7 +39,11 @@ def data(stores, tmp_path):
 
 
 @pytest.fixture
-def tuning(data):
+def tuning(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in "xy":
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "model.safetensors").write_text(f"weights {name}")
     return FineTuning(
         model="./models/x",
         how={"scratch": None, "lsh": {}},
@@ -209,6 +215,25 @@ def test_what_runs_are_made_of_is_compared(tuning, data):
         assert difference(before, now) == said
     assert difference(before, made_of(tuning, train, None)) == "with a dev store"
     assert difference(made_of(tuning, train, None), before) == "without a dev store, not with one"
+    # The same places with other weights, or papers kept otherwise.
+    scores = data / "scores.jsonl"
+    scores.write_text("{}")
+    taught = replace(tuning, teacher=Teacher(str(scores)))
+    with_teacher = made_of(taught, train, dev)
+    scores.write_text("[]")
+    said = difference(with_teacher, made_of(taught, train, dev))
+    assert said.startswith("with content of --teacher ")
+    weights = Path("models/x/model.safetensors")
+    weights.write_text("trained again")
+    assert difference(before, made_of(tuning, train, dev)).startswith("with weights of --model ")
+    weights.write_text("weights x")
+    fewer = replace(train, meta=train.meta | {"ids": train.meta["ids"][1:]})
+    said = difference(before, made_of(tuning, fewer, dev))
+    assert said.startswith("with a different train store: papers ")
+    # Of a version that did not note these.
+    old = {name: value for name, value in with_teacher.items() if " of --" not in name}
+    old["train store"] = {"split": "train"}
+    assert difference(old, made_of(taught, train, dev)) is None
     # Of a version without the option: the run was as it usually is.
     del before["--clip"]
     assert difference(before, made_of(tuning, train, dev)) is None
@@ -280,11 +305,14 @@ def test_several_do_not_go_on_with_one_nor_with_nothing(go):
             UsageError, match=f"--resume: .*{name} belongs to a single run, but --seeds"
         ):
             go(resume=True, seeds=2)
+        # Nor do new ones begin there: its run.toml would be theirs.
+        with pytest.raises(UsageError, match=f"{name} belongs to a single run, whose folder"):
+            go(seeds=2)
+        (go.out / name).unlink()
     # What failed before its first state is nothing to go on with, whatever it was to be.
     with pytest.raises(RuntimeError):
         go(seeds=2, fails="seed-0", learning_rate=0.1)
-    (go.out / "resume-00000003.pt").unlink()
-    with pytest.raises(UsageError, match=r"model\.safetensors belongs to a single run"):
+    with pytest.raises(UsageError, match=r"--resume: no saved state in .*out; start without"):
         go(resume=True, seeds=2)
     assert go(seeds=2) == ["seed-0", "seed-1"]
     # An older version began, and wrote no record before the first run was done.

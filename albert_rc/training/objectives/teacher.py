@@ -15,7 +15,7 @@ from albert_rc.answering.temperature import weights_id
 from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.files import sha256
+from albert_rc.io.files import file_sha256, sha256
 from albert_rc.io.messages import quoted
 from albert_rc.runtime.devices import Processes
 from albert_rc.scoring.score_file import read_scores
@@ -96,6 +96,12 @@ class Teacher:
         """
         if self.is_file:
             return sha256(chance_O.numpy().tobytes())[:16]
+        return self.source_id()
+
+    def source_id(self) -> str:
+        """Identifier of the content behind `source`: of a score file, or of a model's weights."""
+        if self.is_file:
+            return file_sha256(Path(self.source))[:16]
         return weights_id(resolve_source(self.source)) or self.source
 
 

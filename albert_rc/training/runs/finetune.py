@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from albert_rc.answering.temperature import weights_id
+from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.load import Loaded, Opening, load_model
 from albert_rc.errors import DataError
 from albert_rc.fields import flag_of
@@ -17,7 +19,7 @@ from albert_rc.stores.store import Store, check_store
 from albert_rc.stores.subset import joined
 from albert_rc.training.checkpoint import planned_before
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.identity import FIXED
+from albert_rc.training.identity import FIXED, OF_MODEL, OF_TEACHER
 from albert_rc.training.memory.planner import Levers, fit
 from albert_rc.training.objective import Objective, stores_identity
 from albert_rc.training.objectives.reading import Reading
@@ -182,6 +184,7 @@ OF_SEVERAL = ("patience", "on_collapse", "eval_steps")
 def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, Any]:
     """Everything that affects the result of runs, by option or name, as read back from JSON."""
     how, settings = tuning.how, tuning.settings
+    scratch, teacher = how.get("scratch") is not None, tuning.teacher
     found = {
         "--model": str(Path(tuning.model)),
         **stores_identity(train, dev),
@@ -191,8 +194,11 @@ def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, An
         "--max-length": how.get("max_length"),
         "setting of lsh": how.get("lsh", {}),
         "--option-score": how.get("option_score"),
-        "--teacher": None if tuning.teacher is None else tuning.teacher.source,
+        "--teacher": None if teacher is None else teacher.source,
         **{flag_of(name): getattr(settings, name) for name in (*FIXED, *OF_SEVERAL)},
         "--optimizer-states": tuning.levers.states or settings.optimizer_states,
+        # Last, so that a difference in options is reported as such.
+        OF_MODEL: None if scratch else weights_id(resolve_source(tuning.model)),
+        OF_TEACHER: None if teacher is None else teacher.source_id(),
     }
     return as_json(found)

@@ -121,7 +121,7 @@ def run_all(
     done = group.from_main(begin(parts, out, record, say) if group.is_main else None)
     if isinstance(done, str):
         raise UsageError(done)
-    if group.is_main and not resume:
+    if group.is_main:
         write_each(out, files or {})
     for part in parts:
         if any(row["name"] == part.name for row in done):
@@ -155,8 +155,12 @@ def run_all(
 
 def _begun(
     parts: Sequence[Part], out: Path, record: dict[str, Any], say: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """Prepare the folder for new runs."""
+) -> list[dict[str, Any]] | str:
+    """Prepare the folder for new runs; or the reason why it cannot be used."""
+    if found := single_run(out):
+        return (
+            f"{found} belongs to a single run, whose folder cannot hold several; give another --out"
+        )
     kept = _kept(out / RUNS)
     before = kept.get("made_of")
     if kept.get("runs"):
@@ -191,10 +195,9 @@ def _resumed(
     if before is not None:
         folders += [*out.glob("seed-*"), *out.glob("fold-*")]
     if not done and not any(states(folder) for folder in folders):
-        single = [*states(out), out / "model.safetensors", out / "train.json"]
-        if found := [path for path in single if path.is_file()]:
+        if found := single_run(out):
             return (
-                f"--resume: {found[0]} belongs to a single run, but --seeds and --folds make "
+                f"--resume: {found} belongs to a single run, but --seeds and --folds make "
                 "several; leave them out, or give another --out"
             )
         return f"--resume: no saved state in {out}; start without --resume"
@@ -207,6 +210,12 @@ def _resumed(
         )
     names = {part.name for part in parts}
     return [row for row in done if row["name"] in names]
+
+
+def single_run(out: Path) -> Path | None:
+    """A file of a single run in a folder that is to hold several."""
+    own = [*states(out), out / "model.safetensors", out / "train.json"]
+    return next((path for path in own if path.is_file()), None)
 
 
 def _with_seeds_of(record: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
