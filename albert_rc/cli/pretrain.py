@@ -26,7 +26,7 @@ _OF_FINE_TUNING = ("patience", "mask_rate", "mask_weight")
     "albert-rc pretrain --data data/corpus --model models/vocabulary --scratch tiny --out models/p"
 )
 @settings.takes(
-    settings.Fields(TrainConfig, only=_OF_RECIPE, defaults=False),
+    settings.Fields(TrainConfig, only=_OF_RECIPE, defaults="the recipe's"),
     settings.Fields(TrainConfig, without=(*_OF_RECIPE, *_OF_FINE_TUNING)),
     settings.Fields(MaskConfig, only=("rate",), prefix="mask_"),
     settings.Fields(MaskConfig, only=("max_ngram",)),

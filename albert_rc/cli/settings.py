@@ -51,8 +51,8 @@ class Fields(NamedTuple):
     without: Collection[str] = ()
     prefix: str = ""
     """Prefix of the parameters' names; options are named by the `Setting`."""
-    defaults: bool = True
-    """Whether helps include the default; false if something else decides it, such as a recipe."""
+    defaults: bool | str = True
+    """Whether help texts include the default; or what decides it, such as a recipe."""
 
 
 def takes(
@@ -96,12 +96,12 @@ def _with_default(text: str, default: Any) -> str:
     return f"{text.removesuffix('.')} (default: {default})."
 
 
-def _option(about: About, shown: bool, defaults: bool) -> Any:
+def _option(about: About, shown: bool, defaults: bool | str) -> Any:
     """A field as a Typer option."""
     setting = about.setting
     text = setting.help
     if defaults and about.kind is not bool:
-        text = _with_default(text, about.default)
+        text = _with_default(text, about.default if defaults is True else defaults)
     bounds: dict[str, Any] = {}
     if about.kind is int:
         bounds = {"min": int(setting.low), "max": int(setting.high)}
@@ -230,7 +230,7 @@ class _WithSettings:
                 about = option.help or ""
                 if not option.is_flag:
                     about = _with_default(about, option.default)
-                typer.echo(f"{option.name}={kind(ctx)}\n    {about}")
+                typer.echo(f"{_name_of(option)}={kind(ctx)}\n    {about}")
             raise typer.Exit
         name, sign, value = given.partition("=")
         if not sign:
@@ -269,13 +269,19 @@ class _WithSettings:
         has = [path for path, flags in _commands(ctx.find_root().command) if flag in flags]
         if has:
             return f"it is a setting of {', '.join(has)}, not of {ctx.info_name}"
-        names = {option.opts[0]: option.name for option in _options(self)}
+        names = {option.opts[0]: _name_of(option) for option in _options(self)}
         if close := get_close_matches(flag, names, n=2, cutoff=0.75):
             return f"did you mean {' or '.join(names[each] for each in close)}?"
         return "`--set help` lists them"
 
     def _hidden(self) -> Iterator[Any]:
         return (each for each in self.params if getattr(each, "hidden", False))
+
+
+def _name_of(option: Any) -> str:
+    """An option's name for `--set`; its parameter may have another."""
+    flag: str = option.opts[0]
+    return flag.removeprefix("--").replace("-", "_")
 
 
 def _options(command: Any) -> list[Any]:

@@ -48,7 +48,7 @@ def train(
         Literal["default", "published"],
         typer.Option(
             help="Defaults for the other options. default: 4 epochs, batch 2, learning rate 1e-5, "
-            "warm-up 0.1; published: those of the ALBERT paper for this task (RACE, SQuAD, GLUE)."
+            "warm-up 0.1; published: those of ALBERT's authors for RACE, SQuAD and GLUE."
         ),
     ] = "default",
     memory: options.Memory = None,
