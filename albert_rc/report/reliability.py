@@ -12,7 +12,7 @@ import numpy as np
 from albert_rc.scoring.accuracy import Accuracy, accuracy, interval_over_papers
 from albert_rc.scoring.confidence import LEAST, bin_places, calibration_error, reliability
 
-NUM_BINS = 10  # fewer than in `evaluate --calibrate`, since the chart shows intervals
+NUM_BINS = 10  # of the chart: fewer than for the error, since it shows intervals
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Reliability:
     bins: list[Bar]
     """Non-empty bins, in order of confidence."""
     error: float
-    """Expected calibration error (Guo et al. 2017, section 2), 0 to 1."""
+    """Expected calibration error (Guo et al. 2017, section 2), 0 to 1; in the bins of `evaluate`,
+    which are finer than `bins`."""
     loss: float
     """Mean of -ln(probability of the right option), in nats."""
     low: float
@@ -71,7 +72,7 @@ def reliability_of(
     losses: Sequence[float],
     papers: Sequence[Hashable],
 ) -> Reliability:
-    """Compare probabilities with accuracy, in ten bins of the same width.
+    """Compare probabilities with accuracy, in ten bins of the same width for the chart.
 
     Args:
         confidence: the chosen option's probability, 0 to 1, per question; at least one.
@@ -92,6 +93,6 @@ def reliability_of(
         )
         for place, found in sorted(members.items())
     ]
-    error = calibration_error(reliability(sure_Q, right_Q, NUM_BINS))
+    error = calibration_error(reliability(sure_Q, right_Q))
     low, high = interval_over_papers(losses, papers, within=(0, math.inf))
     return Reliability(bins, error, sum(losses) / len(losses), low, high)

@@ -4,6 +4,7 @@ import json
 import re
 from html import unescape
 
+import numpy as np
 import pytest
 from conftest import SAMPLE
 from fabricated import HOSTILE, fabricate, repeated, score_file
@@ -18,6 +19,7 @@ from albert_rc.report.page import render
 from albert_rc.report.reliability import loss_of, reliability_of
 from albert_rc.report.runs import read_run, run_names
 from albert_rc.scoring.accuracy import compare
+from albert_rc.scoring.confidence import measure
 from albert_rc.scoring.evaluate import evaluate
 from albert_rc.scoring.slices import slices_of
 
@@ -269,6 +271,17 @@ def test_calibration_by_hand():
     sure = reliability_of([1.0, 0.0], [True, False], [0, 0], ["a", "b"])
     assert (sure.error, [b.low for b in sure.bins]) == (0, [0.0, 0.9])
     assert loss_of(0) > loss_of(1e-9) > loss_of(0.5)
+
+
+def test_the_calibration_error_is_that_of_evaluate():
+    draw = np.random.default_rng(0)
+    chances_QK = draw.dirichlet(np.ones(4), 200)
+    gold_Q = draw.integers(4, size=200)
+    chosen_Q = chances_QK.argmax(1)
+    found = reliability_of(
+        chances_QK.max(1).tolist(), (chosen_Q == gold_Q).tolist(), [1.0] * 200, ["a"] * 200
+    )
+    assert found.error == pytest.approx(measure(chances_QK, gold_Q).ece)
 
 
 def test_what_stands_out(papers):

@@ -120,12 +120,21 @@ function figuresOf(paper, run) {
   return parts.join(", ");
 }
 
+// Whether all blanks have the same options, as in a word bank.
+function hasOneList(paper) {
+  const [first, ...others] = paper.questions;
+  return cloze && others.length > 1 && others.every((question) => (
+    question.options.length === first.options.length
+    && question.options.every((option, number) => option === first.options[number])));
+}
+
 function heading(paper) {
   const first = paper.questions[0];
   const about = data.slices
     .filter(([kind]) => ["level", "passage length", "overlap with training"].includes(kind))
     .map(([kind, names]) => names[first.groups[data.slices.findIndex((slice) => slice[0] === kind)]])
     .filter((name) => name && name !== "not in training");
+  if (hasOneList(paper)) about.push(`one list of ${first.options.length} options for all blanks`);
   return make("header", {},
     make("h3", { id: `paper${paper.index}` }, make("bdi", {}, ...marked(paper.id, placesIn([paper.id])[0]))),
     make("p", {}, [runs.length > 1 ? "" : figuresOf(paper, 0), ...about, whereFound(paper)].filter(Boolean).join(" · ")));
