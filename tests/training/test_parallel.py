@@ -28,7 +28,7 @@ VOCABULARY = Path(__file__).parents[2] / "data" / "sample" / "vocabulary"
 SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2, "ffn_size": 64}
 UNSHARED = SHAPE | {"num_groups": 2}
 DROPOUT = SHAPE | {"dropout": 0.1, "attention_dropout": 0.1}
-STEPS, HALF = 8, 4
+STEPS, HALF = 6, 3
 
 CASES = {
     "plain": {},
