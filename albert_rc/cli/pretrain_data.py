@@ -12,6 +12,7 @@ import typer
 
 from albert_rc.cli import options, settings
 from albert_rc.cli.console import DEFAULT_MODEL, bar, example, leave_cleanly, say
+from albert_rc.cli.papers import say_unread
 from albert_rc.cli.texts import OnTextError, list_rejects, open_text
 from albert_rc.errors import DataError, UsageError
 from albert_rc.fields import LAST_SEED
@@ -110,6 +111,9 @@ def pretrain_data(
     first, step = _part(part)
     for place in exclude or []:
         require_papers(place)
+        _require_all_read(place)
+    for place in text:
+        say_unread(place)
     examined = open_text(text, on_error)
     sources = examined.sources
     folder = resolve_source(model)
@@ -167,6 +171,17 @@ def _empty(sources: list[Source], train: Count, held_out: Count) -> DataError:
         f"{named(sources)}: no document has at least {LEAST} tokens, the minimum for a "
         "sequence; give more text"
     )
+
+
+def _require_all_read(place: Path) -> None:
+    """Refuse papers to exclude of which some would not be read, and so not be excluded."""
+    from albert_rc.papers.formats import collections_in, unread_beside
+
+    if left := [*collections_in(place), *(path for path, _ in unread_beside(place))]:
+        raise DataError(
+            f"--exclude {place}: {left[0]} is next to its splits, so it would not be read; give "
+            "it with an --exclude of its own, or move it"
+        )
 
 
 def _part(part: str) -> tuple[int, int]:

@@ -37,7 +37,7 @@ LEAST = 16
 """Minimum tokens of a sequence; a shorter remainder of a document is dropped."""
 _AT_ONCE = 2000  # sentences tokenised together
 _STRETCH = 2000  # sentences combined at a time, from both ends
-_RULE = 4  # version of the cutting rules: shards of earlier versions are made again
+_RULE = 5  # version of the cutting rules: shards of earlier versions are made again
 
 
 @dataclass(frozen=True, kw_only=True)

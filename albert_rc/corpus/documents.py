@@ -12,7 +12,7 @@ from pathlib import Path
 from albert_rc.corpus.textfiles import TEXT, is_paper, text_lines
 from albert_rc.errors import DataError
 from albert_rc.io.decode import UTF_8
-from albert_rc.io.files import file_sha256, natural_key
+from albert_rc.io.files import file_sha256, natural_key, sha256
 from albert_rc.io.messages import counted
 from albert_rc.papers.files import REJECTS, files_inside
 from albert_rc.papers.formats import READERS, find_splits, open_sources, read_split
@@ -137,12 +137,18 @@ def _require_alike(split: Path, papers: set[Path], texts: list[Path]) -> None:
 
 
 def _copies(sources: list[Source]) -> set[int]:
-    """Indices of text files that are byte-identical to an earlier one, or given a second time."""
+    """Indices of sources given a second time, and of text files identical to an earlier one."""
     alike = defaultdict(list)
     for number, source in enumerate(sources):
         if source.is_text and not source.problem:
             alike[source.size].append(number)
+    places: set[Path] = set()
     copies = set()
+    for number, source in enumerate(sources):
+        place = source.path.resolve()
+        if not source.is_text and place in places:
+            copies.add(number)
+        places.add(place)
     for numbers in alike.values():
         seen = set()
         for number in numbers if len(numbers) > 1 else []:
@@ -188,10 +194,16 @@ def _paper_paragraphs(source: Source) -> Iterator[str | None]:
     papers = read_split(source.path)
     if not source.skips:
         require_whole(papers, source.path)
+    seen = set()
     for passage in papers.passages:
         if any(question.answer is None for question in passage.questions if passage.blanks):
             continue  # text with unfilled blanks is not used
-        yield from (line for line in passage.filled().splitlines() if line.strip())
+        lines = [line for line in passage.filled().splitlines() if line.strip()]
+        digest = sha256("\n".join(lines).encode("utf-8", "surrogateescape"))
+        if digest in seen:
+            continue  # one copy could be held out for dev, and the other not
+        seen.add(digest)
+        yield from lines
         yield None
 
 

@@ -17,6 +17,7 @@ from albert_rc.scoring.slices import Slices, slices_of
 
 SURE = 0.9
 ENOUGH = 30  # minimum number of questions of a slice to be highlighted
+CLEARLY = 1.5
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def figures_of(
         comparison=compared,
         change=change,
         changes=changes,
-        weak=_weak(found[0].evaluation),
+        weak=weak_slices(found[0].evaluation),
         sure_and_wrong=_sure_and_wrong(runs[0], gold),
     )
 
@@ -184,8 +185,12 @@ def _sure_and_wrong(run: Run, gold: Sequence[str | None]) -> int:
     return sum(right not in (None, answer) and chance >= SURE for right, answer, chance in given)
 
 
-def _weak(evaluation: Evaluation | None) -> list[Weak]:
-    """Up to three slices whose interval is below the overall accuracy, costliest first."""
+def weak_slices(evaluation: Evaluation | None) -> list[Weak]:
+    """Up to three slices that are clearly below the overall accuracy, costliest first.
+
+    A report has about 20 slices, one of which would often be below by chance if its interval were
+    only to exclude the whole; so the gap must be `CLEARLY` times the interval's upper half.
+    """
     if evaluation is None:
         return []
     whole = evaluation.total.value
@@ -193,6 +198,6 @@ def _weak(evaluation: Evaluation | None) -> list[Weak]:
         Weak(kind, name, round(part.value, 6), round((whole - part.value) * part.total))
         for kind, groups in evaluation.groups.items()
         for name, part in groups.items()
-        if part.high < whole and part.total >= ENOUGH
+        if whole - part.value > CLEARLY * (part.high - part.value) and part.total >= ENOUGH
     ]
     return sorted(found, key=lambda weak: -weak.lost)[:3]

@@ -310,10 +310,15 @@ def gain(
 ) -> Gain:
     """Accuracy of `first` minus `second`, with an interval and a test over papers.
 
-    `papers` names the paper of each question; see `interval_over_papers` for the interval.
+    `papers` names the paper of each question; see `interval_over_papers` for the interval. If the
+    systems do not differ in any of n papers, its ends are the share of papers in which they may
+    differ: at most 1 - 0.025^(1/n) (Clopper and Pearson 1934, for none of n).
     """
     ours, theirs = np.asarray(first, np.float64), np.asarray(second, np.float64)
     low, high = interval_over_papers((ours - theirs).tolist(), papers, seed, within=(-1, 1))
+    if low == high == 0:
+        high = 1 - ((1 - CONFIDENCE) / 2) ** (1 / len(set(papers)))
+        low = -high
     return Gain(
         value=float((ours - theirs).mean()) if len(ours) else float("nan"),
         low=low,

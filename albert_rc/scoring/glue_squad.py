@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from albert_rc.errors import DataError
-from albert_rc.scoring.accuracy import CONFIDENCE, FEWEST, bootstrap, wilson
+from albert_rc.scoring.accuracy import CONFIDENCE, FEW, FEWEST, bootstrap, wilson
 
 RESAMPLES = 1000
 
@@ -258,9 +258,9 @@ def interval(
         seed: random seed of the resampling.
 
     Returns:
-        Both ends; NaN for fewer than two items, or if a resample has no score. If all
-        resamples have equal scores, or there are fewer than `FEWEST` items, accuracy has Wilson's
-        interval (1927), and every other metric none (NaN).
+        Both ends; NaN for fewer than two items, or if a resample has no score. If all resamples
+        have equal scores, or there are fewer than `FEW` items, accuracy has Wilson's interval
+        (1927); every other metric has none (NaN) then, and for fewer than `FEWEST` items.
 
     Raises:
         ValueError: columns of different lengths.
@@ -270,7 +270,7 @@ def interval(
         raise ValueError("the columns must have the same length")
     if size < 2:
         return float("nan"), float("nan")
-    if size >= FEWEST:
+    if size >= (FEW if metric is accuracy else FEWEST):
         low, high = bootstrap(metric, columns, seed, resamples, confidence)
         if low < high or np.isnan(low):
             return low, high

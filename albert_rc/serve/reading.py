@@ -18,6 +18,8 @@ from albert_rc.serve.limits import Limits
 from albert_rc.serve.messages import Message, Messages
 from albert_rc.serve.uploads import Upload
 
+SAMPLES = 100
+"""Papers that are looked at to detect their format."""
 LEVELS = {"error": "refused", "warning": "warning"}
 
 
@@ -109,7 +111,7 @@ def read_raws(
 
 
 def _raw_papers(upload: Upload) -> tuple[Raw, Any]:
-    """The papers in the form that readers need, and the first one."""
+    """The papers in the form that readers need, and one to detect their format by."""
     content = upload.content
     if upload.kind != "lines":
         try:
@@ -124,12 +126,22 @@ def _raw_papers(upload: Upload) -> tuple[Raw, Any]:
                 raise DataError(f"{upload.name}: {error}") from None
             return Lines(upload.name, content), sample
         listed = isinstance(value, list) and value and isinstance(value[0], dict)
-        return WholeFile(upload.name, content), value[0] if listed else value
-    first_line = next((line for line in content.split(b"\n") if line.strip()), b"")
-    try:
-        return Lines(upload.name, content), parse_json(first_line)
-    except ValueError as error:
-        raise DataError(f"{upload.name}: {error}") from None
+        return WholeFile(upload.name, content), _sample(value) if listed else value
+    lines = [line for line in content.split(b"\n")[:SAMPLES] if line.strip()]
+    values, problem = [], None
+    for line in lines:
+        try:
+            values.append(parse_json(line))
+        except ValueError as error:
+            problem = problem or error
+    if not values:
+        raise DataError(f"{upload.name}: {problem or 'there is nothing in it'}")
+    return Lines(upload.name, content), _sample(values)
+
+
+def _sample(values: Sequence[Any]) -> Any:
+    """The first value that is a paper of a known format, else the first one."""
+    return next((value for value in values[:SAMPLES] if _sniffed(value)), values[0])
 
 
 def _sniffed(sample: Any) -> str | None:

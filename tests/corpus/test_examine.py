@@ -30,6 +30,45 @@ def names_all(said):
     return all(name in said for name in ("odd1.txt", "odd2.md", "table.txt", "bad.json"))
 
 
+def papers_of(folder, texts):
+    folder.mkdir(parents=True)
+    for number, text in enumerate(texts):
+        paper = {"article": f"{text} He _ .", "options": [["ran", "sat"]], "answers": ["A"]}
+        (folder / f"p{number}.json").write_text(json.dumps(paper))
+
+
+def test_papers_beside_splits_are_named_and_not_excluded_in_silence(sample, tmp_path, cli):
+    place, out = tmp_path / "papers", tmp_path / "out"
+    stories = [STORY.replace("dog", animal) for animal in ("cat", "cow", "pig", "hen")]
+    papers_of(place / "train", stories[:2])
+    papers_of(place / "more", stories[2:])
+    given = ["--model", sample / "vocabulary", "--out", out, "--workers", 1, "--dev", 0]
+    done = cli("pretrain", "data", place, *given)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stderr.split())
+    assert f"{place / 'more'} was not read" in said
+    assert len(Corpus(out / "train")) == 2
+    text = tmp_path / "text.txt"
+    text.write_text(STORY)
+    done = cli("pretrain", "data", text, *given, "--exclude", place)
+    assert done.returncode == 3
+    assert f"--exclude {place}: {place / 'more'} is next to its splits" in " ".join(
+        done.stderr.split()
+    )
+
+
+def test_equal_papers_count_once(sample, tmp_path, cli):
+    """One of them could be held out, and the other not."""
+    place, out = tmp_path / "papers", tmp_path / "out"
+    stories = [STORY.replace("dog", animal) for animal in ("cat", "cow", "pig", "hen")]
+    papers_of(place, stories + stories)
+    given = ["--model", sample / "vocabulary", "--out", out, "--workers", 1, "--dev", 0]
+    done = cli("pretrain", "data", place, place, *given)
+    assert done.returncode == 0, done.stderr
+    assert f"note: {place} is left out as a duplicate" in " ".join(done.stderr.split())
+    assert "4 documents" in done.stdout
+
+
 @pytest.mark.parametrize(
     "command",
     [("pretrain", "data", "--shard-size", "1kB"), ("pretrain", "vocabulary", "--size", 40)],

@@ -187,6 +187,15 @@ def test_papers_beyond_number_are_not_even_looked_at(served):
     assert "more than 1,000 papers" in served.post(lines, "application/jsonl").error
 
 
+@pytest.mark.parametrize("bad", [b"{bad", b'{"text": "x"}', b"3"])
+def test_a_bad_first_paper_does_not_refuse_the_others(served, bad):
+    good = json.dumps(CLOZE).encode()
+    found = served.post(b"\n".join([bad, good, good]), "application/jsonl")
+    assert found.status == 200, found.content
+    assert len(found.json["papers"]) == 2
+    assert sum(message["level"] == "refused" for message in found.json["messages"]) >= 1
+
+
 def test_reading_json_has_an_end(served):
     papers = make_upload(json.dumps([CLOZE] * 100).encode(), "a.json")
     with pytest.raises(DataError, match="more than 0 seconds"):

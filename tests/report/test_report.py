@@ -14,13 +14,13 @@ from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import Passage, Question
 from albert_rc.report.content import embedded
-from albert_rc.report.figures import figures_of
+from albert_rc.report.figures import figures_of, weak_slices
 from albert_rc.report.page import render
 from albert_rc.report.reliability import loss_of, reliability_of
 from albert_rc.report.runs import read_run, run_names
-from albert_rc.scoring.accuracy import compare
+from albert_rc.scoring.accuracy import accuracy, by_group, compare
 from albert_rc.scoring.confidence import measure
-from albert_rc.scoring.evaluate import evaluate
+from albert_rc.scoring.evaluate import Evaluation, evaluate
 from albert_rc.scoring.slices import slices_of
 
 DEV = SAMPLE / "cloze" / "dev"
@@ -295,6 +295,27 @@ def test_what_stands_out(papers):
     weak = figures_of("cloze", papers, [run]).weak
     assert (weak[0].kind, weak[0].name) == ("level", "high")
     assert all(found.groups[w.kind][w.name].high < found.total.value for w in weak)
+
+
+def test_slices_that_differ_by_chance_hardly_stand_out():
+    """In 80 such reports, 5% name one, and 42% would if the interval only had to exclude it."""
+    draw, named = np.random.default_rng(1), 0
+    for _ in range(40):
+        right = (draw.random(2400) < 0.6).tolist()
+        papers = np.repeat(np.arange(120), 20).tolist()
+        groups = by_group(right, papers, [str(x) for x in draw.integers(20, size=2400)])
+        named += bool(
+            weak_slices(
+                Evaluation(
+                    total=accuracy(right, papers),
+                    groups={"x": groups},
+                    chance=0.25,
+                    no_reading=None,
+                    unanswered_gold=0,
+                )
+            )
+        )
+    assert named <= 6  # about 2; 17 if an interval only had to exclude the whole
 
 
 def test_question_types_and_options():

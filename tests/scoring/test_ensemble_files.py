@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from albert_rc.errors import DataError
 from albert_rc.papers.formats import read_split
 from albert_rc.scoring.align import put_together
-from albert_rc.scoring.ensemble.files import require_like
+from albert_rc.scoring.ensemble.files import check_models, models_of, require_like
 from albert_rc.scoring.score_file import read_scores
 
 
@@ -109,6 +109,29 @@ def test_scores_read_in_another_way_do_not_fit(score_files, sample, tmp_path):
     dev[0].write_text("".join(json.dumps(x) + "\n" for x in lines))
     refused = run(*dev, "--use", kept, "--out", tmp_path / "a.json")
     assert "made with --option-score pll, but" in str(refused.exception)
+
+
+def test_scores_of_other_weights_or_questions_do_not_fit(tmp_path):
+    dev = [
+        read_scores(written(tmp_path / f"{name}.jsonl", [line(weights=name * 16), GOOD[1]]))
+        for name in "ab"
+    ]
+    models = models_of(dev)
+
+    def test_scores(weights, **more):
+        lines = [line(number=1, **weights, **more), line(number=2, **more)]
+        return read_scores(written(tmp_path / "test.jsonl", lines))
+
+    check_models([test_scores({"weights": "a" * 16}), test_scores({"weights": "b" * 16})], models)
+    check_models([test_scores({}), test_scores({})], models)  # their weights are not known
+    with pytest.raises(DataError, match=r"made with different weights than .*b\.jsonl, of the fit"):
+        check_models([test_scores({}), test_scores({"weights": "c" * 16})], models)
+    with pytest.raises(DataError, match=r"a\.jsonl, which has answers to blanks; give"):
+        check_models([test_scores({}, id="p#1"), test_scores({})], models)
+    # Fits of earlier versions do not say.
+    for model in models:
+        del model["questions"], model["weights"]
+    check_models([test_scores({"weights": "c" * 16}, id="p#1")] * 2, models)
 
 
 def test_labels_get_their_names_from_lines_without_a_tie(tmp_path):

@@ -94,6 +94,15 @@ def test_a_gain_on_few_papers_has_students_interval():
     assert (none.low, none.high) == (-1, 1)
 
 
+@pytest.mark.parametrize("papers", [10, 39, 40, 400])
+def test_systems_that_never_differ_may_differ_elsewhere(papers):
+    """If they differed in more papers than that, fewer than 2.5% of draws would show none."""
+    found = gain([True] * papers, [True] * papers, range(papers))
+    assert found.value == 0
+    assert -found.low == found.high == pytest.approx(1 - 0.025 ** (1 / papers))
+    assert (1 - found.high) ** papers == pytest.approx(0.025)
+
+
 def test_the_interval_is_the_same_in_every_process():
     code = (
         "from albert_rc.scoring.accuracy import accuracy;"

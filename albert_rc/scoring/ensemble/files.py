@@ -148,6 +148,7 @@ def models_of(files: Sequence[ScoreFile]) -> list[dict[str, Any]]:
             "sha256": file.sha256,
             "temperature": file.temperature,
             "kind": file.kind,
+            "questions": file.ids is not None,
             "option_score": file.way,
             "weights": file.weights,
         }
@@ -237,6 +238,18 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
             raise DataError(
                 f"{file.path}: holds {file.kind}, but the fit was made with {model['scores']}, "
                 f"which holds {model['kind']}; give scores of the same task"
+            )
+        if (file.ids is not None) != model.get("questions", file.ids is not None):
+            other = "questions" if file.ids is None else "blanks"
+            raise DataError(
+                f"{file.path}: the fit was made with {model['scores']}, which has answers to "
+                f"{other}; give scores of the same task"
+            )
+        known = {file.weights, model.get("weights")} - {None, OF_ENSEMBLE}
+        if len(known) > 1:
+            raise DataError(
+                f"{file.path}: made with different weights than {model['scores']}, of the fit; "
+                "give the scores of the same models, or fit again"
             )
         if file.way != model.get("option_score"):
             raise DataError(
