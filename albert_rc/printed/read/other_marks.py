@@ -74,7 +74,7 @@ class _Mark:
 
 @dataclass(slots=True)
 class _Found:
-    """The lists of options, and the marks that belong to none."""
+    """The lists of options, and the marks that belong to none, if they are nothing else."""
 
     lists: list[list[_Mark]] = field(default_factory=list)
     others: list[_Mark] = field(default_factory=list)
@@ -126,14 +126,14 @@ def _lists(lines: Sequence[Line], style: _Style) -> _Found:
             if [mark.index for mark in every] == list(range(max(LEAST_OPTIONS, len(every)))):
                 marks = every
         if not marks or marks[0].start > start:
-            found.others += marks
+            found.others += marks if style.everywhere else []
             continue
         for mark in marks:
             if mark.index == 0 and (style.everywhere or at - numbered <= APART):
                 found.lists.append([mark])
             elif found.lists and _follows(found.lists[-1], mark):
                 found.lists[-1].append(mark)
-            else:
+            elif style.everywhere:
                 found.others.append(mark)
     return found
 
