@@ -88,7 +88,7 @@ def pretrain_data(
     continues interrupted work. Words are masked and segments swapped later, by `pretrain`.
     """
     from albert_rc.checkpoints.hub import resolve_source
-    from albert_rc.corpus.cut import Count, Cut, ShardMaker, plan_shards
+    from albert_rc.corpus.cut import Count, Cut, ShardMaker, plan_hash, plan_shards
     from albert_rc.corpus.shards import require_same_plan
     from albert_rc.io.sizes import parse_size
     from albert_rc.papers.files import require_papers
@@ -123,7 +123,7 @@ def pretrain_data(
     require_same_plan(out, len(shards), dev > 0)
     places = [out / "train", out / "dev"]
     new = [folder for folder in (*places, out, *out.parents) if not folder.exists()]
-    make = partial(ShardMaker, out, folder, cut, exclude or [])
+    make = partial(ShardMaker, out, folder, cut, exclude or [], plan_hash(shards))
     train, held_out = Count(), Count()
     with bar("shards", len(mine), True) as advance:
         count = None if workers is None else min(workers, len(mine)) or 1

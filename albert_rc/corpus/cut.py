@@ -21,7 +21,7 @@ from zlib import crc32
 from albert_rc import __version__
 from albert_rc.corpus.documents import Source, grouped, read_paragraphs, require_whole, sentences
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.atomic import nameless_file, write_together
+from albert_rc.io.atomic import atomic_path, nameless_file, write_together
 from albert_rc.io.files import file_sha256, sha256
 from albert_rc.io.json import to_json
 from albert_rc.io.messages import counted
@@ -256,13 +256,16 @@ class ShardMaker:
         vocabulary: folder of the vocabulary.
         cut: settings of cutting.
         exclude: collections of exam papers that no sequence may overlap with.
+        plan: result of `plan_hash`, stored in each shard.
 
     Raises:
         DataError: a collection with a paper that cannot be read.
     """
 
-    def __init__(self, out: Path, vocabulary: Path, cut: Cut, exclude: list[Path]) -> None:
-        self.out = out
+    def __init__(
+        self, out: Path, vocabulary: Path, cut: Cut, exclude: list[Path], plan: str = ""
+    ) -> None:
+        self.out, self.plan = out, plan
         self.tokenizer = load_tokenizer(vocabulary, num_threads=1)
         self.cut = cut
         papers = []
@@ -283,7 +286,7 @@ class ShardMaker:
         made_of = self._fingerprint(shard)
         parts = ["train", "dev"] if self.cut.dev else ["train"]
         paths = {part: self.out / part / shard.name for part in parts}
-        there = {part: _count_of(path, made_of) for part, path in paths.items()}
+        there = {part: self._count_of(path, made_of) for part, path in paths.items()}
         if all(count is not None for count in there.values()):
             return MadeShard(there["train"] or Count(), there.get("dev") or Count(), kept=True)
         with ExitStack() as stack:
@@ -336,9 +339,28 @@ class ShardMaker:
             "vocab_size": self.tokenizer.size,
             "max_length": self.cut.max_length,
             "settings": self._settings(),
+            "plan": self.plan,
             "count": asdict(columns.count),
         }
         save_tensors(path, columns.streams(), meta)
+
+    def _count_of(self, path: Path, made_of: str) -> Count | None:
+        """Statistics of an existing shard with the same fingerprint; else None.
+
+        If other shards' text has changed since, it now belongs to this plan.
+        """
+        if not path.is_file():
+            return None
+        try:
+            tensors, meta = load_tensors(path)
+        except DataError:
+            return None
+        if meta.get("made_of") != made_of:
+            return None
+        if meta.get("plan") != self.plan:
+            with atomic_path(path) as temporary:
+                save_tensors(temporary, tensors, meta | {"plan": self.plan})
+        return Count(**meta["count"])
 
     def _fingerprint(self, shard: Shard) -> str:
         """Hash of everything that determines a shard."""
@@ -350,17 +372,6 @@ class ShardMaker:
         """Hash of what all shards of a corpus have in common."""
         how = [_RULE, self.tokenizer.fingerprint, asdict(self.cut), self._papers]
         return sha256(to_json(how))
-
-
-def _count_of(path: Path, made_of: str) -> Count | None:
-    """Statistics of an existing shard with the same fingerprint; else None."""
-    if not path.is_file():
-        return None
-    try:
-        _, meta = load_tensors(path)
-    except DataError:
-        return None
-    return Count(**meta["count"]) if meta.get("made_of") == made_of else None
 
 
 def _documents(paragraphs: Iterable[str | None]) -> Iterator[Iterator[str]]:
@@ -395,6 +406,12 @@ def _apart(
         else:
             yield from document
             yield None
+
+
+def plan_hash(shards: list[Shard]) -> str:
+    """Hash of which text is in which shard, so that shards of two plans are not used together."""
+    plan = [[shard.name, [[s.name, s.size] for s in shard.sources]] for shard in shards]
+    return sha256(to_json(plan))[:16]
 
 
 def plan_shards(sources: list[Source], shard_bytes: int) -> list[Shard]:

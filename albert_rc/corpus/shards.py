@@ -35,9 +35,9 @@ class Corpus:
         loaded = [load_tensors(path) for path in paths]
         self.meta = loaded[0][1]
         for path, (_, meta) in zip(paths, loaded, strict=True):
-            for key in ("kind", "vocabulary", "max_length", "settings"):
+            for key in ("kind", "vocabulary", "max_length", "settings", "plan"):
                 if meta.get(key) != self.meta.get(key) or meta.get("kind") != "corpus":
-                    what = {"settings": "settings or excluded papers"}.get(key, key)
+                    what = {"settings": "settings or excluded papers", "plan": "text"}.get(key, key)
                     raise DataError(f"{path}: made with different {what} than {paths[0]}; {remake}")
         self._tokens = [tensors["token"] for tensors, _ in loaded]
         self.count = sum((Count(**meta["count"]) for _, meta in loaded), Count())

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from albert_rc.corpus.shards import Corpus
+from albert_rc.errors import DataError
 
 STORY = "The dog followed them. Nobody spoke for a while. They walked on by the river. " * 4
 
@@ -67,6 +68,31 @@ def test_equal_papers_count_once(sample, tmp_path, cli):
     assert done.returncode == 0, done.stderr
     assert f"note: {place} is left out as a duplicate" in " ".join(done.stderr.split())
     assert "4 documents" in done.stdout
+
+
+def test_a_corpus_of_two_plans_is_not_opened(sample, tmp_path, cli):
+    """A command that was stopped leaves new shards beside old ones; both may have a text."""
+    place, out = tmp_path / "text", tmp_path / "out"
+    place.mkdir()
+    for number in range(8):
+        (place / f"u{number}.txt").write_text(STORY.replace("dog", f"dog {number}"))
+    given = ["--model", sample / "vocabulary", "--out", out, "--workers", 1, "--dev", 0]
+    given += ["--shard-size", f"{4.5 * len(STORY) / 1000:.2f}kB"]
+    assert cli("pretrain", "data", place, *given).returncode == 0
+    before = len(Corpus(out / "train"))
+    (place / "u7.txt").rename(place / "a7.txt")
+    done = cli("pretrain", "data", place, *given, "--part", "1/2")
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(DataError, match="made with different text than"):
+        Corpus(out / "train")
+    done = cli("pretrain", "data", place, *given)
+    assert done.returncode == 0, done.stderr
+    assert len(Corpus(out / "train")) == before
+    # A shard whose text stayed is kept, and belongs to the new plan.
+    (place / "u6.txt").write_text(STORY.replace("dog", "cow"))
+    done = cli("pretrain", "data", place, *given)
+    assert "already there" in done.stderr
+    assert len(Corpus(out / "train")) == before
 
 
 @pytest.mark.parametrize(
