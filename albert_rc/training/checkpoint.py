@@ -278,7 +278,11 @@ def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str
     now: dict[str, Any] = {flag_of(name): getattr(settings, name) for name in FIXED}
     # The key "--teacher" exists only in runs with a teacher.
     for name in {**content["data"], "--teacher": None}:
-        before[name], now[name] = content["data"].get(name), data.get(name)
+        was = content["data"].get(name)
+        before[name], now[name] = was, data.get(name)
+        if isinstance(was, dict) and isinstance(data.get(name), dict):
+            # States of older versions have fewer keys.
+            now[name] = {key: value for key, value in data[name].items() if key in was}
     if what := difference(before, now):
         raise UsageError(
             f"--resume: the run was started {what}; use its original options, or another --out"
