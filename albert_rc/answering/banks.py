@@ -63,10 +63,10 @@ def best_options(store: Store, scored_QK: Tensor, reuse: bool = False) -> Indice
     return best_Q
 
 
-def in_banks(store: Store) -> Tensor:
-    """Whether each question is a blank of a bank, [Q], bool."""
+def in_banks(store: Store, reuse: bool = False) -> Tensor:
+    """Whether each question is a blank of a bank, [Q], bool; none is with `reuse`."""
     found_Q = torch.zeros(store.num_questions, dtype=torch.bool)
-    for blank_B in banks(store):
+    for blank_B in () if reuse else banks(store):
         found_Q[blank_B] = True
     return found_Q
 

@@ -40,7 +40,7 @@ class Parts:
     def __init__(self, request: Request) -> None:
         self.whole = request
         self.is_one = not is_sharded(request.data)
-        self.joins = request.out.suffix == ".json"
+        self.joins = not self.is_one and request.out.suffix == ".json"
         self.folder = request.out.with_suffix(".parts") if self.joins else request.out
         self.all = [request] if self.is_one else self._of_shards()
 
@@ -115,7 +115,7 @@ class Parts:
 
     def finish(self) -> None:
         """Join the parts' files if `--out` asks for it; all joined files are written, or none."""
-        if self.is_one or not self.joins:
+        if not self.joins:
             return
         targets = _files(self.whole)
         sources = zip(*map(_files, self.all), strict=True)
@@ -134,7 +134,7 @@ class Parts:
     def unsure_line(self) -> str | None:
         """What the joined list of unsure answers holds, as a sentence; None if there is none."""
         below = self.whole.abstain
-        if below is None or self.is_one or not self.joins:
+        if below is None or not self.joins:
             return None
         path = unsure_path(self.whole.out)
         with path.open("rb") as file:

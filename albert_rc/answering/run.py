@@ -23,7 +23,6 @@ from albert_rc.papers.schema import Kind, PaperSet
 from albert_rc.runtime.devices import Processes, choose_precision
 from albert_rc.runtime.engines import TaskEngine
 from albert_rc.runtime.heap import keep_freed_memory
-from albert_rc.scoring.abstain import unsure_path
 from albert_rc.stores.shards import exists, is_store, open_store, split_path
 from albert_rc.stores.store import Store, check_store, load_store
 
@@ -92,6 +91,7 @@ def run(
     loaded = open_model(request.model, papers, how, group, show.say)
     store = ready_store(first.data, papers, loaded, request.max_length, show.say)
     task = (SpanTask if papers.kind == "span" else OptionTask)(first, loaded, store, group, show)
+    task.names_unsure = not parts.joins
     encoder = loaded.model.encoder
     encoder.compute = replace(encoder.compute, precision=chosen, ffn_chunk=request.ffn_chunk)
     task.prepare()
@@ -113,9 +113,7 @@ def run(
                 more = task.write() if group.is_main else []
                 if not parts.is_one:
                     for line in more:
-                        # A part's own list is joined with the others' below.
-                        if not (parts.joins and line.startswith(f"{unsure_path(part.out)}:")):
-                            task.say(line)
+                        task.say(line)
         if group.is_main:
             parts.finish()
     if not group.is_main:

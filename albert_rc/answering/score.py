@@ -179,8 +179,7 @@ def describe(
     reuse: bool = False,
 ) -> str:
     """The number of recalled blanks, and of answers that this changed, as a sentence."""
-    once_Q = None if reuse else in_banks(store)
-    final_QK = final_scores(scored_QK, temperature, recalled, once_Q)
+    final_QK = final_scores(scored_QK, temperature, recalled, in_banks(store, reuse))
     before_Q, after_Q = (best_options(store, each, reuse) for each in (scored_QK, final_QK))
     total, changed = len(scored_QK), int((before_Q != after_Q).sum())
     return (
@@ -214,13 +213,12 @@ def score_lines(
     numbers = store.number_in_passage.tolist()
     options = store.num_options.tolist()
     read = best_options(store, scored_QK, reuse)
-    once_Q = None if reuse or store.is_numeric else in_banks(store)
-    shown_QK = scored_QK
+    once_Q, shown_QK = in_banks(store, reuse), scored_QK
     if not store.is_numeric:
         shown_QK = final_scores(scored_QK, temperature, recalled, once_Q)
     # The best of the undivided scores: dividing could turn a near tie into a tie.
     best = read if recalled is None else best_options(store, shown_QK, reuse)
-    if once_Q is not None:
+    if not reuse:
         shown_QK = shown_scores(store, shown_QK, best)
     keys = store.meta["question_keys"] if store.kind == "choice" else None
     for question, passage in enumerate(store.passage_of_question.tolist()):
@@ -234,7 +232,7 @@ def score_lines(
             chosen = int(best[question])
             line["answer"] = store.labels[chosen] if store.labels else letter(chosen)
             line["probabilities"] = [six_digits(chance) for chance in chances]
-            once = once_Q is not None and bool(once_Q[question])
+            once = bool(once_Q[question])
             if temperature != 1 and not once:
                 line["temperature"] = round(temperature, 6)
             if way is not None:
@@ -281,8 +279,7 @@ def write_predictions(
     """
     final_QK = scored_QK
     if recalled is not None:
-        once_Q = None if reuse else in_banks(store)
-        final_QK = final_scores(scored_QK, temperature, recalled, once_Q)
+        final_QK = final_scores(scored_QK, temperature, recalled, in_banks(store, reuse))
     lines = []
     if scores is not None or abstain is not None:
         lines = score_lines(store, scored_QK, temperature, recalled, way, reuse)

@@ -51,6 +51,8 @@ class Task(ABC):
         self.group, self.show = group, show
         self.is_first = True
         """Whether this is the first part of the papers, or the only one."""
+        self.names_unsure = True
+        """Whether to name the list of unsure answers; not for parts that are joined."""
 
     def turn_to(self, part: Request, store: Store) -> None:
         """Continue with another part of the papers.
@@ -265,7 +267,7 @@ class OptionTask(Task):
             said.append(
                 describe(self.store, self.recalled, self.scored_QK, self.divisor, request.reuse)
             )
-        if request.abstain is not None and unsure is not None:
+        if self.names_unsure and request.abstain is not None and unsure is not None:
             said.append(unsure.line(request.abstain, request.out, self.calibrated))
         return said
 

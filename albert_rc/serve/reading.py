@@ -127,7 +127,7 @@ def _raw_papers(upload: Upload) -> tuple[Raw, Any]:
             return Lines(upload.name, content), sample
         listed = isinstance(value, list) and value and isinstance(value[0], dict)
         return WholeFile(upload.name, content), _sample(value) if listed else value
-    lines = [line for line in content.split(b"\n")[:SAMPLES] if line.strip()]
+    lines = [line for line in content.split(b"\n", SAMPLES)[:SAMPLES] if line.strip()]
     values, problem = [], None
     for line in lines:
         try:

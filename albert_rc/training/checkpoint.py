@@ -18,7 +18,7 @@ from albert_rc.io.messages import first_line
 from albert_rc.io.pt import check_archive
 from albert_rc.runtime.devices import Processes
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.identity import FIXED, GONE, difference
+from albert_rc.training.identity import FIXED, GONE, as_far_as_known, difference
 from albert_rc.training.memory.planner import Levers
 
 _PARTS = {
@@ -278,11 +278,8 @@ def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str
     now: dict[str, Any] = {flag_of(name): getattr(settings, name) for name in FIXED}
     # The key "--teacher" exists only in runs with a teacher.
     for name in {**content["data"], "--teacher": None}:
-        was = content["data"].get(name)
-        before[name], now[name] = was, data.get(name)
-        if isinstance(was, dict) and isinstance(data.get(name), dict):
-            # States of older versions have fewer keys.
-            now[name] = {key: value for key, value in data[name].items() if key in was}
+        before[name] = content["data"].get(name)
+        now[name] = as_far_as_known(before[name], data.get(name))
     if what := difference(before, now):
         raise UsageError(
             f"--resume: the run was started {what}; use its original options, or another --out"

@@ -26,11 +26,14 @@ def _comparable(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
         for name, value in now.items()
         if name in before or name not in (OF_MODEL, OF_TEACHER)
     }
-    for name in STORES:
-        was = before.get(name)
-        if isinstance(was, dict) and isinstance(found.get(name), dict):
-            found[name] = {key: value for key, value in found[name].items() if key in was}
-    return found
+    return found | {name: as_far_as_known(before.get(name), found.get(name)) for name in STORES}
+
+
+def as_far_as_known(before: Any, now: Any) -> Any:
+    """A value of a fingerprint, without the keys that an older one of it does not have."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return {key: value for key, value in now.items() if key in before}
+    return now
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:

@@ -143,9 +143,7 @@ def circled(text):
 
 @pytest.mark.parametrize("tight", [False, True])
 def test_options_with_circled_numbers(tmp_path, tight):
-    lists = circled(LISTS)
-    if tight:
-        lists = "".join(lists.replace(f"{mark} ", mark) for mark in "①") if tight else lists
+    lists = circled(LISTS).replace("① ", "①" if tight else "① ")
     key = "\n정답: 36 ④  37 ④  38 ①\n"
     papers, _, imports = bring(tmp_path, f"{STORY}\n{lists}{key}")
     assert (papers, said(imports)) == ([CLOZE], [])
@@ -229,7 +227,6 @@ def test_a_short_right_column_with_indented_options(tmp_path):
     canvas = pytest.importorskip("reportlab.pdfgen.canvas")
     path = tmp_path / "columns.pdf"
     page = canvas.Canvas(str(path), pagesize=(595, 842))
-    left = [line for _ in range(5) for line in LINES]
     left = [*LINES, *(f"{chr(97 + n)} line of the text that is as long as this" for n in range(18))]
     for row, line in enumerate(left):
         page.drawString(50, 780 - 16 * row, line.strip()[:44])

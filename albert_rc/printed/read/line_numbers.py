@@ -26,6 +26,8 @@ class _Number:
     """Index of the line."""
     number: int
     left: bool
+    edge: int
+    """Where the line's own text begins, for a number at the left, or ends."""
 
 
 def without_line_numbers(lines: Sequence[Line]) -> tuple[list[Line], list[str]]:
@@ -72,8 +74,8 @@ def _numbers(lines: Sequence[Line], left: bool) -> Iterator[_Number]:
     for at, line in enumerate(lines):
         match = _LEFT.match(line.shadow) if left else _RIGHT.search(line.shadow)
         number = int(match[3 if left else 1]) if match else 0
-        if number and number % EVERY == 0:
-            yield _Number(at, number, left)
+        if match and number and number % EVERY == 0:
+            yield _Number(at, number, left, match.end() if left else match.start())
 
 
 def _follows(lines: Sequence[Line], above: _Number, below: _Number) -> bool:
@@ -101,17 +103,12 @@ def _is_out(lines: Sequence[Line], at: int) -> bool:
 def _without(lines: Sequence[Line], found: _Number) -> Line:
     line = lines[found.at]
     if found.left:
-        match = _LEFT.match(line.shadow)
-        assert match is not None
-        return _cut(lines, found.at, match.end())
-    match = _RIGHT.search(line.shadow)
-    assert match is not None
-    removed = (len(line.shadow) - match.start()) / max(1, len(line.shadow)) * line.width
+        return _cut(lines, found.at, found.edge)
     return replace(
         line,
-        text=line.text[: match.start()],
-        shadow=line.shadow[: match.start()],
-        width=line.width - removed,
+        text=line.text[: found.edge],
+        shadow=line.shadow[: found.edge],
+        width=line.width * found.edge / len(line.shadow),
     )
 
 

@@ -55,8 +55,6 @@ _STYLES = (
     _style("アイウエオ", r"(?<!\S)", r"[.．、)）]?(?=\s+\S)", True),
     _style("12345", r"(?:(?<=\s\s)|(?<=\t)|(?<=^)|(?<=[)\]]\s))", r"[.)]?(?=\s+\S)", False),
 )
-
-
 _DIGIT = re.compile(r"(?<!\S)([1-5])[.)]?(?=\s+\S)")
 _ASKED = re.compile(r"\s*(問\s*([0-9]{1,4})\s+)(?=[A-Z])")
 
@@ -119,10 +117,10 @@ def _lists(lines: Sequence[Line], style: _Style) -> _Found:
             numbered = at
         prefix = _PREFIX.match(line.shadow)
         start = prefix.end() if prefix else 0
-        marks = _marks(style.pattern, at, line.text, start)
+        marks = _marks(style, style.pattern, at, line.text, start)
         if not style.everywhere:
             # With single spaces, if all are there in order.
-            every = _marks(_DIGIT, at, line.text, start)
+            every = _marks(style, _DIGIT, at, line.text, start)
             if [mark.index for mark in every] == list(range(max(LEAST_OPTIONS, len(every)))):
                 marks = every
         if not marks or marks[0].start > start:
@@ -138,11 +136,10 @@ def _lists(lines: Sequence[Line], style: _Style) -> _Found:
     return found
 
 
-def _marks(pattern: re.Pattern[str], at: int, text: str, start: int) -> list[_Mark]:
+def _marks(style: _Style, pattern: re.Pattern[str], at: int, text: str, start: int) -> list[_Mark]:
     """The marks of a line from a position on."""
-    marks = "".join(style.marks for style in _STYLES)
     return [
-        _Mark(at, match.start(1), match.end(), marks.index(match[1]) % len(LETTERS))
+        _Mark(at, match.start(1), match.end(), style.marks.index(match[1]))
         for match in pattern.finditer(text, start)
     ]
 

@@ -10,7 +10,7 @@ from itertools import count, pairwise, takewhile
 from albert_rc.printed.lines import Line
 from albert_rc.printed.papers import Trouble
 from albert_rc.printed.recognise.blanks import Candidate
-from albert_rc.printed.recognise.options import Item
+from albert_rc.printed.recognise.options import ANSWER_PLACE, Item
 
 MOST_MISSING = 10  # numbers between two others; more are another passage's
 
@@ -31,10 +31,7 @@ def number_troubles(items: Sequence[Item], found: Sequence[Candidate]) -> list[T
     return [*_twice(numbered), *_missing(numbered, found), *_own(items)]
 
 
-_QUESTION = re.compile(
-    r"\s*(?:\(\s*[A-Z]?\s*\)\s*|_+\s*)?[(\[]?\s*([0-9]{1,4})\s*[.)\]、]\s*[^\W\d_]"
-)
-"""The beginning of a question, with or without a place for the answer before its number."""
+_QUESTION = re.compile(rf"\s*{ANSWER_PLACE}[(\[]?\s*([0-9]{{1,4}})\s*[.)\]、]\s*[^\W\d_]")
 # The title of a section, as in `II. Reading comprehension`.
 _TITLE = re.compile(
     r"(?i)(?:\w+\s+){0,3}(?:reading|comprehension|cloze|writing|vocabulary|grammar|listening|"

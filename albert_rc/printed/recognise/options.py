@@ -27,6 +27,8 @@ MARK = re.compile(
 _LINE = r"_{2,}[^\S\n]+|_+[^\S\n]*(?P<lined>[A-Z])[^\S\n]*_+[^\S\n]*"
 _SENTENCE = r"[0-9]{1,4}[^\S\n]*[.、)][^\S\n]*(?=[^\W\d]|[\"'“‘(\[])"
 _PLACE = rf"(?:\(\s*(?P<answer>[A-Z])?\s*\)\s*|(?:{_LINE})(?={_SENTENCE}))?"
+ANSWER_PLACE = r"(?:\(\s*[A-Z]?\s*\)\s*|_+\s*)?"
+"""Pattern of a place for the answer before a question's number: `( B ) 36.`, `____ 36.`"""
 PRINTED_NUMBER = r"[(\[]?\s*(?P<number>[0-9]{1,4})\s*(?P<sep>[)\].、:]{0,2})"
 _NUMBER = rf"{_PLACE}{PRINTED_NUMBER}\s*"
 START = re.compile(rf"^\s*{_NUMBER}")

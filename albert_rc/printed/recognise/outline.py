@@ -20,6 +20,7 @@ from albert_rc.printed.recognise.lookahead import (
     single_answers,
 )
 from albert_rc.printed.recognise.options import (
+    ANSWER_PLACE,
     START,
     Item,
     Mark,
@@ -31,7 +32,7 @@ from albert_rc.printed.recognise.options import (
 from albert_rc.printed.recognise.prose import role_of
 from albert_rc.printed.recognise.unread import WAY_OUT, letters_below, problem_at, unread_key
 
-_QUESTION = re.compile(r"\s*(?:\(\s*[A-Z]?\s*\)\s*|_+\s*)?[(\[]?\s*[0-9]{1,4}\s*[.)\]、]")
+_QUESTION = re.compile(rf"\s*{ANSWER_PLACE}[(\[]?\s*[0-9]{{1,4}}\s*[.)\]、]")
 _ANSWER = re.compile(r"\s*[(\[]?([0-9]{1,4})\s*[.)\]、:]\s*([^_]+)")
 MOST_WORDS = 6  # of an answer that is written out
 AHEAD = 3
