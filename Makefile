@@ -35,7 +35,8 @@ lint: $(VENV)/ready
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest -n 2
+	# A file's tests in one process, which makes what they share once.
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # The share of the package's lines that the quick tests run through.
 coverage: $(VENV)/ready

@@ -116,7 +116,7 @@ def answer(
             f"these are {given.kind} papers, but the model answers {reading.task} papers; "
             f'load_model(source, "{given.kind}") loads one for them'
         )
-    if model.report.new:
+    if model.report.untrained:
         warnings.warn(
             "the model's head is untrained, so its answers are guesses; fine-tune it with "
             "`albert-rc train` first",
@@ -199,6 +199,8 @@ def _answer(line: Mapping[str, Any], options: Sequence[str]) -> Answer:
 
 def _read(papers: Papers) -> PaperSet:
     """Read papers from any supported source; all must be valid."""
+    if isinstance(papers, str):
+        papers = papers.removeprefix("\ufeff")
     if isinstance(papers, bytes) or (isinstance(papers, str) and papers.lstrip()[:1] in ("{", "[")):
         try:
             papers = parse_unique_json(papers if isinstance(papers, bytes) else papers.encode())

@@ -9,7 +9,8 @@ from typing import Any
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.hf_names import saved_task
 from albert_rc.checkpoints.hub import READY, resolve_source, unused_runs, usual_model
-from albert_rc.checkpoints.load import Loaded, Opening, labels_in, load_model
+from albert_rc.checkpoints.labels import labels_in
+from albert_rc.checkpoints.load import Loaded, Opening, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.messages import first_of
 from albert_rc.papers.formats import possible_formats, read_good
@@ -97,7 +98,7 @@ def open_model(
     loaded = load_model(model, papers.kind, **how)
     for line in loaded.report.lines():
         tell(line)
-    if loaded.report.new:
+    if loaded.report.untrained:
         other = f", or take {READY[papers.kind]}" if papers.kind in READY else ""
         tell(
             "warning: the head is untrained, so the answers are guesses; fine-tune it with "

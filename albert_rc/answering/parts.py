@@ -27,6 +27,8 @@ from albert_rc.stores.shards import is_sharded, split_path, store_shards
 MANIFEST = "manifest.json"
 """File with the settings, weights and shards that a folder's parts were made with."""
 _BLOCK = 2**20
+_OF_FILES = (".jsonl", ".txt", ".csv", ".tsv")
+"""Suffixes that a user gives to a file, not to a folder."""
 
 
 class Parts:
@@ -34,7 +36,7 @@ class Parts:
 
     Raises:
         DataError: shards are missing.
-        UsageError: scores are requested, but the parts are not joined.
+        UsageError: scores are requested, but the parts are not joined; or a name does not fit.
     """
 
     def __init__(self, request: Request) -> None:
@@ -50,6 +52,17 @@ class Parts:
             raise UsageError(
                 f"--scores {request.scores}: scores of a store in shards are joined only if the "
                 "answers are; give --out a name that ends in .json"
+            )
+        if request.out.suffix.lower() in _OF_FILES:
+            raise UsageError(
+                f"--out {request.out}: answers of a store in shards go into a folder, or into one "
+                "file if its name ends in .json"
+            )
+        named = [] if request.scores is None else request.scores.resolve().parents
+        if self.joins and self.folder.resolve() in named:
+            raise UsageError(
+                f"--scores {request.scores}: {self.folder} holds parts and is removed when "
+                "they are joined; give another name"
             )
         shards = store_shards(request.data)
         # The dev papers that int8 is tested on are next to the whole store, not to a shard.
@@ -80,8 +93,22 @@ class Parts:
         """
         if self.is_one:
             return self.all
-        # Paths do not change the answers, nor do the settings that limit memory.
-        left_out = ("data", "out", "scores", "gate", "token_budget", "ffn_chunk")
+        # Paths do not change the answers (`made_by` has the weights), nor do the settings that
+        # limit memory, or those for raw papers.
+        left_out = {
+            "data",
+            "out",
+            "scores",
+            "gate",
+            "token_budget",
+            "ffn_chunk",
+            "max_length",
+            "tolerance",
+        }
+        if made_by.get("weights") is not None:
+            left_out.add("model")
+        if self.whole.recall is None:
+            left_out |= {"strict", "format_"}
         settings = {
             name: str(value) if isinstance(value, Path) else value
             for name, value in asdict(self.whole).items()

@@ -23,6 +23,7 @@ from albert_rc.papers.schema import Kind, PaperSet
 from albert_rc.runtime.devices import Processes, choose_precision
 from albert_rc.runtime.engines import TaskEngine
 from albert_rc.runtime.heap import keep_freed_memory
+from albert_rc.stores.losses import losses
 from albert_rc.stores.shards import exists, is_store, open_store, split_path
 from albert_rc.stores.store import Store, check_store, load_store
 
@@ -63,6 +64,12 @@ def _say_unused(request: Request, say: Say) -> None:
         say("note: --temperature has no effect without --scores, --abstain or --recall")
 
 
+def _say_losses(store: Store, group: Processes, say: Say) -> None:
+    if group.is_main:
+        for line in losses(store):
+            say(f"warning: {line}")
+
+
 def run(
     request: Request, group: Processes, show: Show, engine: TaskEngine | None = None
 ) -> list[str]:
@@ -90,6 +97,7 @@ def run(
     how: Opening = {"attention": request.attention, "lsh": request.lsh, "precision": chosen}
     loaded = open_model(request.model, papers, how, group, show.say)
     store = ready_store(first.data, papers, loaded, request.max_length, show.say)
+    _say_losses(store, group, show.say)
     task = (SpanTask if papers.kind == "span" else OptionTask)(first, loaded, store, group, show)
     task.names_unsure = not parts.joins
     encoder = loaded.model.encoder
@@ -107,7 +115,9 @@ def run(
         with _readers(engine or TaskEngine(), request, papers.kind, how, task) as readers:
             for part in todo:
                 if part != first:
-                    task.turn_to(part, load_store(part.data))
+                    opened = load_store(part.data)
+                    _say_losses(opened, group, show.say)
+                    task.turn_to(part, opened)
                 with show.bar(parts.name_of(part), task.count, group.is_main) as advance:
                     task.score(readers, lambda done: advance(done * group.world))
                 more = task.write() if group.is_main else []

@@ -7,6 +7,7 @@ Its sizes must match the weights (`weights.require_sizes`), and keys that would 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,10 @@ def _is_number(value: Any) -> bool:
     return is_one and math.isfinite(value)
 
 
+def _is_vector(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_number, value))
+
+
 # Keys under `albert_rc`, as `load.save_model` writes them.
 _OURS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "option_score": (_is_text, "text"),
@@ -47,6 +52,7 @@ _OURS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "lsh": (_is_object, "an object"),
     "common": (_is_text, "text"),
     "residual": (_is_text, "text"),
+    "salience": (_is_vector, "a list of numbers"),
     "null_threshold": (lambda value: value is None or _is_number(value), "a number"),
 }
 
@@ -132,8 +138,33 @@ def encoder_config(raw: Any, path: Path) -> EncoderConfig:
             f"{path}: the field {error} is missing; use the config.json that belongs to the weights"
         ) from None
     except (TypeError, UsageError) as error:
-        raise CheckpointError(f"{path}: invalid size ({error})") from None
+        raise CheckpointError(f"{path}: {_in_its_words(str(error))}") from None
+    if config.max_length < 1:
+        raise CheckpointError(
+            f"{path}: max_position_embeddings {config.max_positions} leaves no position for text, "
+            f"because in {family} the first one follows pad_token_id {pad_id}"
+        )
     return config
+
+
+_THEIRS = {
+    "num-heads": "num_attention_heads",
+    "num-layers": "num_hidden_layers",
+    "num-groups": "num_hidden_groups",
+    "ffn-size": "intermediate_size",
+    "inner-layers": "inner_group_num",
+    "max-positions": "max_position_embeddings",
+    "num-segments": "type_vocab_size",
+    "relative-buckets": "relative_attention_num_buckets",
+}
+"""Names of sizes in config.json, by those of our options, where they differ."""
+
+
+def _in_its_words(message: str) -> str:
+    """A message about our options with the names of config.json."""
+    return re.sub(
+        r"--([a-z-]+)", lambda flag: _THEIRS.get(flag[1], flag[1]).replace("-", "_"), message
+    )
 
 
 def _check_fields(path: Path, raw: dict[str, Any]) -> None:
@@ -150,8 +181,8 @@ def _check_fields(path: Path, raw: dict[str, Any]) -> None:
         is_share = name.endswith(("dropout", "dropout_prob"))
         # A BERT without a classifier has null there; the encoder's own must be numbers.
         unset = value is None and name not in _DROPOUTS
-        if is_share and not unset and not (_is_number(value) and 0 <= value <= 1):
-            refuse(name, "from 0 to 1")
+        if is_share and not unset and not (_is_number(value) and 0 <= value < 1):
+            refuse(name, "at least 0 and below 1")
     pad_id = raw.get("pad_token_id")
     is_id = type(pad_id) is int and 0 <= pad_id < raw.get("vocab_size", 2**63)
     if pad_id is not None and not is_id:

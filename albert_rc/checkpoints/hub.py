@@ -128,7 +128,7 @@ def _download(source: str) -> Path:
         except OSError:
             raise first from first.__cause__
     if not any((folder / name).is_file() for name in ("model.safetensors", index)):
-        snapshot_download(source, allow_patterns=["pytorch_model.bin"])
+        snapshot_download(source, allow_patterns=["pytorch_model.bin*"])
     return folder
 
 

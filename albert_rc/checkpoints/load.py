@@ -21,10 +21,9 @@ from albert_rc.checkpoints.hf_names import (
     FAMILIES,
     hub_config,
     hub_key,
-    saved_class,
-    saved_task,
 )
 from albert_rc.checkpoints.hub import resolve_source
+from albert_rc.checkpoints.labels import labels_in, same_classes
 from albert_rc.checkpoints.shape import (
     attending,
     deepened,
@@ -73,6 +72,14 @@ class LoadReport:
     scratch: bool = False
     notes: list[str] = field(default_factory=list)
     """Other changes to the weights."""
+
+    @property
+    def untrained(self) -> bool:
+        """Whether answers are guesses, because a part of the head is new.
+
+        Without a trained salience, all pieces of an option count equally, as by default.
+        """
+        return any(not key.endswith("salience") for key in self.new)
 
     def lines(self) -> list[str]:
         """Sentences for the user."""
@@ -200,7 +207,7 @@ def load_weights(
 
 
 def _require_tied(model: torch.nn.Module, weights: Weights, unused: Mapping[str, str]) -> None:
-    """Refuse a masked-LM head whose output matrix differs from the word embeddings."""
+    """Refuse a masked-LM head with an output matrix or a bias of its own."""
     if not isinstance(model, PretrainingModel | ReadingModel):
         return
     if isinstance(model, ReadingModel) and model.task != "cloze":
@@ -212,6 +219,14 @@ def _require_tied(model: torch.nn.Module, weights: Weights, unused: Mapping[str,
                 raise CheckpointError(
                     f"{weights.path}: {key} differs from the word embeddings; a head with a "
                     "separate output matrix (tie_word_embeddings false) is not supported"
+                )
+        alike = weights.keys.get(key.replace("decoder.", ""))
+        if key.endswith("decoder.bias") and alike is not None:
+            one, other = read_weight(weights, there), read_weight(weights, alike)
+            if one.shape != other.shape or not torch.equal(one, other):
+                raise CheckpointError(
+                    f"{weights.path}: {key} differs from {alike}, although both are the bias of "
+                    "the output; remove the wrong one"
                 )
 
 
@@ -333,8 +348,9 @@ def load_model(
             require_memory(config)
             model = make(config, raw)
             report = load_weights(
-                model, weights, precision, tokenizer.fingerprint, _same_classes(raw, task, labels)
+                model, weights, precision, tokenizer.fingerprint, same_classes(raw, task, labels)
             )
+            _take_salience(model, raw, report)
             if wanted != config:
                 values = smaller_weights(model.state_dict(), config, wanted)
                 model = make(wanted, raw)
@@ -347,29 +363,25 @@ def load_model(
     return Loaded(model, tokenizer, report)
 
 
-def _same_classes(raw: Mapping[str, Any], task: str, labels: Sequence[str] | None) -> bool:
-    """Whether config.json allows a checkpoint's classifier to be for this task and these labels.
+def _take_salience(model: HeadedModel, raw: Mapping[str, Any], report: LoadReport) -> None:
+    """Take a missing salience vector from config.json, where `export` has put it.
 
-    Placeholder names such as `LABEL_0`, which transformers assigns to unnamed labels, match any
-    labels if there are equally many.
+    transformers drops the tensor when it saves a folder again.
+
+    Raises:
+        CheckpointError: it has another size than the embeddings.
     """
-    saved = saved_task(raw)
-    if saved != task or task != "label" or labels is None:
-        # A class without a head, such as BertModel, may be followed by any of ours.
-        return saved == task or (saved is None and "For" not in (saved_class(raw) or ""))
-    known, _ = labels_in(raw)
-    if not known and raw.get("problem_type") != "regression":
-        known = ("LABEL_0", "LABEL_1")  # transformers writes no names for its default of two
-    unnamed = bool(known) and all(re.fullmatch(r"LABEL_\d+", name) for name in known)
-    return tuple(labels) == known or (unnamed and len(labels) == len(known))
-
-
-def labels_in(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
-    """The labels in a config.json (empty: regression), and the format of papers, if known."""
-    names, of = raw.get("id2label", {}), raw.get("albert_rc", {}).get("format")
-    if raw.get("problem_type") == "regression" or not isinstance(names, Mapping):
-        return (), of
-    return tuple(str(names[key]) for key in sorted(names, key=int)), of
+    name, values = "head.salience", raw.get("albert_rc", {}).get("salience")
+    key = hub_key(name, model.config)
+    if key not in report.new or values is None:
+        return
+    if len(values) != model.config.embedding_size:
+        raise CheckpointError(
+            f"{report.source}/config.json: salience in albert_rc has {len(values)} numbers, "
+            f"expected {model.config.embedding_size}"
+        )
+    put_weight(model, name, torch.tensor(values, dtype=torch.float32))
+    report.new.remove(key)
 
 
 def _checked_config(folder: Path, tokenizer: Tokenizer) -> tuple[EncoderConfig, dict[str, Any]]:
@@ -388,12 +400,21 @@ def _checked_config(folder: Path, tokenizer: Tokenizer) -> tuple[EncoderConfig, 
 
 
 def hub_weights(model: HeadedModel, precision: str = "fp32") -> dict[str, Tensor]:
-    """The model's weights on the CPU under Hugging Face's names."""
+    """The model's weights on the CPU under Hugging Face's names.
+
+    Raises:
+        CheckpointError: a value is too large for the precision.
+    """
     tied = _tied_names(model)
     weights = {}
     for name, value in model.named_parameters(remove_duplicate=False):
         tensor = value.detach().cpu().to(DTYPES[precision]).contiguous()
-        weights[hub_key(name, model.config)] = tensor.clone() if name in tied else tensor
+        key = hub_key(name, model.config)
+        if precision == "fp16" and not tensor.isfinite().all() and value.isfinite().all():
+            raise CheckpointError(
+                f"{key}: has values that are too large for fp16; use --precision bf16 or fp32"
+            )
+        weights[key] = tensor.clone() if name in tied else tensor
     return weights
 
 

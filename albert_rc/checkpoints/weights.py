@@ -196,9 +196,16 @@ def _is_plain(value: Any) -> bool:
     return value.device.type == "cpu" and value.numel() * value.element_size() <= held
 
 
+READ: dict[str, Callable[[Path], Weights]] = {
+    "model.safetensors": _safetensors,
+    "pytorch_model.bin": _pickled,
+}
+"""Names of weight files, the preferred one first, and what opens them."""
+
+
 def open_weights(folder: Path, family: Family) -> Weights:
     """The tensors of a folder; pickled code is never run."""
-    for name, open_ in {"model.safetensors": _safetensors, "pytorch_model.bin": _pickled}.items():
+    for name, open_ in READ.items():
         path = folder / name
         if not path.is_file():
             continue
@@ -222,7 +229,7 @@ def open_weights(folder: Path, family: Family) -> Weights:
         return replace(
             found, keys=names, shapes={name: found.shapes[key] for name, key in names.items()}
         )
-    if (folder / "model.safetensors.index.json").is_file():
+    if any((folder / f"{name}.index.json").is_file() for name in READ):
         raise CheckpointError(
             f"{folder}: the weights are split into several files; merge them into one safetensors "
             "file"
@@ -312,7 +319,11 @@ def require_sizes(weights: Weights, config: EncoderConfig) -> None:
 
 
 def _todays_names(keys: Iterable[str], family: Family) -> dict[str, str]:
-    """Keys by their current names: old BERTs have gamma and beta, bare encoders lack the prefix."""
+    """Keys by their current names.
+
+    Old BERTs have gamma and beta, bare encoders lack the prefix, and some files have the bias of
+    the masked-LM head only as that of its decoder.
+    """
     renamed = {}
     bare = not any(key.startswith(f"{family.prefix}.") for key in keys)
     for key in keys:
@@ -321,4 +332,8 @@ def _todays_names(keys: Iterable[str], family: Family) -> dict[str, str]:
         if bare and re.match(r"(embeddings|encoder|pooler)\.", name):
             name = f"{family.prefix}.{name}"
         renamed[name] = key
+    for name in [name for name in renamed if name.endswith(".decoder.bias")]:
+        alone = name.replace(".decoder.", ".")
+        if alone not in renamed:
+            renamed[alone] = renamed.pop(name)
     return renamed

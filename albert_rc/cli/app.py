@@ -203,7 +203,9 @@ _NO_MEMORY_TO_LOAD = (
     "without exception set",
     "without setting an exception",
 )
-_ROOM = "; free some disk space and run the same command again (`train`, `pretrain`: add --resume)"
+_ROOM = (
+    "; free some disk space and run the same command again (with --resume, if it has that option)"
+)
 _RIGHTS = "; check its permissions, or for a result choose another place with --out"
 _WAYS_OUT = {
     errno.ENOSPC: _ROOM,

@@ -87,7 +87,7 @@ def _require_task(model: Path, papers: PaperSet) -> None:
     """Refuse to save a temperature fitted on papers that the model cannot answer."""
     from albert_rc.checkpoints.hf_config import read_config
     from albert_rc.checkpoints.hf_names import FAMILIES
-    from albert_rc.checkpoints.load import labels_in
+    from albert_rc.checkpoints.labels import labels_in
 
     config, raw = read_config(model)
     classes = FAMILIES[config.family].architectures

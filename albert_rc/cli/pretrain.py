@@ -143,8 +143,8 @@ def pretrain(
             options.say_epochs_unused(more)
             if "eval_steps" in more and prepared.data[1] is None:
                 say(
-                    f"note: there is no {data / 'dev'} to evaluate on, so --eval-steps only sets "
-                    "how often the training loss is recorded"
+                    f"note: there is nothing in {data / 'dev'} to evaluate, so --eval-steps only "
+                    "sets how often the training loss is recorded"
                 )
         result = running.run(prepared, out, resume, seconds, settings.run_file(context))
         if group.is_main:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from albert_rc.cli.console import say
-from albert_rc.io.messages import counted
+from albert_rc.io.messages import counted, first_of
 
 if TYPE_CHECKING:
     from albert_rc.corpus.examine import Examined
@@ -29,12 +29,16 @@ def open_text(places: list[Path], on_error: str | None = None) -> Examined:
     Raises:
         DataError: nothing there, or unreadable files, all of which are listed.
     """
-    from albert_rc.corpus.documents import find_sources
+    from albert_rc.corpus.documents import find_sources, unread_files
     from albert_rc.corpus.examine import examine
 
     sources, copies = find_sources(places)
     for copy in copies:
         say(f"note: {copy} is left out as a duplicate; another file has the same text")
+    if left := unread_files(places):
+        said = counted(len(left), "file")
+        names = ", ".join(first_of([str(path) for path in left], 3))
+        say(f"note: {said} skipped, neither text nor papers by the name: {names}")
     examined = examine(sources, on_error)
     for note in examined.notes:
         say(f"note: {note}")

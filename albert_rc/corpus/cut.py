@@ -19,7 +19,14 @@ from pathlib import Path
 from zlib import crc32
 
 from albert_rc import __version__
-from albert_rc.corpus.documents import Source, grouped, read_paragraphs, require_whole, sentences
+from albert_rc.corpus.documents import (
+    LeftOut,
+    Source,
+    grouped,
+    read_paragraphs,
+    require_whole,
+    sentences,
+)
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.atomic import atomic_path, nameless_file, write_together
 from albert_rc.io.files import file_sha256, sha256
@@ -37,7 +44,7 @@ LEAST = 16
 """Minimum tokens of a sequence; a shorter remainder of a document is dropped."""
 _AT_ONCE = 2000  # sentences tokenised together
 _STRETCH = 2000  # sentences combined at a time, from both ends
-_RULE = 5  # version of the cutting rules: shards of earlier versions are made again
+_RULE = 6  # version of the cutting rules: shards of earlier versions are made again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +82,10 @@ class Count:
     """Papers left out completely because they overlap with excluded papers."""
     dropped: int = 0
     """Tokens of remainders shorter than the minimum."""
+    unanswered: int = 0
+    """Papers left out because a blank has no answer."""
+    duplicates: int = 0
+    """Papers left out because they are the same as an earlier one of their collection."""
 
     def __add__(self, other: Count) -> Count:
         mine, theirs = vars(self), vars(other)
@@ -91,6 +102,11 @@ class Count:
         )
         if self.dropped:
             said += f"; {counted(self.dropped, 'token')} left out, in pieces of under {LEAST}"
+        if self.unanswered:
+            papers = counted(self.unanswered, "paper")
+            said += f"; {papers} left out without an answer to each blank"
+        if self.duplicates:
+            said += f"; {counted(self.duplicates, 'duplicate paper')} left out"
         if self.overlapping or self.overlapping_papers:
             said += (
                 "; left out for overlapping with --exclude: "
@@ -105,13 +121,16 @@ class _Columns:
 
     def __init__(self, vocab_size: int, folder: Path) -> None:
         self._wide = vocab_size > 2**15
-        self._token = nameless_file(folder)
+        self._folder, self._token = folder, nameless_file(folder)
         self.length, self._middle, self._document = array("i"), array("i"), array("i")
         self.count = Count()
         self.close = self._token.close
 
     def add(self, ids: list[int], middle: int) -> None:
-        self._token.write(array("i" if self._wide else "h", ids).tobytes())
+        try:
+            self._token.write(array("i" if self._wide else "h", ids).tobytes())
+        except OSError as error:  # the file has no name
+            raise OSError(error.errno, error.strerror, str(self._folder)) from None
         self.length.append(len(ids))
         self._middle.append(middle)
         self._document.append(self.count.documents)
@@ -309,13 +328,20 @@ class ShardMaker:
 
     def _add(self, source: Source, columns: dict[str, _Columns]) -> None:
         name = crc32(source.name.encode("utf-8", "surrogateescape"))
-        paragraphs = read_paragraphs(source, self.cut.blank_lines)
+        left_out = LeftOut()
+        paragraphs = read_paragraphs(source, self.cut.blank_lines, left_out)
         if not source.is_text and self.exclude is not None:
             # Papers are short: one that overlaps is left out completely.
             paragraphs = _apart(paragraphs, self.exclude, columns["train"].count)
-        for number, document in enumerate(_documents(paragraphs)):
-            seed = mix(self.cut.seed, name, number)
-            chosen = columns["dev" if random.Random(seed).random() < self.cut.dev else "train"]
+        for number, found in enumerate(_documents(paragraphs)):
+            seed = drawn = mix(self.cut.seed, name, number)
+            document: Iterable[str] = found
+            if not source.is_text:
+                # Drawn by its text, so that a copy in another collection is on the same side.
+                document = list(found)
+                text = "\n".join(document).encode("utf-8", "surrogateescape")
+                drawn = mix(self.cut.seed, crc32(text), len(text))
+            chosen = columns["dev" if random.Random(drawn).random() < self.cut.dev else "train"]
             chosen.count.documents += 1
             parts = _sentences(document, self.tokenizer)
             for sequence in cut_document(parts, self.cut, seed + 1, self._spans):
@@ -325,6 +351,8 @@ class ShardMaker:
                     chosen.count.overlapping += 1
                 else:
                     chosen.add(sequence.ids, sequence.middle)
+        columns["train"].count.unanswered += left_out.unanswered
+        columns["train"].count.duplicates += left_out.duplicates
 
     def _spans(self, text: str) -> list[Span]:
         [(_, spans)] = self.tokenizer.encode_with_offsets([text])

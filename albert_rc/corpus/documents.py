@@ -14,7 +14,7 @@ from albert_rc.errors import DataError
 from albert_rc.io.decode import UTF_8
 from albert_rc.io.files import file_sha256, natural_key, sha256
 from albert_rc.io.messages import counted
-from albert_rc.papers.files import REJECTS, files_inside
+from albert_rc.papers.files import REJECTS, files_inside, is_ignored
 from albert_rc.papers.formats import READERS, find_splits, open_sources, read_split
 from albert_rc.papers.opening import suffix_of
 from albert_rc.papers.schema import PaperSet
@@ -75,6 +75,31 @@ def _begins_as(path: Path) -> tuple[bool, str]:
         return is_paper(path), ""
     except DataError as error:
         return False, str(error).removeprefix(f"{path}: ")
+
+
+@dataclass
+class LeftOut:
+    """Numbers of papers that are not used, though they can be read."""
+
+    unanswered: int = 0
+    """Without an answer to each blank."""
+    duplicates: int = 0
+    """The same as an earlier paper of the collection."""
+
+
+def unread_files(places: list[Path]) -> list[Path]:
+    """Files in folders that are neither text nor papers by their names, and broken links.
+
+    Documents about the text, such as a README without a suffix, are not listed.
+    """
+    found = []
+    for folder in (place for place in places if place.is_dir()):
+        for name in sorted(files_inside(folder), key=natural_key):
+            path = folder / name
+            known = path.suffix.lower() in TEXT or suffix_of(path) in PAPERS
+            if not is_ignored(path.name) and not (known and path.is_file()):
+                found.append(path)
+    return found
 
 
 def find_sources(places: list[Path]) -> tuple[list[Source], list[Path]]:
@@ -159,7 +184,9 @@ def _copies(sources: list[Source]) -> set[int]:
     return copies
 
 
-def read_paragraphs(source: Source, blank_lines: bool = False) -> Iterator[str | None]:
+def read_paragraphs(
+    source: Source, blank_lines: bool = False, left_out: LeftOut | None = None
+) -> Iterator[str | None]:
     """The paragraphs of a source; None ends a document.
 
     Exam papers have their blanks filled; those with a blank whose answer is unknown are left out.
@@ -168,12 +195,13 @@ def read_paragraphs(source: Source, blank_lines: bool = False) -> Iterator[str |
         source: the source.
         blank_lines: a file holds many documents separated by blank lines, and each line is a
             paragraph; otherwise a file is one document and blank lines separate its paragraphs.
+        left_out: counts the papers that are not used.
 
     Raises:
         DataError: a file has changed since `examine`, or papers cannot be read.
     """
     if not source.is_text:
-        yield from _paper_paragraphs(source)
+        yield from _paper_paragraphs(source, left_out or LeftOut())
         return
     block: list[str] = []
     for line in chain(text_lines(source.path, source.codec), [""]):
@@ -190,18 +218,20 @@ def read_paragraphs(source: Source, blank_lines: bool = False) -> Iterator[str |
         yield None
 
 
-def _paper_paragraphs(source: Source) -> Iterator[str | None]:
+def _paper_paragraphs(source: Source, left_out: LeftOut) -> Iterator[str | None]:
     papers = read_split(source.path)
     if not source.skips:
         require_whole(papers, source.path)
     seen = set()
     for passage in papers.passages:
         if any(question.answer is None for question in passage.questions if passage.blanks):
-            continue  # text with unfilled blanks is not used
+            left_out.unanswered += 1  # text with unfilled blanks is not used
+            continue
         lines = [line for line in passage.filled().splitlines() if line.strip()]
         digest = sha256("\n".join(lines).encode("utf-8", "surrogateescape"))
         if digest in seen:
-            continue  # one copy could be held out for dev, and the other not
+            left_out.duplicates += 1
+            continue
         seen.add(digest)
         yield from lines
         yield None

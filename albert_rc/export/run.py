@@ -17,6 +17,7 @@ from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.hf_names import FAMILIES, saved_class, saved_task
 from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.load import Loaded, load_model, save_model
+from albert_rc.checkpoints.weights import open_weights
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.export.card import Card, render
 from albert_rc.export.compare import Agreement, require_alike
@@ -137,7 +138,7 @@ def export(
         longest = loaded.model.config.max_length
         write_vocabulary(loaded.tokenizer, temporary, longest)
         split = _require_split(temporary, loaded, samples, papers)
-        stored = _stored_precision(folder)
+        stored = _stored_precision(folder, raw["model_type"])
         chosen = precision or stored
         _write_model(loaded, temporary, chosen)
 
@@ -317,15 +318,23 @@ def _require_split(
     return split
 
 
-def _stored_precision(folder: Path) -> str:
-    """Precision of the weights on disk; fp32 if they are mixed, or pickled."""
+def _stored_precision(folder: Path, family: str) -> str:
+    """Precision of the weights on disk; fp32 if they are mixed.
+
+    Older files have whole numbers beside the weights, such as the position ids.
+    """
     path = folder / "model.safetensors"
-    if not path.is_file():
-        return "fp32"
-    with safe_open(path, "pt") as file:
-        found = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
-    names = {"BF16": "bf16", "F16": "fp16"}
-    return names.get(found.pop(), "fp32") if len(found) == 1 else "fp32"
+    if path.is_file():
+        with safe_open(path, "pt") as file:
+            found = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+        names = {"BF16": "bf16", "F16": "fp16"}
+        kinds = [names.get(kind, "fp32") for kind in found if "F" in kind]
+    else:
+        weights = open_weights(folder, FAMILIES[family])
+        dtypes = {weights.read(key, None).dtype for key in weights.keys.values()}
+        known = {getattr(torch, theirs): name for name, theirs in PRECISIONS.items()}
+        kinds = [known.get(dtype, "fp32") for dtype in dtypes if dtype.is_floating_point]
+    return kinds[0] if len(kinds) == 1 else "fp32"
 
 
 def _write_model(loaded: Loaded[Any], folder: Path, precision: str) -> None:

@@ -11,9 +11,10 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+from albert_rc.errors import UsageError
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import Kind, PaperSet, Passage, Question
-from albert_rc.stores.encode import question_with_option
+from albert_rc.stores.encode import UnfitError, question_with_option
 from albert_rc.stores.store import Store, make_store
 from albert_rc.text.tokenizer import Tokenizer
 
@@ -63,4 +64,22 @@ def sample_stores(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> li
     """Stores of the papers for windows of different lengths."""
     # A question with its option is never truncated, and some of the sample's exceed 64.
     windows = [2 * w if papers.kind == "choice" else w for w in WINDOWS]
-    return [make_store(papers, tokenizer, min(w, max_length)) for w in windows]
+    return [_store(papers, tokenizer, min(w, max_length)) for w in windows]
+
+
+def _store(papers: PaperSet, tokenizer: Tokenizer, window: int) -> Store:
+    """A store of the papers whose questions fit into a window.
+
+    Raises:
+        UsageError: none of them.
+    """
+    fitting = list(papers.passages)
+    while fitting:
+        try:
+            return make_store(replace(papers, passages=fitting), tokenizer, window)
+        except UnfitError as error:
+            fitting = [passage for passage in fitting if passage.id != error.passage_id]
+    raise UsageError(
+        f"the model reads only {window} tokens, too few for the questions that an export is "
+        "checked with"
+    )

@@ -169,10 +169,20 @@ def _sync(temporary: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync the folder, so that the new name reaches the disk too."""
-    handle = os.open(folder, os.O_RDONLY)
+    """Sync the folder, so that the new name reaches the disk too, where the system allows it.
+
+    The file is complete by then: a folder that must not be listed, or a file system that cannot
+    sync folders, is no reason to fail.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        return
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM):
+            raise
     finally:
         os.close(handle)
 
@@ -317,9 +327,11 @@ def only_run(folder: Path) -> Iterator[None]:
     Temporary files of killed processes in it are removed.
 
     Raises:
-        UsageError: another process uses it; names the process.
+        UsageError: another process uses it (names the process), or it is a file.
         OSError: the disk is full, or the folder is not writable.
     """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--out {folder}: is a file; name a folder")
     new = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK

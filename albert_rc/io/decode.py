@@ -17,6 +17,10 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
     (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
 )
+LEAST_ZEROS = 0.3
+"""Minimum share of zeros among every other byte of UTF-16."""
+MOST_ZEROS = 0.01
+"""Maximum share of stray zeros in a text."""
 COMMON = 0.98
 """Minimum share of a Chinese text's two-byte characters that are in GB 2312, the oldest set."""
 ACCENTED, FEW = 0.02, 3
@@ -73,9 +77,11 @@ def decode(content: bytes) -> tuple[str, Encoding]:
                 ) from None
     if 0 in content[:_HEAD]:
         wide = _wide(content)
-        if wide is None:
+        if wide is not None:
+            return wide
+        if content.count(0) > MOST_ZEROS * len(content):
             raise ValueError("not a text file; save it as plain text in UTF-8")
-        return wide
+    content = content.replace(b"\0", b" ")  # stray ones, such as a program's mistake
     try:
         return content.decode("utf-8"), UTF_8
     except UnicodeDecodeError as error:
@@ -122,7 +128,8 @@ def _wide(content: bytes) -> tuple[str, Encoding] | None:
     """Detect UTF-16 by zero bytes, which Latin letters have at even or at odd positions only."""
     even, odd = content[::2].count(0), content[1::2].count(0)
     codec = "utf-16-le" if odd > 10 * even else "utf-16-be" if even > 10 * odd else None
-    if codec is None:
+    # A stray zero shifts no other byte: nearly any bytes would be valid UTF-16.
+    if codec is None or max(odd, even) < LEAST_ZEROS * len(content) / 2:
         return None
     try:
         text = content.decode(codec)

@@ -45,12 +45,13 @@ def write_each(folder: Path, contents: Mapping[str, Any]) -> None:
         write_bytes(folder / name, found)
 
 
+_PACKED = "compressed by {}; unpack it first, or if it holds papers, let its name end in {}"
 _NOT_TEXT = {
     b"%PDF": "a PDF, not JSON",
     b"PK\3\4": "a Word document or another zip archive, not JSON; unpack an archive first",
     b"\xd0\xcf\x11\xe0": "an old Word document, not JSON; save it as .docx",
-    b"\x1f\x8b": "compressed by gzip; let its name end in .gz",
-    b"\x28\xb5\x2f\xfd": "compressed by Zstandard; let its name end in .zst",
+    b"\x1f\x8b": _PACKED.format("gzip", ".gz"),
+    b"\x28\xb5\x2f\xfd": _PACKED.format("Zstandard", ".zst"),
     b"\xfd7zXZ": "compressed by xz; unpack it first",
     b"BZh": "compressed by bzip2; unpack it first",
 }

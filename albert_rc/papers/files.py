@@ -34,6 +34,10 @@ REJECTS = "rejects.jsonl"
 """File in which commands list the papers they left out; it is never read as papers itself."""
 LOOKED_AT = 20
 """Maximum number of lines of a .jsonl, and of files next to splits, examined for their format."""
+_NO_PAPER = re.compile(
+    r"rejects\.jsonl|(?i:(?:readme|licen[cs]e|copying|thumbs\.db|desktop\.ini).*|.*\.(?:md|pt|toml))"
+)
+"""Names of files that often lie next to papers, and that nobody takes for some."""
 _LEAST_BYTES = 256  # minimum size counted for a paper, so that a chunk of empty files has an end
 
 
@@ -51,14 +55,18 @@ class Sources:
         matching = require_papers(path)
         self.path = path.parent if matching else path
         self._is_folder = bool(matching) or path.is_dir()
-        self._inside = matching or (_listed(path) if self._is_folder else [path.name])
-        listed = len(self._inside)
+        found = matching or (_listed(path) if self._is_folder else [path.name])
+        self.others: list[str] = []
+        """Other files in the folder, skipped because their names have other endings."""
+        if self._is_folder and not matching:
+            self.others = [name for name in found if not _is_paper(name.rpartition("/")[2])]
+            found = [name for name in found if _is_paper(name.rpartition("/")[2])]
+        listed = len(found)
         if self._is_folder:
-            self._inside = [name for name in self._inside if not name.lower().endswith(PRINTED)]
-        self.num_printed = listed - len(self._inside)
+            found = [name for name in found if not name.lower().endswith(PRINTED)]
+        self._inside = found
+        self.num_printed = listed - len(found)
         """Number of Word and PDF files in the folder, which are skipped."""
-        self.num_others = 0
-        """Number of other files in the folder, skipped because the format has other suffixes."""
         self._digest = hashlib.sha256()
 
     def __len__(self) -> int:
@@ -68,7 +76,8 @@ class Sources:
         """Skip the files of a folder with other suffixes."""
         if self._is_folder:
             kept = [name for name in self._inside if content_name(name).lower().endswith(suffixes)]
-            self.num_others = len(self._inside) - len(kept)
+            skipped = {*self.others, *self._inside} - set(kept)
+            self.others = sorted(skipped, key=natural_key)
             self._inside = kept
 
     def all_end_with(self, suffix: str | tuple[str, ...]) -> bool:
@@ -220,10 +229,15 @@ def require_papers(path: Path) -> list[str]:
 
 
 def _listed(folder: Path) -> list[str]:
-    """Files of papers, including printed ones, in natural order, as paths inside the folder."""
-    found = [inside for inside in files_inside(folder) if _is_paper(inside.rpartition("/")[2])]
+    """All files that may be papers or were meant to be, in natural order, as paths inside it."""
+    found = [x for x in files_inside(folder) if not is_ignored(x.rpartition("/")[2])]
     name = folder.resolve().name
     return sorted(found, key=lambda inside: natural_key(f"{name}/{inside}"))
+
+
+def is_ignored(name: str) -> bool:
+    """Whether a file next to papers or text is not mentioned, judged by its name."""
+    return bool(_NO_PAPER.fullmatch(name))
 
 
 def _is_paper(name: str) -> bool:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from albert_rc.io.files import natural_key
-from albert_rc.io.messages import counted, quoted
+from albert_rc.io.messages import counted, first_of, quoted
 from albert_rc.papers.files import Sources
 from albert_rc.papers.raw import Chunk, paper_place
 from albert_rc.papers.schema import Problem
@@ -74,10 +74,14 @@ class Register:
             register.problems.append(Problem(shown, said))
         elif sources.num_printed:
             register.problems.append(Problem(shown, passed_over, "warning"))
-        if len(sources) and sources.num_others:
+        if len(sources) and sources.others:
             ends = ", ".join(suffixes)
-            others = counted(sources.num_others, "file")
-            said = f"{others} skipped; file names of papers must end in {ends}"
+            others = counted(len(sources.others), "file")
+            names = ", ".join(first_of(sources.others, 3))
+            said = (
+                f"{others} skipped ({names}); file names of papers must end in {ends} (or, if "
+                "compressed, then in .gz or .zst)"
+            )
             register.problems.append(Problem(shown, said, "warning"))
         return register
 

@@ -49,7 +49,8 @@ class OverlapIndex:
 
     def _grams(self, text: str) -> Grams:
         """Hashes of the distinct 5-grams without an open blank."""
-        words = _WORD.findall(text.lower())
+        # A kind of quotation mark must not hide an overlap.
+        words = _WORD.findall(text.lower().replace("’", "'"))
         known = self._words
         # Words of no reference passage are numbered anew in each text, or they would pile up.
         new, first = ({}, len(known) + 1) if self._complete else (known, 1)

@@ -137,7 +137,7 @@ def _options(value: Any, where: str, report: Problems) -> tuple[str, ...] | None
     for i, option in enumerate(stripped):
         twin = first.setdefault(option, i)
         if not option:
-            report.warning(f"{where}: option {letter(i)} is empty; it is scored as unknown text")
+            report.warning(f"{where}: option {letter(i)} is empty")
         elif twin < i:
             report.warning(
                 f"{where}: options {letter(twin)} and {letter(i)} are both {quoted(option)}; "

@@ -76,7 +76,9 @@ class WholeFile(Raw):
 
     @property
     def looks_printed(self) -> bool:
-        plain = self.place.endswith(".txt") and not self.content.lstrip().startswith(OPENING)
+        plain = self.place.lower().endswith(".txt") and not self.content.lstrip().startswith(
+            OPENING
+        )
         return plain or self.place.lower().endswith(PRINTED)
 
 
@@ -151,7 +153,7 @@ def paper_place(file_place: str, number: int) -> str:
     """Place of a paper: its file, and the line or item if the file has several papers."""
     if not number:
         return file_place
-    lines = PurePosixPath(content_name(file_place)).suffix in LINE_BY_LINE
+    lines = PurePosixPath(content_name(file_place)).suffix.lower() in LINE_BY_LINE
     return f"{file_place}:{number}" if lines else f"{file_place}[{number}]"
 
 

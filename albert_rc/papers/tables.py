@@ -21,12 +21,16 @@ def _columns(line: bytes) -> list[str]:
 
 
 def header_of(line: bytes) -> tuple[str, ...]:
-    """The column names in a table's first line; none if it is not a header."""
+    """The column names in a table's first line; none if it is not a header.
+
+    A row of a table without one may hold such a word, too: `score` with the label 1.
+    """
     try:
         names = tuple(_columns(line))
     except UnicodeDecodeError:
         return ()
-    return names if len(names) > 1 and COLUMN_NAMES & set(names) else ()
+    is_row = any(name.lstrip("-").isdecimal() for name in names)
+    return names if len(names) > 1 and COLUMN_NAMES & set(names) and not is_row else ()
 
 
 def row_of(line: bytes, header: tuple[str, ...]) -> Any:

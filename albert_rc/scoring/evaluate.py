@@ -71,8 +71,12 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
         keys = question_keys(passage.id, len(passage.questions))
         if passage.id in content:
             given = content.pop(passage.id)
-        elif keys[0] in content:
+        elif any(key in content for key in keys):
+            lacking = [f"{shortened(key)}: no answer" for key in keys if key not in content]
             given = [content.pop(key, None) for key in keys]
+            if lacking:
+                problems += lacking
+                continue
         else:
             problems.append(f"{passage.id}: no answers")
             continue

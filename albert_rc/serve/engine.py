@@ -33,7 +33,8 @@ from albert_rc.serve.reading import (
 )
 from albert_rc.serve.uploads import Upload
 from albert_rc.serve.workplace import clear_away
-from albert_rc.stores.store import make_store
+from albert_rc.stores.losses import losses
+from albert_rc.stores.store import Store, make_store
 
 CPU_TOKENS = 1024
 """Tokens of a batch on a CPU. After each batch, progress is reported and cancellation is checked.
@@ -88,10 +89,10 @@ class Engine:
         self._closing = Event()
         clear_away()
         first = self._load("cloze")
-        if first.report.new and self._load("choice").report.new:
+        if first.report.untrained and self._load("choice").report.untrained:
             said = " nor ".join(NOUNS.values())
             say(f"warning: {self.name} was trained for neither {said}; its answers are guesses")
-        elif first.report.new and option_score is not None:
+        elif first.report.untrained and option_score is not None:
             say(
                 f"note: --option-score {option_score} only affects {NOUNS['cloze']}, for which "
                 f"{self.name} was not trained"
@@ -241,11 +242,13 @@ class Engine:
             except AlbertRcError as error:  # the model's folder changed
                 raise self._failed("the model cannot be loaded", error) from None
             place.stage = "answering"
-            if loaded.report.new:
+            if loaded.report.untrained:
                 name, asked = self._names([found.kind]), NOUNS[found.kind]
                 said = f"{name} was not trained for {asked}: its answers are guesses"
                 messages.append(Message("warning", said))
-            answers[found.kind], lines = self._answer(found, loaded, end, stopped, place)
+            store = make_store(found, loaded.tokenizer, loaded.model.config.max_length)
+            messages += [Message("warning", line) for line in losses(store)]
+            answers[found.kind], lines = self._answer(store, loaded, end, stopped, place)
             papers += _papers(found, lines, reading.numbers)
         return to_json(
             {
@@ -262,14 +265,13 @@ class Engine:
 
     def _answer(
         self,
-        papers: PaperSet,
+        store: Store,
         loaded: Loaded[ReadingModel],
         end: float,
         stopped: Callable[[], bool],
         place: Place,
     ) -> tuple[Any, list[dict[str, Any]]]:
         """The answers and score records, as `predict` would write them."""
-        store = make_store(papers, loaded.tokenizer, loaded.model.config.max_length)
 
         def answered(questions: int) -> None:
             place.answered(questions)
@@ -287,13 +289,13 @@ class Engine:
         model, tokenizer, group = loaded.model, loaded.tokenizer, self._processes
         budget = TOKEN_BUDGET if group.device.type == "cuda" else CPU_TOKENS
         scored_QK = score(model, tokenizer, store, group, token_budget=budget, progress=answered)
-        if self._ways.get(papers.kind):
+        if self._ways.get(store.kind):
             place.stage = "again"
             scored_QK = read_again(
                 model, tokenizer, store, scored_QK, group,
                 token_budget=budget, progress=in_time,
             )  # fmt: skip
-        temperature, _ = self._temperatures[papers.kind]
+        temperature, _ = self._temperatures[store.kind]
         return answers_of(store, scored_QK), score_lines(store, scored_QK, temperature)
 
 

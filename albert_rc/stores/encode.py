@@ -157,6 +157,7 @@ class UnfitError(DataError):
 
     def __init__(self, paper: str, said: str) -> None:
         super().__init__(f"{shortened(paper)}: {said}")
+        self.passage_id = paper
         self.said = said
 
 
@@ -194,7 +195,7 @@ def encode_choice(
     for number, passage in enumerate(passages):
         length = len(out.passage_tokens[number])
         for place, question in enumerate(passage.questions, 1):
-            question_tails = [next(tails) for _ in question.options]
+            question_tails = [next(tails) or [tokenizer.unk_id] for _ in question.options]
             room = max_length - specials - max(map(len, question_tails))
             if room < 0:
                 raise UnfitError(

@@ -18,6 +18,8 @@ SIGNS = ("(", ")", '"', "-", ".", "–", "£", "€")
 """Characters that are separate pieces in ALBERT's vocabulary, never part of another piece."""
 SPECIALS = ("[CLS]", "[SEP]", "[MASK]")
 MAX_SENTENCES = 10_000_000
+LONGEST = 16384
+"""Maximum length of a sentence for SentencePiece, in bytes."""
 COVERAGE = (0.98, 1.0)
 """Range that SentencePiece accepts."""
 
@@ -58,7 +60,7 @@ def make_vocabulary(
     content = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(text for text in cleaned if text),
+            sentence_iterator=(part for text in cleaned for part in _parts(text)),
             model_writer=content,
             vocab_size=size,
             model_type="unigram",
@@ -71,7 +73,7 @@ def make_vocabulary(
             character_coverage=coverage,
             input_sentence_size=MAX_SENTENCES,
             shuffle_input_sentence=True,
-            max_sentence_length=16384,
+            max_sentence_length=LONGEST,
             normalization_rule_name="nmt_nfkc",
             minloglevel=2,
         )
@@ -87,6 +89,20 @@ def make_vocabulary(
         folder / "tokenizer_config.json", {"do_lower_case": lower, "keep_accents": keep_accents}
     )
     return load_tokenizer(folder)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """A text in parts of at most `LONGEST` bytes: SentencePiece ignores longer ones silently."""
+    rest = text.encode()
+    while len(rest) > LONGEST:
+        # At a space, or else between two characters.
+        end = rest.rfind(b" ", 1, LONGEST)
+        if end < 0:
+            end = len(rest[:LONGEST].decode(errors="ignore").encode())
+        yield rest[:end].decode()
+        rest = rest[end:].lstrip(b" ")
+    if rest:
+        yield rest.decode()
 
 
 def check_settings(size: int, coverage: float) -> None:

@@ -78,7 +78,7 @@ class Tokenizer(ABC):
         """The pieces of the ids."""
 
     def to_text(self, ids: Sequence[int]) -> str:
-        """Readable text of ids, special tokens included; for messages and tests."""
+        """Readable text of ids, special tokens included; for tests and experiments."""
         return "".join(self.pieces(ids)).replace("▁", " ").replace("Ġ", " ").strip()
 
 

@@ -179,6 +179,27 @@ def test_two_runs_do_not_answer_the_same_parts(data, tmp_path, works, cli, out):
     assert not list(tmp_path.glob("**/.*"))
 
 
+def test_other_names_of_the_same_model_go_on_with_its_parts(data, tmp_path, works):
+    store, out = split_path(data["cloze", 3], "dev"), tmp_path / "answers"
+    works("predict", "--data", store, "--model", MODEL, "--out", out)
+    again = works(
+        "predict", "--data", store, "--model", shipped_models()[MODEL], "--out", out, "--strict"
+    )
+    assert "parts already done: 3 of 3" in again.stderr
+
+
+def test_names_that_would_lose_a_file_are_refused(data, tmp_path, cli):
+    command = ("predict", "--data", split_path(data["cloze", 3], "dev"), "--model", MODEL)
+    lost = tmp_path / "a.parts" / "scores.jsonl"
+    for options, said in (
+        (("--out", tmp_path / "a.json", "--scores", lost), "is removed when they are joined"),
+        (("--out", tmp_path / "a.txt"), "its name ends in .json"),
+    ):
+        done = cli(*command, *options)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_files_of_others_are_not_taken_for_parts(data, tmp_path, cli):
     store, mine = split_path(data["cloze", 3], "dev"), tmp_path / "a.parts" / "notes.txt"
     mine.parent.mkdir()

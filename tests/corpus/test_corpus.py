@@ -9,13 +9,15 @@ import sys
 import time
 
 import pytest
+import torch
 from conftest import SAMPLE
 
 from albert_rc.corpus.cut import LEAST, Cut, ShardMaker, cut_document, plan_shards
-from albert_rc.corpus.documents import find_sources, read_paragraphs, sentences
+from albert_rc.corpus.documents import find_sources, read_paragraphs, sentences, unread_files
 from albert_rc.corpus.examine import examine
 from albert_rc.corpus.shards import Corpus
 from albert_rc.errors import DataError, UsageError
+from albert_rc.io.json import write_json
 from albert_rc.text.tokenizer import load_tokenizer
 
 STORY = (
@@ -302,6 +304,53 @@ def test_papers_that_overlap_are_left_out_as_a_whole(make, tmp_path):
     sources, _ = find_sources([tmp_path / "papers"])
     (made,) = make(sources, exclude=[tmp_path / "exam"], max_length=64)
     assert (made.train.overlapping_papers, made.train.documents) == (1, 1)
+
+
+def paper(number, answer="A"):
+    article = f"Tom had {'very ' * number}old dogs in his house by the river , and he _ there ."
+    return {
+        "article": article,
+        "options": [["slept", "ran"]],
+        "answers": [answer] if answer else [],
+    }
+
+
+def test_papers_that_are_not_used_are_counted(make, tmp_path):
+    for number, answer in ((1, "A"), (2, "A"), (3, "")):
+        write_json(tmp_path / "papers" / f"{number}.json", paper(number, answer))
+    write_json(tmp_path / "papers" / "again.json", paper(1))
+    (made,) = make(find_sources([tmp_path / "papers"])[0])
+    assert (made.train.documents, made.train.unanswered, made.train.duplicates) == (2, 1, 1)
+    assert made.train.line().endswith(
+        "; 1 paper left out without an answer to each blank; 1 duplicate paper left out"
+    )
+
+
+def test_copies_in_two_collections_are_on_one_side(make, tmp_path):
+    """Or dev would have text that was trained on."""
+    for number in range(40):
+        write_json(tmp_path / "one" / f"{number}.json", paper(number))
+        write_json(tmp_path / "two" / f"b{40 - number}.json", paper(number))
+    sources, _ = find_sources([tmp_path / "one", tmp_path / "two"])
+    assert len(sources) == 2
+    made = make(sources, dev=0.3)
+    held_out = sum(each.dev.documents for each in made)
+    assert 4 <= held_out <= 40
+    sides = [set(), set()]
+    for side, name in zip(sides, ("train", "dev"), strict=True):
+        corpus = Corpus(tmp_path / "corpus" / name)
+        for number in range(len(corpus)):
+            side.add(tuple(torch.cat(list(corpus.pair(number))).tolist()))
+    assert not sides[0] & sides[1]
+
+
+def test_files_that_are_not_read_are_named(text):
+    (text / "c.txt.gz").write_bytes(b"")
+    (text / "sub").mkdir()
+    (text / "sub" / "d.html").write_text("<p>Text.")
+    (text / "gone.txt").symlink_to(text / "nowhere.txt")
+    (text / "README").write_text("About it.")
+    assert [path.name for path in unread_files([text])] == ["c.txt.gz", "gone.txt", "d.html"]
 
 
 def test_corpora_that_are_not_whole_are_refused(text, make, tmp_path):

@@ -68,6 +68,7 @@ def test_the_exit_code_of_a_bad_model_is_4(folder, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 @pytest.mark.parametrize("protocol", [0, 2, 4])
 def test_a_bare_pickle_is_not_run(folder, tmp_path, protocol):
     mark = tmp_path / "code was run"

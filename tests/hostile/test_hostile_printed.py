@@ -160,6 +160,8 @@ def test_a_page_as_wide_as_a_country(tmp_path):
     assert "no text in it" in read(tmp_path, pdf_of(away), "exam.pdf")
 
 
+# Where time runs out in a callback of the garbage collector, it does so again a second later.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_time_and_memory_have_an_end(tmp_path, monkeypatch):
     page = page_of(["It was a dark night. " * 4] * 80)
     slow = pdf_of(objects_of([page], times=500))

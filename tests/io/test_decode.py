@@ -35,6 +35,20 @@ def test_what_is_plain_is_read(tmp_path, text, codec, title):
     assert path.read_text(encoding=encoding_of(path).codec) == text
 
 
+@pytest.mark.parametrize("codec", ["utf-8", "cp1252"])
+def test_a_stray_zero_is_a_space(tmp_path, codec):
+    content = (ENGLISH * 9).encode(codec)
+    content = content[:301] + b"\0" + content[301:]
+    content += b" " * (len(content) % 2)  # nearly any bytes of even length are valid UTF-16
+    text, encoding = decode(content)
+    assert text == (content.replace(b"\0", b" ")).decode(codec)
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    assert encoding_of(path).codec == encoding.codec
+    with pytest.raises(ValueError, match="not a text file"):
+        decode(b"\0" * 300 + content)
+
+
 @pytest.mark.parametrize(
     ("text", "codec"),
     [

@@ -1,3 +1,4 @@
+import errno
 import os
 import random
 import re
@@ -226,6 +227,22 @@ def test_a_file_that_cannot_be_read_says_why(error, said):
     message = str(unreadable(Path("answers.json"), error))
     assert message.startswith("answers.json: ")
     assert message.endswith(said)
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.EACCES])
+def test_a_folder_that_cannot_be_synced_does_not_undo_a_file(tmp_path, monkeypatch, number):
+    sync, calls = os.fsync, []
+
+    def refused(handle):
+        calls.append(handle)
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", refused)
+    write_bytes(tmp_path / "a", b"1")
+    assert len(calls) == 2
+    assert (tmp_path / "a").read_bytes() == b"1"
 
 
 def test_a_missing_file_and_a_folder_are_told_apart(tmp_path):

@@ -284,7 +284,7 @@ def test_files_keep_it(sample, tmp_path):
         assert torch.equal(loaded.encoder(*tokens()), made.model.encoder(*tokens()))
     raw["albert_rc"]["residual"] = "sideways"
     (tmp_path / "config.json").write_text(json.dumps(raw))
-    with pytest.raises(CheckpointError, match="--residual sideways: choose from post, reversible"):
+    with pytest.raises(CheckpointError, match="residual sideways: choose from post, reversible"):
         load_model(tmp_path, "cloze")
 
 

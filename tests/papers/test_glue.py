@@ -44,6 +44,11 @@ def write(path, *lines):
     return path
 
 
+def test_a_row_with_the_name_of_a_column_is_no_header(tmp_path):
+    papers = read_split(write(tmp_path / "train.tsv", "sentence\t1", "a dull film\t0"))
+    assert [passage.text for passage in papers.passages] == ["sentence", "a dull film"]
+
+
 @pytest.mark.parametrize("task", HEADERS)
 def test_tables_with_a_header_are_recognised(task, tmp_path):
     papers = read_split(write(tmp_path / "train.tsv", *HEADERS[task]))

@@ -155,7 +155,10 @@ def test_small_letters_are_letters_unless_they_are_options(write):
     [
         (b"%PDF-1.7 ...", "a PDF, not JSON"),
         (b"PK\3\4 ...", "a Word document or another zip archive"),
-        (b"\x1f\x8b ...", "compressed by gzip; let its name end in .gz"),
+        (
+            b"\x1f\x8b ...",
+            "compressed by gzip; unpack it first, or if it holds papers, let its name end in .gz",
+        ),
         (b"\xfd7zXZ ...", "compressed by xz; unpack it first"),
     ],
 )

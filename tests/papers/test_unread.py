@@ -34,12 +34,25 @@ def test_suffixes_in_capitals_and_linked_folders_are_read(tmp_path):
     assert not found.problems
 
 
+def test_lines_have_the_same_ids_whatever_the_case_of_the_suffix(tmp_path):
+    put(tmp_path / "A.JSONL", CLOZE)
+    (passage,) = read_split(tmp_path).passages
+    assert passage.id == "A.JSONL:1"
+
+
 def test_files_that_do_not_end_as_the_format_does_are_counted(tmp_path):
     put(tmp_path / "a.json", CLOZE)
-    put(tmp_path / "exam.txt", "36. A. is B. are")
+    for name in ("README.md", "LICENCE.txt", "dev.pt", "rejects.jsonl"):  # not meant to be papers
+        put(tmp_path / name, "36. A. is B. are")
+    assert not read_split(tmp_path).problems
+    for name in ("exam.txt", "b.jsn", "c.zip", "more/d.json.xz"):
+        put(tmp_path / name, "36. A. is B. are")
     (problem,) = read_split(tmp_path).problems
     assert problem.severity == "warning"
-    assert problem.message == "1 file skipped; file names of papers must end in .json, .jsonl"
+    assert problem.message == (
+        "4 files skipped (b.jsn, c.zip, exam.txt, ... and 1 more); file names of papers must end "
+        "in .json, .jsonl (or, if compressed, then in .gz or .zst)"
+    )
 
 
 def test_a_torn_first_line_does_not_decide_the_format(tmp_path):

@@ -170,6 +170,12 @@ def cloze(paper_id, blanks, text=TEXT):
     return parse_cloze(raw, paper_id, None, Problems(paper_id))
 
 
+def test_kinds_of_quotation_marks_do_not_hide_an_overlap():
+    said = "I don't know what you're doing here but it isn't right"
+    index = OverlapIndex([cloze("t", [1], said)])
+    assert index.best(cloze("d", [10], said.replace("'", "’"))).share == 1.0
+
+
 def test_the_same_text_with_other_blanks_is_found():
     index = OverlapIndex(
         [
@@ -250,6 +256,7 @@ def test_evaluation_counts_by_group(papers, tmp_path):
         ({"d2": {"1": "A"}, "d10": ["A"] * 3}, "d2: no list of answers to 2 questions"),
         ({"d2": ["A", "C"], "d10": ["A"] * 3}, "d2: answer 2 is 'C', not A to B"),
         ({"d2": ["A", "B"], "d10": ["A"] * 3, "d3": []}, "d3: answered, but it is not among"),
+        ({"d2#1": "A", "d10": ["A"] * 3}, "d2#2: no answer"),
         (["A"], "must be an object"),
     ],
 )

@@ -137,12 +137,16 @@ def test_a_file_is_answered_corrected_and_kept(opened, served, tmp_path):
     measured = evaluate(read_answers(tmp_path / "answer.json", gold), gold)
     assert measured.total.correct == right + 1
     name, content = downloaded(page, "The paper as JSON")
-    assert (name, json.loads(content)) == (path.name, expected["papers"][0]["paper"])
+    assert (name, json.loads(content)) == (f"{path.name}l", expected["papers"][0]["paper"])
     name, content = downloaded(page, "with these answers")
-    assert name == path.name.replace(".json", "-key.json")
+    assert name == path.name.replace(".json", "-key.jsonl")
     assert json.loads(content) == {**expected["papers"][0]["paper"], "answers": letters}
     (tmp_path / name).write_bytes(content)
-    assert not read_split(tmp_path / name).errors
+    saved = read_split(tmp_path / name)
+    assert not saved.errors
+    # Both downloads fit together.
+    given = read_answers(tmp_path / "answer.json", saved.passages)
+    assert evaluate(given, saved.passages).total.correct == len(questions)
 
     chips.nth(wrong).click()
     page.click("#details [data-back]")

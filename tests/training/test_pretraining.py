@@ -334,6 +334,14 @@ def test_the_same_vocabulary_whenever_it_is_made(sample, tmp_path):
     assert b"/spiece" not in made[0]
 
 
+@pytest.mark.parametrize("space", [" ", ""])
+def test_text_without_an_end_is_read_whole(tmp_path, space):
+    """SentencePiece silently ignores sentences that are longer than its limit."""
+    words = [f"{'aeiou'[n % 5]}{'bcdfg'[n % 7 % 5]}ß" for n in range(9000)]
+    made = make_vocabulary([space.join([*words, "zebra"])], 32, tmp_path, coverage=1.0)
+    assert made.unk_id not in made.encode(["zebra"])[0]
+
+
 def test_what_no_vocabulary_can_be_made_of_is_said(cli, tmp_path):
     (tmp_path / "tiny.txt").write_text("One fish.")
     (tmp_path / "empty.txt").write_text("")

@@ -14,15 +14,24 @@ const isSame = (one, other) => one.name === other.name && one.size === other.siz
 const sizeOf = (files) => files.reduce((sum, file) => sum + file.size, 0);
 
 // Pictures are the pages of one paper, in the order of their names, and may be chosen one by one;
-// of other files only the first is used.
+// of other files only the first is used, and none next to pictures.
 function addFiles(files) {
+  if (chosenFiles.some(isPicture) && !files.some(isPicture)) {
+    notUsed(files);
+    return;
+  }
   const before = files.every(isPicture) && chosenFiles.every(isPicture) ? chosenFiles : [];
   const pictures = [...before, ...files.filter((file) => isPicture(file) && !before.some((other) => isSame(file, other)))];
   chooseFiles(pictures.length ? pictures : files.slice(0, 1));
   const left = files.filter((file) => !chosenFiles.some((other) => isSame(file, other)));
   const unsupported = chosenFiles.find((file) => UNSUPPORTED.test(file.name));
   if (unsupported) fail(`${unsupported.name}: HEIC pictures (from iPhones) are not supported; save it as JPEG.`);
-  else if (left.length) fail(`Not used: ${left.map((file) => file.name).join(", ")}. A paper is one file, or pictures of its pages; paste its key into the field below.`);
+  else if (left.length) notUsed(left);
+}
+
+function notUsed(files) {
+  byId("file").value = "";
+  fail(`Not used: ${files.map((file) => file.name).join(", ")}. A paper is one file, or pictures of its pages; paste its key into the field below.`);
 }
 
 function chooseFiles(files) {
@@ -74,7 +83,8 @@ async function answered(body, own) {
   return null;
 }
 
-async function send() {
+// Sends what the form holds; with `discarding`, the user has agreed to lose corrections.
+async function send(discarding = false) {
   const text = byId("text").value;
   const parts = chosenFiles.length ? chosenFiles : text.trim() ? [text] : [];
   if (!parts.length) {
@@ -87,7 +97,7 @@ async function send() {
     fail(`The paper has ${megabytes(size)}, which is over this server's limit of ${megabytes(most)}; give it in parts.`);
     return;
   }
-  if (!mayDiscard()) return;
+  if (!discarding && !mayDiscard()) return;
   const body = new FormData();
   for (const part of parts) body.append("paper", part);
   if (byId("key").value.trim()) body.append("key", byId("key").value);
@@ -129,6 +139,8 @@ function messageList(level, messages) {
 function correctText(text) {
   const button = make("button", { type: "button" }, "Correct the recognised text");
   button.addEventListener("click", () => {
+    const written = byId("text").value.trim() && byId("text").value !== text && !chosenFiles.length;
+    if (written && !confirm("Replace the text in the form by the recognised text?")) return;
     chooseFiles([]);
     byId("text").value = text;
     byId("text").rows = 20;
@@ -167,11 +179,11 @@ function listenForPapers() {
   byId("example").addEventListener("click", () => {
     const example = byId("example-text").content.textContent;
     const written = chosenFiles.length || byId("key").value.trim() || ![example, ""].includes(byId("text").value);
-    if (request || (written && !confirm("Replace the paper in the form by the example?"))) return;
+    if (request || (written && !confirm("Replace the paper in the form by the example?")) || !mayDiscard()) return;
     chooseFiles([]);
     byId("text").value = example;
     byId("key").value = "";
-    send();
+    send(true);
   });
   byId("text").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) ask.requestSubmit();

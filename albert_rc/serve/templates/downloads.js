@@ -15,9 +15,9 @@ function paperContent(paper, withAnswers) {
   return { ...paper.content, answers: paper.questions.map((question) => letter(question.chosen)) };
 }
 
+// As lines, because only there a cloze paper's id is its own, which answer.json uses, and not the file's name.
 function papersJson(kind, withAnswers) {
   const contents = papers.filter((paper) => paper.kind === kind).map((paper) => paperContent(paper, withAnswers));
-  if (contents.length === 1) return `${JSON.stringify(contents[0], null, 2)}\n`;
   return contents.map((content) => `${JSON.stringify(content)}\n`).join("");
 }
 
@@ -26,7 +26,7 @@ function fileName(kind, ending) {
   const own = papers.filter((paper) => paper.kind === kind);
   const stem = own.length === 1 ? own[0].id.replace(/\.(json|jsonl|txt)$/i, "").replace(/[^\p{L}\p{N}.-]+/gu, "_") : `papers-${kind}`;
   const trimmed = stem.replace(/^[._-]+/, "").slice(0, 80) || "paper";
-  return `${trimmed}${ending}.${own.length === 1 ? "json" : "jsonl"}`;
+  return `${trimmed}${ending}.jsonl`;
 }
 
 function save(name, text) {

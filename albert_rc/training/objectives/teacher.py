@@ -121,7 +121,7 @@ def _from_model(source: str, store: Store, group: Processes, precision: str) -> 
             f"of up to {needed:,}; preprocess them with --max-length {longest}, or give another "
             "teacher"
         )
-    if loaded.report.new:
+    if loaded.report.untrained:
         raise UsageError(
             f"--teacher {source} was not trained for {store.kind} papers; fine-tune it first"
         )

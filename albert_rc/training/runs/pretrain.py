@@ -108,5 +108,5 @@ class PretrainingRun:
         if found is None or len(found):
             return found
         if self.group.is_main:
-            say(f"note: {folder} has no sequences, so nothing is evaluated")
+            say(f"note: {folder} has no sequences")
         return None

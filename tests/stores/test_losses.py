@@ -1,0 +1,57 @@
+"""What a model cannot see of its papers is said."""
+
+import torch
+
+from albert_rc.papers.formats import read_split
+from albert_rc.papers.schema import PaperSet, Passage, Question
+from albert_rc.stores.losses import losses, twins
+from albert_rc.stores.store import load_store, make_store
+from albert_rc.text.tokenizer import load_tokenizer
+
+
+def asked(*options, kind="cloze", text="It was _ to go.", question="What?"):
+    rows = [Question(tuple(each), 0, "" if kind == "cloze" else question) for each in options]
+    places = tuple((i, i + 1) for i, char in enumerate(text) if char == "_")
+    return PaperSet("p", kind, kind, [Passage("p", text, tuple(rows), kind, places)])
+
+
+def test_options_of_the_same_pieces_are_found(tokenizer):
+    papers = asked(
+        ("good", "bad"), ("late", "The", "the"), ("café", "tea", "Cafe"), ("a b", "ab"),
+        text="_ was _ to _ and _.",
+    )  # fmt: skip
+    store = make_store(papers, tokenizer, 512)
+    assert twins(store) == [(1, 1, 2), (2, 0, 2)]
+    (said,) = losses(store)
+    assert said == (
+        "2 questions with options that are the same for the model, which cannot choose between "
+        "them: p question 2 (B and C), p question 3 (A and C)"
+    )
+    choice = make_store(asked(("Tom", "Ann", "TOM"), ("x", "y"), kind="choice"), tokenizer, 512)
+    assert twins(choice) == [(0, 0, 2)]
+
+
+def test_equal_sums_are_compared(tokenizer, monkeypatch):
+    from albert_rc.stores import losses as module
+
+    monkeypatch.setattr(module, "_fingerprints", lambda pieces, begin: torch.zeros(len(begin) - 1))
+    store = make_store(asked(("good", "bad", "late")), tokenizer, 512)
+    assert twins(store) == []
+
+
+def test_the_end_of_a_passage_that_is_not_read_is_said(tokenizer):
+    papers = asked(("a cat", "a dog"), kind="choice", text="word " * 200 + "Tom is a dog.")
+    (said,) = losses(make_store(papers, tokenizer, 64))
+    assert said.startswith("1 question has a passage that is longer than the window; the last ")
+    assert not losses(make_store(papers, tokenizer, 512))
+
+
+def test_a_question_without_any_text_keeps_its_store_whole(sample, tmp_path):
+    """Blanks alone and an empty option leave no pieces."""
+    tokenizer = load_tokenizer(sample / "vocabulary")
+    path = tmp_path / "a.json"
+    path.write_text('{"article": "A cat.", "questions": ["_"], "options": [["", "a cat"]],'
+                    ' "answers": ["B"]}')  # fmt: skip
+    store = make_store(read_split(path), tokenizer, 512)
+    store.save(tmp_path / "a.pt")
+    assert load_store(tmp_path / "a.pt").num_questions == 1
