@@ -1,7 +1,8 @@
 """Commands as a user runs them, in processes of their own: fresh ones, or forked from a warm one.
 
 Importing torch takes most of the time of a short command. `run_cli` forks from a process that has
-imported the libraries, and nothing of albert_rc; `start_cli` starts Python as a user's shell does.
+imported the libraries and most of albert_rc, but not its command line; `start_cli` starts Python
+as a user's shell does.
 """
 
 import multiprocessing
@@ -19,7 +20,9 @@ _WARM.set_forkserver_preload(
      # Optimisers import the first; figures of a run, statistics and parts of speech the others.
      "torch._dynamo", "torch.utils.tensorboard", "scipy.stats", "textblob.en.taggers",
      "orjson", "safetensors.torch", "sentencepiece",
-     "jinja2", "scipy.optimize"]
+     "jinja2", "scipy.optimize",
+     # What most commands import, and nothing of the command line itself.
+     "albert_rc.answering.run", "albert_rc.training.runs.finetune"]
 )  # fmt: skip
 
 
