@@ -18,6 +18,7 @@ from exam import (
     bring,
     understood,
 )  # fmt: skip
+from pdfs import objects_of, page_of, pdf_of
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import to_json
@@ -25,6 +26,22 @@ from albert_rc.papers.formats import read_split
 from albert_rc.printed.build.write import write_papers
 from albert_rc.printed.extract import read_printed
 from albert_rc.printed.run import import_papers
+
+
+def test_characters_that_a_pdf_does_not_name_are_said(tmp_path):
+    """Fonts of some programs have no table from glyphs to letters."""
+    lines = [line.replace("Friday", "\x01iday") for line in (STORY + LISTS + KEY).split("\n")]
+    lines[0] = f"\x7f {lines[0]}"
+    (tmp_path / "exam.pdf").write_bytes(pdf_of(objects_of([page_of(lines)])))
+    (found,) = import_papers([tmp_path / "exam.pdf"])
+    (paper,) = found.papers
+    assert paper.article.startswith("•")
+    odd = "\n".join(lines).count("\x01")
+    assert odd
+    assert any(
+        note.startswith(f"page 1: {odd} word{'s' * (odd > 1)} with characters that the file does")
+        for note in found.notes
+    ), found.notes
 
 
 @pytest.mark.parametrize(

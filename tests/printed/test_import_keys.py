@@ -46,6 +46,7 @@ LABELLED = {
     "on one line": ("Cloze", "Reading", "Cloze: 1-3 AAA   Reading: 1-3 BBB"),
     "on one line, numbered": ("Passage 1", "Passage 2", "Passage 1: 1-3 AAA; Passage 2: 1-3 BBB"),
     "letters alone": ("一、完形填空", "二、阅读理解", "参考答案\n一、AAA\n二、BBB"),
+    "small letters and strokes": ("", "", "1a/2a/3a\n1b / 2b / 3b"),
     "none": ("Passage 1", "Passage 2", "1-3 AAA\n1-3 BBB"),
     "a heading of all": ("Passage 1", "Passage 2", "Keys to Unit 3\n1-3 AAA\n1-3 BBB"),
 }  # fmt: skip

@@ -137,6 +137,16 @@ def test_characters_that_no_document_can_hold_are_spaces(tmp_path, cli):
     assert "--font is only for .pdf" in refused.stderr
 
 
+def test_signs_that_the_font_lacks_have_similar_ones(tmp_path):
+    papers = read_split(SAMPLE / "cloze" / "dev")
+    text = papers.passages[0].text + " ● He said it was a well‐known man's 5′ watch."
+    passages = [replace(papers.passages[0], text=text)]
+    (tmp_path / "a.pdf").write_bytes(pdf_bytes(make_sheet(replace(papers, passages=passages))))
+    (found,) = import_papers([tmp_path / "a.pdf"])
+    (again,) = found.papers
+    assert again.article.endswith("• He said it was a well-known man's 5’ watch.")
+
+
 def test_letters_that_the_font_lacks_are_named():
     papers = read_split(SAMPLE / "cloze" / "dev")
     passages = [replace(papers.passages[0], text=papers.passages[0].text + " 约会")]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.messages import first_of
+from albert_rc.io.messages import counted, first_of, quoted
 from albert_rc.printed.lines import Line, shortened
 from albert_rc.printed.read.layout import Word, lines_of
 
 MOST_PICTURES = 20  # pages named in the notes
+_BULLET = re.compile(r"\(cid:(?:127|129|141|143|144|157)\)")
+"""Pattern of codes that WinAnsiEncoding leaves unused, which are bullets (ISO 32000-1, annex D)."""
+_UNKNOWN = re.compile(r"\(cid:[0-9]+\)")
 LARGEST = 14_400  # points: a page's side, by the standard's limits
 
 
@@ -53,12 +57,18 @@ def read_pdf(path: Path) -> tuple[list[Line], list[str]]:
         ) from None
     lines, notes = lines_of(pages)
     unread = [f"page {number} is a picture without text, and was not read" for number in pictures]
+    for number, (words, _) in enumerate(pages, 1):
+        if odd := [word.text for word in words if _UNKNOWN.search(word.text)]:
+            unread.append(
+                f"page {number}: {counted(len(odd), 'word')} with characters that the file does "
+                f"not name, such as {quoted(odd[0])}; correct them, or print it to PDF again"
+            )
     return lines, notes + first_of(unread, MOST_PICTURES, "more pages")
 
 
 def _words(page: Any) -> list[Word]:
     return [
-        Word(w["text"], w["x0"], w["x1"], w["top"], w["bottom"])
+        Word(_BULLET.sub("•", w["text"]), w["x0"], w["x1"], w["top"], w["bottom"])
         for w in page.extract_words(x_tolerance_ratio=0.15, y_tolerance=2)
         if w["upright"] and all(abs(w[side]) <= LARGEST for side in ("x0", "x1", "top", "bottom"))
     ]

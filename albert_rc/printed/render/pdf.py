@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -13,6 +14,15 @@ from albert_rc.printed.render.sheet import Choice, Sheet
 POINTS, LEADING = 11, 15
 MARGIN = 56  # points
 NUMBER = 28  # points: width of the column of numbers
+_SIMILAR = {
+    **dict.fromkeys("●∙⦁■▪◆", "•"),
+    **dict.fromkeys("‐‑−", "-"),
+    **dict.fromkeys("―─", "—"),
+    **dict.fromkeys("′ʼ", "’"),
+    "″": "”",
+    **dict.fromkeys("\u2002\u2003\u2009\u202f\u3000", " "),
+}
+"""Signs that many fonts lack, and what is printed instead."""
 
 
 def pdf_bytes(sheet: Sheet, font: Path | None = None) -> bytes:
@@ -33,17 +43,21 @@ def pdf_bytes(sheet: Sheet, font: Path | None = None) -> bytes:
     except ImportError:
         raise UsageError('a .pdf needs reportlab; pip install "albert-rc[render]"') from None
     style = _styles(_font_name(font))
-    story: list[Any] = [Paragraph(escape(sheet.title), style["title"])] if sheet.title else []
+    similar = _similar(sheet, font)
+
+    def shown(text: str) -> str:
+        return escape(text.translate(similar))
+
+    story: list[Any] = [Paragraph(shown(sheet.title), style["title"])] if sheet.title else []
     for part in sheet.parts:
         story.append(Paragraph(escape(part.heading), style["heading"]))
         story.append(Paragraph(escape(part.instruction), style["instruction"]))
-        story += [Paragraph(escape(text), style["text"]) for text in part.paragraphs]
+        story += [Paragraph(shown(text), style["text"]) for text in part.paragraphs]
         for choice in part.choices:
-            story += _choice(choice, style)
+            story += _choice(choice, style, shown)
     if sheet.key:
         story += [PageBreak(), Paragraph("Answers", style["heading"])]
         story += [Paragraph(line, style["plain"]) for line in sheet.key]
-    _require_letters(sheet, font)
     written = io.BytesIO()
     document = SimpleDocTemplate(
         written, pagesize=A4, leftMargin=MARGIN, rightMargin=MARGIN, topMargin=MARGIN,
@@ -91,7 +105,7 @@ def _styles(font: str) -> dict[str, Any]:
     }
 
 
-def _choice(choice: Choice, style: dict[str, Any]) -> list[Any]:
+def _choice(choice: Choice, style: dict[str, Any], shown: Callable[[str], str]) -> list[Any]:
     """A question's number and options, kept together on one page."""
     from reportlab.platypus import KeepTogether, Paragraph, Table
 
@@ -99,10 +113,10 @@ def _choice(choice: Choice, style: dict[str, Any]) -> list[Any]:
     rows: list[list[Any]] = []
     parts: list[Any] = []
     if choice.stem:
-        parts.append(Paragraph(f"{choice.number}. {escape(choice.stem)}", style["plain"]))
+        parts.append(Paragraph(f"{choice.number}. {shown(choice.stem)}", style["plain"]))
     for at, row in enumerate(choice.rows()):
         number = "" if at or choice.stem else f"{choice.number}."
-        cells = [Paragraph(escape(option), style["option"]) for option in row]
+        cells = [Paragraph(shown(option), style["option"]) for option in row]
         rows.append([number, *cells, *[""] * (choice.columns - len(cells))])
     flat = [("TOPPADDING", (0, 0), (-1, -1), 0), ("BOTTOMPADDING", (0, 0), (-1, -1), 0),
             ("LEFTPADDING", (0, 0), (-1, -1), 0), ("RIGHTPADDING", (0, 0), (-1, -1), 4),
@@ -117,8 +131,12 @@ def _page_number(canvas: Any, document: Any) -> None:
     canvas.drawCentredString(595 / 2, MARGIN / 2, f"- {document.page} -")
 
 
-def _require_letters(sheet: Sheet, font: Path | None) -> None:
-    """Refuse characters that the font lacks, which would be printed as boxes."""
+def _similar(sheet: Sheet, font: Path | None) -> dict[int, str]:
+    """Replacements of signs that the font lacks, by code point.
+
+    Raises:
+        UsageError: other characters are missing, which would be printed as boxes.
+    """
     texts = [sheet.title]
     for part in sheet.parts:
         texts += part.paragraphs
@@ -126,16 +144,23 @@ def _require_letters(sheet: Sheet, font: Path | None) -> None:
     used = set("".join(texts)) - set("\n\t")
     if font is None:
         missing = {letter for letter in used if not _in_latin(letter)}
+        replaced = {sign: other for sign, other in _SIMILAR.items() if sign in missing}
     else:
         from reportlab.pdfbase import pdfmetrics
 
         known = pdfmetrics.getFont("given").face.charToGlyph
         missing = {letter for letter in used if ord(letter) not in known}
-    if missing:
+        replaced = {
+            sign: other
+            for sign, other in _SIMILAR.items()
+            if sign in missing and all(ord(letter) in known for letter in other)
+        }
+    if missing := missing - replaced.keys():
         shown = " ".join(sorted(missing)[:10])
         raise UsageError(
             f"the font lacks {shown}; give a TrueType font that has these letters with --font"
         )
+    return {ord(sign): other for sign, other in replaced.items()}
 
 
 def _in_latin(letter: str) -> bool:
