@@ -70,7 +70,7 @@ class Cut:
 
 
 @dataclass
-class Count:
+class Count(LeftOut):
     """Statistics of a shard."""
 
     documents: int = 0
@@ -82,10 +82,6 @@ class Count:
     """Papers left out completely because they overlap with excluded papers."""
     dropped: int = 0
     """Tokens of remainders shorter than the minimum."""
-    unanswered: int = 0
-    """Papers left out because a blank has no answer."""
-    duplicates: int = 0
-    """Papers left out because they are the same as an earlier one of their collection."""
 
     def __add__(self, other: Count) -> Count:
         mine, theirs = vars(self), vars(other)
@@ -328,8 +324,7 @@ class ShardMaker:
 
     def _add(self, source: Source, columns: dict[str, _Columns]) -> None:
         name = crc32(source.name.encode("utf-8", "surrogateescape"))
-        left_out = LeftOut()
-        paragraphs = read_paragraphs(source, self.cut.blank_lines, left_out)
+        paragraphs = read_paragraphs(source, self.cut.blank_lines, columns["train"].count)
         if not source.is_text and self.exclude is not None:
             # Papers are short: one that overlaps is left out completely.
             paragraphs = _apart(paragraphs, self.exclude, columns["train"].count)
@@ -351,8 +346,6 @@ class ShardMaker:
                     chosen.count.overlapping += 1
                 else:
                     chosen.add(sequence.ids, sequence.middle)
-        columns["train"].count.unanswered += left_out.unanswered
-        columns["train"].count.duplicates += left_out.duplicates
 
     def _spans(self, text: str) -> list[Span]:
         [(_, spans)] = self.tokenizer.encode_with_offsets([text])

@@ -171,8 +171,8 @@ def _sync(temporary: Path) -> None:
 def _sync_folder(folder: Path) -> None:
     """Sync the folder, so that the new name reaches the disk too, where the system allows it.
 
-    The file is complete by then: a folder that must not be listed, or a file system that cannot
-    sync folders, is no reason to fail.
+    The file is already complete, so a folder without read permission, or a file system that
+    cannot sync folders, is not an error.
     """
     try:
         handle = os.open(folder, os.O_RDONLY)

@@ -35,7 +35,8 @@ REJECTS = "rejects.jsonl"
 LOOKED_AT = 20
 """Maximum number of lines of a .jsonl, and of files next to splits, examined for their format."""
 _NO_PAPER = re.compile(
-    r"rejects\.jsonl|(?i:(?:readme|licen[cs]e|copying|thumbs\.db|desktop\.ini).*|.*\.(?:md|pt|toml))"
+    re.escape(REJECTS)
+    + r"|(?i:(?:readme|licen[cs]e|copying|thumbs\.db|desktop\.ini).*|.*\.(?:md|pt|toml))"
 )
 """Names of files that often lie next to papers, and that nobody takes for some."""
 _LEAST_BYTES = 256  # minimum size counted for a paper, so that a chunk of empty files has an end

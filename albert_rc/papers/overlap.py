@@ -18,7 +18,7 @@ from albert_rc.papers.schema import Passage
 
 N_GRAM = 5
 SHARE = 0.3
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|_")
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*|_")
 
 
 @dataclass(frozen=True)

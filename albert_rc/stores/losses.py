@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from itertools import pairwise
 
-from albert_rc.io.messages import counted, shortened
+from albert_rc.io.messages import counted, first_of, shortened
 from albert_rc.papers.schema import letter
 from albert_rc.stores.store import Store
-
-_SHOWN = 3
-"""Number of questions named in a message."""
-_ODD = 0x9E3779B97F4A7C15 - 2**64
-"""An odd number as the base of a polynomial modulo 2^64 (Steele et al. 2014, SplitMix)."""
 
 
 def losses(store: Store) -> list[str]:
@@ -20,11 +14,13 @@ def losses(store: Store) -> list[str]:
     said = []
     cut, lost = store.meta.get("num_cut", 0), store.meta.get("tokens_cut", 0)
     if cut:
-        longer = "row is" if store.kind == "label" else "question has a passage that is"
-        longer_many = "rows are" if store.kind == "label" else "questions have passages that are"
+        longer = (
+            counted(cut, "row is", "rows are")
+            if store.kind == "label"
+            else counted(cut, "question has a passage that is", "questions have passages that are")
+        )
         said.append(
-            f"{cut:,} {longer if cut == 1 else longer_many} longer than the window; the last "
-            f"{counted(lost, 'token')} are not read"
+            f"{longer} longer than the window; the last {counted(lost, 'token')} are not read"
         )
     found = twins(store)
     if found:
@@ -32,13 +28,11 @@ def losses(store: Store) -> list[str]:
         names = [
             f"{shortened(store.meta['ids'][int(owners[q])])} question {int(numbers[q])} "
             f"({letter(one)} and {letter(other)})"
-            for q, one, other in found[:_SHOWN]
+            for q, one, other in found
         ]
-        left = len(found) - len(names)
-        more = [f"and {left:,} more"] if left else []
         said.append(
             f"{counted(len(found), 'question')} with options that are the same for the model, "
-            f"which cannot choose between them: {', '.join([*names, *more])}"
+            f"which cannot choose between them: {', '.join(first_of(names, 3))}"
         )
     return said
 
@@ -53,29 +47,14 @@ def twins(store: Store) -> list[tuple[int, int, int]]:
     """
     if store.kind not in ("cloze", "choice"):
         return []
-    pieces, begin_O = store.tensors["piece"], store.tensors["piece_offset"].long()
-    option_offset = store.tensors["option_offset"].long()
-    sums_O = _fingerprints(pieces, begin_O)
-    question_O = torch.arange(len(option_offset) - 1).repeat_interleave(option_offset.diff())
-    _, group_O, counts = torch.stack([question_O, sums_O], 1).unique(
-        dim=0, return_inverse=True, return_counts=True
-    )
-    found: dict[int, tuple[int, int, int]] = {}
-    first: dict[int, int] = {}
-    for option in (counts[group_O] > 1).nonzero()[:, 0].tolist():
-        twin, question = first.setdefault(int(group_O[option]), option), int(question_O[option])
-        one, other = (pieces[begin_O[o] : begin_O[o + 1]] for o in (twin, option))
-        if twin < option and question not in found and torch.equal(one, other):
-            start = int(option_offset[question])
-            found[question] = (question, twin - start, option - start)
-    return list(found.values())
-
-
-def _fingerprints(pieces: Tensor, begin_O: Tensor) -> Tensor:
-    """[O] a number for the pieces of each option; equal pieces have equal numbers."""
-    lengths = begin_O.diff()
-    place = torch.arange(len(pieces)) - begin_O[:-1].repeat_interleave(lengths)
-    powers = torch.full((int(lengths.max()) if len(lengths) else 1,), _ODD).cumprod(0)
-    values = (pieces.long() + 1) * powers[place]
-    owner = torch.arange(len(lengths)).repeat_interleave(lengths)
-    return torch.zeros(len(lengths), dtype=torch.int64).index_add_(0, owner, values)
+    pieces = store.tensors["piece"].numpy()
+    begins = store.tensors["piece_offset"].tolist()
+    found = []
+    for question, (start, end) in enumerate(pairwise(store.tensors["option_offset"].tolist())):
+        first: dict[bytes, int] = {}
+        for option in range(start, end):
+            twin = first.setdefault(pieces[begins[option] : begins[option + 1]].tobytes(), option)
+            if twin < option:
+                found.append((question, twin - start, option - start))
+                break
+    return found

@@ -64,7 +64,7 @@ def test_what_is_told_of_answers(trainer, tmp_path, name):
 
 @pytest.mark.parametrize(
     ("name", "rate", "seed", "batch_size"),
-    [("cloze", 1e-3, 0, 6), ("cloze", 1e-2, 2, 6), ("race", 1e-3, 0, 2)],
+    [("cloze", 1e-3, 0, 6), ("cloze", 3e-3, 1, 6), ("cloze", 1e-2, 2, 6), ("race", 1e-3, 0, 2)],
 )
 def test_a_healthy_run_is_left_alone(trainer, tmp_path, name, rate, seed, batch_size):
     settings = {"learning_rate": rate, "seed": seed, "batch_size": batch_size, "max_steps": 70}

@@ -142,19 +142,19 @@ def _similar(sheet: Sheet, font: Path | None) -> dict[int, str]:
         texts += part.paragraphs
         texts += [text for choice in part.choices for text in (choice.stem, *choice.options)]
     used = set("".join(texts)) - set("\n\t")
-    if font is None:
-        missing = {letter for letter in used if not _in_latin(letter)}
-        replaced = {sign: other for sign, other in _SIMILAR.items() if sign in missing}
-    else:
+    is_known = _in_latin
+    if font is not None:
         from reportlab.pdfbase import pdfmetrics
 
-        known = pdfmetrics.getFont("given").face.charToGlyph
-        missing = {letter for letter in used if ord(letter) not in known}
-        replaced = {
-            sign: other
-            for sign, other in _SIMILAR.items()
-            if sign in missing and all(ord(letter) in known for letter in other)
-        }
+        glyphs = pdfmetrics.getFont("given").face.charToGlyph
+
+        def is_known(letter: str) -> bool:
+            return ord(letter) in glyphs
+
+    missing = {letter for letter in used if not is_known(letter)}
+    replaced = {
+        sign: _SIMILAR[sign] for sign in missing & _SIMILAR.keys() if is_known(_SIMILAR[sign])
+    }
     if missing := missing - replaced.keys():
         shown = " ".join(sorted(missing)[:10])
         raise UsageError(
