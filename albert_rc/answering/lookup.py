@@ -32,7 +32,7 @@ EVIDENCE = (2.9, 3.9, 4.7, 4.9, 5.3)
 """Log-odds in nats added to a recalled option for `CONTEXT` matching tokens around it, one more,
 and so on; the last value also applies to all longer matches. Each is about log(3 p / (1 - p)), with
 p the share of recalled options that were right on ELE's training papers, each looked up in four
-fifths of the others (`experiments/recall_folds.py`).
+fifths of the others (`experiments/answering/recall_folds.py`).
 """
 _EDGE, _HIDDEN = -1, -2
 

@@ -161,7 +161,7 @@ def final_scores(
         recalled: options found in other papers for the blanks.
         once_Q: questions to which the temperature does not apply, [Q], bool; see `in_banks`. It is
             fitted on options that were chosen to be close, and a bank's are not: with it, their
-            probabilities are too low (`experiments/word_banks.py`).
+            probabilities are too low (`experiments/answering/word_banks.py`).
     """
     if temperature != 1:
         tempered_QK = (scored_QK.double() / temperature).log_softmax(-1)

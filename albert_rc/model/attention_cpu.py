@@ -63,8 +63,8 @@ class _Dense(torch.autograd.Function):
         weights, dropped = [], []  # of each run; `dropped` after dropout, or masks if none are kept
         scored = _Scores(bias, q_SNH.dtype, q_SNH.shape[-1])
         # With matrix units torch's fused kernel takes about half the time of two products and a
-        # softmax; see experiments/attention_kernels.py. Only for prediction: a backward pass, and
-        # layers that are computed again, need the numbers of the same kernel.
+        # softmax; see experiments/training/attention_kernels.py. Only for prediction: a backward
+        # pass, and layers that are computed again, need the numbers of the same kernel.
         fused = units and torch.is_inference_mode_enabled() and not dropout.rate
         for number, run in enumerate(runs):
             if fused:

@@ -36,8 +36,9 @@ def test_every_command_could_be_given():
         ("torchrun -m albert_rc train --optimizer-state 8bit ...", "No such option"),
         ("make tests", "the Makefile has no"),
         ('pip install "albert-rc[imports]"', "no extra"),
-        ("python experiments/collapse.py --minutes 3", "knows no --minutes"),
-        ("python experiments/none.py", "is not there"),
+        ("python -m experiments.tables.collapse --minutes 3", "knows no --minutes"),
+        ("python -m experiments.tables.none", "is not there"),
+        ("python benchmarks/none.py", "is not there"),
         ("pytest tests/test_none.py", "is not there"),
     ],
 )
@@ -57,7 +58,7 @@ def test_pages_have_the_figures_of_the_cards(name):
 
 def test_every_option_that_is_named_exists():
     everywhere = documented.options_of(documented.program()) | {"--help"}
-    for script in (ROOT / "experiments").glob("*.py"):
+    for script in (ROOT / "experiments").glob("*/*.py"):
         everywhere |= documented.script_options(script)
     found = 0
     for page, span, name, options in documented.loose_options():

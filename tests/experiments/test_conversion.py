@@ -5,7 +5,13 @@ from collections import Counter
 import pytest
 import torch
 import transformers
-from conversion import (
+
+from albert_rc.checkpoints.load import load_model, save_model
+from albert_rc.errors import UsageError
+from albert_rc.model.config import EncoderConfig
+from albert_rc.model.pretraining_head import PretrainingModel
+from albert_rc.text.tokenizer import load_tokenizer
+from experiments.models.conversion import (
     as_albert,
     count_pieces,
     cut_tokenizer,
@@ -15,12 +21,6 @@ from conversion import (
     with_embedding_size,
     with_vocabulary,
 )
-
-from albert_rc.checkpoints.load import load_model, save_model
-from albert_rc.errors import UsageError
-from albert_rc.model.config import EncoderConfig
-from albert_rc.model.pretraining_head import PretrainingModel
-from albert_rc.text.tokenizer import load_tokenizer
 
 TEXTS = ["The dog ran home, and nobody saw it.", "It was late; she gave the dog its food."]
 

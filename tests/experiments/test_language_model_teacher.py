@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from language_model_teacher import tree
 from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from experiments.models.language_model_teacher import tree
 
 PASSAGE = [5, 9, 31, 7, 7, 12]
 QUESTIONS = [[3, 4, 40], [8], [3, 17, 2, 21, 30]]

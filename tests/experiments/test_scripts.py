@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = sorted([*ROOT.glob("experiments/*.py"), *ROOT.glob("benchmarks/*.py")])
+SCRIPTS = sorted([*ROOT.glob("experiments/*/*.py"), *ROOT.glob("benchmarks/*.py")])
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

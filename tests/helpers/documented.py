@@ -85,7 +85,10 @@ def complaint(one):
     if first == "pip":
         return of_pip(rest)
     if first in ("python", "bash", "pytest"):
-        return of_script([word for word in rest if word not in ("-m", "slow")])
+        script, *more = [word for word in rest if word not in ("-m", "slow")] or [""]
+        if script.startswith("experiments."):
+            script = script.replace(".", "/") + ".py"
+        return of_script([script, *more])
     return None
 
 
@@ -132,27 +135,27 @@ def of_pip(rest):
 
 def of_script(rest):
     """A script that is there, and options that its source declares; it is not imported."""
-    if not rest or "/" not in rest[0]:
+    if "/" not in rest[0]:
         return None  # python -m venv, or a bare mention
     path = ROOT / rest[0].partition("::")[0]
     if not path.exists():
         return f"{rest[0]} is not there"
     if path.suffix != ".py":
         return None
-    options = [word.partition("=")[0] for word in rest[1:] if word.startswith("--")]
-    missing = [word for word in options if word not in script_options(path)]
+    named = {word.partition("=")[0] for word in rest[1:] if word.startswith("--")}
+    missing = sorted(named - script_options(path) - {"--help"})
     return f"{rest[0]} knows no {missing[0]}" if missing else None
 
 
 def script_options(path):
-    """Options in a script's source, and in that of scripts next to it that it imports from."""
+    """Options in a script's source, and in that of the scripts that it imports from."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
     texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     found = {text for text in texts if text.startswith("--")}
     for node in nodes:
-        beside = path.with_name(f"{node.module}.py") if isinstance(node, ast.ImportFrom) else None
-        if beside is not None and beside.exists():
-            found |= script_options(beside)
+        name = str(node.module) if isinstance(node, ast.ImportFrom) else ""
+        if name.startswith("experiments."):
+            found |= script_options(ROOT / f"{name.replace('.', '/')}.py")
     return found
 
 
