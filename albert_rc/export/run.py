@@ -160,10 +160,16 @@ def export(
         if in_onnx is not None:
             checks.append(f"ONNX (onnxruntime): {in_onnx}.")
         records = read_records(run or folder)
+        null_threshold = getattr(ours.model, "null_threshold", None)
         if mean_of is not None:
             # These are not the weights that were measured.
             records = replace(records, figures=[], temperature=None, own_card=None)
             notes.append(f"Its weights are the mean of {mean_of}.")
+            if null_threshold is not None:
+                notes.append(
+                    "Its threshold for no answer was tuned for one of them, not for their mean."
+                )
+                say(f"warning: {notes[-1]} `predict --null-threshold` takes another")
         card = Card(
             title=title or out.resolve().name,
             folder=out.resolve().name,
@@ -179,7 +185,7 @@ def export(
             measured_on=measured_on,
             checks=checks,
             option_score=ours.model.option_score,
-            null_threshold=getattr(ours.model, "null_threshold", None),
+            null_threshold=null_threshold,
             notes=notes,
             example=_example(ours) if kind == "cloze" else {},
             onnx_megabytes=(temporary / ONNX).stat().st_size / 1e6 if onnx else None,

@@ -247,6 +247,18 @@ def test_the_card_of_a_mean_has_the_records_of_its_run(trainer, tmp_path):
     assert "step of these weights" not in text
 
 
+def test_the_threshold_of_a_mean_is_said_to_be_another_models(vocabularies, tmp_path):
+    for name in ("one", "two"):
+        made(vocabularies, "albert", "span", tmp_path / name)
+    said = []
+    folders = [str(tmp_path / "one"), str(tmp_path / "two")]
+    with source_of(folders, None, tmp_path / "mean", list) as (source, mean):
+        export(source, tmp_path / "mean", mean_of=mean.made_of, run=mean.run, say=said.append)
+    text = (tmp_path / "mean" / "README.md").read_text()
+    assert "was tuned for one of them, not for their mean" in text
+    assert any("--null-threshold" in line for line in said)
+
+
 @pytest.mark.slow
 def test_rounding_says_what_it_costs(vocabularies, tmp_path):
     source = made(vocabularies, "albert", "cloze", tmp_path / "source")
