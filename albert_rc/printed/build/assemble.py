@@ -12,12 +12,12 @@ from albert_rc.printed.papers import Import, Paper, Trouble, letters_of, spans
 from albert_rc.printed.recognise.blanks import Placement, candidates, lone_blanks, place, unnumbered
 from albert_rc.printed.recognise.blocks import Block, LeftOut, Outline
 from albert_rc.printed.recognise.checks import lost_questions, number_troubles, stem_of
-from albert_rc.printed.recognise.labels import give_headings
 from albert_rc.printed.recognise.marked import (
     take_answer_behind,
     take_letters_behind,
     without_ticks,
 )
+from albert_rc.printed.recognise.matching import give_headings
 from albert_rc.printed.recognise.options import Item, cut, usual_count
 from albert_rc.printed.recognise.passages import (
     Paragraph,

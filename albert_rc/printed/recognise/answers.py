@@ -10,7 +10,8 @@ from itertools import pairwise
 from albert_rc.papers.schema import letter, letter_index
 from albert_rc.printed.papers import Paper, Trouble, spans
 from albert_rc.printed.recognise import key
-from albert_rc.printed.recognise.labels import Label, labels_in, labels_in_all, match_parts
+from albert_rc.printed.recognise.labels import Label, labels_in, labels_in_all
+from albert_rc.printed.recognise.matching import match_parts
 
 
 def assign(
