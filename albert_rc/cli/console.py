@@ -163,7 +163,7 @@ class TrainBar:
 
     def step(self, report: StepReport) -> None:
         """Show a step."""
-        best = "" if report.best_score is None else f" dev {report.best_score:.1%}"
+        best = "" if report.best_score is None else f" best dev {report.best_score:.1%}"
         loss, accuracy = report.figures["loss"], report.figures["accuracy"]
         if self._live:
             shown: dict[str, Any] = {

@@ -377,7 +377,7 @@ def _run_several(
     found = run_all(parts, out, record, tuning.group, resume, run, say, files)
     if found is None or not tuning.group.is_main:
         return
-    unit = " and ".join(parts[0].train.metrics)
+    unit = parts[0].train.score_name
     for name, figure in (("dev", "dev"), ("held-out papers", "held_out")):
         if figure in found:
             typer.echo(f"{out / RUNS}: {len(parts)} runs, {spread_line(name, found[figure], unit)}")

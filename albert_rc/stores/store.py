@@ -88,6 +88,15 @@ class Store:
         return tuple(self.meta.get("metrics", ("accuracy",)))
 
     @property
+    def score_name(self) -> str:
+        """Name of the score that selects the best weights: the mean of the metrics, or F1."""
+        if self.kind == "span":
+            return "F1"
+        if len(self.metrics) == 1:
+            return self.metrics[0]
+        return f"mean of {' and '.join(self.metrics)}"
+
+    @property
     def lengths(self) -> Tensor:
         """Tokens of each item's (longest) sequence, special tokens included."""
         tensors = self.tensors

@@ -365,7 +365,8 @@ class Trainer(Generic[BatchT]):
         if self.record is not None:
             values = {"epoch": round(step / self.steps_per_epoch, 4), **evaluation.values}
             self.record.metrics("dev", step, values | {"best": best})
-        mark = "best so far, saved" if best else f"best {progress.best_score:.2%}"
+        name = self.objective.score_name
+        mark = "best so far, saved" if best else f"best {name} {progress.best_score:.2%}"
         self._say(f"step {step}: {evaluation.line} ({mark})")
         if self._out_of_patience():
             self._say(f"no improvement in {self.settings.patience} evaluations: stopped early")

@@ -291,6 +291,12 @@ def store(tmp_path, tokenizer):
     return make_store(read_split(table, format_name="wnli"), tokenizer, 64)
 
 
+def test_a_score_of_two_metrics_is_called_their_mean(store):
+    assert store.score_name == "accuracy"
+    store.meta["metrics"] = ["accuracy", "f1"]
+    assert store.score_name == "mean of accuracy and f1"
+
+
 def test_batches_hold_pairs_with_their_segments(store, tokenizer):
     batch = Collator(store, tokenizer)([2, 5])
     rows = batch.token_T.split(list(batch.lengths))

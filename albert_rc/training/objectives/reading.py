@@ -86,7 +86,7 @@ class Reading(Objective[Batch]):
         self.tokenizer = tokenizer
         self.train_store = train_store
         self.dev_store = dev_store
-        self.score_name = " and ".join(train_store.metrics)
+        self.score_name = train_store.score_name
         self.mask_weight = settings.mask_weight
         self.chance_O, self.teacher_weight = chance_O, settings.teacher_weight
         self.teacher_id = teacher_id

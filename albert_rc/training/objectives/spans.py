@@ -36,7 +36,6 @@ class Spans(Objective[SpanBatch]):
     """
 
     unit = "windows"
-    score_name = "F1"
     num_sums = 2
     num_counts = 1
 
@@ -51,6 +50,7 @@ class Spans(Objective[SpanBatch]):
         self.model: SpanModel = model
         self.tokenizer = tokenizer
         self.train_store, self.dev_store = train_store, dev_store
+        self.score_name = train_store.score_name
         self.collate = SpanCollator(train_store, tokenizer)
         self.order = BatchOrder(
             lengths=train_store.lengths, batch_size=settings.batch_size, seed=settings.seed
