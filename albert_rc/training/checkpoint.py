@@ -29,10 +29,6 @@ _PARTS = {
 """Keys of a state file, and the types of their values."""
 
 
-BACK = 100
-"""Steps before a collapse is reported that it may have begun, with some reserve."""
-
-
 @dataclass
 class Progress:
     """Progress of a run. The data order follows from `step` alone."""
@@ -132,18 +128,25 @@ class Checkpoints:
             for later in states(self.folder):
                 if step_of(later) > progress.step:  # damaged, or from before a restart
                     later.unlink()
-            for old in self._outdated(progress.step):
+            for old in self._outdated(progress.guard.get("since", progress.step)):
                 old.unlink()
         processes.wait()
 
-    def _outdated(self, step: int) -> list[Path]:
-        """The states to delete: all but the newest, and one from before what a guard may find."""
+    def _outdated(self, since: int) -> list[Path]:
+        """The states to delete: all but the newest, and those that a restart may need.
+
+        Args:
+            since: the first step that the guard remembers. A collapse that it finds from now on
+                began there or later, so the newest state of before is kept; and the oldest state
+                after it, which will be the newest of before by the time that the guard has
+                forgotten more.
+        """
         newest_first = states(self.folder)
-        kept, older = newest_first[: self.settings.keep], newest_first[self.settings.keep :]
-        if self.settings.on_collapse == "restart" and all(step_of(x) > step - BACK for x in kept):
-            spare = next((x for x in older if step_of(x) <= step - BACK), None)
-            older = [x for x in older if x != spare]
-        return older
+        kept = set(newest_first[: self.settings.keep])
+        if self.settings.on_collapse == "restart":
+            kept |= set([x for x in newest_first if step_of(x) <= since][:1])
+            kept |= set([x for x in newest_first if step_of(x) > since][-1:])
+        return [path for path in newest_first if path not in kept]
 
     def load(
         self, say: Callable[[str], None], good: Callable[[Progress], bool] | None = None

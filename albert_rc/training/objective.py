@@ -20,6 +20,7 @@ from albert_rc.stores.batches import BatchOrder
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 from albert_rc.training.health.vitals import Vitals
+from albert_rc.training.identity import OF_MODEL
 
 BatchT = TypeVar("BatchT", bound=Tokens)
 
@@ -60,6 +61,8 @@ class Objective(ABC, Generic[BatchT]):
     """Number of sums that `losses` returns."""
     num_counts: int
     """Number of counts that `counts` returns."""
+    origin: str | None = None
+    """Identifier of the weights that the run started from; None for random ones."""
 
     @property
     def encoder(self) -> Encoder:
@@ -107,6 +110,7 @@ class Objective(ABC, Generic[BatchT]):
         return {
             "--attention": attention_of(self.encoder.compute),
             "model shape": asdict(self.model.config),
+            OF_MODEL: self.origin,
         }
 
 

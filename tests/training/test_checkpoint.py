@@ -14,7 +14,7 @@ from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.atomic import LOCK, atomic_path, only_run
 from albert_rc.runtime.devices import Processes
-from albert_rc.training.checkpoint import planned_before, states
+from albert_rc.training.checkpoint import planned_before, states, step_of
 from albert_rc.training.objective import DevScore
 from albert_rc.training.runs.earlier import EARLIER, MARK
 from albert_rc.training.tally import Tally
@@ -35,16 +35,38 @@ def test_the_newest_states_are_kept(trainer, tmp_path):
     assert steps(tmp_path) == [6, 5, 4]
 
 
-def test_a_restart_finds_a_state_from_before_the_collapse(trainer, tmp_path):
-    """What is found may have begun a hundred steps ago, which `keep` states need not reach."""
-    tmp_path.joinpath("resume-00000001.pt").touch()
-    for step in range(4900, 5021, 20):
+@pytest.mark.parametrize(("every", "remembered"), [(20, 100), (200, 500), (1000, 100)])
+def test_a_restart_finds_a_state_from_before_the_collapse(trainer, tmp_path, every, remembered):
+    """What the guard finds may have begun where its memory does, long before the newest state."""
+    plain = trainer(tmp_path, keep=2).checkpoints
+    spared = trainer(tmp_path, keep=2, on_collapse="restart").checkpoints
+    for step in range(every, 8 * (every + remembered), every):
         tmp_path.joinpath(f"resume-{step:08}.pt").touch()
-    plain = trainer(tmp_path, keep=2).checkpoints._outdated(5020)
-    spared = trainer(tmp_path, keep=2, on_collapse="restart").checkpoints._outdated(5020)
-    every = set(steps(tmp_path))
-    assert {int(x.stem[-8:]) for x in plain} == every - {5020, 5000}
-    assert {int(x.stem[-8:]) for x in spared} == every - {5020, 5000, 4920}
+        since = max(1, step - remembered)
+        for old in spared._outdated(since):
+            old.unlink()
+        assert {step_of(x) for x in plain._outdated(since)} == set(steps(tmp_path)[2:])
+        assert len(steps(tmp_path)) <= 4
+        if step > 2 * (every + remembered):
+            before = [x for x in steps(tmp_path) if x <= since]
+            assert since - before[0] <= remembered + 2 * every
+
+
+def test_another_model_is_not_resumed(sample, cli, works, tmp_path):
+    """Its weights would be read for nothing, and named in the run's records."""
+    vocabulary = ("--model", sample / "vocabulary")
+    data = tmp_path / "data"
+    works("preprocess", sample / "cloze", *vocabulary, "--out", data)
+    for seed in (1, 2):
+        works("train", "--data", data, *vocabulary, "--scratch", "tiny", "--max-steps", 1,
+              "--out", tmp_path / f"model{seed}", "--seed", seed)  # fmt: skip
+    run = ("train", "--data", data, "--out", tmp_path / "run", "--max-steps", 2)
+    works(*run, "--model", tmp_path / "model1", "--minutes", 0.0001)
+    other = cli(*run, "--model", tmp_path / "model2", "--resume")
+    assert other.returncode == 2
+    assert "started with weights of --model" in other.stderr
+    assert json.loads((tmp_path / "run" / "train.json").read_bytes())["model"].endswith("model1")
+    works(*run, "--model", tmp_path / "model1", "--resume")
 
 
 def test_patience_counts_anew_after_a_restart(trainer, tmp_path, monkeypatch):

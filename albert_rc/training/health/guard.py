@@ -129,6 +129,7 @@ class Guard:
         """The complete state in plain numbers, for `restore`."""
         return {
             "rows": [tuple(row) for row in self._rows],
+            "since": self._rows[0].step if self._rows else 0,
             "waiting": [[step, *sums.tolist()] for step, sums in self._waiting],
             "in_row": self._in_row,
             "said": sorted(self._said),
@@ -220,8 +221,10 @@ class Guard:
                 )
 
     def _spikes(self, step: int) -> Iterator[Symptom]:
-        # A batch without an answer has no gradient, and says nothing.
-        rows = [row for row in self._rows if row.norm][-HISTORY:]
+        # A batch without an answer says nothing, with a teacher's gradient or without any.
+        counted = self._questions > 0
+        rows = [row for row in self._rows if row.norm and (row.questions or not counted)]
+        rows = rows[-HISTORY:]
         if len(rows) < RECENT + BEFORE:
             return
         began = rows[-RECENT].step

@@ -17,10 +17,10 @@ from albert_rc.training.checkpoint import states
 EARLIER = "earlier"
 MARK = ".set-aside"
 """Empty file that marks folders made by `set_aside`, which `forget_earlier` may remove."""
-_RECORDS = ("train.json", "pretrain.json", "metrics.jsonl", "log.txt")
-"""Files that a run writes before its first step: where one exists, the weights are a run's."""
+_RECORDS = ("train.json", "pretrain.json")
+"""Files that only runs write, before the first step: where one exists, the weights are a run's."""
 _OF_A_RUN = (
-    *("config.json", "run.toml", *_RECORDS),
+    *("config.json", "run.toml", *_RECORDS, "metrics.jsonl", "log.txt"),
     *("calibration*.json", "int8.json", "held_out.jsonl"),
     *("curves.png", "curves.svg", "events.out.tfevents.*"),
 )

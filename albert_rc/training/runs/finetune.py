@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from albert_rc.answering.temperature import weights_id
-from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.load import Loaded, Opening, load_model
 from albert_rc.errors import DataError
 from albert_rc.fields import flag_of
@@ -25,7 +23,7 @@ from albert_rc.training.objective import Objective, stores_identity
 from albert_rc.training.objectives.reading import Reading
 from albert_rc.training.objectives.spans import Spans
 from albert_rc.training.objectives.teacher import Teacher
-from albert_rc.training.runs.prepared import PreparedRun
+from albert_rc.training.runs.prepared import PreparedRun, origin_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +84,7 @@ class FineTuning:
             objective = Reading(*parts, chance_O, self.teacher.identity(chance_O))
         else:
             objective = Spans(*parts) if train.kind == "span" else Reading(*parts)
+        objective.origin = origin_of(self.model, self.how)
         return PreparedRun(
             loaded=loaded,
             objective=objective,
@@ -184,7 +183,7 @@ OF_SEVERAL = ("patience", "on_collapse", "eval_steps")
 def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, Any]:
     """Everything that affects the result of runs, by option or name, as read back from JSON."""
     how, settings = tuning.how, tuning.settings
-    scratch, teacher = how.get("scratch") is not None, tuning.teacher
+    teacher = tuning.teacher
     found = {
         "--model": str(Path(tuning.model)),
         **stores_identity(train, dev),
@@ -198,7 +197,7 @@ def made_of(tuning: FineTuning, train: Store, dev: Store | None) -> dict[str, An
         **{flag_of(name): getattr(settings, name) for name in (*FIXED, *OF_SEVERAL)},
         "--optimizer-states": tuning.levers.states or settings.optimizer_states,
         # Last, so that a difference in options is reported as such.
-        OF_MODEL: None if scratch else weights_id(resolve_source(tuning.model)),
+        OF_MODEL: origin_of(tuning.model, how),
         OF_TEACHER: None if teacher is None else teacher.source_id(),
     }
     return as_json(found)

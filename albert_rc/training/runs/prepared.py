@@ -7,11 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albert_rc.checkpoints.load import Loaded
+from albert_rc.answering.temperature import weights_id
+from albert_rc.checkpoints.hub import resolve_source
+from albert_rc.checkpoints.load import Loaded, Opening
 from albert_rc.runtime.devices import Processes
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.loop import Trainer
 from albert_rc.training.objective import Objective
+
+
+def origin_of(model: str, how: Opening) -> str | None:
+    """Identifier of the weights that a run starts from; None for random ones.
+
+    Args:
+        model: folder or hub id.
+        how: how it is opened.
+
+    Raises:
+        UsageError: there is no such model.
+    """
+    return None if how.get("scratch") else weights_id(resolve_source(model))
 
 
 @dataclass(frozen=True, kw_only=True)

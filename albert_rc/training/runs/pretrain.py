@@ -14,7 +14,7 @@ from albert_rc.training.checkpoint import planned_before
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.memory.planner import Levers, fit
 from albert_rc.training.objectives.pretraining import Pretraining, check_teacher, open_teacher
-from albert_rc.training.runs.prepared import PreparedRun
+from albert_rc.training.runs.prepared import PreparedRun, origin_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,11 +88,13 @@ class PretrainingRun:
             "shape": asdict(model.config),
             **asdict(settings),
         }
+        objective = Pretraining(
+            model, tokenizer, corpus, dev, settings, self.masking, self.pair, teacher
+        )
+        objective.origin = origin_of(self.model, self.how)
         return PreparedRun(
             loaded=loaded,
-            objective=Pretraining(
-                model, tokenizer, corpus, dev, settings, self.masking, self.pair, teacher
-            ),
+            objective=objective,
             settings=settings,
             plan=plan,
             data=(corpus.count.line(), dev.count.line() if dev else None),
