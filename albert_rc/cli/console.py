@@ -144,7 +144,7 @@ class TrainBar:
             *drawn,
             MofNCompleteColumn(),
             TextColumn(
-                "loss {task.fields[loss]:.3f} accuracy {task.fields[accuracy]:.1%} "
+                "loss {task.fields[loss]:.3f} accuracy {task.fields[accuracy]} "
                 "{task.fields[speed]:.1f} {task.fields[unit]}/s{task.fields[best]}"
             ),
             TimeRemainingColumn(compact=True),
@@ -164,7 +164,8 @@ class TrainBar:
     def step(self, report: StepReport) -> None:
         """Show a step."""
         best = "" if report.best_score is None else f" best dev {report.best_score:.1%}"
-        loss, accuracy = report.figures["loss"], report.figures["accuracy"]
+        loss = report.figures["loss"]
+        accuracy = f"{report.figures['accuracy']:.1%}" if "accuracy" in report.figures else "-"
         if self._live:
             shown: dict[str, Any] = {
                 "epoch": report.epoch,
@@ -182,6 +183,6 @@ class TrainBar:
             left = report.total_steps - report.step
             say(
                 f"step {report.step}/{report.total_steps}  epoch {report.epoch:.2f}  "
-                f"loss {loss:.3f}  accuracy {accuracy:.1%}  {report.items_per_second:.1f} "
+                f"loss {loss:.3f}  accuracy {accuracy}  {report.items_per_second:.1f} "
                 f"{report.unit}/s{best}  ({counted(left, 'step')} left)"
             )

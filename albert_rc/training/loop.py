@@ -195,7 +195,12 @@ class Trainer(Generic[BatchT]):
         # Each rank needs its own dropout masks.
         torch.manual_seed(mix(self.settings.seed, self.processes.rank))
         if resume:
-            self.progress, tally.parts = self.checkpoints.load(self._say)
+            self.progress, parts = self.checkpoints.load(self._say)
+            # Versions differ in the sums that they count.
+            width = self.objective.num_sums + self.objective.num_counts
+            tally.parts = [part for part in parts if len(part) == width]
+            waiting = self.progress.guard.get("waiting", ())
+            self.progress.guard["waiting"] = [row for row in waiting if len(row) == width + 2]
             if not self.progress.attempt:  # states of older versions lack it
                 self.progress.attempt_best = self.progress.best_score
             self.guard.restore(self.progress.guard)

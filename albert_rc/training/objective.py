@@ -91,7 +91,7 @@ class Objective(ABC, Generic[BatchT]):
 
     @abstractmethod
     def report(self, sums: Sequence[float], counts: Sequence[float]) -> dict[str, float]:
-        """Metrics of some steps, including `loss` and `accuracy`."""
+        """Metrics of some steps, including `loss` and, if answers are known, `accuracy`."""
 
     def vitals(self, sums: Sequence[float], counts: Sequence[float]) -> Vitals:
         """Health statistics of one step."""

@@ -17,7 +17,7 @@ class StepReport:
     total_steps: int
     epoch: float
     figures: dict[str, float]
-    """Metrics, including `loss` and `accuracy`."""
+    """See `Objective.report`."""
     unit: str
     """Name of the items: passages, sequences."""
     items_per_second: float

@@ -52,6 +52,12 @@ def test_a_run_that_would_remove_weights_does_not_begin(place, model, out, said)
     assert any(way in str(caught.value) for way in ("another --out", "rename that folder"))
 
 
+def test_a_log_of_the_users_own_does_not_make_weights_a_runs(place):
+    Path("models/log.txt").write_text("my notes")
+    with pytest.raises(UsageError, match="not written by a run"):
+        require_kept("albert-rc-tiny", [Path("models")], ALONE)
+
+
 @pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize(
     ("teacher", "said"),

@@ -1,6 +1,7 @@
 """The guard: each symptom provoked, healthy runs left alone, and the way back."""
 
 import math
+import random
 from dataclasses import replace
 from itertools import chain
 
@@ -16,7 +17,7 @@ from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import make_store
 from albert_rc.training import step
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.health.guard import OVERFLOWS, SKIPS
+from albert_rc.training.health.guard import OVERFLOWS, SKIPS, Guard
 from albert_rc.training.health.restart import START
 from albert_rc.training.health.vitals import Answers, Vitals
 from albert_rc.training.loop import Trainer
@@ -225,6 +226,21 @@ def test_spikes_are_found(trainer, tmp_path, hit):
     assert (found["symptom"], found["step"], found["began"]) == ("spike", 70, 61)
     assert {other["symptom"] for other in others} <= ({"chance"} if hit == "weights" else set())
     assert ("rise" if hit == "weights" else "times") in found
+
+
+def test_steps_without_answers_are_no_spike_with_a_teacher():
+    """Three steps in ten have gradients of the teacher alone, and no loss to compare with chance."""
+    fours = ((5.0,) * 4, (5.0,) * 4)
+    answered = Vitals(0.6, 20, 12, 20 * math.log(4), 15, 5, *fours)
+    taught = Vitals(0.9, 0, 0, 0, 0, 0, *fours)
+    draw = random.Random(0)
+    read = iter(taught if draw.random() < 0.3 else answered for step in range(2000))
+    guard = Guard(lambda row: next(read), lambda share: 0, False, torch.device("cpu"))
+    found = []
+    for step in range(2000):
+        guard.add(step, torch.tensor([0.0, 1.0]))
+        found += guard.look()
+    assert [symptom for symptom in found if symptom.name == "spike"] == []
 
 
 def test_a_loss_far_above_chance_is_seen_however_it_varies(trainer, tmp_path):

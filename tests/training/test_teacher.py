@@ -139,6 +139,11 @@ def test_train_learns_from_a_teacher_alone_where_papers_have_no_answers(lesson, 
     ]
     agreed, before = ((chosen[0] == x).float().mean().item() for x in chosen[1:])
     assert agreed > before + 0.2
+    assert "accuracy -" in done.stderr
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    train = [line for line in lines if line["kind"] == "train"]
+    assert all(line["loss"] == line["taught_loss"] > 1 for line in train)
+    assert "accuracy" not in train[0]
 
 
 def test_a_run_is_resumed_with_the_same_teacher(lesson, tmp_path, cli):

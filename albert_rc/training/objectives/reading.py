@@ -90,6 +90,8 @@ class Reading(Objective[Batch]):
         self.mask_weight = settings.mask_weight
         self.chance_O, self.teacher_weight = chance_O, settings.teacher_weight
         self.teacher_id = teacher_id
+        if chance_O is not None:
+            self.num_sums = type(self).num_sums + 1  # the loss with the teacher's probabilities
         self.hider = None
         if settings.mask_rate and train_store.kind == "cloze":
             self.hider = WordHider(tokenizer, settings.mask_rate, settings.seed)
@@ -122,28 +124,34 @@ class Reading(Objective[Batch]):
 
     def losses(self, batch: Batch, counts: Tensor) -> tuple[Tensor, Tensor]:
         output = self.model(batch)
-        loss = self._loss(batch, output, counts)
-        sums = [output.loss_sum.detach(), output.num_correct.float(), loss.new_zeros(())]
-        if output.masked_loss_sum is not None:
-            sums[2] = output.masked_loss_sum.detach()
-        return loss, torch.cat([torch.stack(sums), answer_sums(batch, output.logits_QK)])
-
-    def _loss(self, batch: Batch, output: Output, counts: Tensor) -> Tensor:
-        """Loss of one pass; the reported and monitored loss is the plain cross-entropy."""
+        hidden = output.masked_loss_sum
         answers = output.loss_sum
         if batch.chance_O is not None:
             chance_QK = batch.by_question(batch.chance_O)
             answers = taught_loss(output.logits_QK, batch.answer_Q, chance_QK, self.teacher_weight)
         loss = answers / counts[2]
-        if output.masked_loss_sum is not None:
-            loss = loss + self.mask_weight * output.masked_loss_sum / counts[1]
-        return loss
+        if hidden is not None:
+            loss = loss + self.mask_weight * hidden / counts[1]
+        masked = loss.new_zeros(()) if hidden is None else hidden.detach()
+        plain = torch.stack([output.loss_sum.detach(), output.num_correct.float(), masked])
+        sums = [plain, answer_sums(batch, output.logits_QK)]
+        if batch.chance_O is not None:
+            sums.append(answers.detach()[None])
+        return loss, torch.cat(sums)
 
     def report(self, sums: Sequence[float], counts: Sequence[float]) -> dict[str, float]:
-        answered = max(1.0, counts[0])
-        figures = {"loss": sums[0] / answered, "accuracy": sums[1] / answered}
+        """Metrics of some steps; `loss` is the plain cross-entropy of the known answers.
+
+        `taught_loss` is the loss with the teacher's probabilities, and also `loss` if no answer is
+        known: then there is no `accuracy`.
+        """
+        known, hidden, learned = (max(1.0, count) for count in counts)
+        figures = {"loss": sums[0] / known, "accuracy": sums[1] / known}
+        if self.chance_O is not None:
+            taught = sums[-1] / learned
+            figures = (figures if counts[0] else {"loss": taught}) | {"taught_loss": taught}
         if self.hider is not None:
-            figures["masked_loss"] = sums[2] / max(1.0, counts[1])
+            figures["masked_loss"] = sums[2] / hidden
         return figures
 
     def vitals(self, sums: Sequence[float], counts: Sequence[float]) -> Vitals:
@@ -159,7 +167,7 @@ class Reading(Objective[Batch]):
             right=right,
             guessed=guessed,
             chosen=tuple(letters[:LETTERS]),
-            gold=tuple(letters[LETTERS:]),
+            gold=tuple(letters[LETTERS : 2 * LETTERS]),
         )
 
     def evaluate(self, processes: Processes) -> DevScore | None:
