@@ -229,16 +229,16 @@ def test_spikes_are_found(trainer, tmp_path, hit):
 
 
 def test_steps_without_answers_are_no_spike_with_a_teacher():
-    """Three steps in ten have gradients of the teacher alone, and no loss to compare with chance."""
+    """Three steps in ten have the teacher alone, and no loss to compare with chance."""
     fours = ((5.0,) * 4, (5.0,) * 4)
     answered = Vitals(0.6, 20, 12, 20 * math.log(4), 15, 5, *fours)
     taught = Vitals(0.9, 0, 0, 0, 0, 0, *fours)
     draw = random.Random(0)
-    read = iter(taught if draw.random() < 0.3 else answered for step in range(2000))
+    read = iter(taught if draw.random() < 0.3 else answered for _ in range(2000))
     guard = Guard(lambda row: next(read), lambda share: 0, False, torch.device("cpu"))
     found = []
-    for step in range(2000):
-        guard.add(step, torch.tensor([0.0, 1.0]))
+    for number in range(2000):
+        guard.add(number, torch.tensor([0.0, 1.0]))
         found += guard.look()
     assert [symptom for symptom in found if symptom.name == "spike"] == []
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from albert_rc.answering.quality import quality
 from albert_rc.answering.score import score
 from albert_rc.batch import Batch
-from albert_rc.model.heads import ClozeHead, Output, ReadingModel
+from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.batches import BatchOrder, Collator, ragged
 from albert_rc.stores.masking import WordHider
