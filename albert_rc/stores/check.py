@@ -10,6 +10,7 @@ from torch import Tensor
 
 from albert_rc.papers.schema import Kind
 from albert_rc.stores.pack import COLUMNS
+from albert_rc.stores.writer import Cuts
 
 _META: dict[str, type] = {
     "ids": list, "levels": list, "vocabulary": str, "max_length": int,
@@ -17,8 +18,8 @@ _META: dict[str, type] = {
 }  # fmt: skip
 _META_OF: dict[Kind, dict[str, type]] = {
     "cloze": {"num_long": int},
-    "choice": {"num_specials": int, "question_keys": list, "num_cut": int},
-    "label": {"labels": list, "num_cut": int},
+    "choice": {"num_specials": int, "question_keys": list},
+    "label": {"labels": list},
     "span": {"num_specials": int, "num_long": int},
 }
 
@@ -31,6 +32,9 @@ def what_is_wrong(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, 
     for name, needed in (_META | _META_OF[kind]).items():
         if type(meta.get(name)) is not needed:
             return f"its {name} are missing or invalid"
+    for name in Cuts.__annotations__:
+        if type(meta.get(name, 0)) is not int:
+            return f"its {name} are invalid"
     for name in ("ids", "labels", "question_keys"):
         if not all(isinstance(text, str) for text in meta.get(name, ())):
             return f"its {name} are not text"

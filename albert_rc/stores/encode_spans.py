@@ -28,6 +28,8 @@ class EncodedSpans:
     """Index after the last character of each token of a passage."""
     questions: list[list[int]] = field(default_factory=list)
     """Pieces of each question, in the passages' order."""
+    asked_cut: list[bool] = field(default_factory=list)
+    """Whether the end of the question is missing, since it is too long."""
     windows: list[list[tuple[int, int]]] = field(default_factory=list)
     """First token and number of passage tokens of each window, per question."""
     answers: list[int] = field(default_factory=list)
@@ -64,9 +66,11 @@ def encode_spans(
         out.begins.append(begins)
         out.ends.append(ends)
         for question in passage.questions:
-            pieces = next(rest)[:longest]
+            whole = next(rest)
+            pieces = whole[:longest]
             room = max_length - specials - len(pieces)
             out.questions.append(pieces)
+            out.asked_cut.append(len(whole) > longest)
             out.windows.append(_windows(len(ids), room))
             out.answers.append(-1 if question.answer is None else question.answer)
             out.golds.append(list(question.spans))

@@ -38,7 +38,10 @@ MEASURES: dict[Kind, tuple[str, ...]] = {
     "cloze": ("window", "token", "question", "option", "piece", "long"),
     "choice": ("paper", "token", "question", "option", "piece", "kept", "cut", "token_cut"),
     "label": ("token", "question", "kept", "cut", "token_cut"),
-    "span": ("paper", "token", "byte", "question", "key_byte", "piece", "window", "gold", "long"),
+    "span": (
+        *("paper", "token", "byte", "question", "key_byte", "piece", "window", "gold"),
+        *("long", "asked_cut"),
+    ),
 }
 _QUESTIONS = {
     "answer": Column(per="question", dtype="int16"),
@@ -201,7 +204,8 @@ def _encoded_spans(passages: Sequence[Passage], tokenizer: Tokenizer, max_length
         counts = [sum(map(len, part[own])) for part in parts]
         several = sum(len(windows) > 1 for windows in encoded.windows[own])
         tokens = len(encoded.passage_tokens[number])
-        measures.append((1, tokens, len(texts[number]), len(passage.questions), *counts, several))
+        own_measures = (1, tokens, len(texts[number]), len(passage.questions), *counts)
+        measures.append((*own_measures, several, sum(encoded.asked_cut[own])))
     windows = list(chain.from_iterable(encoded.windows))
     golds = list(chain.from_iterable(encoded.golds))
     return measures, {

@@ -30,6 +30,7 @@ from albert_rc.runtime.pool import worker_count
 from albert_rc.stores.chunks import ChunkEncoder, ChunkTask, Encoded, start_worker
 from albert_rc.stores.encode import check_max_length
 from albert_rc.stores.journal import JOURNAL, Journal, kept
+from albert_rc.stores.pack import MEASURES
 from albert_rc.stores.writer import Columns, Selection, store_meta, store_summary
 from albert_rc.text.tokenizer import Tokenizer
 
@@ -220,7 +221,8 @@ def prepare_collection(
             for name, path in places.items()
         ]
         tasks = chain.from_iterable(split.tasks(i) for i, split in enumerate(splits))
-        made_with = (STORE_FORMAT, __version__, tokenizer.fingerprint, max_length, strict, *places)
+        version = (STORE_FORMAT, __version__, str(MEASURES))
+        made_with = (*version, tokenizer.fingerprint, max_length, strict, *places)
         journal = stack.enter_context(kept(scratch / JOURNAL, made_with, on_event))
         results = _encoded(tasks, encoder, workers, engine, journal, on_event)
         with closing(results):  # also ends the workers after an error

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from albert_rc.errors import DataError
 from albert_rc.io.files import sha256
+from albert_rc.papers.schema import Kind
 from albert_rc.stores.pack import COLUMNS
 from albert_rc.stores.store import Store
-from albert_rc.stores.writer import StoreMeta, check_total
+from albert_rc.stores.writer import Cuts, StoreMeta, check_total
 
 
 def paper_of_each(store: Store) -> dict[str, Tensor]:
@@ -38,7 +39,7 @@ def paper_of_each(store: Store) -> dict[str, Tensor]:
 def chosen_papers(store: Store, papers: Sequence[int], name: str) -> Store:
     """A store with only some of a store's papers, in the same order.
 
-    Metadata on truncation (`num_cut` and the like) remains that of the whole store.
+    How much of its texts was truncated is not known any more.
 
     Args:
         store: a store of any kind.
@@ -76,7 +77,19 @@ def chosen_papers(store: Store, papers: Sequence[int], name: str) -> Store:
         ]
     digest = np.asarray(places, np.int64).tobytes()
     meta["source_hash"] = sha256(store.meta["source_hash"].encode() + digest)
-    return Store(tensors, meta)
+    found: dict[str, Any] = {k: v for k, v in meta.items() if k not in Cuts.__annotations__}
+    if store.kind in ("cloze", "span"):
+        found["num_long"] = _num_long(store.kind, tensors, len(places))
+    return Store(tensors, cast(StoreMeta, found))
+
+
+def _num_long(kind: Kind, tensors: dict[str, Tensor], num_papers: int) -> int:
+    """Papers, or questions of SQuAD, with several windows."""
+    if kind == "span":
+        windows = tensors["window_offset"].diff()
+    else:
+        windows = tensors["window_passage"].long().bincount(minlength=num_papers)
+    return int((windows > 1).sum())
 
 
 def joined(stores: Sequence[Store], name: str, places: Sequence[object] = ()) -> Store:
@@ -114,8 +127,8 @@ def joined(stores: Sequence[Store], name: str, places: Sequence[object] = ()) ->
     for key in ("ids", "levels", "question_keys"):
         if key in meta:
             meta[key] = [item for each in metas for item in each[key]]
-    for key in ("num_long", "num_cut", "tokens_cut", "tokens_before"):
-        if key in meta:
+    for key in Cuts.__annotations__:
+        if all(key in each for each in metas):
             meta[key] = sum(each[key] for each in metas)
     meta["source_hash"] = sha256("".join(each["source_hash"] for each in metas).encode())
     return Store(tensors, cast(StoreMeta, meta))

@@ -29,6 +29,8 @@ class Cuts(TypedDict, total=False):
 
     num_long: int
     """Cloze and span: papers or questions that need several windows."""
+    num_asked_cut: int
+    """Span: truncated questions; stores of earlier versions lack it."""
     num_cut: int
     """Choice and label: questions or rows with a truncated text."""
     tokens_cut: int
@@ -170,8 +172,10 @@ class Selection:
 
     def cuts(self) -> Cuts:
         """Numbers of truncated papers and tokens, for the store's metadata."""
-        if self._columns.kind in ("cloze", "span"):
+        if self._columns.kind == "cloze":
             return {"num_long": self.total("long")}
+        if self._columns.kind == "span":
+            return {"num_long": self.total("long"), "num_asked_cut": self.total("asked_cut")}
         cut = self.total("token_cut")
         return {
             "num_cut": self.total("cut"),
@@ -267,22 +271,24 @@ def store_meta(
 def store_summary(
     kind: Kind, num_papers: int, num_questions: int, num_items: int, cuts: Cuts
 ) -> str:
-    """Content and truncation of a store, as a line; its items are windows or questions."""
+    """Content and truncation of a store, as a line; its items are windows or questions.
+
+    Truncation is left out where it is not known, as in subsets of a store.
+    """
     thing = "blank" if kind == "cloze" else "question"
     line = f"{counted(num_papers, 'paper')}, {counted(num_questions, thing)}"
+    cut, lost = cuts.get("num_cut"), cuts.get("tokens_cut", 0)
     if kind == "label":
-        truncated = (
-            f"{cuts['num_cut']:,} of them truncated ({counted(cuts['tokens_cut'], 'token')})"
-        )
-        return f"{counted(num_papers, 'row')}, {truncated}"
-    if kind in ("cloze", "span"):
-        needing = "paper" if kind == "cloze" else "question"
-        return (
-            f"{line}, {counted(num_items, 'window')} (several for "
-            f"{counted(cuts['num_long'], needing)})"
-        )
-    share = cuts["tokens_cut"] / max(1, cuts["tokens_before"])
-    return (
-        f"{line}; passage truncated for {counted(cuts['num_cut'], 'question')} "
-        f"({counted(cuts['tokens_cut'], 'token')}, {share:.2%})"
-    )
+        line = counted(num_papers, "row")
+        if cut is not None:
+            line += f", {cut:,} of them truncated ({counted(lost, 'token')})"
+    elif kind in ("cloze", "span"):
+        needing = counted(cuts["num_long"], "paper" if kind == "cloze" else "question")
+        line += f", {counted(num_items, 'window')} (several for {needing})"
+        if asked_cut := cuts.get("num_asked_cut"):
+            line += f", {counted(asked_cut, 'question')} truncated"
+    elif cut is not None:
+        share = lost / max(1, cuts.get("tokens_before", 0))
+        line += f"; passage truncated for {counted(cut, 'question')} "
+        line += f"({counted(lost, 'token')}, {share:.2%})"
+    return line
