@@ -151,3 +151,5 @@ class TrainConfig:
         check(self)
         if self.mask_weight != 1 and not self.mask_rate:
             raise UsageError(f"--mask-weight {self.mask_weight} needs --mask-rate")
+        if self.optimizer_states != "fp32" and self.optimizer != "adamw":
+            raise UsageError(f"--optimizer-states {self.optimizer_states} needs --optimizer adamw")

@@ -119,6 +119,7 @@ class Trainer(Generic[BatchT]):
         seconds: float | None = None,
         on_step: Callable[[StepReport], None] | None = None,
         on_event: Callable[[str], None] | None = None,
+        stop: StopRequest | None = None,
     ) -> TrainResult:
         """Train to the end, or until stopped.
 
@@ -127,6 +128,8 @@ class Trainer(Generic[BatchT]):
             seconds: time limit, after which the state is saved and the run stops.
             on_step: called after each step, on the main process.
             on_event: called with messages about evaluations and saves.
+            stop: notes Ctrl-C and SIGTERM also where the run ends with an error; its own by
+                default.
 
         Raises:
             Interrupted: stop requested; the state is saved.
@@ -134,7 +137,7 @@ class Trainer(Generic[BatchT]):
         """
         started = time.perf_counter()
         self._told = on_event
-        stop = StopRequest()
+        stop = stop or StopRequest()
         tally = self._begin(resume)
         stopped_early, paused = resume and self._had_stopped_early(), False
         self.model.train()

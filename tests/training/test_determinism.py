@@ -86,6 +86,10 @@ def test_a_resumed_run_keeps_its_plan(stores):
     plan, (said,) = planned(stores, "20GiB", Levers(accumulation=1), before)
     assert plan == (1, "layers", "8bit")
     assert "as requested (micro-batches 3 before, 1 now)" in said
+    # A run of other processes leaves no plan but the precision of its moments.
+    plan, (said,) = planned(stores, "20GiB", Levers(), Levers(None, None, "8bit"))
+    assert plan == (1, "activations", "8bit")
+    assert "another number of processes" in said
 
 
 def test_a_plan_that_does_not_fit_any_more_is_made_anew_and_said(stores):

@@ -74,6 +74,22 @@ def test_a_trial_that_diverges_is_given_up(tuning, stores, tmp_path, monkeypatch
     assert "trial 0: stopped early, the run has diverged" in said
 
 
+def test_a_stop_in_the_step_that_ends_a_trial_ends_the_search(
+    tuning, stores, tmp_path, monkeypatch
+):
+    import optuna
+
+    def stopped_here(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return True
+
+    monkeypatch.setattr(optuna.trial.Trial, "should_prune", stopped_here)
+    both, said = (stores["cloze", "train"], stores["cloze", "dev"]), []
+    with pytest.raises(Interrupted, match="stopped after trial 0, 1 of 3"):
+        search(tuning, both, Space(1e-4, 1e-2, (4,)), 3, tmp_path, said.append)
+    assert "trial 0: stopped early, worse than the other trials so far" in said
+
+
 def test_a_trial_that_was_given_up_is_not_the_best(tuning, stores, tmp_path, monkeypatch):
     run, calls = Trainer.run, []
 

@@ -247,11 +247,20 @@ def _plan_as_before(
             ("micro-batches", before.accumulation, plan.micro_batches),
             ("recompute", before.recompute, plan.recompute),
         )
-        if was != now
+        if was is not None and was != now
     ]
+    if before.accumulation is None:
+        return plan, [
+            "note: the run goes on with another number of processes; from here on, results may "
+            "differ by rounding"
+        ]
     if not changed:
         return plan, []
-    why = "as requested" if given else "since the earlier plan does not fit this memory"
+    asked = (levers.accumulation, levers.recompute)
+    planned = (plan.micro_batches, plan.recompute)
+    kept = zip((before.accumulation, before.recompute), planned, asked, strict=True)
+    fits = all(now in (was, own) for was, now, own in kept)
+    why = "as requested" if fits else "since the earlier plan does not fit this memory"
     return plan, [
         f"note: the memory plan differs from the run's earlier one, {why} ({'; '.join(changed)}); "
         "from here on, results may differ by rounding"

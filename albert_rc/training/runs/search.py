@@ -17,6 +17,7 @@ from albert_rc.stores.store import Store
 from albert_rc.training.identity import difference
 from albert_rc.training.runs.earlier import require_kept
 from albert_rc.training.runs.finetune import FineTuning, made_of
+from albert_rc.training.stop import StopRequest
 from albert_rc.training.tally import StepReport, TrainResult
 
 JOURNAL = "trials.log"
@@ -78,6 +79,7 @@ def search(
     import optuna
 
     failed, pruned = optuna.trial.TrialState.FAIL, optuna.trial.TrialState.PRUNED
+    stop = StopRequest()
     while (count := len(_done(study))) < trials:
         trial = study.ask()
         rate = trial.suggest_float("learning_rate", space.low, space.high, log=True)
@@ -88,23 +90,23 @@ def search(
         before = _best(study)
         try:
             folder = _folder(out, trial.number)
-            result = _run(replace(tuning, settings=settings), stores, folder, trial)
+            result = _run(replace(tuning, settings=settings), stores, folder, trial, stop)
         except (optuna.TrialPruned, DivergedError, OutOfMemoryError) as error:
             study.tell(trial, state=pruned)
             _tidy(study, out)
             say(f"{name}: stopped early, {str(error) or 'worse than the other trials so far'}")
-            continue
         except (Interrupted, KeyboardInterrupt):
             study.tell(trial, state=failed)
             _tidy(study, out)
             raise Interrupted(f"stopped in {name}; the same command continues the search") from None
-        study.tell(trial, result.best_score)
-        _tidy(study, out)
-        if before is None or result.best_score > before.value:
-            say(f"{name}: dev {result.best_score:.2%}, best so far")
         else:
-            say(f"{name}: dev {result.best_score:.2%}; best so far {before.value:.2%}")
-        if result.stop_asked and count + 1 < trials:
+            study.tell(trial, result.best_score)
+            _tidy(study, out)
+            if before is None or result.best_score > before.value:
+                say(f"{name}: dev {result.best_score:.2%}, best so far")
+            else:
+                say(f"{name}: dev {result.best_score:.2%}; best so far {before.value:.2%}")
+        if stop.asked and count + 1 < trials:
             raise Interrupted(
                 f"stopped after {name}, {count + 1} of {trials}; the same command continues the "
                 "search"
@@ -163,7 +165,6 @@ def _record(tuning: FineTuning, stores: tuple[Store, Store], space: Space) -> di
     for searched in ("--learning-rate", "--batch-size"):
         del record[searched]
     return record | {
-        "--eval-steps": tuning.settings.eval_steps,
         "--low": space.low,
         "--high": space.high,
         "--batch-sizes": ",".join(map(str, space.batch_sizes)),
@@ -199,7 +200,9 @@ def _tidy(study: Any, out: Path) -> None:
         shutil.rmtree(_folder(out, trial.number), ignore_errors=True)
 
 
-def _run(tuning: FineTuning, stores: tuple[Store, Store], folder: Path, trial: Any) -> TrainResult:
+def _run(
+    tuning: FineTuning, stores: tuple[Store, Store], folder: Path, trial: Any, stop: StopRequest
+) -> TrainResult:
     """Run one trial; the result has a dev score.
 
     Raises:
@@ -221,7 +224,7 @@ def _run(tuning: FineTuning, stores: tuple[Store, Store], folder: Path, trial: A
             if trial.should_prune():
                 raise optuna.TrialPruned
 
-    result = prepared.trainer(folder).run(on_step=on_step)
+    result = prepared.trainer(folder).run(on_step=on_step, stop=stop)
     if result.best_score is None:
         raise UsageError("the search needs dev papers with answers, to compare trials")
     return result
