@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -138,6 +139,7 @@ def pretrain(
             workers=running.batch_workers(workers, group),
             teacher=teacher,
         )
+        begun = time.perf_counter()
         prepared = asked.prepare(say, out if resume else None)
         if group.is_main:
             options.say_epochs_unused(more)
@@ -146,7 +148,9 @@ def pretrain(
                     f"note: there is nothing in {data / 'dev'} to evaluate, so --eval-steps only "
                     "sets how often the training loss is recorded"
                 )
-        result = running.run(prepared, out, resume, seconds, settings.run_file(context))
+        result = running.run(
+            prepared, out, resume, running.time_left(seconds, begun), settings.run_file(context)
+        )
         if group.is_main:
             score = result.best_score
             best = "" if score is None else f", masked-word accuracy on dev {score:.2%}"

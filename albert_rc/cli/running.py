@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -78,13 +79,27 @@ def _announce(prepared: PreparedRun) -> None:
     say(f"dev: {dev or 'none; the last weights are kept'}")
 
 
+def time_left(seconds: float | None, begun: float) -> float | None:
+    """What preparation left of a time limit, if there is one.
+
+    Args:
+        seconds: the limit.
+        begun: when preparation began, by `time.perf_counter`.
+    """
+    return None if seconds is None else seconds - (time.perf_counter() - begun)
+
+
 def conclude(out: Path, result: TrainResult, best: str) -> None:
     """Print a run's folder, progress and best score, and draw its curves."""
     from albert_rc.report.curves import draw_curves, read_curves, spark_lines
 
     steps = counted(result.total_steps if result.paused else result.steps, "step")
     done = f"{result.steps:,} of {steps}" if result.paused else steps
-    typer.echo(f"{out}: {done} in {result.seconds:.0f} s{best}")
+    now = result.steps - result.first_step
+    if result.first_step:
+        done += f", {now:,} of them" if now else ", all of them before"
+    took = f" in {result.seconds:.0f} s" if now else ""
+    typer.echo(f"{out}: {done}{took}{best}")
     if result.restarts:
         typer.echo(
             f"{counted(result.restarts, 'restart')} after a collapse, see {out / 'log.txt'}; "

@@ -341,8 +341,10 @@ def _run(
     files: Mapping[str, bytes] | None = None,
 ) -> TrainResult:
     """Run the training once, with messages before and after; a new run gets the files."""
+    begun = time.perf_counter()
     prepared = tuning.prepare(part.train, part.dev, part.seed, out if resume else None)
-    result = running.run(prepared, out, resume, seconds, files)
+    left = running.time_left(seconds, begun)
+    result = running.run(prepared, out, resume, left, files)
     if tuning.group.is_main:
         best = (
             "not evaluated"
@@ -370,7 +372,7 @@ def _run_several(
     begun = time.perf_counter()
 
     def run(part: Part, folder: Path, resuming: bool) -> TrainResult:
-        left = None if seconds is None else seconds - (time.perf_counter() - begun)
+        left = running.time_left(seconds, begun)
         with running.alone_in(folder, tuning.group):
             return _run(tuning, part, folder, resuming, left)
 

@@ -139,6 +139,7 @@ class Trainer(Generic[BatchT]):
         self._told = on_event
         stop = stop or StopRequest()
         tally = self._begin(resume)
+        first_step = self.progress.step
         stopped_early, paused = resume and self._had_stopped_early(), False
         self.model.train()
         try:
@@ -189,6 +190,7 @@ class Trainer(Generic[BatchT]):
             stopped_early=stopped_early,
             paused=paused,
             seconds=time.perf_counter() - started,
+            first_step=first_step,
             restarts=self.progress.attempt,
         )
 

@@ -37,6 +37,8 @@ class TrainResult:
     paused: bool
     """Whether the time limit was reached; the state is saved."""
     seconds: float
+    first_step: int = 0
+    """The step that a resumed run went on from."""
     restarts: int = 0
     """Number of restarts after a collapse, each with half the learning rate."""
     stop_asked: bool = False

@@ -14,6 +14,7 @@ from albert_rc.errors import DataError, UsageError
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import load_store
 from albert_rc.training.config import TrainConfig
+from albert_rc.training.objectives import teacher
 from albert_rc.training.objectives.answer_loss import taught_loss
 from albert_rc.training.objectives.reading import Reading
 from albert_rc.training.objectives.teacher import Teacher
@@ -168,6 +169,27 @@ def test_a_run_is_resumed_with_the_same_teacher(lesson, tmp_path, cli):
     one, other = (load_file(tmp_path / n / "model.safetensors") for n in ("whole", "parts"))
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert json.loads((tmp_path / "whole/train.json").read_text())["teacher_weight"] == 0.8
+
+
+def test_a_teachers_answers_are_kept_with_the_run(lesson, stores, tmp_path, monkeypatch):
+    """A large teacher may take longer than the training: once is enough."""
+    store, source = load_store(lesson / "train.pt"), str(lesson / "teacher")
+    chance_O = Teacher(source).chances(store, ALONE, "fp32")
+    for name, content in Teacher(source).kept(store, chance_O, "fp32").items():
+        (tmp_path / name).write_bytes(content)
+    asked = []
+    monkeypatch.setattr(teacher, "_from_model", lambda *given: asked.append(given) or chance_O)
+    again = Teacher(source).chances(store, ALONE, "fp32", tmp_path)
+    assert torch.equal(again, chance_O)
+    assert not asked
+    # Of other papers, in another precision, or damaged, they are asked for again.
+    Teacher(source).chances(stores["cloze", "dev"], ALONE, "fp32", tmp_path)
+    Teacher(source).chances(store, ALONE, "bf16", tmp_path)
+    content = bytearray((tmp_path / teacher.KEPT).read_bytes())
+    content[-3] ^= 1
+    (tmp_path / teacher.KEPT).write_bytes(content)
+    Teacher(source).chances(store, ALONE, "fp32", tmp_path)
+    assert len(asked) == 3
 
 
 def test_a_model_is_the_same_teacher_whatever_its_last_digits(lesson):

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
+from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
 from albert_rc.answering.score import score
@@ -16,6 +18,7 @@ from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.files import file_sha256, sha256
+from albert_rc.io.json import to_json
 from albert_rc.io.messages import quoted
 from albert_rc.runtime.devices import Processes
 from albert_rc.scoring.score_file import read_scores
@@ -23,6 +26,8 @@ from albert_rc.stores.store import Store
 
 SCORES = ".jsonl"
 """Suffix of a score file's name."""
+KEPT = "teacher.probabilities"
+"""File of a run with what its teacher, a model, answered: in the format of safetensors."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,9 @@ class Teacher:
         """Whether the source is a score file."""
         return Path(self.source).suffix == SCORES
 
-    def chances(self, store: Store, group: Processes, precision: str) -> Tensor:
+    def chances(
+        self, store: Store, group: Processes, precision: str, run: Path | None = None
+    ) -> Tensor:
         """The teacher's probability of each option of a store, [O], fp32.
 
         NaN for the options of questions missing from a score file.
@@ -65,6 +72,7 @@ class Teacher:
             store: the training papers.
             group: the ranks that share the work, and the device of a model.
             precision: the precision of a model.
+            run: the folder of a resumed run, which may have kept what a model answered.
 
         Raises:
             UsageError: a regression or span store, or a model with another vocabulary.
@@ -81,8 +89,38 @@ class Teacher:
             if self.is_file:
                 chance_O = _from_file(Path(self.source), store)
             else:
-                chance_O = _from_model(self.source, store, group, precision)
+                chance_O = self._before(run, store, group, precision)
+                if chance_O is None:
+                    chance_O = _from_model(self.source, store, group, precision)
             self._last[precision] = store, chance_O
+        return chance_O
+
+    def kept(self, store: Store, chance_O: Tensor, precision: str) -> dict[str, bytes]:
+        """A file for the run's folder with a model's probabilities, so that they are kept.
+
+        Args:
+            store: the training papers.
+            chance_O: from `chances`.
+            precision: that of the model.
+        """
+        if self.is_file:
+            return {}
+        metadata = self._made_from(store, precision) | {"sha256": sha256(_bytes(chance_O))}
+        return {KEPT: to_safetensors({"chance": chance_O}, metadata)}
+
+    def _made_from(self, store: Store, precision: str) -> dict[str, str]:
+        """What a model's probabilities follow from."""
+        papers = sha256(to_json(store.identity))
+        return {"teacher": self.source_id(), "papers": papers, "precision": precision}
+
+    def _before(
+        self, run: Path | None, store: Store, group: Processes, precision: str
+    ) -> Tensor | None:
+        """The probabilities that a run kept; None if it kept none of these papers."""
+        found = None
+        if group.is_main and run is not None and (run / KEPT).is_file():
+            found = _read(run / KEPT, self._made_from(store, precision))
+        chance_O: Tensor | None = group.from_main(found)
         return chance_O
 
     def identity(self, chance_O: Tensor) -> str:
@@ -103,6 +141,22 @@ class Teacher:
         if self.is_file:
             return file_sha256(Path(self.source))[:16]
         return weights_id(resolve_source(self.source)) or self.source
+
+
+def _bytes(chance_O: Tensor) -> bytes:
+    return chance_O.contiguous().numpy().tobytes()
+
+
+def _read(path: Path, made_from: dict[str, str]) -> Tensor | None:
+    """Probabilities from a file of `Teacher.kept`; None if they are others, or damaged."""
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            chance_O: Tensor = file.get_tensor("chance")
+    except Exception:  # safetensors raises its own types; the teacher answers again
+        return None
+    expected = made_from | {"sha256": sha256(_bytes(chance_O))}
+    return chance_O if metadata == expected else None
 
 
 def _from_model(source: str, store: Store, group: Processes, precision: str) -> Tensor:

@@ -13,6 +13,7 @@ from albert_rc.errors import UsageError
 from albert_rc.runtime.devices import Processes
 from albert_rc.text.tokenizer import VOCABULARY_FILES
 from albert_rc.training.checkpoint import states
+from albert_rc.training.objectives.teacher import KEPT
 
 EARLIER = "earlier"
 MARK = ".set-aside"
@@ -21,7 +22,7 @@ _RECORDS = ("train.json", "pretrain.json")
 """Files that only runs write, before the first step: where one exists, the weights are a run's."""
 _OF_A_RUN = (
     *("config.json", "run.toml", *_RECORDS, "metrics.jsonl", "log.txt"),
-    *("calibration*.json", "int8.json", "held_out.jsonl"),
+    *("calibration*.json", "int8.json", "held_out.jsonl", KEPT),
     *("curves.png", "curves.svg", "events.out.tfevents.*"),
 )
 """Files of a run besides weights, states and vocabulary."""

@@ -79,8 +79,10 @@ class FineTuning:
         )
         parts = (loaded.model, loaded.tokenizer, train, dev, settings)
         objective: Objective[Any]
+        about: dict[str, Any] = {"train.json": self._record(loaded.model, settings)}
         if self.teacher is not None:
-            chance_O = self.teacher.chances(train, self.group, settings.precision)
+            chance_O = self.teacher.chances(train, self.group, settings.precision, resumed)
+            about |= self.teacher.kept(train, chance_O, settings.precision)
             objective = Reading(*parts, chance_O, self.teacher.identity(chance_O))
         else:
             objective = Spans(*parts) if train.kind == "span" else Reading(*parts)
@@ -93,7 +95,7 @@ class FineTuning:
             group=self.group,
             workers=self.workers,
             data=(train.summary(), dev.summary() if dev else None),
-            about={"train.json": self._record(loaded.model, settings)},
+            about=about,
         )
 
     def _record(self, model: HeadedModel, settings: TrainConfig) -> dict[str, Any]:
