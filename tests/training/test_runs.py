@@ -4,10 +4,10 @@ import json
 
 import pytest
 import torch
-from conftest import run_until_power_cut
+from conftest import SAMPLE, SHAPE, run_until_power_cut
 from safetensors.torch import load_file
 
-from albert_rc.checkpoints.load import load_model
+from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.cli.options import seconds_of
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.training.checkpoint import state_path
@@ -158,3 +158,15 @@ def test_the_mean_of_folders(trainer, tokenizer, tmp_path, cli):
     dropped = tmp_path / "1" / "config.json"
     dropped.write_text(json.dumps(json.loads(dropped.read_text()) | {"hidden_dropout_prob": 0.1}))
     assert len(of_folders([tmp_path / "0", tmp_path / "1"])) == 2
+
+
+def test_models_of_different_tasks_have_no_mean(trainer, tokenizer, tmp_path):
+    for name, task in (("mrpc", "label"), ("sst-2", "label"), ("race", "choice")):
+        loaded = load_model(
+            SAMPLE / "vocabulary", task, scratch="tiny", shape=SHAPE,
+            **({"labels": ("0", "1"), "format_name": name} if task == "label" else {}),
+        )  # fmt: skip
+        save_model(loaded.model, tokenizer, tmp_path / name)
+    for other, what in (("sst-2", "task"), ("race", r"kind of questions \(architectures\)")):
+        with pytest.raises(CheckpointError, match=f"differs from .*mrpc in {what}"):
+            of_folders([tmp_path / "mrpc", tmp_path / other])

@@ -95,10 +95,16 @@ def of_folders(folders: Sequence[str | Path]) -> list[WeightSource]:
     for place, folder in enumerate(found):
         if folder.resolve() in [other.resolve() for other in found[:place]]:
             raise UsageError(f"{folder} is given twice; give each checkpoint once")
-        config, _ = read_config(folder)
+        config, raw = read_config(folder)
         weights = open_weights(folder, FAMILIES[config.family])
-        kinds.append(_shape(config) | {"vocabulary": load_tokenizer(folder).fingerprint})
-        if differing := [name for name, value in kinds[0].items() if kinds[-1].get(name) != value]:
+        vocabulary = {"vocabulary": load_tokenizer(folder).fingerprint}
+        kinds.append(_shape(config) | vocabulary | _use(raw))
+        unsaid = {name for name in _use(raw) for kind in kinds if kind[name] is None}
+        if differing := [
+            name
+            for name, value in kinds[0].items()
+            if kinds[-1][name] != value and name not in unsaid
+        ]:
             raise CheckpointError(
                 f"{folder}: differs from {sources[0].name} in {', '.join(differing)}; only "
                 "checkpoints of the same configuration can be averaged (combine others with "
@@ -115,6 +121,18 @@ def of_folders(folders: Sequence[str | Path]) -> list[WeightSource]:
 def _shape(config: EncoderConfig) -> dict[str, Any]:
     """The configuration that weights must share: all but dropout."""
     return {k: v for k, v in asdict(config).items() if not k.endswith("dropout")}
+
+
+def _use(raw: dict[str, Any]) -> dict[str, Any]:
+    """What the weights are for, from a config.json; None where it does not say."""
+    ours = raw.get("albert_rc", {})
+    return {
+        "kind of questions (architectures)": raw.get("architectures"),
+        "labels": raw.get("id2label"),
+        "task": ours.get("format"),
+        "option score": ours.get("option_score"),
+        "attention": ours.get("attention"),
+    }
 
 
 def of_states(run: Path, last: int) -> list[WeightSource]:

@@ -208,8 +208,12 @@ def _resumed(
             f"--resume: the runs in {out} were started {what}; use their original options, or "
             "another --out"
         )
-    names = {part.name for part in parts}
-    return [row for row in done if row["name"] in names]
+    elif (before.get("--seeds") or 0) > (record.get("--seeds") or 0):
+        return (
+            f"--resume: the runs in {out} were started with --seeds {before['--seeds']}; give that "
+            "number or a higher one, so that none of them is left out"
+        )
+    return list(done)
 
 
 def single_run(out: Path) -> Path | None:
