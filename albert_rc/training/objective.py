@@ -53,8 +53,8 @@ class Objective(ABC, Generic[BatchT]):
     tokenizer: Tokenizer
     order: BatchOrder
     """Which items make up each batch."""
-    unit: str = "passages"
-    """Name of an item in messages."""
+    unit: str
+    """Name of the items of a batch, in messages."""
     score_name: str = "accuracy"
     """Name in messages of the score that selects the best weights."""
     num_sums: int

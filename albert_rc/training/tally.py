@@ -19,7 +19,7 @@ class StepReport:
     figures: dict[str, float]
     """See `Objective.report`."""
     unit: str
-    """Name of the items: passages, sequences."""
+    """Name of the items of a batch."""
     items_per_second: float
     best_score: float | None
 

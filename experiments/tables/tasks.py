@@ -262,7 +262,7 @@ def measure(arguments: argparse.Namespace, ways: Mapping[str, Way], task: str, w
         "parameters": parameters,
         "milliseconds": milliseconds,
         "train_mebibytes": trained.mebibytes,
-        "train_speed": lines[-1]["passages_per_second"],
+        "train_speed": next(v for k, v in lines[-1].items() if k.endswith("_per_second")),
     }
 
 
@@ -301,7 +301,7 @@ COSTS = {
     "parameters": "parameters",
     "milliseconds": "ms a paper",
     "train_mebibytes": "MiB in training",
-    "train_speed": "passages/s in training",
+    "train_speed": "windows, questions or rows/s in training",
 }
 
 

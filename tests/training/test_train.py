@@ -81,7 +81,7 @@ def test_a_resumed_run_ends_bit_for_bit_as_an_unbroken_one(trainer, tmp_path, st
     assert all(torch.equal(v, weights(broken)[k]) for k, v in weights(whole).items())
     assert metrics(whole, "dev") == metrics(broken, "dev")
     timeless = [
-        [line | {"passages_per_second": 0} for line in metrics(folder, "train")]
+        [line | {"windows_per_second": 0} for line in metrics(folder, "train")]
         for folder in (whole, broken)
     ]
     assert timeless[0] == timeless[1]

@@ -23,6 +23,8 @@ from albert_rc.training.health.vitals import Vitals
 from albert_rc.training.objective import DevScore, Objective, stores_identity
 from albert_rc.training.objectives.answer_loss import taught_loss
 
+UNITS = {"cloze": "windows", "choice": "questions", "label": "rows"}
+"""Names of the items of a batch, by kind of papers."""
 LETTERS = 8
 """Number of letters that answers are counted by; the last one includes all further letters."""
 
@@ -86,7 +88,7 @@ class Reading(Objective[Batch]):
         self.tokenizer = tokenizer
         self.train_store = train_store
         self.dev_store = dev_store
-        self.score_name = train_store.score_name
+        self.score_name, self.unit = train_store.score_name, UNITS[train_store.kind]
         self.mask_weight = settings.mask_weight
         self.chance_O, self.teacher_weight = chance_O, settings.teacher_weight
         self.teacher_id = teacher_id

@@ -203,17 +203,24 @@ def _resumed(
         return f"--resume: no saved state in {out}; start without --resume"
     if before is None:
         write_json(path, {"runs": [], "made_of": record})
-    elif what := difference(_with_seeds_of(record, before), record):
+    elif said := _not_these(before, record, out):
+        return said
+    return list(done)
+
+
+def _not_these(before: dict[str, Any], record: dict[str, Any], out: Path) -> str | None:
+    """The reason why runs begun with one fingerprint cannot go on with another."""
+    if what := difference(_with_seeds_of(record, before), record):
         return (
             f"--resume: the runs in {out} were started {what}; use their original options, or "
             "another --out"
         )
-    elif (before.get("--seeds") or 0) > (record.get("--seeds") or 0):
+    if (before.get("--seeds") or 0) > (record.get("--seeds") or 0):
         return (
             f"--resume: the runs in {out} were started with --seeds {before['--seeds']}; give that "
             "number or a higher one, so that none of them is left out"
         )
-    return list(done)
+    return None
 
 
 def single_run(out: Path) -> Path | None:
