@@ -61,6 +61,11 @@ def resolve_source(source: str | Path, option: str = "--model") -> Path:
     path = Path(source)
     given = f"{option} {source}".lstrip()
     if path.is_dir():
+        if not (path / "config.json").exists() and any(path.glob("resume-*.pt")):
+            raise UsageError(
+                f"{given}: this run has saved no weights yet, only its state; continue it with "
+                "--resume"
+            )
         _require_one_model(path, given)
         return path
     if path.is_file():

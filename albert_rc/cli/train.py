@@ -288,7 +288,7 @@ def _require_dev(
 def _sizes(listed: str | None) -> tuple[int, ...]:
     """The batch sizes of a list."""
     try:
-        sizes = tuple(map(int, listed.split(","))) if listed else ()
+        sizes = () if listed is None else tuple(map(int, listed.split(",")))
     except ValueError:
         raise UsageError(f"--batch-sizes {listed}: give numbers, such as 16,32") from None
     if sizes and max(sizes) > LARGEST_BATCH:

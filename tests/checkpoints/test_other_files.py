@@ -8,7 +8,7 @@ from conftest import SAMPLE, SHAPE
 from safetensors.torch import load_file, save_file
 
 from albert_rc.checkpoints.load import load_model, save_model
-from albert_rc.errors import CheckpointError
+from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.export.run import _stored_precision
 from albert_rc.export.samples import sample_papers, sample_stores
 
@@ -136,3 +136,9 @@ def test_samples_that_do_not_fit_are_left_out(tokenizer):
     whole = sum(len(passage.questions) for passage in papers.passages)
     counts = [store.num_questions for store in sample_stores(papers, tokenizer, 30)]
     assert all(0 < count < whole for count in counts), counts
+
+
+def test_a_run_without_weights_yet_is_said_to_be_one(tmp_path):
+    (tmp_path / "resume-00000004.pt").touch()
+    with pytest.raises(UsageError, match="has saved no weights yet, only its state; continue it"):
+        load_model(tmp_path, "cloze")

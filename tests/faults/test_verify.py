@@ -4,10 +4,11 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.training.checkpoint import state_path
-from albert_rc.training.runs.verify import _differences, _of_metrics, kill_and_resume
+from albert_rc.training.runs.verify import _differences, _of_best, _of_metrics, kill_and_resume
 
 STATE = {
     "model": {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([3])},
@@ -52,6 +53,14 @@ def test_metrics_count_but_not_their_speed(tmp_path):
     path.write_text(path.read_text().replace("3.0", "9.0"))
     assert _of_metrics(one, faster).equal
     assert not _of_metrics(one, written(tmp_path / "three", STATE, loss=0.5)).equal
+
+
+def test_the_weights_that_users_get_are_compared(tmp_path):
+    for name, value in (("one", 1.0), ("same", 1.0), ("other", 2.0)):
+        (tmp_path / name).mkdir()
+        save_file({"a": torch.full((3,), value)}, tmp_path / name / "model.safetensors")
+    assert _of_best(tmp_path / "one", tmp_path / "same").equal
+    assert _of_best(tmp_path / "one", tmp_path / "other").unequal == 3
 
 
 @pytest.mark.parametrize("option", ["--out", "--resume", "--max-steps=3", "--seeds"])

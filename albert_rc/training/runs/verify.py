@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from albert_rc.errors import UsageError, error_of
@@ -74,7 +75,8 @@ def kill_and_resume(
         say: called with each line of progress.
 
     Returns:
-        The differences of weights, moments, random states, progress and metrics.
+        The differences of weights, moments, random states, progress, the best weights, which the
+        run's folder holds in the end, and metrics.
 
     Raises:
         UsageError: an option that the test sets itself, a folder with an earlier test, a run
@@ -104,7 +106,11 @@ def kill_and_resume(
     return [
         replace(part, run=name)
         for name, path in (*others, ("killed", broken))
-        for part in (*_differences(unbroken[0], path, steps), _of_metrics(unbroken[0], path))
+        for part in (
+            *_differences(unbroken[0], path, steps),
+            _of_best(unbroken[0], path),
+            _of_metrics(unbroken[0], path),
+        )
     ]
 
 
@@ -129,9 +135,9 @@ def _run_with_kills(
     rng = random.Random(seed)
     resume: list[str] = []
     for step in sorted(rng.sample(range(1, steps), kills)):
-        took = _kill_after([*begin, "--out", str(folder), *resume], folder, step, rng.random())
+        killed = _kill_after([*begin, "--out", str(folder), *resume], folder, step, rng.random())
         found = states(folder)
-        if took is None or not found:
+        if not (killed and found):
             raise UsageError(
                 f"the run ended before it could be killed after step {step}; "
                 "give more --steps, or larger batches"
@@ -150,9 +156,8 @@ def _finish(command: list[str]) -> None:
         raise error_of(done.returncode)(f"the run failed: {last}")
 
 
-def _kill_after(command: list[str], folder: Path, step: int, wait: float) -> float | None:
-    """Kill a run at a random moment after it has saved a step; returns None if it had ended."""
-    began = time.perf_counter()
+def _kill_after(command: list[str], folder: Path, step: int, wait: float) -> bool:
+    """Kill a run at a random moment after it has saved a step; returns whether it still ran."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
         last = time.perf_counter()
         before, took = 0, 0.0
@@ -164,9 +169,9 @@ def _kill_after(command: list[str], folder: Path, step: int, wait: float) -> flo
                 time.sleep(wait * min(took, 5.0))
                 run.kill()
                 run.wait()
-                return time.perf_counter() - began
+                return True
             time.sleep(0.005)
-    return None
+    return False
 
 
 def _differences(one: Path, other: Path, step: int) -> list[Difference]:
@@ -209,6 +214,12 @@ def _compared(part: str, one: list[Tensor], other: list[Tensor]) -> Difference:
         unequal += int((a != b).sum())
         largest = max(largest, float(apart.max()) if len(apart) else 0.0)
     return Difference(part, values, unequal, largest)
+
+
+def _of_best(one: Path, other: Path) -> Difference:
+    """Compare the weights that the folders of two runs hold."""
+    both = (load_file(folder / "model.safetensors") for folder in (one, other))
+    return _compared("best weights", *(list(_numbers(tensors)) for tensors in both))
 
 
 def _of_metrics(one: Path, other: Path) -> Difference:
