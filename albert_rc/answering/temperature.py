@@ -31,14 +31,15 @@ def require_own(folder: Path) -> None:
         UsageError: a model of the package, which is shared, or no folder.
         CheckpointError: there are no weights in it.
     """
-    if not folder.is_dir():
-        shipped = shipped_models().get(str(folder))
+    shipped = {path.resolve(): name for name, path in shipped_models().items()}
+    name = str(folder) if not folder.is_dir() else shipped.get(folder.resolve())
+    if name in shipped.values():
         raise UsageError(
-            f"--model {folder}: no such folder"
-            if shipped is None
-            else f"--model {folder}: models of the package cannot be changed; copy it with "
-            f"`albert-rc export {folder} --out models/{folder}`, and give that folder"
+            f"--model {folder}: models of the package cannot be changed; copy it with "
+            f"`albert-rc export {name} --out models/{name}`, and give that folder"
         )
+    if not folder.is_dir():
+        raise UsageError(f"--model {folder}: no such folder")
     with _opened(folder / "model.safetensors"):
         pass
 

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from albert_rc.cli.console import table
+from albert_rc.io.messages import counted
 
 MIB = 2**20
 Row = dict[str, Any]
@@ -95,12 +96,14 @@ def _memory(rows: list[Row]) -> None:
     table("memory in use after N steps, MiB", ("", *steps, "peak", "planned"), shown)
     plan, cut = rows[0]["plan"], rows[0]["cut"]
     typer.echo(
-        f"plan: {plan['micro_batches']} micro-batches, recompute {plan['recompute']}, "
+        f"plan: {counted(plan['micro_batches'], 'micro-batch', 'micro-batches')}, "
+        f"recompute {plan['recompute']}, "
         f"states {plan['states']}"
     )
     if cut:
+        pieces = counted(cut["micro_batches"], "micro-batch", "micro-batches")
         recomputed = ", layers recomputed" if cut.get("layers_recomputed") else ""
-        typer.echo(f"out of memory: {cut['micro_batches']} micro-batches{recomputed} from then on")
+        typer.echo(f"out of memory: {pieces}{recomputed} from then on")
 
 
 def _unit(row: Row) -> str:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from albert_rc.scoring.ensemble.mix import Fit
     from albert_rc.scoring.score_file import ScoreFile
 
+CALIBRATE = "fit them with --gold and --dev-scores, or give a saved fit with --use"
+
 
 @example("albert-rc ensemble a.jsonl b.jsonl c.jsonl --out predictions/answer.json")
 def ensemble(
@@ -120,13 +122,14 @@ def ensemble(
         fit, report = assess(make_pool(dev, papers), names, fit.method, folds, seed)
         kind, labels = papers.kind, papers.labels
         if fit_out is not None:
-            kept.save_fit(fit_out, fit, report, dev, gold, papers.source_hash)
+            kept.save_fit(fit_out, fit, report, dev, gold, papers)
         _show(report, fit, json)
         if out_file is not None:
             _show_pairs(files, kept.models_of(dev), fit)
     elif use is not None:
-        fit, models = kept.load_fit(use)
+        fit, models, labels = kept.load_fit(use)
         kept.check_models(files, models)
+        kept.require_labels(files[0], labels, f"{files[0].path}: the fit {use} does not apply: ")
         _show_pairs(files, models, fit)
     if out_file is None:
         return
@@ -139,7 +142,7 @@ def ensemble(
     (say if json else typer.echo)(said)
     if unsure is not None and abstain is not None:
         calibrated = gold is not None or use is not None
-        (say if json else typer.echo)(unsure.line(abstain, out_file, calibrated))
+        (say if json else typer.echo)(unsure.line(abstain, out_file, calibrated, CALIBRATE))
 
 
 def _require_sense(
@@ -168,13 +171,13 @@ def _require_sense(
             f"--method {method}: choose from {', '.join(WEIGH)}, best",
         ),
         (use and (gold or method), "--use applies a saved method: leave out --gold and --method"),
-        (not gold and any(needs_gold.values()), f"{' and '.join(needs_gold)} need --gold"),
+        (not gold and any(needs_gold.values()), _need(needs_gold, "--gold")),
         (
             not gold and method in fitted_methods(),
             f"--method {method} is fitted on papers with right answers: give --gold "
             "and --dev-scores, or a saved fit with --use",
         ),
-        (not out_file and any(needs_out.values()), f"{' and '.join(needs_out)} need --out"),
+        (not out_file and any(needs_out.values()), _need(needs_out, "--out")),
         (
             not out_file and not gold,
             "give --out FILE to write the answers, or --gold PAPERS to evaluate the ensemble",
@@ -191,6 +194,12 @@ def _require_sense(
     ):
         if wrong:
             raise UsageError(said)
+
+
+def _need(options_: dict[str, Any], other: str) -> str:
+    """A sentence about those options that were given without another one."""
+    given = [name for name, value in options_.items() if value]
+    return f"{' and '.join(given)} {'need' if len(given) > 1 else 'needs'} {other}"
 
 
 def _refuse_recalled(files: Sequence[ScoreFile]) -> None:

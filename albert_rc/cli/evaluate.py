@@ -74,10 +74,9 @@ def evaluate(
 ) -> None:
     """Show accuracy with a 95% interval: overall, and by level, blank number and length."""
     if calibrate:
-        if against is not None or train is not None:
-            raise UsageError("--against and --train cannot be used with --calibrate")
-        if key is not None:
-            raise UsageError("--key cannot be used with --calibrate")
+        others = {"--against": against, "--train": train, "--key": key}
+        if given := [name for name, value in others.items() if value is not None]:
+            raise UsageError(f"{' and '.join(given)} cannot be used with --calibrate")
         from albert_rc.cli.calibration import calibrate as fit
 
         fit(answers, gold, model, out_file, figure, (folds, seed, bins), format_, json)

@@ -65,11 +65,25 @@ def say_unread(raw: Path) -> None:
 
 def training_passages(train: Path | None, gold: Path, papers: PaperSet) -> Sequence[Passage] | None:
     """The training papers of `--train`, or those next to the gold papers, if any."""
+    from albert_rc.errors import DataError
+    from albert_rc.io.messages import listed
     from albert_rc.papers.formats import read_split, training_beside
 
-    train = train or training_beside(gold)
-    if train is None:
+    found = train or training_beside(gold)
+    if found is None:
         return None
-    passages = read_split(train, format_name=papers.format).passages
-    say(f"training papers: {train} ({len(passages):,} usable)")
+    split = read_split(found, format_name=papers.format)
+    passages = split.passages
+    if train is not None and not passages:
+        reasons = listed(list(map(str, split.errors)), 3)
+        raise DataError(
+            f"--train {train}: none of its papers can be read as {papers.format} papers:{reasons}"
+        )
+    say(f"training papers: {found} ({len(passages):,} usable)")
+    answered = any(question.answer is not None for p in passages for question in p.questions)
+    if passages and not answered:
+        say(
+            f"note: {found} has no right answers, so the accuracy without reading is not known; "
+            "only shared passages are looked for"
+        )
     return passages

@@ -315,9 +315,10 @@ def _read_file(path: Path) -> Iterator[tuple[str, Any]]:
 
     try:
         content = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"{path}: cannot be read as TOML ({reason})") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise DataError(f"{path}: not TOML ({error})") from None
     for name, value in content.items():
         rows = value if isinstance(value, dict) else {"": value}
         for key, single in rows.items():

@@ -464,7 +464,9 @@ def require_good(papers: Sequence[Checked], on_error: str | None = None) -> None
         lines = listed(
             [str(error) for error in errors], SHOWN, "more; `albert-rc doctor` lists all"
         )
-        way_out = "Fix them, or leave these papers out" if rejected else "Fix them"
+        way_out = "Fix it" if len(errors) == 1 else "Fix them"
+        if rejected:
+            way_out += f", or leave {'this paper' if rejected == 1 else 'these papers'} out"
         if on_error is not None:
             way_out = f"Nothing was written. {way_out}{' with --on-error skip' * bool(rejected)}"
         raise DataError(f"{problems_found(len(errors), rejected)}:{lines}\n{way_out}")

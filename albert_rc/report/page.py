@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,6 +34,10 @@ class Scale:
         place = 100 * (share - self.low) / (self.high - self.low)
         return round(min(100.0, max(0.0, place)), 2)
 
+    def cuts(self, part: Accuracy) -> bool:
+        """Whether an interval goes on beyond the chart."""
+        return part.low < self.low or part.high > self.high  # false for NaN
+
 
 def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
     """The report on the papers of `figures` as a self-contained HTML page, with a name as title.
@@ -43,6 +47,7 @@ def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
     """
     style = read_part("style.css")
     script = script_of(read_part(f"{part}.js") for part in SCRIPTS)
+    scale = _scale(figures)
     templates = environment(REPORT)
     templates.filters |= {
         "percent": _percent, "interval": _interval, "count": _count, "points": _points,
@@ -55,7 +60,8 @@ def render(figures: Figures, papers: Sequence[Passage], name: str) -> bytes:
         name=name,
         noun="blanks" if figures.kind == "cloze" else "questions",
         slices=slice_names(figures),
-        scale=_scale(figures),
+        scale=scale,
+        any_cut=any(map(scale.cuts, _slices(figures))),
         parts_of=partial(_parts_of, figures),
         sure=SURE,
         enough=ENOUGH,
@@ -113,14 +119,18 @@ def _scale(figures: Figures) -> Scale:
     Wide intervals are ignored: they would compress all others.
     """
     ends = []
-    for each in figures.runs:
-        if each.evaluation is None:
-            continue
-        for groups in each.evaluation.groups.values():
-            for part in groups.values():
-                ends.append(part.value)
-                if part.high - part.low <= WIDE:  # false for NaN
-                    ends += [part.low, part.high]
+    for part in _slices(figures):
+        ends.append(part.value)
+        if part.high - part.low <= WIDE:  # false for NaN
+            ends += [part.low, part.high]
     low = math.floor(10 * min(ends, default=0)) / 10
     high = math.ceil(10 * max(ends, default=1)) / 10
     return Scale(low, high) if high > low else Scale(max(0.0, low - 0.1), min(1.0, low + 0.1))
+
+
+def _slices(figures: Figures) -> Iterator[Accuracy]:
+    """Every run's accuracy on every slice."""
+    for each in figures.runs:
+        if each.evaluation is not None:
+            for groups in each.evaluation.groups.values():
+                yield from groups.values()

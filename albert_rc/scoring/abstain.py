@@ -25,16 +25,21 @@ class Unsure:
     """Mean probability of the other answers: their expected accuracy, if calibrated. NaN if
     there are none."""
 
-    def line(self, below: float, answers: Path, calibrated: bool) -> str:
-        """The result as a sentence."""
+    def line(
+        self,
+        below: float,
+        answers: Path,
+        calibrated: bool,
+        how: str = "use `albert-rc evaluate --calibrate` first",
+    ) -> str:
+        """The result as a sentence, with advice for probabilities that are not calibrated."""
         path = unsure_path(answers)
         count = f"{len(self.lines):,} of {self.total:,} answers"
         said = f"{path}: {count} with a probability below {below:g}"
         if len(self.lines) == self.total:
             return said
         if not calibrated:
-            how = "`albert-rc evaluate --calibrate`"
-            return f"{said}; the probabilities are not calibrated (use {how} first)"
+            return f"{said}; the probabilities are not calibrated ({how})"
         return f"{said}; about {self.expected:.1%} of the rest should be right"
 
 

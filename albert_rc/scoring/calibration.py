@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from albert_rc.errors import DataError
+from albert_rc.io.messages import counted
 from albert_rc.papers.schema import PaperSet
 from albert_rc.scoring.align import in_order_of, right_options
 from albert_rc.scoring.confidence import (
@@ -88,9 +89,17 @@ def calibrate(
             f"{file.path}: every answer was recalled, or its paper was answered as a whole; make "
             "the scores without --recall, and with --set reuse=true"
         )
+    owners = [file.papers[i] for i in known]
+    answered = {file.papers[i] for i in np.flatnonzero(gold_Q >= 0)}
+    if len(set(owners)) == 1 < len(answered):
+        raise DataError(
+            f"{file.path}: only one paper is left to fit to, since every answer of the other "
+            f"{counted(len(answered) - 1, 'paper')} was recalled, or the paper was answered as a "
+            "whole; make the scores without --recall and with --set reuse=true, or give more papers"
+        )
     gold_Q, chances_QK = gold_Q[known], file.chances_QK[known]
     present_QK = np.arange(chances_QK.shape[1]) < file.num_options_Q[known, None]
-    fold_Q = folds_of([file.papers[i] for i in known], folds, seed)
+    fold_Q = folds_of(owners, folds, seed)
     after = measure(held_out_tempered(chances_QK, present_QK, gold_Q, fold_Q), gold_Q, bins)
     fitted = fit_temperature(chances_QK, present_QK, gold_Q)
     ranked = measure(temper(chances_QK, present_QK, fitted), gold_Q, bins)

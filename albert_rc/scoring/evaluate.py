@@ -51,16 +51,25 @@ class Evaluation:
         }
 
 
-def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
+def read_answers(
+    path: Path,
+    papers: Sequence[Passage],
+    advice: str = "make it again with `albert-rc predict` on the same papers",
+) -> list[str]:
     """The letters of an answer file, one per question, in the papers' order.
 
     Accepts both formats (paper id to a list of letters, question id to a letter) and score
-    files.
+    files. `advice` ends the message about answers that do not fit.
 
     Raises:
         DataError: lists papers and answers that are missing, too many, or no option's letter.
     """
     content = answers_in(path)
+    if path.suffix == ".jsonl" and (kind := read_scores(path).kind) != "letters":
+        raise DataError(
+            f"{path}: holds {kind}, but the papers have options to choose from; give the scores "
+            "of these papers"
+        )
     if not isinstance(content, dict):
         raise DataError(f'{path}: must be an object such as {{"test0001.json": ["B", ...]}}')
     content = dict(content)
@@ -98,7 +107,7 @@ def read_answers(path: Path, papers: Sequence[Passage]) -> list[str]:
     if problems:
         raise DataError(
             f"{path}: does not belong to these papers, or is incomplete:{listed(problems, 50)}\n"
-            "make it again with `albert-rc predict` on the same papers"
+            f"{advice}"
         )
     return letters
 
@@ -112,9 +121,20 @@ def with_key(papers: PaperSet, key: Path) -> PaperSet:
     """
     if papers.kind not in ("cloze", "choice"):
         raise UsageError(f"--key is for papers with options, not for {papers.format} papers")
-    if any(question.answer is not None for p in papers.passages for question in p.questions):
-        raise UsageError(f"--key {key}: {papers.name} has right answers already; leave it out")
-    places = map(letter_index, read_answers(key, papers.passages))
+    answered = sum(
+        any(question.answer is not None for question in passage.questions)
+        for passage in papers.passages
+    )
+    if answered:
+        own = "has right answers already; leave --key out"
+        if answered < len(papers.passages):
+            own = (
+                f"has right answers to {answered:,} of {len(papers.passages):,} papers already; "
+                "put the others into a folder of their own, or their answers into the papers"
+            )
+        raise UsageError(f"--key {key}: {papers.name} {own}")
+    advice = "correct the key: one list of letters for each paper, and nothing else"
+    places = map(letter_index, read_answers(key, papers.passages, advice))
     passages = [
         replace(
             passage,
@@ -176,7 +196,7 @@ def evaluate(
         slices = slices_of(papers, train)
     kinds = {kind: [names[i] for i in known] for kind, names in slices.items()}
     no_reading = None
-    if train:
+    if train and any(question.answer is not None for p in train for question in p.questions):
         guesses = no_reading_answers(train, papers)
         no_reading = accuracy([letter(guesses[i]) == gold[i] for i in known], owners)
     groups = {kind: by_group(right, owners, names) for kind, names in kinds.items()}

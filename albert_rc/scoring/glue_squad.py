@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from albert_rc.errors import DataError
-from albert_rc.scoring.accuracy import CONFIDENCE, FEW, FEWEST, bootstrap, wilson
+from albert_rc.scoring.accuracy import CONFIDENCE, FEWEST, bootstrap
 
 RESAMPLES = 1000
 
@@ -192,7 +192,7 @@ def _divide(numerator: ArrayLike, denominator: ArrayLike, otherwise: float) -> S
 
 
 def mean(values: ArrayLike) -> Scores:
-    """The mean, NaN for no items; for intervals of per-item values, such as SQuAD's."""
+    """The mean, NaN for no items."""
     array = np.asarray(values, np.float64)
     return _divide(array.sum(-1), array.shape[-1], np.nan)
 
@@ -258,9 +258,8 @@ def interval(
         seed: random seed of the resampling.
 
     Returns:
-        Both ends; NaN for fewer than two items, or if a resample has no score. If all resamples
-        have equal scores, or there are fewer than `FEW` items, accuracy has Wilson's interval
-        (1927); every other metric has none (NaN) then, and for fewer than `FEWEST` items.
+        Both ends; NaN for fewer than `FEWEST` items, if a resample has no score, or if all have
+        equal scores. (An accuracy has an interval then, too: `scoring.accuracy.accuracy`.)
 
     Raises:
         ValueError: columns of different lengths.
@@ -268,15 +267,10 @@ def interval(
     size = len(columns[0])
     if any(len(column) != size for column in columns):
         raise ValueError("the columns must have the same length")
-    if size < 2:
-        return float("nan"), float("nan")
-    if size >= (FEW if metric is accuracy else FEWEST):
+    if size >= FEWEST:
         low, high = bootstrap(metric, columns, seed, resamples, confidence)
-        if low < high or np.isnan(low):
+        if low < high:
             return low, high
-    share = float(metric(*columns))
-    if metric is accuracy or (metric is mean and share in (0, 1)):
-        return wilson(round(share * size), size, confidence)
     return float("nan"), float("nan")
 
 

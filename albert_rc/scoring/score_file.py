@@ -101,6 +101,7 @@ def read_scores(path: Path) -> ScoreFile:
         if record.get("option_score") != first.get("option_score"):
             _refuse(path, line, f"option_score differs from line {numbers[0]}")
     temperature = _common_temperature(found, numbers, path)
+    made_by = {name: _common(found, numbers, path, name) for name in ("weights", "reading")}
     common: dict[str, Any] = {
         "path": path,
         "sha256": sha256(content),
@@ -108,8 +109,7 @@ def read_scores(path: Path) -> ScoreFile:
         "ids": [record["id"] for record in found] if "id" in first else None,
         "lines": numbers,
         "temperature": temperature,
-        "weights": next((record["weights"] for record in found if "weights" in record), None),
-        "reading": next((record["reading"] for record in found if "reading" in record), None),
+        **made_by,
         "way": first.get("option_score"),
         "read": [record.get("read") for record in found],
         "each_once": [record.get("each_once", False) for record in found],
@@ -215,7 +215,10 @@ def _refuse(path: Path, line: int, what: str) -> NoReturn:
 
 def _lines(content: bytes, path: Path) -> list[tuple[int, bytes]]:
     """The non-empty lines, with their numbers; at least one."""
-    found = [(number, text) for number, text in enumerate(content.split(b"\n"), 1) if text.strip()]
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{path}: is UTF-16; save it as UTF-8, or {_AGAIN}")
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    found = [(number, text) for number, text in enumerate(lines, 1) if text.strip()]
     if not found:
         raise DataError(f"{path} contains no scores; make them with `albert-rc predict --scores`")
     return found
@@ -243,6 +246,19 @@ def _common_temperature(found: list[dict[str, Any]], numbers: list[int], path: P
         elif record.get("temperature", 1.0) != common:
             _refuse(path, line, f"temperature differs from line {at}")
     return 1.0 if common is None else common
+
+
+def _common(found: list[dict[str, Any]], numbers: list[int], path: Path, name: str) -> Any:
+    """What lines say under a name, those that have it; None if none has."""
+    common, at = None, 0
+    for line, record in zip(numbers, found, strict=True):
+        if name not in record:
+            continue
+        if not at:
+            common, at = record[name], line
+        elif record[name] != common:
+            _refuse(path, line, f"{name} differs from line {at}: scores of several models")
+    return common
 
 
 def _record(text: bytes, path: Path, line: int) -> dict[str, Any]:

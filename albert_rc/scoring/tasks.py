@@ -149,10 +149,14 @@ def _rows(path: Path, papers: PaperSet) -> Answered:
             )
         columns[1] = [papers.labels.index(value) for value in columns[1]]
         flags = [a == b for a, b in zip(*columns, strict=True)]
-    found = [
-        Measured(name, float(METRICS[name](*columns)), *interval(METRICS[name], *columns))
-        for name in papers.metrics
-    ]
+    found = []
+    for name in papers.metrics:
+        if name == "accuracy":
+            share = accuracy(flags, known)
+            found.append(Measured(name, share.value, share.low, share.high))
+        else:
+            ends = interval(METRICS[name], *columns)
+            found.append(Measured(name, float(METRICS[name](*columns)), *ends))
     return Answered(columns[1], flags, found, known)
 
 

@@ -145,7 +145,7 @@ def test_a_kept_temperature_is_used(tmp_path):
         ),
         (
             [{**PAPER, "id": "twice"}, {**PAPER, "id": "twice"}],
-            r"^1 problem.*\n  papers\[2\]: the id 'twice' is already used by .*\[1\]; .*\nFix them",
+            r"^1 problem.*\n  papers\[2\]: the id 'twice' is already used by .*\[1\]; .*\nFix it",
         ),
     ],
 )

@@ -158,7 +158,7 @@ def test_a_file_gives_what_the_command_line_does_not(cli, prepared):
 @pytest.mark.parametrize(
     ("content", "code", "said"),
     [
-        ("epochs = ", 3, "run.toml: cannot be read as TOML"),
+        ("epochs = ", 3, "run.toml: not TOML"),
         ("epochs = [1, 2]", 3, "epochs must be a number, text, true or false"),
         ("[a.b]\nc = 1", 3, "a.b must be a number"),
         ("colour = 1", 2, "run.toml: colour: no such setting"),

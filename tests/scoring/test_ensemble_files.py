@@ -1,6 +1,7 @@
 """Score files put together: what is read, refused, fitted, kept and written."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,6 +42,7 @@ def written(path, lines):
         (line(number=3), "number 3 where number 2 was expected"),
         (line(number=1), "number 1 where number 2 was expected"),
         (line(number=2, temperature=2), "temperature differs from line 1"),
+        (line(number=2, weights="b" * 16), "weights differs from line 1: scores of several models"),
         (line(number=2, id="p#2"), "only one of this line and line 1 has an id"),
         (
             '{"paper": "p", "number": 2, "answer": 3.5}',
@@ -52,9 +54,68 @@ def written(path, lines):
     ],
 )
 def test_lines_that_are_no_scores_are_refused(tmp_path, bad, said):
-    path = written(tmp_path / "s.jsonl", [GOOD[0], bad])
+    path = written(tmp_path / "s.jsonl", [line(weights="a" * 16), bad])
     with pytest.raises(DataError, match=rf"s\.jsonl, line 2: .*{said}"):
         read_scores(path)
+
+
+def test_other_encodings(tmp_path):
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(GOOD), "utf-8-sig")
+    assert len(read_scores(path).keys) == 3
+    path.write_text("\n".join(GOOD), "utf-16")
+    with pytest.raises(DataError, match="is UTF-16; save it as UTF-8"):
+        read_scores(path)
+
+
+def test_one_model_read_in_two_ways_is_two_models(tmp_path):
+    """Exchanged, each would get the other's weight."""
+    long, short = (
+        read_scores(written(tmp_path / f"{window}.jsonl", [
+            line(chances=(chance, 1 - chance), weights="a" * 16, reading={"window": window})
+        ]))
+        for window, chance in ((512, 0.7), (64, 0.8))
+    )  # fmt: skip
+    models = models_of([long, short])
+    check_models([long, short], models)
+    with pytest.raises(DataError, match="is score file number 1 here, but its model was number 2"):
+        check_models([short, long], models)
+    other = replace(long, sha256="other", reading={"window": 128}, weights=None)
+    with pytest.raises(
+        DataError, match=r"made with window 128, but .* of the fit, with window 512"
+    ):
+        check_models([other, short], models)
+
+
+def test_a_fit_keeps_its_labels(tmp_path):
+    gold = tmp_path / "dev.tsv"
+    names = ("entailment", "not_entailment")
+    rows = [f"One {i}.\tTwo {i}.\t{names[i % 3 > 0]}" for i in range(12)]
+    gold.write_text("\n".join(["sentence1\tsentence2\tlabel", *rows, ""]))
+    paths = []
+    for model in range(2):
+        chances_QK = softmax(np.random.default_rng(model).normal(size=(12, 2))).round(6)
+        lines = [
+            line(f"{row}", answer=names[int(chances.argmax())], chances=chances)
+            for row, chances in enumerate(chances_QK, 2)
+        ]
+        paths.append(written(tmp_path / f"{model}.jsonl", lines))
+    fit = tmp_path / "fit.json"
+    done = run(*paths, "--gold", gold, "--format", "rte", "--fit", fit, "--method", "weights")
+    assert done.exit_code == 0, done.exception
+    assert json.loads(fit.read_text())["labels"] == list(names)
+
+    def answered(name, out):
+        """Where all answers are the same, nothing else shows the other label's name."""
+        first = line("2", answer=name, chances=(0.1, 0.9))
+        files = [
+            written(tmp_path / f"one{i}.jsonl", [first, line("3", 1, name, (c, 1 - c))])
+            for i, c in enumerate((0.3, 0.2))
+        ]
+        return run(*files, "--use", fit, "--out", tmp_path / out)
+
+    assert answered("not_entailment", "a.json").exit_code == 0
+    assert "its labels are not entailment, not" in str(answered("neutral", "b.json").exception)
 
 
 @pytest.mark.parametrize(
@@ -311,8 +372,8 @@ def test_gold_of_other_papers_is_refused(score_files, sample):
         (["--method", "greedy", "--out", "a"], "give --gold"),
         (["--method", "median", "--out", "a"], "--method median: choose from"),
         (["--use", "f", "--method", "ranks", "--out", "a"], "leave out --gold and --method"),
-        (["--fit", "f", "--out", "a"], "need --gold"),
-        (["--abstain", "0.5", "--gold", "g"], "need --out"),
+        (["--fit", "f", "--out", "a"], "--fit needs --gold"),
+        (["--abstain", "0.5", "--gold", "g"], "--abstain needs --out"),
         ([], "give --out FILE"),
         (["--abstain", "7", "--out", "a"], "must be above 0 and at most 1"),
         (["--out", "a", "--json"], "--json needs --gold"),

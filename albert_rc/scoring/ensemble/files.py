@@ -14,7 +14,7 @@ from albert_rc.errors import DataError
 from albert_rc.io.files import read_bytes
 from albert_rc.io.json import parse_json, six_digits, write_json
 from albert_rc.io.messages import counted, quoted
-from albert_rc.papers.schema import letter, question_keys
+from albert_rc.papers.schema import PaperSet, letter, question_keys
 from albert_rc.scoring.ensemble.assess import Assessment
 from albert_rc.scoring.ensemble.mix import MIX, Fit, make_pool
 from albert_rc.scoring.score_file import OF_ENSEMBLE, ScoreFile
@@ -67,6 +67,15 @@ def require_like(file: ScoreFile, dev: ScoreFile, labels: Sequence[str]) -> None
     ):
         if one != other:
             raise DataError(f"{said}it {name} {one}, not {other}; give scores of the same task")
+    require_labels(file, labels, said)
+
+
+def require_labels(file: ScoreFile, labels: Sequence[str], said: str) -> None:
+    """Refuse scores with other labels.
+
+    Raises:
+        DataError: begins with `said`.
+    """
     if any(list(labels[place : place + 1]) != [name] for place, name in file.labels.items()):
         raise DataError(f"{said}its labels are not {', '.join(labels)}, in that order")
 
@@ -151,6 +160,7 @@ def models_of(files: Sequence[ScoreFile]) -> list[dict[str, Any]]:
             "questions": file.ids is not None,
             "option_score": file.way,
             "weights": file.weights,
+            "reading": file.reading,
         }
         for file in files
     ]
@@ -162,9 +172,9 @@ def save_fit(
     report: Assessment,
     files: Sequence[ScoreFile],
     gold: Path,
-    gold_sha256: str,
+    papers: PaperSet,
 ) -> None:
-    """Save a fit, with its source files and its evaluation."""
+    """Save a fit on some papers, with its source files, the papers' labels and its evaluation."""
     models = [
         {**model, "weight": round(weight, 6)}
         for model, weight in zip(models_of(files), fit.weights, strict=True)
@@ -176,14 +186,15 @@ def save_fit(
             "method": fit.method,
             "temperature": round(fit.temperature, 6),
             "models": models,
-            "gold": {"papers": str(gold), "sha256": gold_sha256},
+            "labels": list(papers.labels),
+            "gold": {"papers": str(gold), "sha256": papers.source_hash},
             "measured": report.as_json(),
         },
     )
 
 
-def load_fit(path: Path) -> tuple[Fit, list[dict[str, Any]]]:
-    """Load a saved fit and its models, in order.
+def load_fit(path: Path) -> tuple[Fit, list[dict[str, Any]], tuple[str, ...]]:
+    """Load a saved fit; its models, in order; and its labels, if it has any.
 
     Raises:
         DataError: the file is not a fit.
@@ -199,6 +210,8 @@ def load_fit(path: Path) -> tuple[Fit, list[dict[str, Any]]]:
         )
         inputs = [float(model["temperature"]) for model in models]
         sound = method in MIX and 0 < temperature < math.inf and min(inputs) > 0
+        labels = tuple(record.get("labels", ()))  # fits of earlier versions lack them
+        sound = sound and all(isinstance(name, str) for name in labels)
         if not (whole and sound and min(weights) >= 0 and abs(sum(weights) - 1) < 1e-4):
             raise ValueError
     except (KeyError, TypeError, ValueError):
@@ -207,7 +220,7 @@ def load_fit(path: Path) -> tuple[Fit, list[dict[str, Any]]]:
             "--fit`"
         ) from None
     total = sum(weights)
-    return Fit(method, tuple(weight / total for weight in weights), temperature), models
+    return Fit(method, tuple(weight / total for weight in weights), temperature), models, labels
 
 
 def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -> None:
@@ -228,7 +241,9 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
             "order"
         )
     for own, (file, model) in enumerate(zip(files, models, strict=True), 1):
-        places = [place for place, other in enumerate(models, 1) if _same(file, other)]
+        numbered = list(enumerate(models, 1))
+        places = [place for place, other in numbered if file.sha256 == other["sha256"]]
+        places = places or [place for place, other in numbered if _same(file, other)]
         if places and own not in places:
             raise DataError(
                 f"{file.path}: is score file number {own} here, but its model was number "
@@ -257,6 +272,12 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
                 f"{_way(model.get('option_score'))}; make the scores again with the same "
                 "`predict --option-score`"
             )
+        if _differ(file.reading, model.get("reading")):
+            raise DataError(
+                f"{file.path}: made with {_settings(file.reading)}, but {model['scores']}, of the "
+                f"fit, with {_settings(model['reading'])}; make the scores again with the same "
+                "options of `predict`"
+            )
         as_before = np.isclose(file.temperature, model["temperature"], rtol=1e-4)
         if not as_before and not all(file.each_once):
             raise DataError(
@@ -270,7 +291,17 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
 def _same(file: ScoreFile, model: Mapping[str, Any]) -> bool:
     """Whether a file is known to be from a model, with the same settings."""
     made_by = file.weights not in (None, OF_ENSEMBLE) and file.weights == model.get("weights")
-    return file.sha256 == model["sha256"] or (made_by and file.way == model.get("option_score"))
+    alike = file.way == model.get("option_score")
+    return made_by and alike and not _differ(file.reading, model.get("reading"))
+
+
+def _differ(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
+    """Whether settings of prediction differ, where both are known."""
+    return one is not None and other is not None and dict(one) != dict(other)
+
+
+def _settings(reading: Mapping[str, Any] | None) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted((reading or {}).items()))
 
 
 def _way(way: str | None) -> str:
