@@ -1,5 +1,7 @@
 """Models that come with the package are opened by name."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from conftest import SAMPLE
@@ -7,6 +9,7 @@ from safetensors import safe_open
 from transformers import AlbertForMaskedLM, AlbertForMultipleChoice, AutoTokenizer
 
 from albert_rc import answer
+from albert_rc.answering.temperature import require_own
 from albert_rc.checkpoints import hub
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.hf_names import FAMILIES
@@ -137,3 +140,10 @@ def test_transformers_alone_gives_the_same_answers(kind, sample, tmp_path):
         )
     ours = list(found[0].answers[0].probabilities.values())
     assert ours == pytest.approx(chances.tolist(), abs=1e-4)
+
+
+def test_a_model_of_the_package_cannot_be_given_another_temperature():
+    for name, folder in shipped_models().items():
+        for given in (Path(name), folder, folder / ".." / name):
+            with pytest.raises(UsageError, match="models of the package cannot be changed; copy"):
+                require_own(given)

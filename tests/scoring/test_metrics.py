@@ -1,14 +1,17 @@
+"""Accuracy, its intervals and groups, and the answers that it is computed from."""
+
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, ttest_1samp
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.json import write_json
+from albert_rc.io.json import json_lines, write_json
 from albert_rc.papers.formats import read_collection, read_split
 from albert_rc.papers.overlap import OverlapIndex
 from albert_rc.papers.parse import Problems, parse_cloze
@@ -294,5 +297,35 @@ def test_answers_may_be_in_a_file_of_their_own(sample, cli, tmp_path):
     with pytest.raises(UsageError, match="dev has right answers already"):
         with_key(read_split(sample / "cloze" / "dev"), key)
     write_json(tmp_path / "part.json", {first: right[first]})
-    with pytest.raises(DataError, match="does not belong to these papers, or is incomplete"):
+    with pytest.raises(DataError, match=r"is incomplete:(?s:.*)\ncorrect the key: one list of"):
         with_key(read_split(test), tmp_path / "part.json")
+    some = read_split(test)
+    known = replace(some.passages[0].questions[0], answer=0)
+    answered = replace(some.passages[0], questions=(known, *some.passages[0].questions[1:]))
+    some = replace(some, passages=[answered, *some.passages[1:]])
+    with pytest.raises(UsageError, match=f"has right answers to 1 of {len(some.passages)} papers"):
+        with_key(some, key)
+
+
+def test_training_papers_without_answers_say_nothing_about_guessing(sample, cli, works, tmp_path):
+    dev, test = sample / "cloze" / "dev", sample / "cloze" / "test"
+    papers = read_split(dev).passages
+    write_json(tmp_path / "a.json", {p.id: ["A"] * len(p.questions) for p in papers})
+    done = works("evaluate", tmp_path / "a.json", dev, "--train", test)
+    assert "has no right answers, so the accuracy without reading is not known" in done.stderr
+    assert "without reading (" not in done.stdout
+    done = cli("evaluate", tmp_path / "a.json", dev, "--train", sample / "race" / "dev")
+    assert done.returncode == 3
+    assert "--train" in done.stderr
+    assert "none of its papers can be read as cloze papers" in done.stderr
+
+
+def test_labels_are_no_answers_to_papers_with_options(papers, tmp_path):
+    lines = [
+        {"paper": p.id, "number": n, "answer": "yes", "probabilities": [0.9, 0.1]}
+        for p in papers
+        for n in range(1, len(p.questions) + 1)
+    ]
+    (tmp_path / "a.jsonl").write_bytes(json_lines(lines))
+    with pytest.raises(DataError, match="holds labels, but the papers have options to choose from"):
+        read_answers(tmp_path / "a.jsonl", papers)
