@@ -56,7 +56,8 @@ class AnsweredPaper:
     """The answers to one paper."""
 
     id: str
-    """Its file's name, or the id that it gives itself."""
+    """Its file's name, or the id that it gives itself; `papers[N]` for the Nth dict, from 1, if
+    it has none."""
     answers: tuple[Answer, ...]
 
     @property
@@ -80,7 +81,7 @@ def answer(
     Args:
         papers: a paper as a dict (`{"article": "It _ .", "options": [["is", "are"]]}`, or with
             `questions` as in RACE); a list of such dicts; their JSON as text or bytes; or the path
-            of a file or folder in any format that `predict` reads.
+            of a file or folder in any format that `predict` reads, such as DREAM's.
         model: from `load_model(source, "cloze")` or `load_model(source, "choice")`, which is loaded
             once for many calls; or the source itself: a run's folder, a hub id, or a model of the
             package. By default the package's own model for this kind of papers.
@@ -101,8 +102,9 @@ def answer(
         UserWarning: the model was not trained to answer, so its answers are guesses.
 
     Raises:
-        DataError: papers have errors, all of which are listed; or the model answers another kind
-            of question.
+        DataError: papers have errors, all of which are listed; or a loaded model answers another
+            kind of question. (One that is given by its name is opened for their kind, and warns if
+            its head for it is untrained.)
         UsageError: an option is invalid, or only `predict` supports the model's task.
         CheckpointError: the model, or the calibration saved next to it, is damaged.
     """

@@ -24,7 +24,8 @@ _OF_FINE_TUNING = ("patience", "mask_rate", "mask_weight")
 
 
 @example(
-    "albert-rc pretrain --data data/corpus --model models/vocabulary --scratch tiny --out models/p"
+    "albert-rc pretrain --data data/corpus --model models/vocabulary --scratch tiny "
+    "--out models/pretrained"
 )
 @settings.takes(
     settings.Fields(TrainConfig, only=_OF_RECIPE, defaults="the recipe's"),

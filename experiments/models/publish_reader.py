@@ -286,7 +286,8 @@ def choice_of_more_options(work: Path) -> dict[str, Any]:
         made.append(f"{MEAN} of those of steps {before} and {before + 1}.")
     else:
         mean = name
-    about = {"run": mean, "records": name, "made": made}
+    where = "on 2 CPU cores, its encoder's masked words in part on a GPU"
+    about = {"run": mean, "records": name, "made": made, "where": where}
     return (
         about
         | _apart("reader.py", "teach-questions")
