@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom, binomtest, ttest_1samp
+from scipy.stats import binom, ttest_1samp
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import json_lines, write_json
@@ -23,6 +23,7 @@ from albert_rc.scoring.accuracy import (
     effective_size,
     gain,
     interval_over_papers,
+    wilson,
 )
 from albert_rc.scoring.baseline import no_reading_answers
 from albert_rc.scoring.evaluate import evaluate, read_answers, with_key
@@ -45,13 +46,20 @@ def test_papers_not_blanks_are_resampled():
     assert (together.high - together.low) > 3 * (apart.high - apart.low)
 
 
-def test_all_right_or_none_has_the_interval_of_papers():
-    """173 papers of two blanks: Wilson's interval of 173 papers, not of 346 blanks."""
+def test_all_right_or_none_has_an_interval_with_a_correlation_assumed():
+    """173 papers of two blanks: Wilson's interval of 314.5 blanks, not of 346."""
     papers = [i // 2 for i in range(346)]
-    for right, successes in ((True, 173), (False, 0)):
+    for right in (True, False):
         found = accuracy([right] * 346, papers)
-        theirs = binomtest(successes, 173).proportion_ci(method="wilson")
-        assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))
+        ends = wilson(right * 346 / 1.1, 346 / 1.1)
+        assert (found.low, found.high) == pytest.approx(ends)
+
+
+def test_a_mistake_does_not_make_an_accuracy_look_more_certain():
+    papers = [i // 20 for i in range(280)]
+    perfect, one_wrong = (accuracy([i >= wrong for i in range(280)], papers) for wrong in (0, 1))
+    assert 0.95 < perfect.low < 0.98
+    assert one_wrong.low < perfect.low + 0.02
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.1])
@@ -74,7 +82,7 @@ def test_the_interval_of_five_papers_covers_and_says_something(spread):
 
 
 def test_effective_size():
-    """Papers that do not differ count in full, but for t; all right or wrong, as one question."""
+    """Papers that do not differ count in full, but for t; those of one kind as one question."""
     papers = [i // 10 for i in range(50)]
     alike = [i % 10 < 6 for i in range(50)]
     assert effective_size(alike, papers) == pytest.approx(50 * (1.959964 / 2.776445) ** 2)
