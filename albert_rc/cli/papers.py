@@ -80,8 +80,7 @@ def training_passages(train: Path | None, gold: Path, papers: PaperSet) -> Seque
             f"--train {train}: none of its papers can be read as {papers.format} papers:{reasons}"
         )
     say(f"training papers: {found} ({len(passages):,} usable)")
-    answered = any(question.answer is not None for p in passages for question in p.questions)
-    if passages and not answered:
+    if passages and not any(passage.is_answered for passage in passages):
         say(
             f"note: {found} has no right answers, so the accuracy without reading is not known; "
             "only shared passages are looked for"

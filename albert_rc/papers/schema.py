@@ -46,6 +46,11 @@ class Passage:
     level: str | None = None
     """`middle` or `high`, if known."""
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the right answer to some question is known."""
+        return any(question.answer is not None for question in self.questions)
+
     def segments(self) -> list[str]:
         """The texts between the blanks, one more than blanks."""
         edges = [0, *(edge for blank in self.blanks for edge in blank), len(self.text)]

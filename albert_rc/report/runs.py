@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from albert_rc.errors import DataError, UsageError
+from albert_rc.errors import UsageError
 from albert_rc.papers.schema import Passage, letter_index
 from albert_rc.scoring.align import rows_of
 from albert_rc.scoring.evaluate import read_answers
-from albert_rc.scoring.score_file import read_scores
+from albert_rc.scoring.score_file import read_letters
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,7 @@ def read_run(path: Path, papers: Sequence[Passage], name: str) -> Run:
         letters = read_answers(path, papers)
         chosen = [index for x in letters if (index := letter_index(x)) is not None]
         return Run(name, letters, chosen, None)
-    file = read_scores(path)
-    if file.kind != "letters":
-        raise DataError(f"{path}: holds {file.kind}; the papers have options to choose from")
+    file = read_letters(path)
     rows = rows_of(file, papers).tolist()
     chances = [file.chances_QK[row, : file.num_options_Q[row]].tolist() for row in rows]
     chosen = [chance.index(max(chance)) for chance in chances]

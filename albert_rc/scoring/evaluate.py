@@ -20,7 +20,7 @@ from albert_rc.papers.schema import (
 )
 from albert_rc.scoring.accuracy import Accuracy, Gain, accuracy, by_group, gain, gain_by_group
 from albert_rc.scoring.baseline import no_reading_answers
-from albert_rc.scoring.score_file import answers_in, read_scores
+from albert_rc.scoring.score_file import answers_in, letters_of, read_letters, read_scores
 from albert_rc.scoring.slices import Slices, slices_of
 
 
@@ -64,12 +64,8 @@ def read_answers(
     Raises:
         DataError: lists papers and answers that are missing, too many, or no option's letter.
     """
-    content = answers_in(path)
-    if path.suffix == ".jsonl" and (kind := read_scores(path).kind) != "letters":
-        raise DataError(
-            f"{path}: holds {kind}, but the papers have options to choose from; give the scores "
-            "of these papers"
-        )
+    is_scores = path.suffix == ".jsonl"
+    content: Any = letters_of(read_letters(path)) if is_scores else answers_in(path)
     if not isinstance(content, dict):
         raise DataError(f'{path}: must be an object such as {{"test0001.json": ["B", ...]}}')
     content = dict(content)
@@ -121,10 +117,7 @@ def with_key(papers: PaperSet, key: Path) -> PaperSet:
     """
     if papers.kind not in ("cloze", "choice"):
         raise UsageError(f"--key is for papers with options, not for {papers.format} papers")
-    answered = sum(
-        any(question.answer is not None for question in passage.questions)
-        for passage in papers.passages
-    )
+    answered = sum(passage.is_answered for passage in papers.passages)
     if answered:
         own = "has right answers already; leave --key out"
         if answered < len(papers.passages):
@@ -196,7 +189,7 @@ def evaluate(
         slices = slices_of(papers, train)
     kinds = {kind: [names[i] for i in known] for kind, names in slices.items()}
     no_reading = None
-    if train and any(question.answer is not None for p in train for question in p.questions):
+    if train and any(passage.is_answered for passage in train):
         guesses = no_reading_answers(train, papers)
         no_reading = accuracy([letter(guesses[i]) == gold[i] for i in known], owners)
     groups = {kind: by_group(right, owners, names) for kind, names in kinds.items()}

@@ -38,8 +38,7 @@ def parts_of_speech(papers: Sequence[Passage]) -> list[str | None]:
     """
     found: list[str | None] = []
     for paper in papers:
-        known = any(question.answer is not None for question in paper.questions)
-        tagger = _tagger() if paper.kind == "cloze" and known else None
+        tagger = _tagger() if paper.kind == "cloze" and paper.is_answered else None
         found += [None] * len(paper.questions) if tagger is None else _of_paper(paper, tagger)
     return found
 

@@ -165,9 +165,29 @@ def answers_in(path: Path) -> Any:
                     raise DataError(f"{path}: {said}; rename it") from None
             raise
     file = read_scores(path)
+    if file.kind == "letters":
+        return letters_of(file)
+    given = file.answers or file.chances_QK[:, 0].tolist()
+    return dict(zip(file.papers, given, strict=True))
+
+
+def read_letters(path: Path) -> ScoreFile:
+    """Read the score file of papers with options to choose from.
+
+    Raises:
+        DataError: as `read_scores`, or its answers are labels or numbers.
+    """
+    file = read_scores(path)
     if file.kind != "letters":
-        given = file.answers or file.chances_QK[:, 0].tolist()
-        return dict(zip(file.papers, given, strict=True))
+        raise DataError(
+            f"{path}: holds {file.kind}, but the papers have options to choose from; give the "
+            "scores of these papers"
+        )
+    return file
+
+
+def letters_of(file: ScoreFile) -> dict[str, list[str]]:
+    """The answers of a file of `read_letters` by paper, as in answer.json."""
     papers: dict[str, list[str]] = {}
     for paper, answer in zip(file.papers, file.answers, strict=True):
         papers.setdefault(paper, []).append(answer)

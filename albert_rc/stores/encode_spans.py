@@ -28,7 +28,7 @@ class EncodedSpans:
     """Index after the last character of each token of a passage."""
     questions: list[list[int]] = field(default_factory=list)
     """Pieces of each question, in the passages' order."""
-    asked_cut: list[bool] = field(default_factory=list)
+    question_cut: list[bool] = field(default_factory=list)
     """Whether the end of the question is missing, since it is too long."""
     windows: list[list[tuple[int, int]]] = field(default_factory=list)
     """First token and number of passage tokens of each window, per question."""
@@ -70,7 +70,7 @@ def encode_spans(
             pieces = whole[:longest]
             room = max_length - specials - len(pieces)
             out.questions.append(pieces)
-            out.asked_cut.append(len(whole) > longest)
+            out.question_cut.append(len(whole) > longest)
             out.windows.append(_windows(len(ids), room))
             out.answers.append(-1 if question.answer is None else question.answer)
             out.golds.append(list(question.spans))

@@ -22,7 +22,7 @@ def losses(store: Store) -> list[str]:
         said.append(
             f"{longer} longer than the window; the last {counted(lost, 'token')} are not read"
         )
-    if asked := store.meta.get("num_asked_cut", 0):
+    if asked := store.meta.get("num_questions_cut", 0):
         said.append(
             f"{counted(asked, 'question is', 'questions are')} too long for the window; "
             "their ends are not read"

@@ -40,7 +40,7 @@ MEASURES: dict[Kind, tuple[str, ...]] = {
     "label": ("token", "question", "kept", "cut", "token_cut"),
     "span": (
         *("paper", "token", "byte", "question", "key_byte", "piece", "window", "gold"),
-        *("long", "asked_cut"),
+        *("long", "question_cut"),
     ),
 }
 _QUESTIONS = {
@@ -205,7 +205,7 @@ def _encoded_spans(passages: Sequence[Passage], tokenizer: Tokenizer, max_length
         several = sum(len(windows) > 1 for windows in encoded.windows[own])
         tokens = len(encoded.passage_tokens[number])
         own_measures = (1, tokens, len(texts[number]), len(passage.questions), *counts)
-        measures.append((*own_measures, several, sum(encoded.asked_cut[own])))
+        measures.append((*own_measures, several, sum(encoded.question_cut[own])))
     windows = list(chain.from_iterable(encoded.windows))
     golds = list(chain.from_iterable(encoded.golds))
     return measures, {

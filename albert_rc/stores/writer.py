@@ -29,7 +29,7 @@ class Cuts(TypedDict, total=False):
 
     num_long: int
     """Cloze and span: papers or questions that need several windows."""
-    num_asked_cut: int
+    num_questions_cut: int
     """Span: truncated questions; stores of earlier versions lack it."""
     num_cut: int
     """Choice and label: questions or rows with a truncated text."""
@@ -175,7 +175,7 @@ class Selection:
         if self._columns.kind == "cloze":
             return {"num_long": self.total("long")}
         if self._columns.kind == "span":
-            return {"num_long": self.total("long"), "num_asked_cut": self.total("asked_cut")}
+            return {"num_long": self.total("long"), "num_questions_cut": self.total("question_cut")}
         cut = self.total("token_cut")
         return {
             "num_cut": self.total("cut"),
@@ -285,8 +285,8 @@ def store_summary(
     elif kind in ("cloze", "span"):
         needing = counted(cuts["num_long"], "paper" if kind == "cloze" else "question")
         line += f", {counted(num_items, 'window')} (several for {needing})"
-        if asked_cut := cuts.get("num_asked_cut"):
-            line += f", {counted(asked_cut, 'question')} truncated"
+        if question_cut := cuts.get("num_questions_cut"):
+            line += f", {counted(question_cut, 'question')} truncated"
     elif cut is not None:
         share = lost / max(1, cuts.get("tokens_before", 0))
         line += f"; passage truncated for {counted(cut, 'question')} "

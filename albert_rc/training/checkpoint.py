@@ -142,10 +142,11 @@ class Checkpoints:
                 forgotten more.
         """
         newest_first = states(self.folder)
-        kept = set(newest_first[: self.settings.keep])
+        kept = newest_first[: self.settings.keep]
         if self.settings.on_collapse == "restart":
-            kept |= set([x for x in newest_first if step_of(x) <= since][:1])
-            kept |= set([x for x in newest_first if step_of(x) > since][-1:])
+            before = [path for path in newest_first if step_of(path) <= since]
+            after = [path for path in newest_first if step_of(path) > since]
+            kept += [*before[:1], *after[-1:]]
         return [path for path in newest_first if path not in kept]
 
     def load(

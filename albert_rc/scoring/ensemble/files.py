@@ -241,9 +241,7 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
             "order"
         )
     for own, (file, model) in enumerate(zip(files, models, strict=True), 1):
-        numbered = list(enumerate(models, 1))
-        places = [place for place, other in numbered if file.sha256 == other["sha256"]]
-        places = places or [place for place, other in numbered if _same(file, other)]
+        places = _places(file, models)
         if places and own not in places:
             raise DataError(
                 f"{file.path}: is score file number {own} here, but its model was number "
@@ -286,6 +284,13 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
                 "of dev and test again with the same temperature: the saved one, or "
                 "`predict --temperature 1`"
             )
+
+
+def _places(file: ScoreFile, models: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The numbers of the models that a file may be from: by its content, or by its weights."""
+    numbered = list(enumerate(models, 1))
+    itself = [number for number, model in numbered if file.sha256 == model["sha256"]]
+    return itself or [number for number, model in numbered if _same(file, model)]
 
 
 def _same(file: ScoreFile, model: Mapping[str, Any]) -> bool:

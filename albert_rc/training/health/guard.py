@@ -221,7 +221,7 @@ class Guard:
                 )
 
     def _spikes(self, step: int) -> Iterator[Symptom]:
-        # A batch without an answer says nothing, with a teacher's gradient or without any.
+        # A batch without a known answer has no loss to compare, even if a teacher gave a gradient.
         counted = self._questions > 0
         rows = [row for row in self._rows if row.norm and (row.questions or not counted)]
         rows = rows[-HISTORY:]

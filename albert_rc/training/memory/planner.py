@@ -241,27 +241,22 @@ def _plan_as_before(
     except OutOfMemoryError:
         # The moments' format cannot change during a run.
         plan = make_plan(task, budget, replace(levers, states=levers.states or before.states))
-    changed = [
-        f"{name} {was} before, {now} now"
-        for name, was, now in (
-            ("micro-batches", before.accumulation, plan.micro_batches),
-            ("recompute", before.recompute, plan.recompute),
-        )
-        if was is not None and was != now
-    ]
     if before.accumulation is None:
         return plan, [
-            "note: the run goes on with another number of processes; from here on, results may "
+            "note: the run continues with another number of processes; from here on, results may "
             "differ by rounding"
         ]
+    rows = (
+        ("micro-batches", before.accumulation, levers.accumulation, plan.micro_batches),
+        ("recompute", before.recompute, levers.recompute, plan.recompute),
+    )
+    changed = [row for row in rows if row[1] not in (None, row[3])]
     if not changed:
         return plan, []
-    asked = (levers.accumulation, levers.recompute)
-    planned = (plan.micro_batches, plan.recompute)
-    kept = zip((before.accumulation, before.recompute), planned, asked, strict=True)
-    fits = all(now in (was, own) for was, now, own in kept)
-    why = "as requested" if fits else "since the earlier plan does not fit this memory"
+    requested = all(asked == now for _, _, asked, now in changed)
+    why = "as requested" if requested else "since the earlier plan does not fit this memory"
+    what = "; ".join(f"{name} {was} before, {now} now" for name, was, _, now in changed)
     return plan, [
-        f"note: the memory plan differs from the run's earlier one, {why} ({'; '.join(changed)}); "
+        f"note: the memory plan differs from the run's earlier one, {why} ({what}); "
         "from here on, results may differ by rounding"
     ]

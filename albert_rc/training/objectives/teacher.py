@@ -46,7 +46,7 @@ class Teacher:
 
         Raises:
             DataError: a score file is missing.
-            UsageError: there is no such model.
+            UsageError: unknown model.
         """
         if self.is_file and not Path(self.source).is_file():
             raise DataError(
@@ -133,7 +133,7 @@ class Teacher:
             chance_O: from `chances`.
         """
         if self.is_file:
-            return sha256(chance_O.numpy().tobytes())[:16]
+            return sha256(_bytes(chance_O))[:16]
         return self.source_id()
 
     def source_id(self) -> str:

@@ -24,7 +24,7 @@ def origin_of(model: str, how: Opening) -> str | None:
         how: how it is opened.
 
     Raises:
-        UsageError: there is no such model.
+        UsageError: unknown model.
     """
     return None if how.get("scratch") else weights_id(resolve_source(model))
 
