@@ -133,7 +133,7 @@ def _evaluate(
         found["against"] = {
             **other.total.as_json(),
             **compared.as_json(),
-            "gain": change.as_json(),
+            "gain": change.gain_as_json(),
         }
     if json:
         print_json(found)
@@ -171,7 +171,7 @@ def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, jso
             record["against"] = {
                 "metrics": _numbers(other.metrics),
                 **agreed.as_json(),
-                "gain": change.as_json(),
+                "gain": change.gain_as_json(),
             }
         print_json(record)
         return

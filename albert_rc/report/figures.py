@@ -55,10 +55,10 @@ class Figures:
     slices: Slices
     runs: list[RunFigures]
     comparison: Comparison | None
-    change: Gain | None
-    """Gain of the second run over the first; None without one, or without right answers."""
-    changes: dict[str, dict[str, Gain]]
-    """Gains of the second run over the first by slice."""
+    gain: Gain | None
+    """Gain of the first run over the second; None without one, or without right answers."""
+    gains: dict[str, dict[str, Gain]]
+    """Gains of the first run over the second by slice."""
     weak: list[Weak]
     sure_and_wrong: int
 
@@ -76,18 +76,13 @@ class Figures:
                 found["against"] = own
         if self.comparison is not None:
             found["against"] |= self.comparison.as_json()
-        if self.change is not None:
-            found["against"]["change"] = _bounds(self.change)
-            found["against"]["changes"] = {
-                kind: {name: _bounds(change) for name, change in groups.items()}
-                for kind, groups in self.changes.items()
+        if self.gain is not None:
+            found["against"]["gain"] = self.gain.gain_as_json()
+            found["against"]["gains"] = {
+                kind: {name: part.gain_as_json() for name, part in groups.items()}
+                for kind, groups in self.gains.items()
             }
         return found
-
-
-def _bounds(change: Gain) -> dict[str, float | int | None]:
-    found = change.as_json()
-    return {name: found[name] for name in ("gain", "low", "high", "permutation_p")}
 
 
 def require_options(kind: Kind) -> None:
@@ -127,11 +122,10 @@ def figures_of(
     compared = None
     if len(runs) > 1:
         compared = compare(runs[0].letters, runs[1].letters, gold)
-    change: Gain | None = None
-    changes: dict[str, dict[str, Gain]] = {}
+    whole: Gain | None = None
+    parts: dict[str, dict[str, Gain]] = {}
     if len(runs) > 1 and any(letter is not None for letter in gold):
-        old, new = (run.letters for run in runs)
-        change, changes = gains(new, old, papers, slices)
+        whole, parts = gains(runs[0].letters, runs[1].letters, papers, slices)
     return Figures(
         kind=kind,
         num_papers=len(papers),
@@ -139,8 +133,8 @@ def figures_of(
         slices=slices,
         runs=found,
         comparison=compared,
-        change=change,
-        changes=changes,
+        gain=whole,
+        gains=parts,
         weak=weak_slices(found[0].evaluation),
         sure_and_wrong=_sure_and_wrong(runs[0], gold),
     )

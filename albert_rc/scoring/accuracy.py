@@ -304,9 +304,13 @@ class Gain(Discordance):
         )
 
     def as_json(self) -> dict[str, float | int | None]:
+        return {**self.gain_as_json(), **super().as_json()}
+
+    def gain_as_json(self) -> dict[str, float | int | None]:
+        """`as_json` without the numbers of questions, for a record that has them."""
         ends = {"gain": self.value, "low": self.low, "high": self.high}
         found: dict[str, float | int | None] = {name: _finite(end) for name, end in ends.items()}
-        return {**found, "permutation_p": self.permutation_p, **super().as_json()}
+        return {**found, "permutation_p": self.permutation_p}
 
 
 def gain(

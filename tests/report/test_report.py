@@ -57,15 +57,13 @@ def test_the_figures_are_those_of_evaluate(papers, tmp_path, works):
     expected = json.loads(done.stdout)
     against = expected.pop("against")
     assert {key: shown[key] for key in expected} == expected
-    gained, change = against.pop("gain"), shown["against"]["change"]
-    assert change["gain"] == pytest.approx(-gained["gain"])  # of the second on the first
     assert {key: shown["against"][key] for key in against} == against
     assert shown["bytes"] == page.stat().st_size
     text = unescape(page.read_text())
     assert f"{shown['accuracy']:.1%}" in text
     assert f"{100 * shown['low']:.1f} to {100 * shown['high']:.1f}%" in text
-    assert f"on {against['only_second_right']}. Gain of the second run" in " ".join(text.split())
-    assert f"(p = {change['permutation_p']:.2g}, permutation test over papers)" in text
+    assert f"on {against['only_second_right']}. Gain of the first run" in " ".join(text.split())
+    assert f"(p = {against['gain']['permutation_p']:.2g}, permutation test over papers)" in text
     for groups in expected["groups"].values():
         for name, part in groups.items():
             assert len(groups) == 1 or (name in text and f"{part['accuracy']:.1%}" in text)
@@ -130,7 +128,7 @@ def test_without_gold_nothing_is_right_or_wrong():
     assert "No key" in page
     assert "unsure only" in page
     assert "wrong only" not in page
-    assert "What changed" in page
+    assert "What differs" in page
     assert {q[1] for paper in data_of(page)["papers"] for q in paper[3]} == {-1}
     figures = figures_of("cloze", papers, [fabricate(papers)])
     assert "accuracy" not in figures.as_json()
@@ -244,20 +242,20 @@ def test_a_probability_below_a_threshold_stays_below(papers):
     assert data["papers"][0][3][0][3][0][:2] == [8999, 5700]
 
 
-def test_what_changed_has_intervals(papers):
+def test_gains_have_intervals(papers):
     papers = repeated(papers, 40)
     first, second = fabricate(papers, 1), fabricate(papers, 2)
     figures = figures_of("cloze", papers, [first, second])
     values = [each.evaluation.total.value for each in figures.runs]
-    assert figures.change.value == pytest.approx(values[1] - values[0])
-    assert figures.change.low < figures.change.value < figures.change.high
-    for kind, groups in figures.changes.items():
-        for name, change in groups.items():
+    assert figures.gain.value == pytest.approx(values[0] - values[1])
+    assert figures.gain.low < figures.gain.value < figures.gain.high
+    for kind, groups in figures.gains.items():
+        for name, gain in groups.items():
             parts = [each.evaluation.groups[kind][name].value for each in figures.runs]
-            assert change.value == pytest.approx(parts[1] - parts[0])
+            assert gain.value == pytest.approx(parts[0] - parts[1])
     said = figures.as_json()["against"]
-    assert said["change"]["low"] == pytest.approx(figures.change.low, abs=1e-6)
-    assert said["changes"].keys() == figures.changes.keys()
+    assert said["gain"]["low"] == pytest.approx(figures.gain.low, abs=1e-6)
+    assert said["gains"].keys() == figures.gains.keys()
 
 
 def test_calibration_by_hand():

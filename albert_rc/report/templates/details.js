@@ -64,6 +64,20 @@ function place(mayScroll) {
   box.style.setProperty("top", `${top + scrollY}px`);
 }
 
+// The focused answer, if all of it is in the window.
+function focusedInView() {
+  const chip = document.activeElement;
+  if (!chip || !chip.matches(".blank[data-number]")) return null;
+  const { top, bottom } = chip.getBoundingClientRect();
+  return top >= 0 && bottom <= innerHeight ? chip : null;
+}
+
+function keepInView(chip) {
+  if (chip !== document.activeElement) return;
+  chip.scrollIntoView({ block: "nearest" });
+  if (chip === owner) place(true);
+}
+
 function later(action, wait) {
   clearTimeout(timer);
   timer = setTimeout(action, wait);

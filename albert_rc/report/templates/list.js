@@ -24,6 +24,7 @@ function clear(paper, height) {
 
 const observer = new IntersectionObserver((entries) => {
   const leaving = [];
+  const answer = focusedInView();
   for (const entry of entries) {
     const paper = papers[Number(entry.target.dataset.index)];
     if (entry.isIntersecting && !paper.filled) draw(paper);
@@ -32,6 +33,8 @@ const observer = new IntersectionObserver((entries) => {
   // All heights first: reading between writes would lay the page out again each time.
   const heights = leaving.map((paper) => paper.article.offsetHeight);
   leaving.forEach((paper, number) => clear(paper, heights[number]));
+  // Papers drawn above or below may have pushed the focused answer out of the window.
+  if (answer) requestAnimationFrame(() => requestAnimationFrame(() => keepInView(answer)));
 }, { rootMargin: `${MARGIN}px 0px` });
 
 const listWidth = () => list.clientWidth || 800;
@@ -68,8 +71,8 @@ const ANSWERS = {
 };
 const CHANGES = {
   changed,
-  gained: (question) => stateOf(question, 0) === "wrong" && stateOf(question, 1) === "right",
-  lost: (question) => stateOf(question, 0) === "right" && stateOf(question, 1) === "wrong",
+  gained: (question) => stateOf(question, 0) === "right" && stateOf(question, 1) === "wrong",
+  lost: (question) => stateOf(question, 0) === "wrong" && stateOf(question, 1) === "right",
   both: (question) => stateOf(question, 0) === "wrong" && stateOf(question, 1) === "wrong",
 };
 const CERTAINTY = {
