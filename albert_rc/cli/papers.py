@@ -21,6 +21,13 @@ Format = Annotated[
         "mrpc, sts-b, qqp, mnli, qnli, rte, wnli) (default: detected).",
     ),
 ]
+OptionFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format", help="Format of the papers: cloze, race or dream (default: detected)."
+    ),
+]
+"""`Format` of commands for papers with options."""
 Strict = Annotated[
     bool,
     typer.Option(

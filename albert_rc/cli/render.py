@@ -9,7 +9,7 @@ import typer
 
 from albert_rc.cli.console import example
 from albert_rc.cli.outputs import check_outputs
-from albert_rc.cli.papers import Format
+from albert_rc.cli.papers import OptionFormat
 from albert_rc.errors import UsageError
 from albert_rc.io.messages import counted
 
@@ -24,10 +24,10 @@ def render(
         bool, typer.Option("--key", help="Print the right answers on a page at the end.")
     ] = False,
     title: Annotated[str, typer.Option(help="Title on the first page.")] = "",
-    format_: Format = None,
+    format_: OptionFormat = None,
     first: Annotated[
         int,
-        typer.Option(min=0, max=9999, help="Number of the first question (default: 1)."),
+        typer.Option(min=0, max=9999, help="Number of the first question."),
     ] = 1,
     font: Annotated[
         Path | None,

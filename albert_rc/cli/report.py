@@ -9,7 +9,7 @@ import typer
 
 from albert_rc.cli.console import example, out, print_json
 from albert_rc.cli.outputs import check_outputs
-from albert_rc.cli.papers import Format, Key, TrainingPapers, training_passages
+from albert_rc.cli.papers import Key, OptionFormat, TrainingPapers, training_passages
 from albert_rc.errors import UsageError
 from albert_rc.io.messages import counted
 
@@ -28,7 +28,7 @@ def report(
     ] = None,
     key: Key = None,
     train: TrainingPapers = None,
-    format_: Format = None,
+    format_: OptionFormat = None,
     json: Annotated[bool, typer.Option("--json", help="Also print the metrics as JSON.")] = False,
 ) -> None:
     """Write the answers as one HTML file: which are right, wrong or uncertain; works offline."""

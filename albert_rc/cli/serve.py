@@ -39,7 +39,10 @@ def serve(
         ),
     ] = None,
     max_megabytes: Annotated[
-        float, typer.Option(help="Maximum size of a request, in megabytes.", hidden=True)
+        float,
+        typer.Option(
+            min=0.001, max=1000, help="Maximum size of a request, in megabytes.", hidden=True
+        ),
     ] = 30,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     set_: settings.Set = None,
@@ -52,10 +55,6 @@ def serve(
     """
     import webbrowser
 
-    if not 0 <= port <= 65535:
-        raise UsageError(f"--port {port} must be between 0 and 65535")
-    if not 0.001 <= max_megabytes <= 1000:
-        raise UsageError(f"--max-megabytes {max_megabytes:g} must be between 0.001 and 1000")
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UsageError("serve runs in one process; start it without torchrun")
     try:

@@ -15,8 +15,10 @@ from albert_rc.printed.read.headers import without_headers
 from albert_rc.printed.read.pdf import read_pdf
 from albert_rc.printed.scan.pictures import SUFFIXES as PICTURES
 
-TEXT = (".txt", ".text", ".md")
+TEXT = (".txt", ".text")
 SUFFIXES = (*TEXT, ".docx", ".pdf", *PICTURES)
+NO_PICTURES = (".heic", ".heif", ".pdf", ".doc", ".docx")
+"""Suffixes of files that may be a page of a paper, but are not read with its pictures."""
 
 
 def require_printed(path: Path) -> None:
@@ -28,8 +30,15 @@ def require_printed(path: Path) -> None:
     """
     suffix = path.suffix.lower()
     if path.is_dir():
-        names = [file.name for file in path.iterdir()]
-        if not any(name.lower().endswith(PICTURES) for name in names):
+        names = sorted(file.name for file in path.iterdir())
+        if any(name.lower().endswith(PICTURES) for name in names):
+            others = [name for name in names if name.lower().endswith(NO_PICTURES)]
+            if others:
+                raise UsageError(
+                    f"{path / others[0]}: a folder of pictures must hold nothing but the pages of "
+                    "one paper; save this page as JPEG or PNG, or move it elsewhere"
+                )
+        else:
             ends = [end for end in SUFFIXES if any(name.lower().endswith(end) for name in names)]
             if ends:
                 raise UsageError(

@@ -18,6 +18,8 @@ UNBROKEN = 100  # characters; few pages have longer lines, and those show their 
 SLACK = 3  # tolerance of an edge, in characters
 EDGE = 6  # characters from the edge that many full lines end in
 HAN = r"\u3400-\u9fff\uf900-\ufaff"
+OTHER_LETTERS = rf"{HAN}\u3040-\u30ff\uac00-\ud7af\u0400-\u04ff\u0600-\u06ff"
+"""Letters that are not Latin, for a character class: Chinese, kana, Korean, Cyrillic, Arabic."""
 FINAL = re.compile(r"""[.!?。！？…:：]["'”’)\]]*\s*$""")
 
 LONGEST_RUN = 100  # of spaces or underscores in a row that make a difference

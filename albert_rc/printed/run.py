@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 
@@ -59,7 +60,12 @@ def import_papers(
             text = read_printed(key_path)
             outline = read_outline(key_with_letters(text.lines), only_key=True)
             of_example = _without_zero(outline, examples)
-        answers = [answer for block in outline.blocks for answer in block.answers]
+        of = f"{key_path.name}, "
+        answers = [
+            replace(answer, place=of + answer.place)
+            for block in outline.blocks
+            for answer in block.answers
+        ]
         papers = [paper for found in imports for paper in found.papers]
         own = [paper.answers for paper in papers]
         if len(paths) > 1:  # the key may use its name as a label
@@ -74,7 +80,7 @@ def import_papers(
                 others = zip(paper.numbers, before, repeat(paper.place), strict=False)
                 must_agree(paper, others, "in the paper's own key", f"in {key_path}")
         report_doubts(rest, text, keep_unsure)
-        _blame_key(outline, papers, rest)
+        _blame_key(outline, papers, rest, of)
         rest.troubles += lost_answers(outline.left_out, _unanswered(papers))
         if not answers:
             rest.troubles.append(
@@ -168,13 +174,16 @@ def _answer(found: Import, outline: Outline, key_path: Path | None) -> None:
     _blame_key(outline, found.papers, found)
 
 
-def _blame_key(outline: Outline, papers: Sequence[Paper], found: Import) -> None:
-    """Report unreadable entries of the key to the papers that they are for."""
+def _blame_key(outline: Outline, papers: Sequence[Paper], found: Import, of: str = "") -> None:
+    """Report unreadable entries of the key to the papers that they are for.
+
+    `of` begins the places in a key of another file.
+    """
     for problem in (problem for block in outline.blocks for problem in block.key_problems):
         way_out = problem.way_out or "correct the key there"
         if not found.papers:  # the key's own file
             way_out = way_out.split(", or give it")[0]
-        trouble = Trouble(problem.numbers, problem.place, problem.reason, way_out)
+        trouble = Trouble(problem.numbers, of + problem.place, problem.reason, way_out)
         owners = [paper for paper in papers if set(paper.numbers) & set(problem.numbers)]
         for paper in owners:
             paper.troubles.append(trouble)

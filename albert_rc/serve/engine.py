@@ -17,6 +17,7 @@ from albert_rc.answering.temperature import kept_temperature
 from albert_rc.checkpoints.hub import READY
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError
+from albert_rc.io.files import natural_key
 from albert_rc.io.json import to_json
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import PaperSet, gold_letters
@@ -250,6 +251,7 @@ class Engine:
             messages += [Message("warning", line) for line in losses(store)]
             answers[found.kind], lines = self._answer(store, loaded, end, stopped, place)
             papers += _papers(found, lines, reading.numbers)
+        papers.sort(key=lambda paper: natural_key(paper["id"]))  # a printed exam has both kinds
         return to_json(
             {
                 "model": self._names(answers) or self.name,

@@ -47,6 +47,12 @@ _SUFFIXES = {
 }
 _PAGE = rf"{PAPER}(?:[/\\]page(?P<number>\d+)\.jpg)?"
 _ROOT = Path(__file__).parents[2]
+_OPTIONS = {
+    "or give it with --key": "or give the key separately",
+    "; --glosses keep leaves them in the text": "",
+    "write the text with --text, correct it, and import it": "correct the text below",
+}
+"""Options in the messages of the import, and what stands for them on the page and in the API."""
 
 
 def read_printed(
@@ -176,7 +182,8 @@ def _with_id(content: dict[str, Any], stem: str) -> dict[str, Any]:
 def _named(text: str, upload: Upload, key: Upload | None) -> str:
     """A message with the client's file names instead of ours."""
     if key is not None:  # "36 is A in the paper's own key, but B in key.txt"
-        text = text.replace(f" {KEY}{_SUFFIXES[key.kind]}", f" {key.name}")
+        for before in (" ", "("):
+            text = text.replace(f"{before}{KEY}{_SUFFIXES[key.kind]}", f"{before}{key.name}")
     for own, given in ((PAPER, upload), (KEY, key)):
         if given is not None:
             start = _PAGE if given.pages else re.escape(own + _SUFFIXES[given.kind])
@@ -207,7 +214,7 @@ def _found(paths: list[Path]) -> dict[str, Any]:
     imports = import_papers(paths[:1], paths[1] if len(paths) > 1 else None, keep_unsure=True)
     messages = Messages()
     for found in imports:
-        _say(found, messages)
+        _say(found, messages, f"{found.source}: " if found is not imports[0] else "")
     said = [(m.level, m.paper, m.text, m.picture) for m in messages.all()]
     papers = [
         {
@@ -227,24 +234,37 @@ def _found(paths: list[Path]) -> dict[str, Any]:
     return {"papers": papers, "messages": said, "text": text}
 
 
-def _say(found: Import, messages: Messages) -> None:
-    """All messages of the import."""
+def _say(found: Import, messages: Messages, of: str) -> None:
+    """All messages of the import.
+
+    Args:
+        found: the import.
+        messages: where they go.
+        of: the beginning of messages about a key in a file of its own.
+    """
     for doubt in found.doubts:
         picture = base64.b64encode(doubt.picture).decode()
         shown = f"{doubt.text} ({doubt.place})" if doubt.text else f"not read: {doubt.place}"
         messages.add("check", shown, picture=picture)
     for note in found.notes:
-        messages.add("note", note)
+        messages.add("note", of + _for_page(note))
     for paper in found.papers:
         for trouble in paper.troubles:
-            messages.add("refused", str(trouble), paper.name)
+            messages.add("refused", _for_page(str(trouble)), paper.name)
         for note in dict.fromkeys(paper.notes):
             messages.add("note", note, paper.name)
     for trouble in found.troubles:
-        messages.add("refused", str(trouble))
-    left_out = [f"{e.place} ({e.why}): {shortened(e.text, 100)}" for e in found.left_out]
+        messages.add("refused", of + _for_page(str(trouble)))
+    left_out = [f"{of}{e.place} ({e.why}): {shortened(e.text, 100)}" for e in found.left_out]
     for line in first_of(left_out, SHOWN_LINES, "more lines"):
         messages.add("left out", line)
+
+
+def _for_page(said: str) -> str:
+    """A message of the import without the options of its command."""
+    for command, page in _OPTIONS.items():
+        said = said.replace(command, page)
+    return said
 
 
 if __name__ == "__main__":

@@ -20,6 +20,9 @@ from albert_rc.serve.uploads import Upload
 
 SAMPLES = 100
 """Papers that are looked at to detect their format."""
+UNDERSCORES = 100
+"""Maximum number of underscores for each blank that is allowed. Papers with more are refused before
+they are checked: a single one with millions of blanks would keep the server busy for a minute."""
 LEVELS = {"error": "refused", "warning": "warning"}
 
 
@@ -75,6 +78,11 @@ def read_json_papers(
                 "it in parts, or use `albert-rc predict`"
             )
 
+    if upload.content.count(b"_") > UNDERSCORES * limits.questions:
+        raise DataError(
+            f"{upload.name}: more than {limits.questions:,} blanks; give the papers in parts, or "
+            "use `albert-rc predict`"
+        )
     raw, sample = _raw_papers(upload)
     format_name = _sniffed(sample)
     if format_name is None:

@@ -1,6 +1,7 @@
 """The files that papers come in: text in its encodings, Word, PDF, and what cannot be read."""
 
 import json
+import re
 
 import pytest
 from exam import (
@@ -398,3 +399,96 @@ def test_without_the_extra_the_way_out_is_said(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(b"")
         with pytest.raises(UsageError, match=r'pip install "albert-rc\[import\]"'):
             import_papers([tmp_path / name])
+
+
+def draw_blanks(path, rows, extra=()):
+    """A PDF of rows of words and blanks; a blank is a drawn line, with its number or without."""
+    canvas = pytest.importorskip("reportlab.pdfgen.canvas").Canvas(str(path), pagesize=(595, 842))
+    canvas.setFont("Times-Roman", 11)
+    for number, row in enumerate(rows):
+        left, base = 60.0, 780 - 16 * number
+        for part in row:
+            width = 44 if isinstance(part, int) else canvas.stringWidth(part, "Times-Roman", 11)
+            if isinstance(part, int):
+                canvas.line(
+                    left, base - 2, left + width / 2, base - 2
+                )  # in two parts, as Word does
+                canvas.rect(left + width / 2, base - 2.3, width / 2, 0.6, stroke=0, fill=1)
+                if part:
+                    canvas.drawString(left + 16, base, str(part))
+            else:
+                canvas.drawString(left, base, part)
+            left += width + 4
+    for line in extra:
+        canvas.line(*line)
+    canvas.save()
+
+
+ROWS = [
+    ["Last Friday Tom was on the bus home when he", 36, "a brown bag under his seat."],
+    ["Nobody around him seemed to", 37, "it. In 38 years he had never been so"],
+    [38, ", he thought, and that was a good day for him and for his old mother."],
+    *([line] for line in LISTS.splitlines()),
+]
+
+
+def test_blanks_that_are_drawn_in_a_pdf(tmp_path):
+    """As Word exports underlined numbers and spaces."""
+    path = tmp_path / "exam.pdf"
+    draw_blanks(path, ROWS)
+    papers, refused, _ = understood(import_papers([path]))
+    assert (refused, [paper["options"] for paper in papers]) == ([], [OPTIONS])
+    assert "he _ a brown bag" in papers[0]["article"]
+    assert "to _ it. In 38 years he had never been so _ , he" in papers[0]["article"]
+    without = [[0 if isinstance(part, int) else part for part in row] for row in ROWS]
+    draw_blanks(path, without)
+    again, refused, (found,) = understood(import_papers([path]))
+    assert (refused, again) == ([], papers)
+    assert "blanks without numbers were read as 36-38, in order" in found.papers[0].notes
+
+
+def test_drawn_lines_that_are_no_blanks(tmp_path):
+    """Underlined words, lines across the page, and those of tables and frames."""
+    path = tmp_path / "exam.pdf"
+    width = 34
+    words = (60, 746, 60 + width, 746)  # below a word of the third row
+    page, box = (40, 764, 560, 764), [(400, 745, 440, 745), (400, 745, 400, 760)]
+    rows = [*ROWS[:2], ["thought that", 38, "was a good day for him."], *ROWS[3:]]
+    draw_blanks(path, rows, [words, page, *box])
+    papers, refused, _ = understood(import_papers([path]))
+    assert refused == []
+    assert papers[0]["article"].count("_") == 3
+
+
+def test_symbols_and_pictures_of_word(tmp_path, document):
+    from docx.oxml import parse_xml
+    from docx.oxml.ns import nsdecls
+
+    def run(content):
+        spaces = nsdecls("w", "a")
+        document.paragraphs[-1]._p.append(parse_xml(f"<w:r {spaces}>{content}</w:r>"))
+
+    for part in STORY.replace("\n    ", "\0").split("\0"):
+        before, *rest = re.split("__3([678])__", " ".join(part.split()))
+        document.add_paragraph(before)
+        for number, after in zip(rest[::2], rest[1::2], strict=True):
+            circle = rf"EQ \o\ac(○,{int(number) - 5})"  # as a field draws it
+            run(f'<w:instrText xml:space="preserve"> {circle} </w:instrText>')
+            document.paragraphs[-1].add_run(after)
+    for line, right in zip(LISTS.splitlines(), "DDA", strict=True):
+        line = f"{int(line[1]) - 5}{line[2:]}"
+        start, *options = line.replace("A.", "\0A.").replace("B.", "\0B.").split("\0")
+        document.add_paragraph(f"{start}{options[0].rstrip()}")
+        ticks = '<w:sym w:font="Wingdings" w:char="F0FC"/>'
+        if right == "A":
+            run(ticks)
+        document.paragraphs[-1].add_run("\t" + options[1])
+        if right == "D":
+            run(ticks)
+    document.add_paragraph()
+    run("<w:drawing><a:blip/></w:drawing>")
+    document.save(tmp_path / "exam.docx")
+    papers, refused, (found,) = understood(import_papers([tmp_path / "exam.docx"]))
+    assert refused == []
+    assert papers == [CLOZE]
+    assert any(note.startswith("1 picture in it was not read") for note in found.notes)

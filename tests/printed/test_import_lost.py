@@ -231,3 +231,67 @@ def test_one_list_that_cannot_be_read_is_one_problem(tmp_path):
     assert paper.numbers == [each for each in numbers if each != number]
     (line,) = [line for line in found.left_out if line.why == "unreadable options"]
     assert line.text.startswith(f"{number}. Z.")
+
+
+def test_an_order_to_choose(tmp_path):
+    """The question has a list of its own, with small letters, above the options."""
+    asked = "40. What is the right order?\n{}\nA. a-b-c  B. b-a-c\nC. c-b-a  D. b-c-a\n"
+    first = QUESTIONS.split("40.")[0]
+    for listed in ("a. It dries.\nb. It is baked.\nc. It is cut.", "a. Dry. b. Baked. c. Cut."):
+        papers, refused, _ = bring(tmp_path, f"{TEXT}\n{first}{asked.format(listed)}")
+        assert refused == []
+        assert papers[0]["questions"][1].startswith("What is the right order? a. ")
+        assert papers[0]["options"][1] == ["a-b-c", "b-a-c", "c-b-a", "b-c-a"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Directions: Choose the best word.",
+        "Instructions: Complete the following conversation.",
+        "The following passage is followed by three questions.",
+    ],
+)
+def test_short_instructions_are_no_sentences_of_the_passage(tmp_path, line):
+    papers, refused, _ = bring(tmp_path, f"{line}\n{STORY}\n{LISTS}{KEY}")
+    assert (papers, refused) == ([CLOZE], [])
+
+
+def test_what_is_to_be_written_is_no_blank(tmp_path):
+    letter = "Dear Tom,\nI am in Class 3. ______________\n______________________\nYours, Li Hua\n"
+    papers, refused, _ = bring(tmp_path, f"{STORY}\n{LISTS}{KEY}\nWriting\n{letter}")
+    assert (papers, refused) == ([CLOZE], [])
+
+
+def test_dots_between_columns_are_no_words(tmp_path):
+    lists = LISTS.replace("made     B.", "made ........ B.")
+    papers, refused, _ = bring(tmp_path, f"{STORY}\n{lists}{KEY}")
+    assert (papers, refused) == ([CLOZE], [])
+
+
+def test_lists_within_a_list(tmp_path):
+    """A list with small letters above, as if its options were lists themselves."""
+    bank = "A. 36. A. made B. lost\nB. 37. A. hear B. cook\nC. 38. A. worried B. proud\n"
+    papers, refused, imports = bring(tmp_path, f"{STORY}\n{bank}")
+    assert papers == []
+    assert refused == [36, 37, 38] or said(imports)
+
+
+def test_options_that_cannot_be_read_are_named(tmp_path):
+    lists = "36. A-made B-lost C-sold\n37. A-hear B-cook C-hate\n38. A-sad B-proud C-lazy\n"
+    papers, refused, imports = bring(tmp_path, f"{STORY}\n{lists}")
+    assert (papers, refused) == ([], [36, 37, 38])
+    lines = said(imports)
+    assert any(
+        "if line 6 has them, write them as A. ... B. ..., with 36. before" in x for x in lines
+    )
+    assert not any("separated from the passage" in line for line in lines)
+
+
+def test_a_number_twice_in_a_line_is_named_once(tmp_path):
+    text = STORY.replace("a brown bag", "a __36__ bag")
+    _, refused, imports = bring(tmp_path, f"{text}\n{LISTS}")
+    assert refused == [36]
+    (line,) = (x for x in said(imports) if "occurs twice" in x)
+    assert line.count("line 1") == 1
+    assert line.endswith("keep only one of them, or mark the blank as __36__")

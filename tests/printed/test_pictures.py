@@ -340,6 +340,12 @@ def test_files_that_are_no_pictures_say_so(tmp_path):
     folder.mkdir()
     with pytest.raises(DataError, match="no pictures in this folder"):
         import_papers([folder])
+    (folder / "page1.jpg").write_bytes(b"x")
+    (folder / "page2.HEIC").write_bytes(b"x")
+    with pytest.raises(
+        UsageError, match=r"page2\.HEIC: a folder of pictures must hold nothing but"
+    ):
+        import_papers([folder])
 
 
 def test_pictures_of_too_many_pixels_are_refused(tmp_path, monkeypatch):

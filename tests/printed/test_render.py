@@ -114,6 +114,7 @@ def test_the_command(tmp_path, cli):
         (("cloze/test", "--key", "--out", "exam.pdf"), 2, "questions without a right answer"),
         (("cloze/dev", "--font", "none.ttf", "--out", "e.pdf"), 3, "cannot be read as TrueType"),
         (("none", "--out", "exam.pdf"), 3, "no such file"),
+        (("cloze/dev", "--first", 9950, "--out", "e.pdf"), 2, "9,950 to 10,028 go beyond 9,999"),
     ],
 )
 def test_what_cannot_be_printed_is_refused(tmp_path, cli, arguments, code, said):

@@ -84,6 +84,14 @@ def test_a_printed_paper_is_answered_and_what_has_no_place_is_said(served):
         assert served.post_form(parts).error.startswith(said)
     own = ("paper", "exam.txt", PRINTED + b"\nAnswers\n1-2 AB\n")
     assert "in mine.txt" in served.post_form([own, ("key", "mine.txt", b"1-2 BB")]).error
+    found = served.post_form([("paper", "exam.txt", PRINTED), ("key", "mine.txt", b"hello")]).json
+    of_key = [m["text"] for m in found["messages"] if m["text"].startswith("mine.txt: ")]
+    assert "mine.txt: line 1 (in the key): hello" in of_key
+    odd = [("paper", "exam.txt", PRINTED), ("key", "mine.txt", b"1-3 AB")]
+    assert "3 numbers (mine.txt, line 1)" in served.post_form(odd).error
+    lost = served.post(PRINTED + b"Keys:\n1-2 A/C B\n", "text/plain").error
+    assert "or give the key separately" in lost
+    assert "--" not in lost
     refused = served.post(GARBLED, "text/plain")
     assert refused.status == 422
     assert "3 is missing" in refused.error
@@ -360,8 +368,6 @@ def test_the_command_line_checks_its_options(tmp_path):
     from albert_rc.serve.listen import address_of, open_socket
 
     for options, said in (
-        ({"port": 70_000}, "--port 70000"),
-        ({"max_megabytes": 0}, "--max-megabytes"),
         ({"host": "no such host"}, "--host"),
         ({"port": 0, "model": str(tmp_path / "none")}, "--model"),
     ):

@@ -36,6 +36,9 @@ INTRODUCTION = 30
 """Maximum number of words of a line about the exam as a whole."""
 _LIST = re.compile(r"(?:^|\s)[Aa]\W{0,2}\s.{1,80}?\s[Bb]\W{0,2}\s")
 """Pattern of text that resembles options."""
+_LEADERS = re.compile(r"\s*(?:\.{4,}|…{2,})$")
+"""Dots between two columns of options."""
+_NUMBERED = re.compile(r"[(\[]?[0-9]{1,4}\s*[.、)\]]\s*[(\[]?A\b")
 
 
 def assemble(outline: Outline, source: str) -> Import:
@@ -152,25 +155,34 @@ class _Assembler:
             self.found.troubles += lost
         else:  # to be answered in words, and nothing that was read depends on it
             self.found.notes += [str(trouble) for trouble in lost]
-        blanks = lone_blanks(self.candidates)
-        for blank in blanks:
+        for blank in lone_blanks(self.candidates):
+            below = self._options_of(blank.number)
             self.found.troubles.append(
                 Trouble(
                     (blank.number,),
                     blank.place,
                     f"blank {blank.number} has no options",
-                    "add them under the passage, or remove the passage",
+                    f"if {below} has them, write them as A. ... B. ..., with {blank.number}. before"
+                    if below
+                    else "add them under the passage, or remove the passage",
                 )
             )
         self.found.left_out += [
             p.left_out(p.role if p.role != "text" else "no questions") for p in self.paragraphs
         ]
 
+    def _options_of(self, number: int) -> str:
+        """The place of a line that may hold a blank's options in a form that is not read."""
+        begins = re.compile(rf"[^0-9A-Za-z]*(?:A\s*)?{number}(?![0-9])\W*[A-Za-z]")
+        places = (line.place for line in self._text() if begins.match(line.shadow))
+        return next(places, "")
+
     def _options(self, item: Item) -> list[str]:
         texts = []
         for pieces in item.options:
             parts = [piece.text for piece in pieces]
-            texts.append(join_lines(parts, self.outline.vocabulary, self.notes))
+            text = join_lines(parts, self.outline.vocabulary, self.notes)
+            texts.append(_LEADERS.sub("", text))
         # Marks that separate options are not part of them.
         for sign in (";", "；", ",", "，", "/", "／", "|"):
             if len(texts) > 1 and all(text.endswith(sign) for text in texts[:-1]):
@@ -211,11 +223,11 @@ class _Assembler:
         self._write_cloze(placement, options)
 
     def _report(self, placement: Placement) -> None:
-        ways = {
-            "twice": "keep only one of them, or mark blanks as __36__",
-            "times": "mark blanks as __36__",
-        }
         for number, (where, reason) in sorted(placement.problems.items()):
+            ways = {
+                "twice": f"keep only one of them, or mark the blank as __{number}__",
+                "times": f"mark the blank as __{number}__",
+            }
             way_out = next((way for sign, way in ways.items() if sign in reason), None)
             if way_out is None and reason.startswith("the options"):
                 way_out = f"write __{number}__ where it belongs, or remove the options"
@@ -250,6 +262,8 @@ class _Assembler:
             paragraph = self.prose.get(line.place)
             if paragraph is None or line.why not in AROUND:
                 continue
+            if line.why == "no blank in it" and all(p.role == "text" for p in self.paragraphs):
+                continue  # nothing separates it: that its blanks were not found is reported
             reason = (
                 f"{shortened(line.text, 40)!r} is separated from the passage by a heading or an "
                 "instruction"
@@ -350,6 +364,13 @@ class _Assembler:
         placement = place(self.candidates, numbers)
         self._report(placement)
         shared = self._options(bank[0])
+        if any(map(_NUMBERED.match, shared)):
+            self._trouble(
+                numbers,
+                bank[0].place,
+                "the list of options has numbers in it, so it may be the lists of several blanks",
+                "write each list's number before its A",
+            )
         self.notes.append(
             f"one list of options, {letters_of(max(1, len(shared)))}, for all of its blanks"
         )

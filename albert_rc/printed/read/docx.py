@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.messages import first_of
+from albert_rc.io.messages import counted, first_of
 from albert_rc.printed.lines import Line, clean, make_line, shortened
-from albert_rc.printed.read.numbering import WORD, Numbering, attribute, child, whole
+from albert_rc.printed.read.numbering import WORD, Numbering, attribute, child, circled, whole
 from albert_rc.printed.read.package import unpack
 from albert_rc.printed.recognise.key import is_key_heading
 
@@ -28,6 +28,16 @@ MOST_CHARACTERS = 10_000_000
 MOST_LINES = 200_000  # paragraphs, rows of tables, lines
 MOST_BOXES = 20  # text boxes quoted in the notes
 _WRITTEN = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "-"}
+_PICTURES = ("blip", "imagedata")
+"""Local names of the elements of pictures."""
+_SYMBOLS = {
+    ("wingdings", 0xFC): "✓", ("wingdings", 0xFE): "✓", ("wingdings 2", 0x50): "✓",
+    ("wingdings 2", 0x52): "✓", ("wingdings", 0xFB): "✗", ("wingdings", 0xFD): "✗",
+    ("wingdings 2", 0x4F): "✗", ("wingdings 2", 0x51): "✗",
+}  # fmt: skip
+"""Characters of Word's symbol fonts that papers use, by font and code."""
+_ENCLOSED = re.compile(r"(?i)\s*eq\s*\\o\s*(?:\\a[clr]\s*)?\(\s*○\s*[,;，]\s*([0-9]{1,2})\s*\)\s*")
+"""A field that draws a circle around a number, as Word does in China for ① and the like."""
 
 
 def read_docx(path: Path) -> tuple[list[Line], list[str]]:
@@ -99,7 +109,15 @@ class _Reader:
             for box in self.body.iter(f"{WORD}txbxContent")
         } - {""}
         said = [f"the text box {shortened(text)!r} was not read" for text in sorted(boxes)]
-        return first_of(said, MOST_BOXES, "more text boxes")
+        notes = first_of(said, MOST_BOXES, "more text boxes")
+        pictures = sum(_is_picture(element) for element in self.body.iter())
+        if pictures:
+            notes.append(
+                f"{counted(pictures, 'picture')} in it {'was' if pictures == 1 else 'were'} not "
+                "read; if text of the paper is in a picture, save the document as PDF and import "
+                "pictures of its pages"
+            )
+        return notes
 
     def _spend(self, text: str) -> str:
         self.room -= len(text)
@@ -179,12 +197,35 @@ def _root(part: Any, kind: str) -> Any:
     )
 
 
+def _is_picture(element: Any) -> bool:
+    """Whether an element is a picture; one that is repeated for older readers counts once."""
+    if not isinstance(element.tag, str) or element.tag.rpartition("}")[2] not in _PICTURES:
+        return False
+    return not any(above.tag in _GONE for above in element.iterancestors())
+
+
+def _symbol(element: Any) -> str:
+    """The character of `w:sym`, or a space for one that is not known."""
+    font = (element.get(f"{WORD}font") or "").strip().lower()
+    try:
+        code = int(element.get(f"{WORD}char") or "", 16)
+    except ValueError:
+        return " "
+    # Codes of symbol fonts are in the private area, from F000 on.
+    return _SYMBOLS.get((font, code - 0xF000 if code >= 0xF000 else code), " ")
+
+
 def _text(run: Any) -> str:
     """The text of a run, with tabs and line breaks."""
     said = []
     for element in run:
         if element.tag == f"{WORD}t":
             said.append(element.text or "")
+        elif element.tag == f"{WORD}sym":
+            said.append(_symbol(element))
+        elif element.tag == f"{WORD}instrText":
+            enclosed = _ENCLOSED.fullmatch(element.text or "")
+            said.append(circled(int(enclosed[1])) if enclosed else "")
         elif element.tag == f"{WORD}br":  # of a line, column or page
             said.append("\n")
         elif isinstance(element.tag, str) and element.tag.startswith(WORD):

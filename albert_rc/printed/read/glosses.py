@@ -6,12 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from albert_rc.printed.lines import HAN, Line, shadow_of
+from albert_rc.printed.lines import OTHER_LETTERS, Line, shadow_of
 
-_LETTERS = rf"{HAN}\u3040-\u30ff\uac00-\ud7af\u0400-\u04ff\u0600-\u06ff"
-_GLOSS = re.compile(
-    rf"[ \t\u3000]*[(（\[［][^()（）\[\]［］]{{0,60}}[{_LETTERS}][^()（）\[\]［］]{{0,60}}[)）\]］]"
-)
+_INSIDE = r"[^()（）\[\]［］]{0,60}"
+_GLOSS = re.compile(rf"[ \t\u3000]*[(（\[［]{_INSIDE}[{OTHER_LETTERS}]{_INSIDE}[)）\]］]")
 _OF_THE_EXAM = re.compile("[0-9]|小题|满分|分钟|答案|解析|选项|第.节|部分")
 """Words in brackets that belong to headings and keys, and are not glosses."""
 _ENDS_IN_WORD = re.compile(r"[A-Za-zÀ-ÿ_][\"'’”,]?\s*$")
@@ -67,7 +65,7 @@ def _without(line: Line, above: str, keep: bool, found: list[str]) -> Line:
         space = " " if line.shadow[match.end() : match.end() + 1].isalnum() else ""
         text += line.text[done : match.start()] + (match[0] if keep else space)
         # Replaced by letters: white space would look like a gap between columns.
-        hidden = re.sub(rf"[{_LETTERS}]", "x", narrow) if keep else space
+        hidden = re.sub(rf"[{OTHER_LETTERS}]", "x", narrow) if keep else space
         shadow += line.shadow[done : match.start()] + hidden
         done = match.end()
     if not done:

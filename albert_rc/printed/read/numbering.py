@@ -34,7 +34,8 @@ def _roman(number: int) -> str:
     return written
 
 
-def _circled(number: int) -> str:
+def circled(number: int) -> str:
+    """A number in a circle, up to 20: `①`."""
     return chr(0x245F + number) if 1 <= number <= 20 else str(number)
 
 
@@ -54,8 +55,8 @@ _FORMS: dict[str, Callable[[int], str]] = {
     "decimal": str,
     "decimalZero": "{:02}".format,
     "decimalFullWidth": str,
-    "decimalEnclosedCircle": _circled,
-    "decimalEnclosedCircleChinese": _circled,
+    "decimalEnclosedCircle": circled,
+    "decimalEnclosedCircleChinese": circled,
     "decimalEnclosedParen": "({})".format,
     "decimalEnclosedFullstop": "{}.".format,
     "upperLetter": lambda number: _letter(number).upper(),

@@ -11,6 +11,7 @@ from albert_rc.errors import DataError, UsageError
 from albert_rc.io.messages import counted, first_of, quoted
 from albert_rc.printed.lines import Line, shortened
 from albert_rc.printed.read.layout import Word, lines_of
+from albert_rc.printed.read.underlines import with_blanks
 
 MOST_PICTURES = 20  # pages named in the notes
 _BULLET = re.compile(r"\(cid:(?:127|129|141|143|144|157)\)")
@@ -38,7 +39,8 @@ def read_pdf(path: Path) -> tuple[list[Line], list[str]]:
     try:
         with pdfplumber.open(path) as document:
             for number, page in enumerate(document.pages, 1):
-                pages.append((_words(page), min(float(page.width), LARGEST)))
+                words = with_blanks(_words(page), page)
+                pages.append((words, min(float(page.width), LARGEST)))
                 if page.images and not pages[-1][0]:
                     pictures.append(number)
                 page.close()

@@ -10,8 +10,8 @@ from itertools import pairwise
 from albert_rc.papers.schema import letter, letter_index
 from albert_rc.printed.papers import Paper, Trouble, spans
 from albert_rc.printed.recognise import key
-from albert_rc.printed.recognise.labels import Label, labels_in, labels_in_all
-from albert_rc.printed.recognise.matching import match_parts
+from albert_rc.printed.recognise.labels import Label, labels_in, labels_in_all, tells
+from albert_rc.printed.recognise.matching import match_parts, matching_papers
 
 
 def assign(
@@ -42,16 +42,31 @@ def assign(
 
 
 def _agrees(answers: Sequence[key.KeyEntry], numbers: Counter[int]) -> bool:
-    """Whether the key has the papers' numbers, and does not restart from 1 for each of them."""
-    if len(key.groups(answers)) == 1:
+    """Whether the key has the papers' numbers, and does not restart from 1 for each of them.
+
+    Answers that are printed twice, the second time with explanations, do not count as restarting.
+    """
+    parts = key.groups(answers)
+    if len(parts) == 1:
         return True
-    known = sum(answer.number in numbers for answer in answers)
-    return known == len(answers)
+    if any(answer.number not in numbers for answer in answers):
+        return False
+    if any(set(numbers) <= {answer.number for answer in part} for part in parts):
+        return True
+    if not any(part[0].number == 1 for part in parts[1:]):
+        return True
+    letters: dict[int, set[str]] = {number: set() for number in numbers}
+    for answer in answers:
+        letters[answer.number].add(answer.letter)
+    labelled = any(tells(label) for part in parts[1:] for label in part[0].labels)
+    return not labelled and all(len(given) == 1 for given in letters.values())
 
 
 def _by_number(
     papers: Sequence[Paper], answers: Sequence[key.KeyEntry], numbers: set[int]
 ) -> list[Trouble]:
+    for part in key.groups(_naming(answers), by_label=True):
+        _check_label(papers, part)
     for paper in papers:
         give(paper, [a for a in answers if a.number in set(paper.numbers)])
     named = {n for paper in papers for trouble in paper.troubles for n in trouble.numbers}
@@ -65,6 +80,29 @@ def _by_number(
         )
         for answer in lost
     ]
+
+
+def _check_label(papers: Sequence[Paper], part: Sequence[key.KeyEntry]) -> None:
+    """Refuse a part that begins at 1 under the label of a passage with other numbers.
+
+    It probably counts anew, and would give its answers to the first passage.
+    """
+    if part[0].number != 1:
+        return
+    named = matching_papers(papers, _labels(part))
+    owners = [at for at, p in enumerate(papers) if {a.number for a in part} & set(p.numbers)]
+    if not named or not owners or named & set(owners):
+        return
+    paper = papers[owners[0]]
+    paper.troubles.append(
+        Trouble(
+            tuple(paper.numbers),
+            part[0].place,
+            f"the key's {spans([answer.number for answer in part])} is labelled {_named(part)}, "
+            f"which is the passage with {spans(papers[min(named)].numbers)}",
+            "number the key like the questions",
+        )
+    )
 
 
 def _by_place(

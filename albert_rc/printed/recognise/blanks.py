@@ -26,6 +26,7 @@ _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _DOTS = re.compile(r"\s*(?:\.{4,}|…{2,})")
 _NO_BLANK_BEFORE = re.compile(r"(?:[A-Za-z0-9$£€¥#/:'’+]|[0-9][.,]|[-–]|\b[Nn]o\.\s?|\b[Pp]age\s)$")
 _NO_BLANK_AFTER = re.compile(r"(?:[A-Za-z%°/+]|[.,:][0-9]|[-–]\s?[A-Za-z0-9])")
+_COUNTED = re.compile(r"\b(?:Class|Grade|Room|Unit|Lesson|Year|No\.)\s?$")
 LONE = {"line": 1, "bracket": 3, "bare": 5}
 """Minimum number of consecutive numbers that count as blanks without options."""
 
@@ -92,6 +93,8 @@ def _candidate(line_number: int, line: Line, match: re.Match[str], taken: int) -
         style, start, end = "bracket", taken + len(before) - 1, after.end()
     rule_before = _RULE_BEFORE.search(shadow, taken, start)
     rule_after = _RULE_AFTER.match(shadow, end)
+    if rule_after and not rule_before and _COUNTED.search(shadow, max(0, start - 9), start):
+        return None  # `I am in Class 3. ______`, to be written
     if rule_before and rule_after and re.match(r"[.、)](?!\.)", rule_after[0]):
         rule_after = None  # the full stop before another blank
     # `in 1890 __36__ he`: the rule belongs to the number inside it.
@@ -149,8 +152,7 @@ def place(found: Sequence[Candidate], numbers: Sequence[int]) -> Placement:
         if not alike:
             problems[number] = _nowhere(found, number, style)
         elif len(alike) > 1 and style == "line":
-            where = ", ".join(c.place for c in alike)
-            problems[number] = (alike[0].place, f"blank {number} occurs {_times(alike)} ({where})")
+            problems[number] = (_places(alike), f"blank {number} occurs {_times(alike)}")
         else:
             places[number] = alike
     kept, unordered = _in_order(places)
@@ -163,8 +165,7 @@ def place(found: Sequence[Candidate], numbers: Sequence[int]) -> Placement:
     placed = {}
     for number, left in kept.items():
         if len(left) > 1:
-            where = ", ".join(c.place for c in left)
-            problems[number] = (left[0].place, f"{number} occurs {_times(left)} ({where})")
+            problems[number] = (_places(left), f"{number} occurs {_times(left)}")
         else:
             placed[number] = left[0]
     problems |= _without_options(found, numbers, placed, style)
@@ -175,6 +176,10 @@ def place(found: Sequence[Candidate], numbers: Sequence[int]) -> Placement:
 
 def _times(found: Sequence[Candidate]) -> str:
     return "twice" if len(found) == 2 else f"{len(found)} times"
+
+
+def _places(found: Sequence[Candidate]) -> str:
+    return ", ".join(dict.fromkeys(candidate.place for candidate in found))
 
 
 def _style(found: Sequence[Candidate], numbers: Sequence[int]) -> Style | None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from albert_rc.io.messages import counted
 from albert_rc.printed.lines import HAN, Line, words
 from albert_rc.printed.recognise.labels import HEADING_WORDS, tells
 
 DASH = r"\s*(?:[-‐‑–—―~]{1,2}|至|to)\s*"
+_ITEMS = r"(?:小?题\s*(?:的?\s*答案)?\s*[为是]?\s*)?"
+"""What may stand between a range and its letters in Chinese: `1-5小题答案为ACBAA`."""
 _RANGE = re.compile(
-    rf"[(\[]?\s*([0-9]{{1,4}}){DASH}([0-9]{{1,4}})\s*[)\]]?\s*[.:、)]?\s*"
+    rf"[(\[]?\s*([0-9]{{1,4}}){DASH}([0-9]{{1,4}})\s*[)\]]?\s*{_ITEMS}[.:、)]?\s*"
     r"((?:[A-Z][\s,;、.]*)+|(?:[a-g][\s,;、.]*)+)(?![A-Za-z])"
 )
 _SINGLE = re.compile(
@@ -27,6 +30,10 @@ _ANSWERS = re.compile(
 """Pattern of answers that may not be skipped as a label: `36-38 DDA`, `1. found 2. own`."""
 _POINTS = re.compile(r"[\s(\[]+(?:每|共|合计|(?i:each|total)\b).{0,24}$|(?<=[A-G])[(\[]每.{0,24}$")
 """What a key's line may end with: `(2 points each)` in other words."""
+_BEFORE = re.compile(r"(?:\b(?i:q(?:uestion)?\s*\.?|no\.)\s*|#)(?=[0-9])")
+"""What may stand before each number of a key: `Q1: A Q2: C`."""
+_WORD = re.compile(r"\s*\([^()0-9_]{1,40}\)")
+"""The option's words after its letter: `1. A (take)`."""
 ROWS = re.compile(r"(?<![A-Za-z])[A-G](?:[\s,;、.]*[A-G])+(?![A-Za-z])")
 """Pattern of several letters of options in a row."""
 LABEL = 40  # maximum length of a label before answers
@@ -40,7 +47,7 @@ WHY = re.compile(
 # `36. B. The verb ...`: only under a heading, since options may begin like this.
 _EXPLAINED = re.compile(
     r"\s*[(\[]?\s*([0-9]{1,4})\s*[)\]]?\s*[.、:)]?\s*(?:\[?答案\]?\s*:?\s*)?"
-    r"[(\[]?([A-G]|[a-g](?=[)\]]))[)\]]?\s*(?:[.、:,)]\s*|\s)\S"
+    r"[(\[]?([A-G]|[H-O](?=\s*[)\].、:])|[a-g](?=[)\]]))[)\]]?\s*(?:[.、:,)。]\s*|\s)\S"
 )
 UNDER = re.compile(
     rf"(?i:\W*(?:the\s+)?(?:(?:correct|right)\s+)?(?:answers?|ans|key|solution)\b|\W*[{HAN}]{{0,3}}答案)"
@@ -57,6 +64,18 @@ _NUMBERS = re.compile(
 )
 _LETTERS = re.compile(
     r"^(?P<label>[^0-9]{0,16}?)(?P<row>(?:(?:^|[\s|,、:])[\s|,、]*[A-Za-z](?![A-Za-z]))+)[\s|,、]*$"
+)
+
+
+_CHOSEN = re.compile(
+    rf"[(\[]?\s*([0-9]{{1,4}})\s*[)\]]?\s*[.、:)]?\s*[^_]*[{HAN}][^_]*选\s*(?:择|答案)?\s*([A-O])\s*项?\W*"
+)
+EXPLAINS = re.compile(
+    rf"[(\[]\s*(?:[0-9]{{1,4}}\s*题?\s*)?(?!答案)[{HAN}]{{2,8}}\s*[)\]]|故选|句意|可知|考查"
+)
+"""Pattern of what only explanations have, under the answers of a passage: `[1题详解]`, `故选A`."""
+_SHEET = re.compile(
+    r"(?:[^0-9A-Za-z]*[0-9]{1,4}\s*[.、)]?\s*(?:[(\[]\s*[A-O]\s*[)\]]\s*|[A-O]\s*[(\[□○]\s*[)\]]?\s*){2,})+"
 )
 
 
@@ -93,6 +112,7 @@ def is_key_heading(line: Line) -> bool:
             len(bare) <= 24
             and bool(re.search("答案|解析$", bare))
             and not re.search("[写涂填选]", bare)
+            and not re.search("答案.*[0-9].*[A-Za-z]", bare)  # a key by itself: `答案:1-5 ACBAA`
         )
     match = _HEADING.search(shadow) if len(words(line)) <= 7 and len(shadow) < 100 else None
     # Only words of titles may precede it: a sentence may end with "answers" too.
@@ -101,7 +121,7 @@ def is_key_heading(line: Line) -> bool:
 
 def read_key_line(line: Line) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
     """The answers of a line with nothing else but labels before them, else None."""
-    shadow = _POINTS.sub("", line.shadow.rstrip())
+    shadow = _BEFORE.sub("", _POINTS.sub("", line.shadow.rstrip()))
     line = replace(line, shadow=shadow)
     answers: list[KeyEntry] = []
     problems: list[KeyProblem] = []
@@ -126,6 +146,22 @@ def read_key_line(line: Line) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
             return None
         end = reached
     return answers, problems
+
+
+def is_key(line: Line) -> bool:
+    """Whether a line holds nothing but letters for numbers that follow one another.
+
+    So it is no list of options, although an A follows a number: `1. (A) 2. (C) 3. (B)`.
+    """
+    found = read_key_line(line)
+    if found is None or found[1] or len(found[0]) < 2:
+        return False
+    return all(b.number == a.number + 1 for a, b in pairwise(found[0]))
+
+
+def is_answer_sheet(line: Line) -> bool:
+    """Whether a line is to be marked by the candidate: `1. [A] [B] [C] [D]  2. [A] ...`."""
+    return _SHEET.fullmatch(line.shadow) is not None
 
 
 def labelled(answers: list[KeyEntry], *labels: str) -> list[KeyEntry]:
@@ -164,6 +200,7 @@ def _entries(line: Line, position: int) -> tuple[list[KeyEntry], list[KeyProblem
             answers.append(KeyEntry(int(match[1]), match[2].upper(), line.place))
             if len(answers) == 1 and WHY.match(shadow, match.end()):
                 return answers, problems, len(shadow)
+            match = _WORD.match(shadow, match.end()) or match
         else:
             break
         between = _BETWEEN.match(shadow, match.end())
@@ -174,6 +211,12 @@ def _entries(line: Line, position: int) -> tuple[list[KeyEntry], list[KeyProblem
 def read_explained(line: Line) -> KeyEntry | None:
     """`36. B. The verb ...`, which is an answer if it is in a key."""
     match = _EXPLAINED.match(line.shadow)
+    return KeyEntry(int(match[1]), match[2].upper(), line.place) if match else None
+
+
+def read_chosen(line: Line) -> KeyEntry | None:
+    """`36. 考查动词。A. take拿; B. make做。故选A。`, an explanation that ends with the answer."""
+    match = _CHOSEN.fullmatch(line.shadow.strip())
     return KeyEntry(int(match[1]), match[2].upper(), line.place) if match else None
 
 
@@ -205,7 +248,7 @@ def read_row(line: Line) -> tuple[str, list[KeyEntry]] | None:
 
 def read_broken(above: Line, below: Line) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
     """A key whose line was wrapped between a range and its letters, else None."""
-    if not _RANGE_ENDS.search(above.shadow) or not re.fullmatch(r"[A-G\s,;.]+", below.shadow):
+    if not _RANGE_ENDS.search(above.shadow) or not re.fullmatch(r"[A-O\s,;.]+", below.shadow):
         return None
     return read_key_line(replace(above, shadow=f"{above.shadow.rstrip()} {below.shadow}"))
 
@@ -213,7 +256,7 @@ def read_broken(above: Line, below: Line) -> tuple[list[KeyEntry], list[KeyProbl
 def read_key_pair(above: Line, below: Line) -> KeyEntry | None:
     """A number alone with its letter alone under it, else None."""
     number = re.fullmatch(r"\W*([0-9]{1,4})\W*", above.shadow)
-    letter = re.fullmatch(r"\W*([A-G])\W*", below.shadow)
+    letter = re.fullmatch(r"\W*([A-O])\W*", below.shadow)
     return KeyEntry(int(number[1]), letter[1], below.place) if number and letter else None
 
 

@@ -18,6 +18,7 @@ from albert_rc.printed.recognise.options import (
     first_mark,
     marks_in,
 )
+from albert_rc.printed.recognise.prose import is_foreign
 from albert_rc.printed.recognise.unread import letters_below, unread_key
 
 STEM_LINES = 8  # maximum for one question
@@ -60,18 +61,39 @@ def question_ahead(lines: Sequence[Line], at: int) -> tuple[int, Mark] | None:
     found = _inline(Piece(lines[at], start, len(lines[at].text)))
     if found is not None:
         return at, found
+    listed = False
     for number in range(at + 1, min(at + 1 + STEM_LINES, len(lines))):
         line = lines[number]
         match = START.match(line.shadow)
         if (match and match["sep"]) or heads_in(line) or key.is_key_heading(line):
             return None
         mark = first_mark(line)
+        listed = mark is not None and mark.letter.islower() and (
+            listed or (mark.index == 0 and _capital_below(lines, number))
+        )  # fmt: skip
+        if listed:
+            continue
         if mark is not None:
             return (number, mark) if mark.index == 0 else None
         found = _inline(Piece(line, 0, len(line.text)))
         if found is not None:
             return number, found
     return None
+
+
+def _capital_below(lines: Sequence[Line], at: int) -> bool:
+    """Whether `A.` begins a line soon below one that begins with `a.`.
+
+    The question has a list of its own then, as in `a. He fell. b. He rose.` / `A. a-b B. b-a`.
+    """
+    for line in lines[at + 1 : at + STEM_LINES]:
+        match = START.match(line.shadow)
+        if match and match["sep"]:
+            return False
+        mark = first_mark(line)
+        if mark is not None and mark.letter == "A":
+            return True
+    return False
 
 
 def list_ahead(lines: Sequence[Line]) -> bool:
@@ -114,7 +136,8 @@ def explained_at(lines: Sequence[Line], at: int) -> key.KeyEntry | None:
     below = first_mark(lines[at + 1]) if at + 1 < len(lines) else None
     inside = marks_in(Piece(lines[at], 0, len(lines[at].text)))
     if len(inside) > 1 or (below is not None and below.index == 1):
-        return None
+        # Explanations in Chinese go through the options: `36. A. 考查动词。A. take拿; B. make做`.
+        return key.read_explained(lines[at]) if is_foreign(lines[at].shadow) else None
     return key.read_explained(lines[at])
 
 
@@ -131,7 +154,7 @@ def odd_key(
     Returns:
         The answers, empty if it is not such a key, and the number of lines used.
     """
-    explained = explained_at(lines, at)
+    explained = explained_at(lines, at) or key.read_chosen(lines[at])
     if explained is not None:
         return [explained], 1
     pair = key.read_key_pair(lines[at], lines[at + 1]) if at + 1 < len(lines) else None

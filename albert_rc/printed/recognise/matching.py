@@ -65,6 +65,11 @@ def match_parts(papers: Sequence[Paper], parts: Sequence[Sequence[Label]]) -> li
     return chosen if sorted(chosen) == order and told else None
 
 
+def matching_papers(papers: Sequence[Paper], labels: Sequence[Label]) -> set[int] | None:
+    """The papers whose headings have all labels of a part of a key; None if no heading has any."""
+    return _possible(labels, papers, [labels_in_all(paper.headings) for paper in papers])
+
+
 def _is_strange(parts: Sequence[Sequence[Label]], possible: Sequence[set[int] | None]) -> bool:
     """Whether parts are distinguished by titles that no passage has."""
     titles = {
@@ -99,7 +104,7 @@ def _enter(above: dict[str, Label], label: Label) -> None:
 def _possible(
     labels: Sequence[Label], papers: Sequence[Paper], names: Sequence[Sequence[Label]]
 ) -> set[int] | None:
-    """The papers whose headings have all labels of a part; None if no heading has any of them."""
+    """`matching_papers`, with the labels of the papers' headings."""
     found: set[int] | None = None
     for label in labels:
         mine = {at for at, own in enumerate(names) if label in own}

@@ -26,8 +26,11 @@ MARK = re.compile(
 # A line is such a place only before a sentence or an option, since it may also be a blank.
 _LINE = r"_{2,}[^\S\n]+|_+[^\S\n]*(?P<lined>[A-Z])[^\S\n]*_+[^\S\n]*"
 _SENTENCE = r"[0-9]{1,4}[^\S\n]*[.、)][^\S\n]*(?=[^\W\d]|[\"'“‘(\[])"
-_PLACE = rf"(?:\(\s*(?P<answer>[A-Z])?\s*\)\s*|(?:{_LINE})(?={_SENTENCE}))?"
-ANSWER_PLACE = r"(?:\(\s*[A-Z]?\s*\)\s*|_+\s*)?"
+_PLACE = (
+    r"(?:\(\s*(?P<answer>[A-Z])?\s*\)\s*|\[\s*(?P<boxed>[A-Z])\s*\]\s*(?=[0-9]{1,4}\s*[.、)])|"
+    rf"(?:{_LINE})(?={_SENTENCE}))?"
+)
+ANSWER_PLACE = r"(?:\(\s*[A-Z]?\s*\)\s*|\[\s*[A-Z]\s*\]\s*|_+\s*)?"
 """Pattern of a place for the answer before a question's number: `( B ) 36.`, `____ 36.`"""
 PRINTED_NUMBER = r"[(\[]?\s*(?P<number>[0-9]{1,4})\s*(?P<sep>[)\].、:]{0,2})"
 _NUMBER = rf"{_PLACE}{PRINTED_NUMBER}\s*"
@@ -39,7 +42,7 @@ INNER = re.compile(
 
 def answer_before(match: re.Match[str]) -> str:
     """The letter in the place for the answer before a number, from `START` or `INNER`."""
-    return match["answer"] or match["lined"] or ""
+    return match["answer"] or match["boxed"] or match["lined"] or ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from albert_rc.printed.recognise.options import (
     in_columns,
     marks_in,
 )
-from albert_rc.printed.recognise.prose import role_of
+from albert_rc.printed.recognise.prose import begins_section, role_of
 from albert_rc.printed.recognise.unread import WAY_OUT, letters_below, problem_at, unread_key
 
 _QUESTION = re.compile(rf"\s*{ANSWER_PLACE}[(\[]?\s*[0-9]{{1,4}}\s*[.)\]、]")
@@ -84,8 +84,12 @@ class _Reader:
             self.row = []
             self.left_out.append(LeftOut(line.place, line.text.strip(), "heading of a key"))
             return 1
+        if key.is_answer_sheet(line):
+            self.left_out.append(LeftOut(line.place, line.text.strip(), "answer sheet"))
+            self.row = []
+            return 1
         heads = self._heads(line)
-        if heads and self.in_key and explained_at(self.lines, at):
+        if heads and self._is_answered(at):
             heads = []
         taken = 0 if heads else self._take_key(at)
         if taken:
@@ -116,6 +120,12 @@ class _Reader:
 
     # Keys
 
+    def _is_answered(self, at: int) -> bool:
+        """Whether a number with an A after it begins a key's line, and no list of options."""
+        if self.in_key and explained_at(self.lines, at):
+            return True
+        return key.is_key(self.lines[at]) or len(single_answers(self.lines, at)) > 1
+
     def _take_key(self, at: int) -> int:
         line = self.lines[at]
         found = key.read_key_line(line)
@@ -142,7 +152,7 @@ class _Reader:
                 return 0
             self._answer_below(items[-1], answers[0].letter, why)
             return taken
-        self.answered, self.explained = len(answers) == 1, why
+        self.answered, self.explained = True, why
         self._add_answers(answers, problems)
         self.key_end = at + taken
         return taken
@@ -166,7 +176,8 @@ class _Reader:
         if found:
             self._add_answers(found, [])
             self.answered = True
-            self.explained = self.lines[at] if explained_at(self.lines, at) else None
+            own = explained_at(self.lines, at) or key.read_chosen(self.lines[at])
+            self.explained = self.lines[at] if own else None
             self.key_end = at + taken
         return taken
 
@@ -187,7 +198,8 @@ class _Reader:
 
     def _take_explanation(self, line: Line) -> bool:
         """Leave out the explanation of the answer before it, which may span several lines."""
-        begins = key.WHY.match(line.shadow) is not None and (self.in_key or self.answered)
+        why = key.WHY.match(line.shadow) or key.EXPLAINS.match(line.shadow.lstrip())
+        begins = why is not None and (self.in_key or self.answered)
         if not begins and not (self.explained and self._goes_on_explaining(self.explained, line)):
             self.answered, self.explained = False, None
             return False
@@ -196,9 +208,11 @@ class _Reader:
         return True
 
     def _goes_on_explaining(self, before: Line, line: Line) -> bool:
+        role = role_of(line.shadow)
+        if key.EXPLAINS.search(line.shadow) or (role == "foreign" and not begins_section(line)):
+            return True
         if line.gap or line.whole or first_mark(line) or _QUESTION.match(line.shadow):
             return False
-        role = role_of(line.shadow)
         broken = line.shadow.lstrip()[:1].islower() or wraps(before, line, self.width)
         return role == "foreign" or (role == "text" and broken)
 

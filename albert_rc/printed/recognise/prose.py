@@ -9,7 +9,7 @@ from math import isinf
 from typing import Literal
 
 from albert_rc.papers.words import is_word
-from albert_rc.printed.lines import FINAL, HAN, SOFT_HYPHEN, Line, words, wraps
+from albert_rc.printed.lines import FINAL, OTHER_LETTERS, SOFT_HYPHEN, Line, words, wraps
 
 INSTRUCTION_LINES = 12
 ENGLISH = 0.6
@@ -45,6 +45,7 @@ _OPENS = re.compile(
     r"(?:(?:section|part|exercise|task|practice)\s+\w{1,3}\s*[.:]?\s*)?(?:please\s+)?(?:directions?|instructions?|note|read|choose|fill|complete|select|mark|"
     r"pick|look at|use|decide|answer|circle|for (?:each|every|questions?)|questions?\s+[0-9]+|"
     r"there (?:is|are)|in this (?:section|part)|after reading|cloze|write|tick|"
+    r"(?:the following|this|each|every) (?:passage|text|article)s? (?:is|are) followed by|"
     r"if there is not enough information|are (?:the |these )?(?:sentences|statements)\b|"
     r"you (?:should|are going to|will)|(?:according to|based on) the (?:passage|text|article))\b"
 )
@@ -94,7 +95,6 @@ _PAGED = re.compile(
 _TURN = re.compile(
     r"(?i)^\W*(?:please\s+)?(?:turn over|go on to the next page|end of (?:the )?(?:test|paper))\W*$"
 )
-_OTHER = HAN + "\u3040-\u30ff\uac00-\ud7af\u0400-\u04ff\u0600-\u06ff"
 _COMMON = frozenset(
     [
         *("the", "of", "to", "and", "a", "is", "was", "it", "that", "he", "she", "they", "you"),
@@ -113,7 +113,7 @@ def is_page_mark(line: Line) -> bool:
 
 def is_foreign(shadow: str) -> bool:
     """Whether a text is not English: it has other letters, or few English words."""
-    han = len(re.findall(f"[{_OTHER}]", shadow))
+    han = len(re.findall(f"[{OTHER_LETTERS}]", shadow))
     found = words(shadow)
     if han:
         return han > len(found)
@@ -145,6 +145,11 @@ def is_field(shadow: str) -> bool:
     return _HEADER.match(shadow.strip()) is not None and not _DETAIL.match(shadow.strip())
 
 
+def begins_section(line: Line) -> bool:
+    """Whether a line begins like the heading of a section or passage: `三、`, `Part II`, `B`."""
+    return _HEADING.match(line.shadow.strip()) is not None
+
+
 def role_of(shadow: str) -> Role:
     """The probable role of a paragraph that is neither options nor key."""
     shadow = shadow.strip()
@@ -161,7 +166,7 @@ def role_of(shadow: str) -> Role:
         parts = [part for part in re.split(r"(?<=[.!?:])\s+", shadow) if words(part)]
         hits = [_hints(part) for part in parts]
         said = sum(number >= 2 for number in hits)
-        if said and _NAMED.match(shadow):
+        if _NAMED.match(shadow) and (said or max(hits[:2], default=0)):
             return "instruction"
         if said * 2 >= len(hits) and max(hits[:2], default=0) >= 2:
             return "instruction"
@@ -235,7 +240,7 @@ def _ends_instruction(paragraph: Sequence[Line], line: Line) -> bool:
 
 
 def _is_han(line: Line) -> bool:
-    return len(re.findall(f"[{_OTHER}]", line.shadow)) > len(words(line))
+    return len(re.findall(f"[{OTHER_LETTERS}]", line.shadow)) > len(words(line))
 
 
 def join_lines(parts: Sequence[str], vocabulary: frozenset[str], notes: list[str]) -> str:

@@ -41,6 +41,10 @@ _ANNOUNCED = re.compile(
     r"(?i)\W*(?:the\s+)?(?:(?:correct|right)\s+)?(?:answers?(?:\s+key)?|keys?|solutions?)"
     r"(?:\W*$|\s*[:=]|\s+(?:are|to)\b|\s+[(\[]?[0-9])"
 )
+_NO_ANSWERS = (
+    "instruction", "page number", "heading of a key", "looks like a key", "answer sheet",
+)  # fmt: skip
+"""Kinds of left-out lines in which no answer is lost."""
 MOST_WORDS = 24  # of such a line; and numbers of a range
 START = 16  # maximum number of characters before the numbers of a key
 FEW = 3  # maximum number of words of a written-out answer
@@ -86,18 +90,22 @@ def lost_answers(left_out: Sequence[LeftOut], unanswered: Collection[int] = ()) 
     """
     found = _unread_forms(left_out, unanswered)
     for line in left_out:
-        if line.why in ("instruction", "page number", "heading of a key", "looks like a key"):
+        if line.why in _NO_ANSWERS:
             continue
         printed = make_line(line.text, line.place)
         row = read_row(printed)
         alone = line.why in ("in the key", "no questions", "between options")
         labelled = row is not None and (tells(row[0]) or (alone and not row[0].strip()))
-        labelled |= bool(unanswered) and announces(line.text)
+        quoted = repr(shortened(line.text, 40))
         if labelled or (line.why != "explanation" and UNDER.match(printed.shadow)):
-            reason = (
-                f"{shortened(line.text, 40)!r} looks like an answer, but belongs to no question"
-            )
-            found.append(Trouble((), line.place, reason, WAY_OUT))
+            reason = f"{quoted} looks like an answer, but belongs to no question"
+        elif unanswered and announces(line.text):
+            bare = not re.search(r"[:=]\s*\w|[0-9]", printed.shadow)
+            below = "announces a key, but the lines below it cannot be read"
+            reason = f"{quoted} {below if bare else 'looks like a key, but cannot be read'}"
+        else:
+            continue
+        found.append(Trouble((), line.place, reason, WAY_OUT))
     return found
 
 
@@ -120,7 +128,9 @@ def _unread_forms(left_out: Sequence[LeftOut], unanswered: Collection[int]) -> l
     places: dict[int, str] = {}
     for line in left_out:
         shadow = make_line(line.text, line.place).shadow
-        if line.why in ("instruction", "looks like a key") or len(words(shadow)) > MOST_WORDS:
+        if line.why in ("instruction", "looks like a key", "answer sheet"):
+            continue
+        if len(words(shadow)) > MOST_WORDS:
             continue
         numbers = [int(number) for number in _NUMBERED.findall(shadow)]
         for match in _SPANNED.finditer(shadow):

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from albert_rc.errors import UsageError
 from albert_rc.papers.schema import PaperSet, Passage, letter
 
+LARGEST = 9999
+"""Largest number of a question; `import` reads no more digits."""
 NARROW, WIDE = 13, 30
 """Maximum length of an option that fits a quarter of a line, and half of one, in characters."""
 _UNPRINTABLE = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
@@ -69,10 +71,17 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
         key: print the right answers at the end.
 
     Raises:
-        UsageError: the papers have no options, or a key is requested and answers are missing.
+        UsageError: the papers have no options, too many questions, or a key is requested and
+            answers are missing.
     """
     if papers.kind not in ("cloze", "choice"):
         raise UsageError(f"{papers.format} papers have no options to print")
+    last = first + sum(len(passage.questions) for passage in papers.passages) - 1
+    if last > LARGEST:
+        raise UsageError(
+            f"the numbers {first:,} to {last:,} go beyond {LARGEST:,}, the largest that `import` "
+            "reads; render fewer papers at a time, or begin at a smaller --first"
+        )
     title = _printable(title)
     parts, answers, number = [], [], first
     for place, passage in enumerate(papers.passages, 1):
