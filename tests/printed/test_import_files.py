@@ -475,8 +475,8 @@ def test_symbols_and_pictures_of_word(tmp_path, document):
             circle = rf"EQ \o\ac(○,{int(number) - 5})"  # as a field draws it
             run(f'<w:instrText xml:space="preserve"> {circle} </w:instrText>')
             document.paragraphs[-1].add_run(after)
-    for line, right in zip(LISTS.splitlines(), "DDA", strict=True):
-        line = f"{int(line[1]) - 5}{line[2:]}"
+    for row, right in zip(LISTS.splitlines(), "DDA", strict=True):
+        line = f"{int(row[1]) - 5}{row[2:]}"
         start, *options = line.replace("A.", "\0A.").replace("B.", "\0B.").split("\0")
         document.add_paragraph(f"{start}{options[0].rstrip()}")
         ticks = '<w:sym w:font="Wingdings" w:char="F0FC"/>'

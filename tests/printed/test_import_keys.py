@@ -476,7 +476,7 @@ FORMS = {
     "full stops, one per line": "Keys:\n36. D.\n37. D.\n38. A.\n39. B.\n40. A.",
     "semicolons": "36. D; 37. D; 38. A; 39. B; 40. A.",
     "with Q": "Answers: Q36 D, Q37 (d), Q38 a, Q39 B, Q40 (a)",
-    "with a word": "Keys\nQuestion 36. D Question 37. D Question 38. A\nQuestion 39. B Question 40. A",
+    "with a word": "Keys\nQuestion 36. D Question 37. D\nQuestion 38. A\nQ. 39. B Q. 40. A",
     "with a sign": "Answers: #36 d #37 d #38 a #39 b #40 a",
     "with the words": "Keys\n36. D (found) 37. D (own) 38. A (worried) 39. B 40. A",
     "behind its heading": "参考答案：36-38 DDA\n39-40 BA",
@@ -487,7 +487,8 @@ FORMS = {
         "参考答案\n36-38 DDA 39-40 BA"
     ),
     "explained in the key": (
-        "参考答案与解析\n36. 考查动词词义辨析。A. made制作；B. lost丢失；C. sold卖；D. found发现。故选D。\n"
+        "参考答案与解析\n"
+        "36. 考查动词词义辨析。A. made制作；B. lost丢失；C. sold卖；D. found发现。故选D。\n"
         "37. D。考查动词。A. hear听见；B. cook做饭；C. hate恨；D. own拥有。\n38. A 考查形容词。\n"
         "39. B 根据 A simple test shows that 可知。\n40. 细节题。故选A。"
     ),
