@@ -28,6 +28,7 @@ from albert_rc.papers.ids import Register
 from albert_rc.papers.raw import Items
 from albert_rc.papers.schema import PaperSet, letter
 from albert_rc.runtime.devices import Processes, choose_precision
+from albert_rc.stores.losses import losses
 from albert_rc.stores.store import make_store
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -99,7 +100,9 @@ def answer(
         take turns.
 
     Warns:
-        UserWarning: the model was not trained to answer, so its answers are guesses.
+        UserWarning: the model was not trained to answer, so its answers are guesses; a paper could
+            only be read by guessing (a blank attached to a word); or text that the model does not
+            see: what is longer than its window, and options that are the same for it.
 
     Raises:
         DataError: papers have errors, all of which are listed; or a loaded model answers another
@@ -133,6 +136,8 @@ def answer(
     if token_budget < 1:
         raise UsageError(f"token_budget {token_budget} must be above 0")
     store = make_store(given, tokenizer, reading.config.max_length)
+    for said in (*map(str, given.problems), *losses(store)):
+        warnings.warn(said, stacklevel=2)
     if option_score is not None:
         require_way(reading, store, option_score)
     device = reading.words.device

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from albert_rc.answering.quality import quality, span_quality
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import score
 from albert_rc.answering.spans import find_spans
+from albert_rc.checkpoints.hub import SHIPPED
 from albert_rc.errors import CheckpointError
 from albert_rc.io.files import file_sha256, remembered_sha256, sha256
 from albert_rc.io.json import as_json, parse_json, write_json
@@ -27,6 +29,8 @@ from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 
 RECORD = "int8.json"
+MOST = 8
+"""Number of measurements that are kept for a model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,8 @@ class Trial:
     null_threshold: float | None = None
     """Threshold for no answer, for spans; None for the one tuned in training."""
     token_budget: int = TOKEN_BUDGET
+    reuse: bool = False
+    """Whether an option may answer several blanks."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,7 @@ def _answered(
     good = quality(store, scored_QK).score if store.has_answers else None
     if store.is_numeric:  # equal if the same to one decimal
         return [f"{number:.1f}" for number in scored_QK[:, 0].tolist()], good
-    return best_options(store, scored_QK).tolist(), good
+    return best_options(store, scored_QK, trial.reuse).tolist(), good
 
 
 def _threshold(model: ReadingModel | SpanModel, trial: Trial) -> float | None:
@@ -172,6 +178,7 @@ def identity(
         "lsh": asdict(compute.lsh) if compute.attention == "lsh" else None,
         "option_score": model.option_score,
         "read_again": trial.way,
+        "reuse": trial.reuse,
         "null_threshold": _threshold(model, trial),
         "compared_with": trial.precision,
         "device": _kernels_of(next(model.parameters()).device),
@@ -195,22 +202,41 @@ def _kernels_of(device: torch.device) -> str:
     return f"{device.type}, {torch.backends.cpu.get_cpu_capability()}"
 
 
+def record_of(folder: Path) -> Path:
+    """The file with a model's measurements: in its folder, unless that is shared.
+
+    Models of the package and downloads from the hub have theirs in the user's cache.
+    """
+    place = folder.resolve()
+    shared = place.is_relative_to(SHIPPED.resolve()) or place.parent.name == "snapshots"
+    if not shared:
+        return folder / RECORD
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "albert-rc" / f"int8-{sha256(str(place).encode())[:16]}.json"
+
+
 def remembered_cost(folder: Path, of: dict[str, Any]) -> Cost | None:
-    """An earlier measurement with the same `identity`, saved in this model's folder."""
+    """An earlier measurement with the same `identity`."""
+    return next(
+        (cost for known, cost in _remembered(record_of(folder)) if of and known == of), None
+    )
+
+
+def _remembered(path: Path) -> list[tuple[dict[str, Any], Cost]]:
+    """The measurements in a file, newest first; none if it is missing or not ours."""
     try:
-        record = parse_json((folder / RECORD).read_bytes())
-        if of and record["of"] == of:
-            return Cost(**record["cost"])
+        return [(each["of"], Cost(**each["cost"])) for each in parse_json(path.read_bytes())]
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # no record, or not ours: measure again
-    return None
+        return []
 
 
 def remember_cost(folder: Path, of: dict[str, Any], cost: Cost) -> None:
-    """Save a measurement next to its weights, if the folder is writable."""
+    """Save a measurement, next to the newest ones with other settings, where that is possible."""
     if not of:
         return
+    path = record_of(folder)
+    others = [each for each in _remembered(path) if each[0] != of][: MOST - 1]
     try:
-        write_json(folder / RECORD, {"of": of, "cost": asdict(cost)})
+        write_json(path, [{"of": o, "cost": asdict(c)} for o, c in [(of, cost), *others]])
     except OSError:
-        return  # read-only model folder: measured again next time
+        return  # read-only folder: measured again next time

@@ -17,6 +17,7 @@ from albert_rc.papers.formats import possible_formats, read_good
 from albert_rc.papers.glue import GLUE
 from albert_rc.papers.schema import PaperSet
 from albert_rc.runtime.devices import Processes
+from albert_rc.stores.encode import SHORTEST
 from albert_rc.stores.shards import is_store, open_store
 from albert_rc.stores.store import Store, check_store, make_store
 
@@ -133,8 +134,10 @@ def ready_store(
     if papers.kind == "label":
         require_labels(data, papers, loaded, say)
     if isinstance(papers, PaperSet):
-        if max_length is not None and not 1 <= max_length <= longest:
-            raise UsageError(f"--max-length {max_length}: the model supports 1 to {longest} tokens")
+        if max_length is not None and not SHORTEST <= max_length <= longest:
+            raise UsageError(
+                f"--max-length {max_length}: the model supports {SHORTEST} to {longest} tokens"
+            )
         return make_store(papers, loaded.tokenizer, longest if max_length is None else max_length)
     if max_length is not None:
         say(f"note: --max-length has no effect, because {data} is a store and not raw papers")

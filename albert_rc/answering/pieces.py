@@ -22,6 +22,7 @@ from albert_rc.batch import Tokens
 from albert_rc.errors import UsageError
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ClozeHead, ReadingModel
+from albert_rc.model.word_loss import block_rows
 from albert_rc.runtime.devices import Processes, device_of
 from albert_rc.stores.batches import batches_by_length
 from albert_rc.stores.masking import begins_word
@@ -31,6 +32,8 @@ from albert_rc.text.tokenizer import Tokenizer
 WAYS = ("masks",)
 EDGES = 2
 """Number of special tokens of a window: [CLS] and [SEP]."""
+READ_PIECES = 4096
+"""Number of pieces of options whose logits are computed together."""
 
 
 @dataclass(frozen=True)
@@ -190,16 +193,33 @@ def _sums(model: ReadingModel, windows: list[WiderWindow]) -> list[float]:
     head = model.head
     assert isinstance(head, ClozeHead)
     hidden_SD = model.hidden(_tokens(windows).to(device_of(model)))
-    logits_SV = head.transform(hidden_SD).float() @ model.words.float().T + head.bias
-    log_SV = logits_SV.log_softmax(-1).cpu()
-    row, sums = 0, []
+    vector_SE = head.transform(hidden_SD).float()
+    word_VE, offset_V = model.words.float(), head.bias
+    rows: list[int] = []
+    pieces: list[int] = []
+    sizes: list[int] = []
+    first = 0
     for window in windows:
         for target in window.wanted:
-            first = row + target.first
-            rows = torch.arange(first, first + len(target.pieces))
-            sums.append(float(log_SV[rows, torch.tensor(target.pieces)].double().sum()))
-        row += len(window.places)
-    return sums
+            rows += range(first + target.first, first + target.first + len(target.pieces))
+            pieces += target.pieces
+            sizes.append(len(target.pieces))
+        first += len(window.places)
+    row_P = torch.tensor(rows, device=vector_SE.device)
+    piece_P = torch.tensor(pieces, device=vector_SE.device)
+    # Logits of all pieces of the vocabulary are needed only for their sum, so a block at a time.
+    step = block_rows(len(word_VE), vector_SE.device.type)
+    total_S = torch.cat(
+        [(part @ word_VE.T + offset_V).logsumexp(-1) for part in vector_SE.split(step)]
+    )
+    logit_P = torch.cat(
+        [
+            (vector_SE[row] * word_VE[piece]).sum(-1) + offset_V[piece]
+            for row, piece in zip(row_P.split(READ_PIECES), piece_P.split(READ_PIECES), strict=True)
+        ]
+    )
+    log_P = (logit_P - total_S[row_P]).cpu().double()
+    return [float(part.sum()) for part in log_P.split(sizes)]
 
 
 def _tokens(readings: list[WiderWindow]) -> Tokens:

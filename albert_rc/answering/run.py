@@ -176,6 +176,7 @@ def _pass_int8_check(request: Request, loaded: Loaded[Any], group: Processes, sa
         way=request.option_score,
         null_threshold=request.null_threshold,
         token_budget=request.token_budget,
+        reuse=request.reuse,
     )
     of = int8_check.identity(loaded.model, folder, dev, trial)
     # All ranks measure, or none: each may have a folder, and a device, of its own.

@@ -85,7 +85,7 @@ def kept_temperature(
         CheckpointError: the record is damaged.
     """
     record = kept_record(record_path(folder, way))
-    if record is None or (reading is not None and _other_reading(record, reading)):
+    if record is None or (reading is not None and other_reading(record, reading)):
         return 1.0, False
     return float(record["temperature"]), True
 
@@ -104,10 +104,10 @@ def why_unused(
     record = kept_record(path)
     if record is None:
         return "for different weights"
-    return None if reading is None else _other_reading(record, reading)
+    return None if reading is None else other_reading(record, reading)
 
 
-def _other_reading(record: Mapping[str, Any], reading: Mapping[str, Any]) -> str | None:
+def other_reading(record: Mapping[str, Any], reading: Mapping[str, Any]) -> str | None:
     """The inference setting in which a record differs, or None."""
     for name, was in record.get("reading", UNSAID).items():
         if (now := reading.get(name)) != was:

@@ -191,7 +191,7 @@ def _check_fields(path: Path, raw: dict[str, Any]) -> None:
         refuse("hidden_act", "text")
     names = raw.get("id2label", {})
     if not isinstance(names, dict) or not all(key.isdecimal() for key in names):
-        refuse("id2label", "an object whose keys are numbers")
+        refuse("id2label", 'an object with a number as the name of each label, such as {"0": "no"}')
     ours = raw.get("albert_rc", {})
     if not isinstance(ours, dict):
         refuse("albert_rc", "an object")

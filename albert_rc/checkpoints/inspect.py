@@ -147,7 +147,10 @@ def layer_distances(
         for hook in hooks:
             hook.remove()
     if not seen:
-        raise DataError("no text was found; give a file with text")
+        raise DataError(
+            "no text was found; give a file with text, or papers with right answers (their blanks "
+            "are filled in)"
+        )
     return [
         LayerDistance(layer=number, distance=far / seen, degrees=turned / seen)
         for number, (far, turned) in enumerate(totals, 1)

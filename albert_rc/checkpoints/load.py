@@ -191,8 +191,8 @@ def load_weights(
         put_weight(model, name, value)
     if missing:
         raise CheckpointError(
-            f"{weights.path}: missing weights ({len(missing)}): {', '.join(missing)}; download or "
-            "copy the checkpoint again"
+            f"{weights.path}: missing weights ({len(missing)}): {', '.join(missing[:20])}; "
+            "download or copy the checkpoint again"
         )
     if wrong:
         raise CheckpointError(
@@ -218,7 +218,8 @@ def _require_tied(model: torch.nn.Module, weights: Weights, unused: Mapping[str,
             if value.shape != model.words.shape or not torch.equal(value, model.words):
                 raise CheckpointError(
                     f"{weights.path}: {key} differs from the word embeddings; a head with a "
-                    "separate output matrix (tie_word_embeddings false) is not supported"
+                    "separate output matrix (tie_word_embeddings false) is not supported: remove "
+                    "the head from the file (a new one is trained), or use another checkpoint"
                 )
         alike = weights.keys.get(key.replace("decoder.", ""))
         if key.endswith("decoder.bias") and alike is not None:

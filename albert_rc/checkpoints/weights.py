@@ -231,8 +231,10 @@ def open_weights(folder: Path, family: Family) -> Weights:
         )
     if any((folder / f"{name}.index.json").is_file() for name in READ):
         raise CheckpointError(
-            f"{folder}: the weights are split into several files; merge them into one safetensors "
-            "file"
+            f"{folder}: the weights are split into several files; write them as one with "
+            f'`AutoModel.from_pretrained("{folder}").save_pretrained(NEW, max_shard_size="100GB")` '
+            "of transformers, with the class of the model in place of AutoModel if its head is "
+            "needed"
         )
     raise CheckpointError(
         f"{folder}: no model.safetensors (nor pytorch_model.bin); give a folder with weights "
@@ -303,8 +305,9 @@ def require_sizes(weights: Weights, config: EncoderConfig) -> None:
     missing = [key for name in needed if (key := hub_key(name, config)) not in weights.shapes]
     if missing:
         raise CheckpointError(
-            f"{weights.path}: missing weights ({len(missing)}): {', '.join(missing[:20])}; "
-            "download or copy the checkpoint again"
+            f"{weights.path}: missing weights ({len(missing)}): {', '.join(missing[:20])}; the "
+            f"file begins with {next(iter(weights.keys.values()), 'nothing')}; if these are the "
+            "weights of another kind of model, use its config.json, else copy the file again"
         )
     wrong = [
         f"{key} is {list(weights.shapes[key])}, expected {list(shape)}"
@@ -321,13 +324,19 @@ def require_sizes(weights: Weights, config: EncoderConfig) -> None:
 def _todays_names(keys: Iterable[str], family: Family) -> dict[str, str]:
     """Keys by their current names.
 
-    Old BERTs have gamma and beta, bare encoders lack the prefix, and some files have the bias of
-    the masked-LM head only as that of its decoder.
+    Old BERTs have gamma and beta, bare encoders lack the prefix, trainers put names of their own
+    before it, and some files have the bias of the masked-LM head only as that of its decoder.
     """
     renamed = {}
-    bare = not any(key.startswith(f"{family.prefix}.") for key in keys)
+    keys = list(keys)
+    # What trainers put around a model: `module.bert...`, `model.bert...`.
+    wrapped = re.compile(rf"(?:module\.|model\.|_orig_mod\.)+(?={family.prefix}\.)")
+    wraps = any(map(wrapped.match, keys))
+    prefix = re.compile(r"(?:module\.|model\.|_orig_mod\.)+") if wraps else None
+    bare = not wraps and not any(key.startswith(f"{family.prefix}.") for key in keys)
     for key in keys:
-        name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", key)
+        name = prefix.sub("", key, count=1) if prefix and prefix.match(key) else key
+        name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
         name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
         if bare and re.match(r"(embeddings|encoder|pooler)\.", name):
             name = f"{family.prefix}.{name}"

@@ -61,6 +61,21 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | No
         require_writable(path)
 
 
+def require_folder(flag: str, folder: Path) -> None:
+    """Check that files can be written into a folder, before the work; it need not exist.
+
+    Raises:
+        UsageError: it is a file, or inside one.
+        OSError: it cannot be written; names the obstacle.
+    """
+    from albert_rc.io.atomic import nameless_file
+
+    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not place.is_dir():
+        raise UsageError(f"{flag} {folder}: {place} is a file; name a folder")
+    nameless_file(place).close()
+
+
 def require_no_model(flag: str, path: Path) -> None:
     """Refuse to replace a part of a model.
 

@@ -12,6 +12,7 @@ import typer
 
 from albert_rc.cli import options, settings
 from albert_rc.cli.console import DEFAULT_MODEL, bar, example, leave_cleanly, say
+from albert_rc.cli.outputs import require_folder
 from albert_rc.cli.papers import say_unread
 from albert_rc.cli.texts import OnTextError, list_rejects, open_text
 from albert_rc.errors import DataError, UsageError
@@ -33,7 +34,7 @@ def pretrain_data(
     model: Annotated[str, typer.Option(help="Folder or hub id of the vocabulary.")] = DEFAULT_MODEL,
     out: Annotated[Path, typer.Option(help="Folder for train/ and dev/.")] = Path("data/corpus"),
     max_length: Annotated[
-        int, typer.Option(min=1, max=LONGEST, help="Maximum length of a sequence in tokens.")
+        int, typer.Option(min=32, max=LONGEST, help="Maximum length of a sequence in tokens.")
     ] = 512,
     short: Annotated[
         float, typer.Option(help="Share of sequences with a shorter, random length.", hidden=True)
@@ -107,6 +108,7 @@ def pretrain_data(
         blank_lines=documents == "blank-lines",
         seed=seed,
     )
+    require_folder("--out", out)
     shard_bytes = parse_size("--shard-size", shard_size)
     first, step = _part(part)
     for place in exclude or []:

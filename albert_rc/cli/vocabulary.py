@@ -10,8 +10,9 @@ import typer
 
 from albert_rc.cli import settings
 from albert_rc.cli.console import example
-from albert_rc.cli.outputs import require_no_model
+from albert_rc.cli.outputs import require_folder
 from albert_rc.cli.texts import OnTextError, list_rejects, open_text
+from albert_rc.errors import UsageError
 
 if TYPE_CHECKING:
     from albert_rc.corpus.documents import Source
@@ -55,7 +56,12 @@ def vocabulary(
     from albert_rc.text.make_vocabulary import check_settings, make_vocabulary
 
     check_settings(size, coverage)
-    require_no_model("--out", out / "spiece.model")
+    if (out / "config.json").is_file():
+        raise UsageError(
+            f"--out {out} holds a model, whose weights belong to its own vocabulary; give another "
+            "folder"
+        )
+    require_folder("--out", out)
     examined = open_text(text, on_error)
     sentences = _sentences(examined.sources)
     made = make_vocabulary(

@@ -129,7 +129,8 @@ class PretrainCollator:
             if corpus.num_documents < 2:
                 raise DataError(
                     f"{corpus.folder}: --pair nsp takes segments from other documents, and this "
-                    "corpus has only one; give more text, or --pair sop"
+                    "corpus has only one; give more text (or `pretrain data` another --dev), or "
+                    "use --pair sop"
                 )
             # Segments in order of their length, and each segment's place among them.
             self.by_length_N = (corpus.lengths - corpus.middles).argsort(stable=True)

@@ -11,8 +11,8 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from albert_rc.answering.score import score
-from albert_rc.answering.temperature import RECORDS, kept_record
+from albert_rc.answering.score import reading_of, score
+from albert_rc.answering.temperature import RECORDS, kept_record, other_reading, record_path
 from albert_rc.checkpoints.hf_config import read_config
 from albert_rc.checkpoints.hf_names import FAMILIES, saved_class, saved_task
 from albert_rc.checkpoints.hub import resolve_source
@@ -148,7 +148,8 @@ def export(
         if papers is not None:
             some = replace(papers, passages=papers.passages[:COMPARED])
             stores.append(make_store(some, ours.tokenizer, longest))
-        _take_temperatures(folder, temporary)
+        how = reading_of(ours.model, longest) if isinstance(ours.model, ReadingModel) else None
+        calibrated = _take_temperatures(folder, temporary, how)
         if chosen != stored and chosen == "fp32":
             notes.append("Its weights are stored as fp32, with the same values.")
         elif chosen != stored:
@@ -160,6 +161,8 @@ def export(
         if in_onnx is not None:
             checks.append(f"ONNX (onnxruntime): {in_onnx}.")
         records = read_records(run or folder)
+        if not calibrated:
+            records = replace(records, temperature=None)
         null_threshold = getattr(ours.model, "null_threshold", None)
         if mean_of is not None:
             # These are not the weights that were measured.
@@ -376,16 +379,29 @@ def _cost_of_rounding(
     )
 
 
-def _take_temperatures(source: Path, folder: Path) -> None:
-    """Copy a run's temperatures: the weights are the same but for rounding, as in `reading_of`."""
+def _take_temperatures(source: Path, folder: Path, how: dict[str, Any] | None) -> bool:
+    """Copy a run's temperatures: the weights are the same but for rounding, as in `reading_of`.
+
+    Args:
+        source: the run's folder.
+        folder: the exported one.
+        how: inference settings of the exported model; records for others, such as hashed attention,
+            do not hold for it.
+
+    Returns:
+        Whether one for the usual way of reading options was copied.
+    """
+    taken = set()
     for path in sorted(source.glob(RECORDS)):
         try:
             record = kept_record(path)
         except CheckpointError:
             continue
-        if record is not None:
+        if record is not None and (how is None or other_reading(record, how) is None):
             record["weights_sha256"] = file_sha256(folder / "model.safetensors")
             write_json(folder / path.name, record)
+            taken.add(path.name)
+    return record_path(folder).name in taken
 
 
 def _example(loaded: Loaded[Any]) -> dict[str, Any]:

@@ -45,6 +45,14 @@ def atomic_path(target: Path) -> Iterator[Path]:
     with _blamed_on(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         _clear_away(target)
+    with _claimed_path(target) as temporary:
+        yield temporary
+
+
+@contextmanager
+def _claimed_path(target: Path) -> Iterator[Path]:
+    """`atomic_path` for a target whose folder exists and was cleared of temporary files."""
+    with _blamed_on(target):
         handle, temporary = _claimed(target)
     try:
         with _blamed_on(target, temporary):
@@ -217,6 +225,26 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     """
     require_new(target)
     target = target.resolve()
+    with temporary_folder(target) as temporary, _blamed_on(target, temporary):
+        yield temporary
+        for path in sorted(temporary.rglob("*")):
+            _sync_folder(path) if path.is_dir() else _sync(path)
+        temporary.chmod(0o777 & ~_umask())
+        _sync_folder(temporary)
+        temporary.rename(target)
+        _sync_folder(target.parent)
+
+
+@contextmanager
+def temporary_folder(target: Path) -> Iterator[Path]:
+    """Yield a folder next to `target`, which is removed at the end.
+
+    Temporary folders of killed processes are removed.
+
+    Raises:
+        OSError: it cannot be made; names the target.
+    """
+    target = target.resolve()
     with _blamed_on(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         for old in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
@@ -229,14 +257,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     try:
         with suppress(OSError):  # without locks no process removes a folder in use
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with _blamed_on(target, temporary):
-            yield temporary
-            for path in sorted(temporary.rglob("*")):
-                _sync_folder(path) if path.is_dir() else _sync(path)
-            temporary.chmod(0o777 & ~_umask())
-            _sync_folder(temporary)
-            temporary.rename(target)
-            _sync_folder(target.parent)
+        yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         os.close(handle)
@@ -253,26 +274,43 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def write_together(writers: Mapping[Path, Callable[[Path], None]]) -> None:
-    """Write several files; none is renamed before all of them are on disk."""
+    """Write several files; none is renamed before all of them are on disk.
+
+    Raises:
+        UsageError: more files than this process may open, or one of them is a device.
+        OSError: one cannot be written; names it.
+    """
     _allow_open_files(len(writers))  # each temporary file is locked, and so open, to the end
+    named = {_regular(target): write for target, write in writers.items()}
+    for folder in {target.parent for target in named}:
+        with _blamed_on(folder / "any"):
+            folder.mkdir(parents=True, exist_ok=True)
+        clear_abandoned(folder)  # once, and not for each file
     with ExitStack() as stack:
-        for target, write in writers.items():
-            temporary = stack.enter_context(atomic_path(target))
+        for target, write in named.items():
+            temporary = stack.enter_context(_claimed_path(target))
             with _blamed_on(target, temporary):
                 write(temporary)
                 _sync(temporary)
 
 
 def _allow_open_files(count: int) -> None:
-    """Let this process open `count` files besides others, as far as the system allows."""
+    """Let this process open `count` files besides others.
+
+    Raises:
+        UsageError: the system does not allow it.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = count + SPARE_FILES
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
-    if hard != resource.RLIM_INFINITY:
-        needed = min(needed, hard)
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise UsageError(
+            f"{count:,} files are to be written together, but the system lets a process open only "
+            f"{hard:,}; give fewer at a time, or raise the limit (`ulimit -Hn`)"
+        )
     with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def write_files(contents: Mapping[Path, bytes]) -> None:

@@ -73,7 +73,7 @@ def keep_freed_memory(tight: bool = False, most: int | None = None, varying: int
     libc = _glibc()
     if libc is None:
         return
-    libc.mallopt(_TRIM_THRESHOLD, -1)
+    libc.mallopt(_TRIM_THRESHOLD, NEVER)
     if tight:
         libc.mallopt(_MMAP_THRESHOLD, 32 * 2**20 - 1)  # glibc's maximum
         libc.mallopt(_TOP_PAD, 8 * 2**20)

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.messages import shortened
@@ -24,6 +24,12 @@ _GLUED = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
+
+
+SHORTEST = 8
+"""Minimum length of a window, in tokens."""
+_GAP = re.compile(r"(?<!\w)_+(?!_)|(?<!_)_+(?!\w)|(?<!_)__+(?!_)")
+"""Pattern of a blank in a question: underscores, unless it is a single one inside a word."""
 
 
 @dataclass
@@ -162,9 +168,23 @@ class UnfitError(DataError):
 
 
 def question_with_option(question: str, option: str) -> str:
-    """The second part of a pair: the option in the question's `_`, or after the question."""
-    filled, count = re.subn(r"_+", lambda _: option, question)
-    return filled if count else f"{question} {option}"
+    """The second part of a pair: the option in the question's `_`, or after the question.
+
+    A single underscore inside a word, as in an e-mail address, is not a blank, and a blank attached
+    to a word is separated from it. If an option has as many parts (`lost; went`) as the question
+    has blanks, each blank gets one of them.
+    """
+    blanks = len(_GAP.findall(question))
+    if not blanks:
+        return f"{question} {option}"
+    parts = next((p for sign in ";," if len(p := option.split(sign)) == blanks), None)
+    fillings = iter(part.strip() for part in parts) if parts and blanks > 1 else repeat(option)
+
+    def fill(gap: re.Match[str]) -> str:
+        before, after = question[: gap.start()][-1:], question[gap.end() :][:1]
+        return f"{' ' * before.isalnum()}{next(fillings)}{' ' * after.isalnum()}"
+
+    return _GAP.sub(fill, question)
 
 
 def encode_choice(
@@ -215,10 +235,10 @@ def check_max_length(max_length: int) -> None:
     """Refuse a window with no room for text.
 
     Raises:
-        UsageError: fewer than 8 tokens.
+        UsageError: fewer than `SHORTEST` tokens.
     """
-    if max_length < 8:
-        raise UsageError(f"--max-length {max_length}: at least 8 tokens are needed")
+    if max_length < SHORTEST:
+        raise UsageError(f"--max-length {max_length}: at least {SHORTEST} tokens are needed")
 
 
 @dataclass

@@ -70,14 +70,32 @@ def begins_word(tokenizer: Tokenizer) -> Tensor:
     Punctuation is a separate word: masking "dog" must not mask its full stop.
     """
     pieces = tokenizer.pieces(range(tokenizer.size))
-    # WordPiece marks continuations of words, the others beginnings.
-    marks_rest = any(piece.startswith("##") for piece in pieces) or not any(
-        piece.startswith(("▁", "Ġ")) for piece in pieces
+    # WordPiece marks continuations of words, the others beginnings. The other signs may occur as
+    # text, such as the ## of headings.
+    mark = max("##", "▁", "Ġ", key=lambda sign: sum(piece.startswith(sign) for piece in pieces))
+    if mark == "##":
+        return torch.tensor([not piece.startswith(mark) for piece in pieces])
+    spelt = map(spelt_bytes, pieces) if mark == "Ġ" else pieces
+    return torch.tensor(
+        [
+            piece.startswith(mark) or not any(char.isalnum() for char in said)
+            for piece, said in zip(pieces, spelt, strict=True)
+        ]
     )
-    return torch.tensor([_begins_word(piece, marks_rest) for piece in pieces])
 
 
-def _begins_word(piece: str, marks_rest: bool) -> bool:
-    if marks_rest:
-        return not piece.startswith("##")
-    return piece.startswith(("▁", "Ġ")) or not any(char.isalnum() for char in piece)
+def spelt_bytes(piece: str) -> str:
+    """The text of a byte-level piece: `âĢĻ` is ’ (Radford et al. 2019, their bytes_to_unicode)."""
+    return bytes(_BYTES.get(char, 0x3F) for char in piece).decode(errors="replace")
+
+
+def _byte_signs() -> dict[str, int]:
+    """The byte of each character in byte-level pieces: printable ones stand for themselves."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = (byte for byte in range(256) if byte not in plain)
+    return {chr(byte): byte for byte in plain} | {
+        chr(256 + number): byte for number, byte in enumerate(others)
+    }
+
+
+_BYTES = _byte_signs()

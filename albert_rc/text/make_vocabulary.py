@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.io.atomic import write_bytes
-from albert_rc.io.json import write_json
+from albert_rc.io.atomic import write_files
+from albert_rc.io.json import to_json
 from albert_rc.io.messages import first_line
 from albert_rc.text.normalize import clean_text
 from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
@@ -84,9 +84,12 @@ def make_vocabulary(
             raise DataError("the sources contain no text to train on; give other files") from None
         raise UsageError(f"--size {size}: {_reason(str(error))}") from None
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / "spiece.model", content.getvalue())
-    write_json(
-        folder / "tokenizer_config.json", {"do_lower_case": lower, "keep_accents": keep_accents}
+    settings = {"do_lower_case": lower, "keep_accents": keep_accents}
+    write_files(
+        {
+            folder / "tokenizer_config.json": to_json(settings),
+            folder / "spiece.model": content.getvalue(),
+        }
     )
     return load_tokenizer(folder)
 

@@ -83,7 +83,11 @@ class Tokenizer(ABC):
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """ALBERT's tokenizer: lower-cased and without accents, then plain SentencePiece."""
+    """ALBERT's tokenizer: lower-cased and without accents, then plain SentencePiece.
+
+    The original code also cuts a comma off a number's piece (`▁2010,`); as in transformers, this is
+    not done here.
+    """
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         import sentencepiece

@@ -52,6 +52,18 @@ def test_a_head_that_was_never_trained_is_told():
         answer(paper, load_model("albert-rc-tiny", "choice"))
 
 
+def test_what_the_model_does_not_see_is_told(tiny):
+    for paper, said in (
+        ({"article": "He was_ to see.", "options": [["glad", "sad"]]}, "attached to a word"),
+        ({"article": "He _ .", "options": [["去", "来"]]}, "the same for the model"),
+    ):
+        with pytest.warns(UserWarning, match=said):
+            answer(paper, tiny)
+    asked = {"questions": ["When?"], "options": [["Now", "Never"]]}
+    with pytest.warns(UserWarning, match=r"the last [\d,]+ tokens are not read"):
+        answer({"article": "It is late. " * 600, **asked})
+
+
 @pytest.mark.parametrize("name", ["cloze", "masks", "race"])
 def test_the_answers_are_those_of_predict(tiny, tmp_path, name):
     way = "masks" if name == "masks" else None

@@ -94,6 +94,39 @@ def test_whole_numbers_beside_weights_do_not_decide_their_precision(tmp_path):
     assert _stored_precision(folder, "albert") == "bf16"
 
 
+@pytest.mark.parametrize("prefix", ["module.", "model.", "_orig_mod.module."])
+def test_names_that_trainers_put_before_weights(tmp_path, prefix):
+    model, folder = made(tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    save_file({f"{prefix}{key}": value for key, value in weights.items()}, folder / "w")
+    (folder / "w").rename(folder / "model.safetensors")
+    loaded = load_model(folder, "cloze")
+    assert not (loaded.report.new or loaded.report.unused)
+    for one, other in zip(model.parameters(), loaded.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_weights_of_another_kind_say_what_is_there(tmp_path):
+    _, folder = made(tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    save_file({f"decoder.{key}": value for key, value in weights.items()}, folder / "w")
+    (folder / "w").rename(folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"the file begins with decoder\."):
+        load_model(folder, "cloze")
+
+
+def test_buffers_have_no_mean(tmp_path, cli):
+    """Files of older programs hold the numbers of positions."""
+    for name in ("one", "two"):
+        _, folder = made(tmp_path / name)
+        ids = {"albert.embeddings.position_ids": torch.arange(512)}
+        rewrite(folder, lambda weights, ids=ids: weights.update(ids))
+    folders = [tmp_path / name / "model" for name in ("one", "two")]
+    done = cli("export", *folders, "--out", tmp_path / "mean")
+    assert done.returncode == 0, done.stderr
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
 def test_values_beyond_fp16_are_not_written(tmp_path):
     model, _ = made(tmp_path)
     with torch.no_grad():

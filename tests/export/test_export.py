@@ -228,6 +228,12 @@ def test_a_runs_records_are_in_its_card(trainer, stores, tmp_path, monkeypatch):
     assert "divide the logits by the temperature 1.7000" in text
     assert kept_temperature(tmp_path / "out") == (1.7, True)
     assert str(tmp_path) not in text
+    # One that was fitted to other scores does not hold for the exported model.
+    hashed = {"task": "cloze", "attention": "lsh"}
+    write_json(folder / "calibration.json", kept | {"reading": hashed})
+    export(folder, tmp_path / "dense")
+    assert "divide the logits" not in (tmp_path / "dense" / "README.md").read_text()
+    assert kept_temperature(tmp_path / "dense") == (1.0, False)
     # A store that was made anew is not the one of the run.
     stores["cloze", "dev"].save(data / "train.pt")
     assert "papers," not in str(dict(read_records(folder).data)["train"])

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from albert_rc.answering.int8_check import (
+    MOST,
     Cost,
     Trial,
     identity,
@@ -14,6 +15,7 @@ from albert_rc.answering.int8_check import (
     remember_cost,
     remembered_cost,
 )
+from albert_rc.checkpoints.hub import shipped_models
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import CheckpointError
 from albert_rc.model.config import Compute
@@ -111,11 +113,25 @@ def test_a_verdict_is_of_what_was_measured(sample, stores, tokenizer, tmp_path):
         found(Trial(precision="bf16")),
         found(Trial(precision="fp32", way="masks")),
         found(Trial(precision="fp32", null_threshold=1.0)),
+        found(Trial(precision="fp32", reuse=True)),
     ]
     for number, of in enumerate(kinds):
         remember_cost(tmp_path, of, Cost(10, number, None, None))
-        known = [remembered_cost(tmp_path, other) is not None for other in kinds]
-        assert known == [place == number for place in range(len(kinds))]
+        known = [remembered_cost(tmp_path, other) for other in kinds]
+        assert [cost.changed if cost else None for cost in known] == [
+            place if number - MOST < place <= number else None for place in range(len(kinds))
+        ]
+
+
+def test_models_that_are_shared_are_not_written_to(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    snapshot = tmp_path / "hub" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    for folder in (shipped_models()["albert-rc-tiny"], snapshot):
+        remember_cost(folder, {"weights": "1"}, Cost(10, 3, None, None))
+        assert not (folder / "int8.json").exists()
+        assert remembered_cost(folder, {"weights": "1"}) == Cost(10, 3, None, None)
+    assert len(list((tmp_path / "cache" / "albert-rc").iterdir())) == 2
 
 
 def test_the_gate_tries_what_predict_will_do(sample, tokenizer):
@@ -170,7 +186,9 @@ def test_predict_passes_the_gate_or_refuses(sample, stores, tmp_path, cli):
     for more, name in ((attending, "lsh"), ((), "dense")):
         done = cli("predict", *given, "--out", out, "--tolerance", 100, *more)
         assert done.returncode == 0, done.stderr
-        assert json.loads(record.read_bytes())["of"]["attention"] == name, "not measured anew"
+        known = [each["of"]["attention"] for each in json.loads(record.read_bytes())]
+        assert known[0] == "lsh", f"{name} not measured, or measured anew"
+        assert sorted(known) == ["dense", "lsh"]
     (tmp_path / "dev.pt").unlink()
     done = cli("predict", *given, "--out", tmp_path / "other.json")
     assert done.returncode == 2

@@ -129,6 +129,18 @@ def test_the_option_fills_the_questions_blank():
     assert question_with_option("He is _ .", "very glad") == "He is very glad ."
     assert question_with_option("Who is he?", r"a \1 farmer") == r"Who is he? a \1 farmer"
     assert question_with_option("_ is he", r"\g<0>") == r"\g<0> is he"
+    assert question_with_option("It is about_.", "bread") == "It is about bread."
+    assert question_with_option("It__is", "was") == "It was is"
+    # A single underscore inside a word is no blank.
+    asked = "Who should write to john_smith@163.com?"
+    assert question_with_option(asked, "Tom") == f"{asked} Tom"
+    assert question_with_option(f"{asked} _ .", "Tom") == f"{asked} Tom ."
+    # Two blanks take an option's two parts, or both take all of it.
+    asked = "He _ the job and _ home."
+    assert question_with_option(asked, "lost; went") == "He lost the job and went home."
+    assert question_with_option(asked, "lost, went") == "He lost the job and went home."
+    assert question_with_option(asked, "left") == "He left the job and left home."
+    assert question_with_option("He is _ .", "sad, old") == "He is sad, old ."
 
 
 def test_pairs_are_whole_and_see_the_same_passage(tokenizer):

@@ -237,6 +237,28 @@ def test_a_wordpiece_vocabulary_may_have_letters_that_others_mark_words_with(tmp
     assert begins_word(load_tokenizer(tmp_path))[5:7].tolist() == [True, False]
 
 
+def test_a_byte_level_vocabulary_may_have_the_sign_of_wordpiece(tmp_path):
+    """GPT-2's has ##, ### and ####, of headings; and letters in place of bytes."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    trained = ByteLevelBPETokenizer(add_prefix_space=True)
+    text = ["## The homeward way ## She’s walking homewards ##"] * 4
+    trained.train_from_iterator(
+        text, 400, min_frequency=1, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    )
+    trained.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = load_tokenizer(tmp_path)
+    begins = begins_word(tokenizer).tolist()
+    pieces = tokenizer.pieces(range(tokenizer.size))
+    assert "##" in pieces
+    found = dict(zip(pieces, begins, strict=True))
+    assert found["##"]
+    assert found["Ġhomewards"]
+    assert not found["a"]
+    apostrophe = "âĢĻ"  # the three bytes of ’
+    assert found[apostrophe]
+
+
 def test_cased_vocabularies_keep_case(tmp_path):
     (tmp_path / "spiece.model").write_bytes((SAMPLE / "vocabulary/spiece.model").read_bytes())
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))

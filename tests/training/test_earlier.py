@@ -141,5 +141,12 @@ def test_a_vocabulary_does_not_replace_that_of_a_model(place, sample, cli):
     done = cli(
         "pretrain", "vocabulary", sample / "cloze" / "train", "--size", 300, "--out", "models"
     )
-    assert (done.returncode, "is a file of a model" in done.stderr) == (2, True)
+    assert (done.returncode, "--out models holds a model" in done.stderr) == (2, True)
     assert Path("models/spiece.model").read_bytes() == before
+    # Nor that of one whose vocabulary is in another file, which spiece.model would hide.
+    Path("models/spiece.model").rename("models/vocab.txt")
+    done = cli(
+        "pretrain", "vocabulary", sample / "cloze" / "train", "--size", 300, "--out", "models"
+    )
+    assert (done.returncode, "--out models holds a model" in done.stderr) == (2, True)
+    assert not Path("models/spiece.model").exists()

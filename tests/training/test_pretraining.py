@@ -15,7 +15,7 @@ from albert_rc.corpus.cut import Cut, ShardMaker, plan_shards
 from albert_rc.corpus.documents import find_sources
 from albert_rc.corpus.mask_config import MaskConfig
 from albert_rc.corpus.shards import Corpus
-from albert_rc.errors import UsageError
+from albert_rc.errors import DataError, UsageError
 from albert_rc.model.int8 import has_int8
 from albert_rc.runtime.devices import Processes
 from albert_rc.text.make_vocabulary import make_vocabulary
@@ -222,6 +222,15 @@ def test_a_slice_ends_in_time_and_goes_on_bit_for_bit(pretrainer, tmp_path):
     assert [x["step"] for x in kinds if x["kind"] == "dev"] == [4, 8]
 
 
+def test_held_out_text_without_other_documents_is_refused_at_once(sample, corpora, monkeypatch):
+    loaded = load_model(sample / "vocabulary", "pretraining", scratch="tiny", shape=SHAPE)
+    train, dev = corpora
+    monkeypatch.setattr(type(dev), "num_documents", property(lambda self: 1 + (self is train)))
+    config = TrainConfig(learning_rate=1e-3, batch_size=8, max_steps=8)
+    with pytest.raises(DataError, match="--pair nsp takes segments from other documents"):
+        Pretraining(loaded.model, loaded.tokenizer, train, dev, config, MaskConfig(), "nsp")
+
+
 def test_other_questions_are_not_resumed(pretrainer, tmp_path):
     pretrainer(tmp_path, max_steps=4, save_steps=2).run()
     with pytest.raises(UsageError, match="started with --pair sop, not nsp"):
@@ -365,6 +374,13 @@ def test_what_no_vocabulary_can_be_made_of_is_said(cli, tmp_path):
         done = cli("pretrain", "vocabulary", tmp_path / name, "--out", tmp_path / "v", *options)
         assert (done.returncode, said in done.stderr) == (code, True), done.stderr
     assert not (tmp_path / "v").exists()
+    for command in ("vocabulary", "data"):
+        for place in (tmp_path / "empty.txt", tmp_path / "empty.txt" / "v"):
+            done = cli("pretrain", command, tmp_path / "tiny.txt", "--out", place)
+            assert (done.returncode, "empty.txt is a file; name a folder" in done.stderr) == (
+                2,
+                True,
+            )
     done = cli(
         "pretrain", "vocabulary", tmp_path / "tiny.txt", "--size", 21, "--out", tmp_path / "v"
     )

@@ -123,6 +123,7 @@ class Pretraining(Objective[PretrainBatch]):
 
     Raises:
         UsageError: unknown pair objective, or the model has no head for it.
+        DataError: a corpus does not allow the pair objective.
     """
 
     unit = "sequences"
@@ -149,6 +150,10 @@ class Pretraining(Objective[PretrainBatch]):
         self.teacher, self.teacher_weight = teacher, settings.teacher_weight
         self.teacher_precision = settings.teacher_precision
         self.collate = PretrainCollator(corpus, tokenizer, masking, pair, settings.seed)
+        # Now, so that held-out text on which `pair` is impossible is refused before the first step.
+        self.collate_dev = (
+            None if dev is None else PretrainCollator(dev, tokenizer, masking, pair, DEV_SEED)
+        )
         self.order = BatchOrder(
             lengths=corpus.lengths, batch_size=settings.batch_size, seed=settings.seed
         )
@@ -191,15 +196,14 @@ class Pretraining(Objective[PretrainBatch]):
         return figures
 
     def evaluate(self, processes: Processes) -> DevScore | None:
-        if self.dev is None:
+        if self.dev is None or self.collate_dev is None:
             return None
-        collate = PretrainCollator(self.dev, self.tokenizer, self.masking, self.pair, DEV_SEED)
         batches = list(batches_by_length(self.dev.lengths, TOKEN_BUDGET, TOKEN_BUDGET))
         sums = torch.zeros(self.num_sums + self.num_counts, device=processes.device)
         one = torch.ones(self.num_counts, device=processes.device)
         with evaluating(self.model, self.encoder):
             for items in processes.share(batches):
-                batch = collate(items)
+                batch = self.collate_dev(items)
                 _, parts = self.losses(batch.to(processes.device), one)
                 counts = torch.tensor(self.counts(batch), device=processes.device)
                 sums += torch.cat([parts, counts])

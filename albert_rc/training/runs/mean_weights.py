@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from albert_rc.checkpoints.hf_names import FAMILIES, hub_key
 from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.weights import open_weights, read_weight, write_weights
 from albert_rc.errors import CheckpointError, UsageError
-from albert_rc.io.atomic import atomic_folder, require_new
+from albert_rc.io.atomic import atomic_folder, require_new, temporary_folder
 from albert_rc.io.messages import counted, first_line
 from albert_rc.io.pt import check_archive
 from albert_rc.model.config import EncoderConfig
@@ -34,6 +33,10 @@ class Mean:
     """Folder whose records also apply to the mean: the run's, or the first checkpoint's."""
     made_of: str
     """The checkpoints, in words."""
+
+
+BUFFER = "position_ids"
+"""End of the name of a buffer in files of older programs; it holds no weights."""
 
 
 @contextmanager
@@ -63,9 +66,8 @@ def source_of(
     require_new(out)
     like = resolve_source(runs[0], "")
     sources = of_folders(runs) if last is None else of_states(like, last)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
-        mean = Path(temporary) / "mean"
+    with temporary_folder(out) as temporary:
+        mean = temporary / "mean"
         count = write_mean(sources, like, mean)
         say(f"the mean of {len(sources)} checkpoints, {count} tensors")
         names = " and ".join(f"`{Path(source.name).name}`" for source in sources)
@@ -114,7 +116,8 @@ def of_folders(folders: Sequence[str | Path]) -> list[WeightSource]:
         def read(name: str, weights=weights) -> Tensor:  # type: ignore[no-untyped-def]
             return read_weight(weights, weights.keys[name])
 
-        sources.append(WeightSource(str(folder), weights.shapes, read))
+        shapes = {name: s for name, s in weights.shapes.items() if not name.endswith(BUFFER)}
+        sources.append(WeightSource(str(folder), shapes, read))
     return sources
 
 
