@@ -101,7 +101,7 @@ def test_names_that_trainers_put_before_weights(tmp_path, prefix):
     save_file({f"{prefix}{key}": value for key, value in weights.items()}, folder / "w")
     (folder / "w").rename(folder / "model.safetensors")
     loaded = load_model(folder, "cloze")
-    assert not (loaded.report.new or loaded.report.unused)
+    assert loaded.report.new + loaded.report.unused == []
     for one, other in zip(model.parameters(), loaded.model.parameters(), strict=True):
         assert torch.equal(one, other)
 

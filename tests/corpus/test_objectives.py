@@ -184,7 +184,7 @@ def test_the_length_of_a_segment_does_not_reveal_where_it_is_from(tokenizer):
 def test_a_single_document_has_no_segments_of_others(tokenizer):
     corpus = Lines([(torch.full((9,), 9), torch.full((9,), 9))])
     with pytest.raises(
-        DataError, match="this corpus has only one; give more text .*or use --pair sop"
+        DataError, match=r"this corpus has only one; give more text .*or use --pair sop"
     ):
         PretrainCollator(corpus, tokenizer, MaskConfig(), "nsp", 0)
 
