@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from albert_rc.errors import DataError
@@ -20,9 +22,9 @@ from albert_rc.serve.uploads import Upload
 
 SAMPLES = 100
 """Papers that are looked at to detect their format."""
-UNDERSCORES = 100
-"""Maximum number of underscores for each blank that is allowed. Papers with more are refused before
-they are checked: a single one with millions of blanks would keep the server busy for a minute."""
+BLANKS = 20
+"""How many times as many underscores as questions are checked. Papers with more are refused before:
+a single one with millions of blanks would keep the server busy for a minute."""
 LEVELS = {"error": "refused", "warning": "warning"}
 
 
@@ -78,7 +80,8 @@ def read_json_papers(
                 "it in parts, or use `albert-rc predict`"
             )
 
-    if upload.content.count(b"_") > UNDERSCORES * limits.questions:
+    most = BLANKS * limits.questions
+    if sum(1 for _ in islice(re.finditer(rb"_+", upload.content), most + 1)) > most:
         raise DataError(
             f"{upload.name}: more than {limits.questions:,} blanks; give the papers in parts, or "
             "use `albert-rc predict`"
