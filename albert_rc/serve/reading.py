@@ -22,7 +22,7 @@ from albert_rc.serve.uploads import Upload
 
 SAMPLES = 100
 """Papers that are looked at to detect their format."""
-BLANKS = 20
+BLANKS = 200
 """How many times as many underscores as questions are checked. Papers with more are refused before:
 a single one with millions of blanks would keep the server busy for a minute."""
 LEVELS = {"error": "refused", "warning": "warning"}

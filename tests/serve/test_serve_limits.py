@@ -70,7 +70,7 @@ def test_too_many_papers_blanks_and_letters_are_refused(narrow):
     assert "4 papers" in narrow.post([{**CLOZE, "id": str(i)} for i in range(4)]).error
     blanks = {"article": "_ " * 31, "options": [["a", "b"]] * 31}
     assert "31 blanks" in narrow.post(blanks).error
-    many = {"article": "_ " * 601, "options": [["a", "b"]]}
+    many = {"article": "_ " * 6001, "options": [["a", "b"]]}
     assert "more than 30 blanks; give the papers in parts" in narrow.post(many).error
     race = {"article": "x " * 700, "questions": ["?"], "options": [["a", "b", "c"]], "answers": []}
     assert "characters" in narrow.post(race).error
