@@ -88,6 +88,11 @@ def bring(folder, text, key=None, name="exam.txt", encoding="utf-8"):
     return understood(import_papers([path], key_path))
 
 
+def answers_of(papers):
+    """The letters of each paper's key, without a key an empty text."""
+    return ["".join(paper.get("answers", "")) for paper in papers]
+
+
 def understood(imports):
     """What `bring` gives, of imports already made."""
     papers = []
