@@ -295,3 +295,12 @@ def test_a_number_twice_in_a_line_is_named_once(tmp_path):
     (line,) = (x for x in said(imports) if "occurs twice" in x)
     assert line.count("line 1") == 1
     assert line.endswith("keep only one of them, or mark the blank as __36__")
+
+
+def test_an_instruction_in_one_paragraph_with_its_passage(tmp_path):
+    """As in some of ELE's papers; the passage is not left out with the instruction."""
+    said_first = "Directions: For each blank in the following passage choose A, B, C or D."
+    text = " ".join(STORY.split())
+    papers, refused, _ = bring(tmp_path, f"{said_first} {text}\n{LISTS}{KEY}")
+    assert refused == []
+    assert papers[0]["article"].endswith(" ".join(CLOZE["article"].split()))

@@ -17,6 +17,11 @@ SENTENCE = 12
 """Minimum number of words of a sentence that is neither a title nor a heading."""
 
 
+BLANKS = 3
+"""Minimum number of marked blanks of a paragraph that is a passage, whatever its first sentence."""
+_BLANK = re.compile(r"_\s*[0-9]{1,4}\s*_")
+
+
 @dataclass(frozen=True, slots=True)
 class Paragraph:
     """A paragraph: lines that belong together."""
@@ -52,7 +57,10 @@ def split_paragraphs(lines: Sequence[Line], width: float) -> list[Paragraph]:
     for group in paragraphs(lines, width):
         numbered = list(enumerate(group, number))
         number += len(group)
-        role = role_of(" ".join(line.shadow.strip() for line in group))
+        text = " ".join(line.shadow.strip() for line in group)
+        role = role_of(text)
+        if role == "instruction" and len(_BLANK.findall(text)) >= BLANKS:
+            role = "text"  # an instruction in one paragraph with the passage below it
         found.append(Paragraph(numbered, role))
     return found
 
