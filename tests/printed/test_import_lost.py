@@ -304,3 +304,13 @@ def test_an_instruction_in_one_paragraph_with_its_passage(tmp_path):
     papers, refused, _ = bring(tmp_path, f"{said_first} {text}\n{LISTS}{KEY}")
     assert refused == []
     assert papers[0]["article"].endswith(" ".join(CLOZE["article"].split()))
+
+
+@pytest.mark.parametrize("word", ["Because", "Reason and feeling:", "Explained simply,"])
+def test_a_passage_below_a_key_is_no_explanation(tmp_path, word):
+    text = TEXT.replace("It is widely", f"{word} it is widely", 1)
+    papers, refused, _ = bring(
+        tmp_path, f"{STORY}\n{LISTS}36-38 DDA\n{text}\n{QUESTIONS}39-40 BA\n"
+    )
+    assert (papers[:1], refused) == ([CLOZE], [])
+    assert papers[1]["article"].startswith(word)

@@ -71,7 +71,8 @@ _CHOSEN = re.compile(
     rf"[(\[]?\s*([0-9]{{1,4}})\s*[)\]]?\s*[.、:)]?\s*[^_]*[{HAN}][^_]*选\s*(?:择|答案)?\s*([A-O])\s*项?\W*"
 )
 EXPLAINS = re.compile(
-    rf"[(\[]\s*(?:[0-9]{{1,4}}\s*题?\s*)?(?!答案)[{HAN}]{{2,8}}\s*[)\]]|故选|句意|可知|考查"
+    rf"[(\[]\s*(?:[0-9]{{1,4}}\s*题?\s*)?(?!答案|阅读|完形|语法|写作|书面|听力)[{HAN}]{{2,8}}\s*[)\]]|"
+    r"故选|句意|可知|考查|(?:解析|详解|分析|点评)\s*(?:[:.]|$)"
 )
 """Pattern of what only explanations have, under the answers of a passage: `[1题详解]`, `故选A`."""
 _SHEET = re.compile(

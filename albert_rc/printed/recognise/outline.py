@@ -60,6 +60,8 @@ class _Reader:
         """Lines of the key since its last answers, which are labels of the next ones."""
         self.answered = False
         """Whether the last thing read was an answer, so that its explanation may follow."""
+        self.keyed = False
+        """Whether it was a line of several answers: only Chinese explanations are clear then."""
         self.explained: Line | None = None
         """The last line of an explanation, if it may continue."""
 
@@ -152,7 +154,7 @@ class _Reader:
                 return 0
             self._answer_below(items[-1], answers[0].letter, why)
             return taken
-        self.answered, self.explained = True, why
+        self.answered, self.keyed, self.explained = len(answers) == 1, True, why
         self._add_answers(answers, problems)
         self.key_end = at + taken
         return taken
@@ -198,10 +200,11 @@ class _Reader:
 
     def _take_explanation(self, line: Line) -> bool:
         """Leave out the explanation of the answer before it, which may span several lines."""
-        why = key.WHY.match(line.shadow) or key.EXPLAINS.match(line.shadow.lstrip())
-        begins = why is not None and (self.in_key or self.answered)
+        begins = key.WHY.match(line.shadow) is not None and (self.in_key or self.answered)
+        if key.EXPLAINS.match(line.shadow.lstrip()):
+            begins = begins or self.in_key or self.answered or self.keyed
         if not begins and not (self.explained and self._goes_on_explaining(self.explained, line)):
-            self.answered, self.explained = False, None
+            self.answered, self.keyed, self.explained = False, False, None
             return False
         self.answered, self.explained = True, line
         self.left_out.append(LeftOut(line.place, line.text.strip(), "explanation"))
