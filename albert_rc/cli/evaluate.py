@@ -154,7 +154,7 @@ def _evaluate(
         out.print(f"questions without a right answer in the papers: {result.unanswered_gold:,}")
     if compared is not None:
         _say_against(against, str(other.total), compared)
-        out.print(f"gain: {change}", markup=False)
+        out.print(f"gain over {against}: {change}", markup=False)
 
 
 def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, json: bool) -> None:
@@ -180,7 +180,7 @@ def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, jso
         agreed, change = found
         figures = ", ".join(f"{m.name} {m}" for m in other.metrics)
         _say_against(against, figures, agreed)
-        out.print(f"gain in right answers: {change}", markup=False)
+        out.print(f"gain over {against} in right answers: {change}", markup=False)
 
 
 def _say_against(against: Path | None, figures: str, agreed: Comparison) -> None:

@@ -55,7 +55,7 @@ def render(
     read = read_good(papers, format_)
     sheet = make_sheet(read, title, first, key)
     write_bytes(out, docx_bytes(sheet) if suffix == ".docx" else pdf_bytes(sheet, font))
-    numbers = sum(len(part.choices) for part in sheet.parts)
+    numbers = sum(len(passage.questions) for passage in read.passages)
     typer.echo(
         f"{out}: {counted(len(sheet.parts), 'paper')}, numbers {first} to {first + numbers - 1}"
     )

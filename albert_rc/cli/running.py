@@ -97,7 +97,7 @@ def conclude(out: Path, result: TrainResult, best: str) -> None:
     done = f"{result.steps:,} of {steps}" if result.paused else steps
     now = result.steps - result.first_step
     if result.first_step:
-        done += f", {now:,} of them" if now else ", all of them before"
+        done += f", {now:,} of them now" if now else ", all of them already done"
     took = f" in {result.seconds:.0f} s" if now else ""
     typer.echo(f"{out}: {done}{took}{best}")
     if result.restarts:

@@ -226,6 +226,11 @@ def require_papers(path: Path) -> list[str]:
         return matching
     if not path.exists():
         raise DataError(f"{path}: no such file or folder; give the path of the raw papers")
+    if not (path.is_file() or path.is_dir()):
+        # Reading a pipe to detect the format would empty it.
+        raise DataError(
+            f"{path}: is a pipe or a device; write its content to a file, and give that"
+        )
     return []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -154,14 +154,13 @@ def _candidates(raw: Path) -> tuple[dict[str, list[Path]], list[Path]]:
         tables = [
             f for f in inside if suffix_of(f) in (".tsv", ".txt") and stem_of(f).lower() in known
         ]
-        # One paper that happens to be called test.json does not make the folder a collection.
         children = [child for child in inside if child.is_dir()]
-        children += files if all(stem_of(f).lower() in known for f in files) else []
-        children += tables if not files else []
+        of_splits = _are_splits([stem_of(file) for file in files])
+        children += [file for file in files if _split_stem(file) in known] if of_splits else tables
         named: dict[str, list[Path]] = {}
         for child in children:
-            name = child.name if child.is_dir() else stem_of(child)
-            named.setdefault(name.lower(), []).append(child)
+            name = child.name.lower() if child.is_dir() else _split_stem(child)
+            named.setdefault(name, []).append(child)
         for split, names in SPLITS.items():
             if fitting := [child for name in names for child in named.get(name, ())]:
                 found[split] = fitting
@@ -172,9 +171,27 @@ def _candidates(raw: Path) -> tuple[dict[str, list[Path]], list[Path]]:
             if child not in taken and child.is_dir() and not child.name.startswith(".")
         ]
         collections = set(collections_in(raw)) if others else ()
+        if tables and not of_splits:
+            files += [f for f in inside if suffix_of(f) == ".tsv" and f not in tables]
         loose = [file for file in files if file not in children]
         loose += [child for child in others if child not in collections]
     return found, loose
+
+
+def _split_stem(file: Path) -> str:
+    """The stem of a split's file in lower case: `train` of `train-00000-of-00001.parquet`."""
+    return re.sub(r"-0+-of-0*1$", "", stem_of(file).lower())
+
+
+def _are_splits(stems: Sequence[str]) -> bool:
+    """Whether files are the splits of a collection.
+
+    They are if two splits are among them, or if there are no other files: one paper that happens to
+    be called test.json does not make a folder a collection.
+    """
+    names = [_split_stem(Path(stem)) for stem in stems]
+    found = [{split for split, known in SPLITS.items() if name in known} for name in names]
+    return len(set().union(*found)) > 1 or (bool(found) and all(found))
 
 
 def collections_in(raw: Path) -> list[Path]:
@@ -188,18 +205,16 @@ def collections_in(raw: Path) -> list[Path]:
     ]
 
 
-def _has_splits(folder: Path, known: Collection[str]) -> bool:
+def _has_splits(folder: Path, known: set[str]) -> bool:
     """Whether it contains a split's folder, or its files are two splits or more."""
-    splits, others = 0, False
+    stems = set()
     for name, is_folder in _inside(folder):
         if is_folder and name.lower() in known:
             return True
-        if not is_folder and not others and suffix_of(Path(name)) in (".json", ".jsonl", ".tsv"):
-            if stem_of(Path(name)).lower() in known:
-                splits += 1
-            else:
-                others = True
-    return splits > 1 and not others
+        if not is_folder and suffix_of(Path(name)) in (".json", ".jsonl", ".tsv"):
+            stem = _split_stem(Path(name))
+            stems |= {stem} & known
+    return len(stems) > 1 and _are_splits(sorted(stems))
 
 
 def _inside(place: Path) -> Iterator[tuple[str, bool]]:
@@ -238,8 +253,12 @@ def possible_formats(path: Path) -> tuple[str, ...]:
     Raises:
         DataError: `path` does not exist.
     """
+    return _formats_of(Sources(path))
+
+
+def _formats_of(sources: Sources) -> tuple[str, ...]:
     known = {suffix for reader in READERS.values() for suffix in reader.suffixes}
-    for suffix, sample in Sources(path).samples(100):
+    for suffix, sample in sources.samples(100):
         found = tuple(
             name
             for name, reader in READERS.items()
@@ -295,7 +314,7 @@ def open_sources(path: Path, format_name: str | None = None) -> tuple[Sources, s
 
 
 def _sniffed(sources: Sources) -> str:
-    found = possible_formats(sources.path)
+    found = _formats_of(sources)
     if len(found) > 1:
         raise UsageError(
             f"{sources.path}: its columns fit {', '.join(found)}; give the task with --format, or "

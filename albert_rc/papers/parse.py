@@ -67,6 +67,7 @@ _OTHER_NAMES = {
     "options": ("choices", "candidates", "option"),
 }
 """Other names for the fields."""
+_OTHER_ANSWERS = ("answer", "Answers", "Answer", "key", "keys", "solution", "solutions", "correct")
 
 
 def _missing(raw: dict[str, Any], key: str) -> str:
@@ -109,6 +110,11 @@ def _list(raw: dict[str, Any], key: str, report: Problems) -> list[Any] | None:
 def _answers(raw: dict[str, Any], report: Problems) -> list[Any] | None:
     """The list of answers, or None if the paper has none (a test paper)."""
     value = raw.get("answers")
+    if "answers" not in raw and (other := next((n for n in _OTHER_ANSWERS if n in raw), None)):
+        report.warning(
+            f'the field "answers" is missing, and "{other}" is not read; if it holds the right '
+            'answers, rename it to "answers"'
+        )
     if value is None or value == []:
         return None
     if not isinstance(value, list):

@@ -62,6 +62,12 @@ class WholeFile(Raw):
 
     def records(self, layout: Layout) -> Iterator[tuple[int, Any]]:
         value = _parsed(self.content)
+        if isinstance(value, ValueError) and isinstance(
+            _parsed(self.content.lstrip().partition(b"\n")[0]), dict
+        ):
+            value = ValueError(
+                f"{value}; if each line is a paper, let the file's name end in .jsonl"
+            )
         papers = _papers_in(value, layout)
         if papers is None:
             yield 0, value

@@ -15,7 +15,7 @@ from albert_rc.printed.build.doubts import report_doubts
 from albert_rc.printed.build.write import check_readable, name_papers, require_own_names
 from albert_rc.printed.extract import read_printed, require_printed
 from albert_rc.printed.lines import shadow_of
-from albert_rc.printed.papers import Import, Paper, Trouble
+from albert_rc.printed.papers import Import, Paper, Trouble, spans
 from albert_rc.printed.read.example import without_example
 from albert_rc.printed.read.glosses import set_glosses_aside
 from albert_rc.printed.read.line_numbers import without_line_numbers
@@ -25,7 +25,7 @@ from albert_rc.printed.recognise import key
 from albert_rc.printed.recognise.answers import assign, must_agree
 from albert_rc.printed.recognise.blocks import Outline
 from albert_rc.printed.recognise.marked import collect_marks, use_marks
-from albert_rc.printed.recognise.outline import read_outline
+from albert_rc.printed.recognise.outline import NO_LETTER, read_outline
 from albert_rc.printed.recognise.unread import key_in_text, lost_answers
 
 
@@ -187,5 +187,12 @@ def _blame_key(outline: Outline, papers: Sequence[Paper], found: Import, of: str
         owners = [paper for paper in papers if set(paper.numbers) & set(problem.numbers)]
         for paper in owners:
             paper.troubles.append(trouble)
-        if not owners:
+        if not owners and problem.numbers and papers and problem.reason.endswith(NO_LETTER):
+            # Questions to be answered in words, which are no part of any passage.
+            named = spans(list(problem.numbers))
+            found.notes.append(
+                f"the key's answer to {named} ({trouble.place}) is not a letter, and {named} has "
+                "no options: not used"
+            )
+        elif not owners:
             found.troubles.append(trouble)

@@ -299,7 +299,7 @@ class Gain(Discordance):
         if not np.isnan(self.low):
             said += f" [{100 * self.low:+.2f}, {100 * self.high:+.2f}]"
         return (
-            f"{said}; only this one right: {self.only_first}, only the other: {self.only_second} "
+            f"{said}; right only here: {self.only_first}, only there: {self.only_second} "
             f"(p = {self.permutation_p:.2g}, permutation test over papers)"
         )
 

@@ -126,7 +126,12 @@ class _Site:
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type != FORM and content_type not in TYPES:
             kinds = ", ".join((FORM, *TYPES))
-            raise Refusal(415, f"Content-Type must be one of {kinds}")
+            given = (
+                f"Content-Type {shortened(content_type)} is not accepted"
+                if content_type
+                else ("the request has no Content-Type")
+            )
+            raise Refusal(415, f"{given}; with curl, use -F paper=@FILE; it must be one of {kinds}")
         if (packed := request.headers.get("content-encoding", "identity").lower()) != "identity":
             said = f"Content-Encoding {shortened(packed)} is not accepted; send the paper as it is"
             raise Refusal(415, said, {"Accept-Encoding": "identity"})

@@ -283,11 +283,12 @@ def store_summary(
         if cut is not None:
             line += f", {cut:,} of them truncated ({counted(lost, 'token')})"
     elif kind in ("cloze", "span"):
-        needing = counted(cuts["num_long"], "paper" if kind == "cloze" else "question")
-        line += f", {counted(num_items, 'window')} (several for {needing})"
+        line += f", {counted(num_items, 'window')}"
+        if long := cuts["num_long"]:
+            line += f" (several for {counted(long, 'paper' if kind == 'cloze' else 'question')})"
         if question_cut := cuts.get("num_questions_cut"):
             line += f", {counted(question_cut, 'question')} truncated"
-    elif cut is not None:
+    elif cut:
         share = lost / max(1, cuts.get("tokens_before", 0))
         line += f"; passage truncated for {counted(cut, 'question')} "
         line += f"({counted(lost, 'token')}, {share:.2%})"

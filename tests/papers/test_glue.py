@@ -217,7 +217,7 @@ def test_two_answer_files_are_compared(cli, tmp_path):
     assert found["gain"]["permutation_p"] == pytest.approx(found["mcnemar_p"]) == 2 / 2**8
     done = cli("evaluate", paths[0], gold, "--against", paths[1])
     assert "33.33% of the answers agree" in done.stdout
-    assert "gain in right answers: +66.67 points" in done.stdout
+    assert "b.json in right answers: +66.67 points" in " ".join(done.stdout.split())
     done = cli("evaluate", paths[0], gold, "--against", tmp_path / "nowhere.json")
     assert done.returncode == 3
     assert "nowhere.json: no such file; check the path" in done.stderr

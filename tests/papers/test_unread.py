@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import shutil
 
 import pytest
@@ -114,3 +115,66 @@ def test_a_store_is_no_file_of_papers(tmp_path):
     put(tmp_path / "dev.pt", "PK")
     with pytest.raises(DataError, match=r"dev\.pt is a store of `preprocess`; give the raw"):
         read_split(tmp_path / "dev.pt")
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
+def test_another_file_does_not_make_splits_one(tmp_path, suffix):
+    for name in ("train", "dev", "test"):
+        put(tmp_path / f"{name}{suffix}", CLOZE)
+    put(tmp_path / "test_answers.json", {"a.json": ["A"]})
+    extra = put(tmp_path / f"extra{suffix}", CLOZE)
+    found = {split: place.name for split, place in find_splits(tmp_path).items()}
+    assert found == {name: f"{name}{suffix}" for name in ("train", "dev", "test")}
+    assert dict(unread_beside(tmp_path)) == {extra: "it is next to train, dev, test"}
+    # In a collection of collections as well.
+    shutil.copytree(tmp_path, tmp_path / "whole" / "inner")
+    with pytest.raises(DataError, match=r"its splits are in subfolders; give .*inner"):
+        find_splits(tmp_path / "whole")
+
+
+def test_one_paper_called_test_is_no_split(tmp_path):
+    for name in ("test", "second", "third"):
+        put(tmp_path / f"{name}.json", CLOZE)
+    assert list(find_splits(tmp_path).values()) == [tmp_path]
+
+
+def test_tables_are_splits_next_to_other_files(tmp_path):
+    for name in ("train", "dev", "train_part2"):
+        put(tmp_path / f"{name}.tsv", "sentence\tlabel\nIt is good.\t1\n")
+    put(tmp_path / "dataset_infos.json", {"sst2": {}})
+    assert list(find_splits(tmp_path)) == ["train", "dev"]
+    assert [path.name for path, _ in unread_beside(tmp_path)] == ["train_part2.tsv"]
+
+
+def test_files_that_the_hub_writes_are_splits(tmp_path):
+    for name in ("train", "validation"):
+        put(tmp_path / f"{name}-00000-of-00001.jsonl", CLOZE)
+    assert list(find_splits(tmp_path)) == ["train", "dev"]
+
+
+def test_the_format_of_a_pattern_is_that_of_its_files(tmp_path):
+    put(tmp_path / "a-race.jsonl", RACE)
+    for number in (1, 2):
+        put(tmp_path / f"dev-{number}.jsonl", CLOZE)
+    found = read_split(tmp_path / "dev-*.jsonl")
+    assert (found.format, len(found.passages)) == ("cloze", 2)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(DataError, match=r"pipe\.json: is a pipe or a device; write its content"):
+        read_split(tmp_path / "pipe.json")
+
+
+@pytest.mark.parametrize("name", ["answer", "Answers", "key"])
+def test_answers_of_another_name_are_told(tmp_path, name):
+    put(tmp_path / "a.json", {key: CLOZE[key] for key in ("article", "options")} | {name: ["A"]})
+    (problem,) = read_split(tmp_path).problems
+    assert problem.severity == "warning"
+    assert f'the field "answers" is missing, and "{name}" is not read' in problem.message
+
+
+def test_lines_in_a_file_of_one_paper_have_a_way_out(tmp_path):
+    put(tmp_path / "train.json", f"{json.dumps(CLOZE)}\n{json.dumps(CLOZE)}\n")
+    (problem,) = read_split(tmp_path).problems
+    assert problem.message.endswith("if each line is a paper, let the file's name end in .jsonl")

@@ -314,3 +314,18 @@ def test_a_passage_below_a_key_is_no_explanation(tmp_path, word):
     )
     assert (papers[:1], refused) == ([CLOZE], [])
     assert papers[1]["article"].startswith(word)
+
+
+def test_answers_in_words_to_questions_without_options_are_noted(tmp_path):
+    grammar = "Grammar\nFill in the correct form of the verb.\n41. She ______ (go) to school.\n"
+    text = f"{STORY}\n{LISTS}{TEXT}\n{QUESTIONS}\n{grammar}"
+    key = "36-38 DDA\n39-40 BA\n41. goes\n"
+    for papers, refused, imports in (
+        bring(tmp_path, f"{text}Answer Key\n{key}"),
+        bring(tmp_path, text, key=key),
+    ):
+        assert (len(papers), refused) == (2, [])
+        notes = [note for found in imports for note in found.notes]
+        assert any("the key's answer to 41 (" in note and "not used" in note for note in notes)
+    unread = key.replace("36-38 DDA", "36-37 DD").replace("41. goes", "38. sad\n41. goes")
+    assert 38 in bring(tmp_path, f"{text}Answer Key\n{unread}")[1]

@@ -60,6 +60,27 @@ def test_papers_come_back(tmp_path, kind, place):
 
 
 @pytest.mark.parametrize("kind", PRINTERS)
+@pytest.mark.parametrize("words", [True, False])
+def test_one_list_for_all_blanks_is_printed_once(tmp_path, kind, words):
+    options = tuple("time home world river bread stone night glass".split())
+    if not words:
+        options = tuple(f"The {option} was nowhere to be seen that day." for option in options[:6])
+    text = "It was late . _ But the boy went on . _ In the end he came to a house . _ He knocked ."
+    blanks = tuple((i, i + 1) for i, sign in enumerate(text) if sign == "_")
+    questions = tuple(Question(options, answer) for answer in (3, 0, 5))
+    first = read_split(SAMPLE / "cloze/dev")
+    papers = replace(first, passages=[Passage("b.json", text, questions, "cloze", blanks)])
+    sheet = make_sheet(papers, key=True)
+    assert [choice.options[0] for choice in sheet.parts[0].choices] == [f"A. {options[0]}"]
+    found = returned(papers, tmp_path, kind, key=True)
+    same(papers, found)
+    assert found[0].answers == ["D", "A", "F"]
+    # Other papers after it keep their own lists and numbers.
+    found = returned(replace(papers, passages=[*papers.passages, *first.passages]), tmp_path, kind)
+    assert [paper.numbers[0] for paper in found[:2]] == [1, 4]
+
+
+@pytest.mark.parametrize("kind", PRINTERS)
 def test_numbers_next_to_blanks_are_the_texts_own(tmp_path, kind):
     text = "It was in 1890 _ that 5 men came, and _ 3 of them sat at no. 12_ . He had $50 _ left."
     options = [["here", "there"]] * 4

@@ -37,6 +37,8 @@ _ANSWER = re.compile(r"\s*[(\[]?([0-9]{1,4})\s*[.)\]、:]\s*([^_]+)")
 MOST_WORDS = 6  # of an answer that is written out
 AHEAD = 3
 PASSAGE_LINES = 200
+NO_LETTER = "in the key is not a letter"
+"""End of the reason why a numbered line of a key cannot be read."""
 LABEL = 60  # maximum length of a line that may be the label of a part of the key
 
 
@@ -405,7 +407,7 @@ class _Reader:
                     problem = key.KeyProblem(
                         (int(numbers[1]),),
                         line.place,
-                        "its line in the key has no clear letter",
+                        f"the answer to {numbers[1]} {NO_LETTER}",
                         "" if self.only_key else WAY_OUT,
                     )
                     self.blocks[-1].key_problems.append(problem)

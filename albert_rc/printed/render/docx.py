@@ -54,7 +54,7 @@ def _choice(document: Any, choice: Choice) -> None:
     if choice.stem:
         rows = [f"{choice.number}. {choice.stem}", *rows]
     else:
-        rows[0] = f"{choice.number}.\t{rows[0]}"
+        rows[0] = f"\t{rows[0]}" if choice.number is None else f"{choice.number}.\t{rows[0]}"
     for at, row in enumerate(rows):
         paragraph = document.add_paragraph(row if at == 0 else f"\t{row}")
         layout = paragraph.paragraph_format

@@ -115,7 +115,7 @@ def _choice(choice: Choice, style: dict[str, Any], shown: Callable[[str], str]) 
     if choice.stem:
         parts.append(Paragraph(f"{choice.number}. {shown(choice.stem)}", style["plain"]))
     for at, row in enumerate(choice.rows()):
-        number = "" if at or choice.stem else f"{choice.number}."
+        number = "" if at or choice.stem or choice.number is None else f"{choice.number}."
         cells = [Paragraph(shown(option), style["option"]) for option in row]
         rows.append([number, *cells, *[""] * (choice.columns - len(cells))])
     flat = [("TOPPADDING", (0, 0), (-1, -1), 0), ("BOTTOMPADDING", (0, 0), (-1, -1), 0),

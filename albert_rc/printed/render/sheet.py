@@ -16,14 +16,19 @@ NARROW, WIDE = 13, 30
 _UNPRINTABLE = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 """All but the characters of XML 1.0, section 2.2."""
 CLOZE = "Read the passage and choose the best answer for each blank."
+BANK = "Read the passage and choose an option for each blank. Use each option at most once."
+LETTERS = 26
 CHOICE = "Read the passage and choose the best answer to each question."
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A numbered question or blank with its options; a blank has no `stem`."""
+    """A numbered question or blank with its options; a blank has no `stem`.
 
-    number: int
+    A list of options for all blanks of a passage has no number.
+    """
+
+    number: int | None
     stem: str
     options: tuple[str, ...]
     """Each with its letter, as in `A. made`."""
@@ -91,10 +96,16 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
             for i, q in enumerate(questions)
         ]
         cloze = passage.kind == "cloze"
+        shared = cloze and len(choices) > 1 and len({choice.options for choice in choices}) == 1
+        if shared and 1 < len(choices[0].options) <= LETTERS:
+            choices = [Choice(None, "", choices[0].options)]
+        else:
+            shared = False
         text = _numbered(passage, number) if cloze else passage.text
         paragraphs = _printable(text).split("\n")
         heading = f"{'Cloze' if cloze else 'Passage'} {place}"
-        parts.append(Section(heading, CLOZE if cloze else CHOICE, paragraphs, choices))
+        instruction = BANK if shared else CLOZE if cloze else CHOICE
+        parts.append(Section(heading, instruction, paragraphs, choices))
         answers += [(number + i, passage.id, q.answer) for i, q in enumerate(questions)]
         number += len(questions)
     if not key:

@@ -74,6 +74,7 @@ def search(
         Interrupted: stop requested; the current trial is discarded, the others stay.
         UsageError: optuna is not installed, the search was started with other settings, or no
             trial was completed.
+        OutOfMemoryError: the smallest batch does not fit.
     """
     study = _open(tuning, stores, space, out)
     import optuna
@@ -92,6 +93,10 @@ def search(
             folder = _folder(out, trial.number)
             result = _run(replace(tuning, settings=settings), stores, folder, trial, stop)
         except (optuna.TrialPruned, DivergedError, OutOfMemoryError) as error:
+            if isinstance(error, OutOfMemoryError) and size == min(space.batch_sizes):
+                study.tell(trial, state=failed)  # no other trial would fit either
+                _tidy(study, out)
+                raise
             study.tell(trial, state=pruned)
             _tidy(study, out)
             say(f"{name}: stopped early, {str(error) or 'worse than the other trials so far'}")
