@@ -14,7 +14,7 @@ from albert_rc.cli import options, settings
 from albert_rc.cli.console import DEFAULT_MODEL, example, leave_cleanly, say
 from albert_rc.cli.papers import Format, Strict, say_unread
 from albert_rc.errors import UsageError
-from albert_rc.io.messages import counted
+from albert_rc.io.messages import counted, first_of
 from albert_rc.io.shards import PAPERS
 from albert_rc.model.config import LONGEST
 from albert_rc.papers.opening import remote_path
@@ -73,7 +73,7 @@ def preprocess(
     """Turn raw papers into tensors: OUT/train.pt, OUT/dev.pt, OUT/test.pt."""
     from albert_rc.checkpoints.hub import resolve_source
     from albert_rc.papers.files import REJECTS
-    from albert_rc.papers.formats import find_splits, require_good
+    from albert_rc.papers.formats import SHOWN, find_splits, require_good
     from albert_rc.runtime.engines import TaskEngine
     from albert_rc.stores.preprocess import prepare_collection
     from albert_rc.stores.shards import SUFFIX
@@ -106,10 +106,14 @@ def preprocess(
         stores = _write_stores(papers, out, shard_papers)
         for old in sorted({*out.glob("*.pt"), *out.glob(f"*{SUFFIX}")} - set(stores)):
             say(f"note: {old} is from an earlier run and was left unchanged")
-        for split in papers:
-            for problem in split.problems:
-                if problem.severity == "warning":
-                    say(f"warning: {problem}")
+        warnings = [
+            f"warning: {problem}"
+            for split in papers
+            for problem in split.problems
+            if problem.severity == "warning"
+        ]
+        for line in first_of(warnings, SHOWN, "more warnings; `albert-rc doctor --json` lists all"):
+            say(line)
         for path, split in stores.items():
             typer.echo(f"{path}: {split.summary()}, {_size(path)}")
         rejected = sum(split.num_rejected for split in papers)
@@ -153,13 +157,15 @@ def _write_stores(
 def _other_rejects(path: Path, papers: Sequence[PreparedSplit]) -> bytes:
     """What an earlier list says about papers of other splits, if their stores are still there."""
     from albert_rc.io.json import parse_json
+    from albert_rc.papers.opening import is_pattern
     from albert_rc.stores.shards import SUFFIX
 
     names = {split.name for split in papers}
     stores = [*path.parent.glob("*.pt"), *path.parent.glob(f"*{SUFFIX}")]
     if not path.is_file() or all(store.stem in names for store in stores):
         return b""
-    places = {split.path.name for split in papers}
+    paths = (split.path.parent if is_pattern(split.path) else split.path for split in papers)
+    places = {path.resolve().name for path in paths}  # as the places of papers begin
     kept = []
     for line in path.read_bytes().splitlines(keepends=True):
         try:

@@ -155,7 +155,7 @@ def _candidates(raw: Path) -> tuple[dict[str, list[Path]], list[Path]]:
             f for f in inside if suffix_of(f) in (".tsv", ".txt") and stem_of(f).lower() in known
         ]
         children = [child for child in inside if child.is_dir()]
-        of_splits = _are_splits([stem_of(file) for file in files])
+        of_splits = _are_splits(files)
         children += [file for file in files if _split_stem(file) in known] if of_splits else tables
         named: dict[str, list[Path]] = {}
         for child in children:
@@ -183,13 +183,13 @@ def _split_stem(file: Path) -> str:
     return re.sub(r"-0+-of-0*1$", "", stem_of(file).lower())
 
 
-def _are_splits(stems: Sequence[str]) -> bool:
+def _are_splits(files: Sequence[Path]) -> bool:
     """Whether files are the splits of a collection.
 
     They are if two splits are among them, or if there are no other files: one paper that happens to
     be called test.json does not make a folder a collection.
     """
-    names = [_split_stem(Path(stem)) for stem in stems]
+    names = map(_split_stem, files)
     found = [{split for split, known in SPLITS.items() if name in known} for name in names]
     return len(set().union(*found)) > 1 or (bool(found) and all(found))
 
@@ -207,14 +207,15 @@ def collections_in(raw: Path) -> list[Path]:
 
 def _has_splits(folder: Path, known: set[str]) -> bool:
     """Whether it contains a split's folder, or its files are two splits or more."""
-    stems = set()
+    files: list[Path] = []
     for name, is_folder in _inside(folder):
         if is_folder and name.lower() in known:
             return True
-        if not is_folder and suffix_of(Path(name)) in (".json", ".jsonl", ".tsv"):
-            stem = _split_stem(Path(name))
-            stems |= {stem} & known
-    return len(stems) > 1 and _are_splits(sorted(stems))
+        path = Path(name)
+        read = not is_folder and suffix_of(path) in (".json", ".jsonl", ".tsv")
+        if read and _split_stem(path) in known:
+            files.append(path)
+    return len(files) > 1 and _are_splits(files)
 
 
 def _inside(place: Path) -> Iterator[tuple[str, bool]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,7 @@ GLUE: dict[str, GlueTask] = {
     "sts-b": GlueTask(
         first=("sentence1",),
         second=("sentence2",),
-        label=("score",),
+        label=("score", "label"),
         labels=(),
         metrics=("pearson", "spearman"),
     ),
@@ -58,7 +59,7 @@ GLUE: dict[str, GlueTask] = {
     "mnli": GlueTask(
         first=("sentence1",),
         second=("sentence2",),
-        label=("gold_label",),
+        label=("gold_label", "label"),
         labels=("entailment", "neutral", "contradiction"),
     ),
     "qnli": GlueTask(first=("question",), second=("sentence",), labels=ENTAILS),
@@ -99,11 +100,25 @@ def _tasks_with(row: Mapping[str, Any]) -> tuple[str, ...]:
     if {"sentence1", "sentence2"} <= names:
         if label is None:
             return ("mnli", "rte", "sts-b", "wnli")
-        unknown = isinstance(label, str) and label.strip() in UNKNOWN
-        return ("rte", "wnli") if unknown else ("rte",) if label in ENTAILS else ("wnli",)
+        return _pair_tasks(str(label).strip(), "index" in names)
     if "sentence" in names:
         return ("cola", "sst-2") if label is None else ("sst-2",)
     return ()
+
+
+def _pair_tasks(label: str, is_numbered: bool) -> tuple[str, ...]:
+    """The tasks of `sentence1` and `sentence2` that have this label in the column `label`.
+
+    `is_numbered` says whether there is a column `index`, as in WNLI's own table.
+    """
+    if label in ENTAILS:
+        return ("rte",)
+    if label in GLUE["mnli"].labels:
+        return ("mnli",)
+    if re.fullmatch(r"[0-5]\.[0-9]+", label):
+        return ("sts-b",)
+    alike = ("wnli",) if is_numbered else ("mrpc", "wnli")
+    return ("rte", *alike) if label in UNKNOWN else alike
 
 
 def _column(row: Mapping[str, str], names: Sequence[str]) -> str | None:

@@ -201,6 +201,7 @@ def check_collection(
     indexes = {split.name: OverlapIndex(split.passages) for split in splits}
     checks = []
     for split in splits:
-        others = {name: indexes[name] for name in {"train", split.name} if name in indexes}
+        names = dict.fromkeys(("train", split.name))
+        others = {name: indexes[name] for name in names if name in indexes}
         checks.append(check_split(split, others, tokenizer, max_length))
     return checks

@@ -200,8 +200,8 @@ def test_a_sentence_without_a_tab_is_no_row(tmp_path):
 
 
 def test_two_answer_files_are_compared(cli, tmp_path):
-    rows = [f"He {i}.\tShe {i}.\t{i % 2}" for i in range(12)]
-    gold = write(tmp_path / "dev.tsv", "sentence1\tsentence2\tlabel", *rows)
+    rows = [f"{i}\tHe {i}.\tShe {i}.\t{i % 2}" for i in range(12)]
+    gold = write(tmp_path / "dev.tsv", "index\tsentence1\tsentence2\tlabel", *rows)
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     for path, wrong in zip(paths, (2, 10), strict=True):
         answers = {str(i + 2): str(i % 2 if i >= wrong else 1 - i % 2) for i in range(12)}
@@ -232,8 +232,8 @@ def test_two_answer_files_are_compared(cli, tmp_path):
 
 
 def test_problems_of_an_answer_file_are_counted_where_they_are_many(tmp_path):
-    rows = [f"He {i}.\tShe {i}.\t1" for i in range(50)]
-    papers = read_split(write(tmp_path / "dev.tsv", "sentence1\tsentence2\tlabel", *rows))
+    rows = [f"{i}\tHe {i}.\tShe {i}.\t1" for i in range(50)]
+    papers = read_split(write(tmp_path / "dev.tsv", "index\tsentence1\tsentence2\tlabel", *rows))
     (tmp_path / "a.json").write_text("{}")
     with pytest.raises(DataError, match=r"50 problem.*(\n.*){20}\n  \.\.\. and 30 more\n"):
         measured(tmp_path / "a.json", papers)
@@ -352,3 +352,22 @@ def test_from_tables_to_answers(task, cli, works, answered, sample, tmp_path):
     done = cli("predict", "--data", other, "--model", tmp_path / "run", "--out", tmp_path / "x")
     assert done.returncode == 3
     assert "fine-tune it on this task" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("label", "task"), [("neutral", "mnli"), ("contradiction", "mnli"), ("3.25", "sts-b")]
+)
+def test_labels_of_tables_that_others_wrote(tmp_path, label, task):
+    """With a column `label`, as the Hub's tables have it."""
+    table = write(tmp_path / "dev.tsv", "sentence1\tsentence2\tlabel", f"He ran.\tHe sat.\t{label}")
+    found = read_split(table)
+    assert found.format == task
+    (passage,) = found.passages
+    assert passage.questions[0].answer is not None or passage.questions[0].value is not None
+
+
+def test_a_table_of_mrpc_is_not_taken_for_another_task(tmp_path):
+    table = write(tmp_path / "dev.tsv", "sentence1\tsentence2\tlabel", "He ran.\tHe sat.\t1")
+    with pytest.raises(UsageError, match="its columns fit mrpc, wnli; give the task with --format"):
+        read_split(table)
+    assert read_split(table, format_name="mrpc").format == "mrpc"

@@ -10,7 +10,7 @@ import pytest
 import torch
 from conftest import SAMPLE, SHAPE
 
-from albert_rc.errors import DivergedError, Interrupted, UsageError
+from albert_rc.errors import DivergedError, Interrupted, OutOfMemoryError, UsageError
 from albert_rc.runtime.devices import Processes
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.loop import Trainer
@@ -55,6 +55,16 @@ def test_the_best_run_stays_and_the_search_goes_on(tuning, stores, tmp_path):
     dev = [json.loads(x) for x in (tmp_path / "best" / "metrics.jsonl").read_text().splitlines()]
     kept = max(line["accuracy"] for line in dev if line["kind"] == "dev")
     assert kept == pytest.approx(max(scores), abs=1e-5)
+
+
+def test_memory_that_no_batch_fits_into_ends_the_search(tuning, stores, tmp_path):
+    both = stores["cloze", "train"], stores["cloze", "dev"]
+    small = replace(tuning, memory="1MiB")
+    for _ in range(2):  # it is no trial that was given up, so the same command says it again
+        with pytest.raises(OutOfMemoryError):
+            search(small, both, Space(1e-4, 1e-2, (4,)), 2, tmp_path, list)
+    found = search(tuning, both, Space(1e-4, 1e-2, (4,)), 1, tmp_path, list)
+    assert [trial["given_up"] for trial in found["trials"]] == [False]
 
 
 def test_a_trial_that_diverges_is_given_up(tuning, stores, tmp_path, monkeypatch):
