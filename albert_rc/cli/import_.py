@@ -136,7 +136,7 @@ def _warn(imports: list[Import], replaced: list[Path], earlier: list[Path]) -> N
 
 def _warn_of_splits(folders: set[Path]) -> None:
     """Warn if papers were written next to splits, where `preprocess` does not read them."""
-    from albert_rc.papers.formats import splits_in
+    from albert_rc.papers.splits import splits_in
 
     for folder in sorted(folders):
         if inside := splits_in(folder).keys():

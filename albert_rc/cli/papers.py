@@ -55,7 +55,8 @@ TrainingPapers = Annotated[
 def say_unread(raw: Path) -> None:
     """Report papers next to the splits of a collection that are not read."""
     from albert_rc.io.messages import counted
-    from albert_rc.papers.formats import collections_in, unread_beside
+    from albert_rc.papers.formats import unread_beside
+    from albert_rc.papers.splits import collections_in
 
     for place in collections_in(raw):
         say(f"note: {place} has its own splits and was not read; run the command on it separately")
@@ -74,7 +75,8 @@ def training_passages(train: Path | None, gold: Path, papers: PaperSet) -> Seque
     """The training papers of `--train`, or those next to the gold papers, if any."""
     from albert_rc.errors import DataError
     from albert_rc.io.messages import listed
-    from albert_rc.papers.formats import read_split, training_beside
+    from albert_rc.papers.formats import read_split
+    from albert_rc.papers.splits import training_beside
 
     found = train or training_beside(gold)
     if found is None:

@@ -73,7 +73,8 @@ def preprocess(
     """Turn raw papers into tensors: OUT/train.pt, OUT/dev.pt, OUT/test.pt."""
     from albert_rc.checkpoints.hub import resolve_source
     from albert_rc.papers.files import REJECTS
-    from albert_rc.papers.formats import SHOWN, find_splits, require_good
+    from albert_rc.papers.formats import SHOWN, require_good
+    from albert_rc.papers.splits import find_splits
     from albert_rc.runtime.engines import TaskEngine
     from albert_rc.stores.preprocess import prepare_collection
     from albert_rc.stores.shards import SUFFIX

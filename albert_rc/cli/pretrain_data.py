@@ -177,7 +177,8 @@ def _empty(sources: list[Source], train: Count, held_out: Count) -> DataError:
 
 def _require_all_read(place: Path) -> None:
     """Refuse papers to exclude of which some would not be read, and so not be excluded."""
-    from albert_rc.papers.formats import collections_in, unread_beside
+    from albert_rc.papers.formats import unread_beside
+    from albert_rc.papers.splits import collections_in
 
     if left := [*collections_in(place), *(path for path, _ in unread_beside(place))]:
         raise DataError(

@@ -15,9 +15,10 @@ from albert_rc.io.decode import UTF_8
 from albert_rc.io.files import file_sha256, natural_key, sha256
 from albert_rc.io.messages import counted
 from albert_rc.papers.files import REJECTS, files_inside, is_ignored
-from albert_rc.papers.formats import READERS, find_splits, open_sources, read_split
+from albert_rc.papers.formats import READERS, open_sources, read_split
 from albert_rc.papers.opening import suffix_of
 from albert_rc.papers.schema import PaperSet
+from albert_rc.papers.splits import find_splits
 
 PAPERS = (".json", ".jsonl")
 WRAPPED = 120  # characters; with a shorter average, lines were wrapped to fit a page

@@ -24,8 +24,9 @@ from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
 from albert_rc.io.json import write_json
 from albert_rc.model.config import Compute
-from albert_rc.papers.formats import find_splits, read_split
+from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import PaperSet
+from albert_rc.papers.splits import find_splits
 from albert_rc.runtime.devices import processes
 from albert_rc.runtime.heap import keep_freed_memory
 from albert_rc.scoring.accuracy import accuracy, compare

@@ -8,9 +8,10 @@ import transformers
 
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError, UsageError
-from albert_rc.papers.formats import find_splits, read_collection, read_split
+from albert_rc.papers.formats import read_collection, read_split
 from albert_rc.papers.glue import GLUE
 from albert_rc.papers.schema import Passage, Question
+from albert_rc.papers.splits import find_splits
 from albert_rc.scoring.tasks import measured
 from albert_rc.stores.batches import Collator
 from albert_rc.stores.encode import encode_labels

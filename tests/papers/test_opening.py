@@ -9,8 +9,9 @@ from conftest import SAMPLE
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.papers.files import Sources
-from albert_rc.papers.formats import find_splits, read_collection, read_split
+from albert_rc.papers.formats import read_collection, read_split
 from albert_rc.papers.opening import content_name, remote_path, stem_of
+from albert_rc.papers.splits import find_splits
 
 PAPERS = [orjson.loads(path.read_bytes()) for path in sorted((SAMPLE / "cloze/dev").iterdir())]
 LINES = b"".join(json.dumps(paper).encode() + b"\n" for paper in PAPERS)

@@ -10,7 +10,8 @@ import pytest
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.corpus.documents import Source
 from albert_rc.errors import DataError, UsageError
-from albert_rc.papers.formats import find_splits, read_split, unread_beside
+from albert_rc.papers.formats import read_split, unread_beside
+from albert_rc.papers.splits import find_splits
 
 CLOZE = {"article": "It _ late .", "options": [["is", "are"]], "answers": ["A"]}
 RACE = {"id": "r", "article": "It is late.", "questions": ["When?"], "options": [["Now", "Never"]],

@@ -16,7 +16,7 @@ from test_prepare import cloze_paper, lay_out
 from albert_rc.errors import DataError
 from albert_rc.papers import files as sources
 from albert_rc.papers import raw
-from albert_rc.papers.formats import find_splits
+from albert_rc.papers.splits import find_splits
 from albert_rc.stores import journal
 from albert_rc.stores.chunks import ChunkEncoder
 from albert_rc.stores.journal import JOURNAL

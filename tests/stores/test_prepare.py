@@ -18,7 +18,8 @@ from albert_rc.errors import DataError, UsageError
 from albert_rc.papers import files as sources
 from albert_rc.papers import raw
 from albert_rc.papers.files import Sources
-from albert_rc.papers.formats import find_splits, read_collection, require_good
+from albert_rc.papers.formats import read_collection, require_good
+from albert_rc.papers.splits import find_splits
 from albert_rc.stores import preprocess as prepare
 from albert_rc.stores.preprocess import prepare_collection
 from albert_rc.stores.store import load_store, make_store
