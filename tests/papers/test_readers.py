@@ -6,15 +6,8 @@ import re
 import pytest
 
 from albert_rc.errors import DataError, UsageError
-from albert_rc.papers.formats import (
-    collections_in,
-    find_splits,
-    read_collection,
-    read_split,
-    rejects,
-    require_good,
-    training_beside,
-)
+from albert_rc.papers.formats import read_collection, read_split, rejects, require_good
+from albert_rc.papers.splits import collections_in, find_splits, training_beside
 
 GOOD = {
     "article": "She was _ and he was _ .",
