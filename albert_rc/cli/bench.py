@@ -181,6 +181,8 @@ def _measure(
         row["data"] = None if data is None else Path(data).name
         row["model"] = Path(model).resolve().name if model is not None else None
     command = _command(ours, against, busy, rounds)
+    if device is not None:
+        command += f" --device {device}"
     result = {"command": command, "machine": machine, "results": rows}
     if out is not None:
         write_json(out, result)

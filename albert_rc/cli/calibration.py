@@ -77,8 +77,16 @@ def calibrate(
         print_json(found.as_json())
     else:
         _show(scores, found)
-    if model is not None:
-        say(f"{temperature.keep(found, model)}: `predict --scores` and `--abstain` use it")
+    if model is None:
+        say(f"temperature {found.temperature:.4f}, not saved; --model RUN saves it with the run")
+    else:
+        earlier, _ = temperature.kept_temperature(model, found.way)
+        path = temperature.keep(found, model)
+        instead = f", in place of {earlier:.4f}" if earlier not in (1, found.temperature) else ""
+        say(
+            f"{path}: temperature {found.temperature:.4f}{instead}; `predict --scores` and "
+            "`--abstain` use it"
+        )
     if figure is not None:
         _draw(found, figure)
 
@@ -118,7 +126,8 @@ def _show(scores: Path, found: Calibration) -> None:
         )
         for share, value in found.before.coverage.items()
     ]
-    table(f"{scores}", ("", "before", "after"), rows)
+    before = f"as in the scores (temperature {found.scores_temperature:.4f})"
+    table(f"{scores}", ("", before, "with the fitted temperature"), rows)
     out.print(
         f"after: in {found.folds} folds, each paper's temperature was fitted on the other folds; "
         "accuracy by certainty and AURC use the final temperature"
