@@ -330,12 +330,11 @@ def _todays_names(keys: Iterable[str], family: Family) -> dict[str, str]:
     renamed = {}
     keys = list(keys)
     # What trainers put around a model: `module.bert...`, `model.bert...`.
-    wrapped = re.compile(rf"(?:module\.|model\.|_orig_mod\.)+(?={family.prefix}\.)")
-    wraps = any(map(wrapped.match, keys))
-    prefix = re.compile(r"(?:module\.|model\.|_orig_mod\.)+") if wraps else None
-    bare = not wraps and not any(key.startswith(f"{family.prefix}.") for key in keys)
+    around = r"^(?:module\.|model\.|_orig_mod\.)+"
+    wrapped = any(re.match(rf"{around}{family.prefix}\.", key) for key in keys)
+    bare = not wrapped and not any(key.startswith(f"{family.prefix}.") for key in keys)
     for key in keys:
-        name = prefix.sub("", key, count=1) if prefix and prefix.match(key) else key
+        name = re.sub(around, "", key) if wrapped else key
         name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
         name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
         if bare and re.match(r"(embeddings|encoder|pooler)\.", name):

@@ -181,8 +181,6 @@ def _measure(
         row["data"] = None if data is None else Path(data).name
         row["model"] = Path(model).resolve().name if model is not None else None
     command = _command(ours, against, busy, rounds)
-    if device is not None:
-        command += f" --device {device}"
     result = {"command": command, "machine": machine, "results": rows}
     if out is not None:
         write_json(out, result)
@@ -230,7 +228,7 @@ def _command(job: Job, against: str | None, busy: int, rounds: int) -> str:
     ]
     if job.data:
         parts.append("--data STORE")
-    for name in ("length", "dropout", "memory", "recompute", "optimizer_states"):
+    for name in ("length", "dropout", "memory", "recompute", "optimizer_states", "device"):
         if getattr(job, name) is not None:
             parts.append(f"{flag_of(name)} {getattr(job, name)}")
     if against:

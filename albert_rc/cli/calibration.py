@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from albert_rc.cli.console import out, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
-from albert_rc.errors import UsageError
+from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.messages import counted
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ def calibrate(
     if model is None:
         say(f"temperature {found.temperature:.4f}, not saved; --model RUN saves it with the run")
     else:
-        earlier, _ = temperature.kept_temperature(model, found.way)
+        earlier = 1.0
+        with suppress(CheckpointError):  # a damaged record is replaced
+            earlier, _ = temperature.kept_temperature(model, found.way)
         path = temperature.keep(found, model)
         instead = f", in place of {earlier:.4f}" if earlier not in (1, found.temperature) else ""
         say(

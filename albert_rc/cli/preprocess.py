@@ -158,15 +158,14 @@ def _write_stores(
 def _other_rejects(path: Path, papers: Sequence[PreparedSplit]) -> bytes:
     """What an earlier list says about papers of other splits, if their stores are still there."""
     from albert_rc.io.json import parse_json
-    from albert_rc.papers.opening import is_pattern
+    from albert_rc.papers.files import first_part
     from albert_rc.stores.shards import SUFFIX
 
     names = {split.name for split in papers}
     stores = [*path.parent.glob("*.pt"), *path.parent.glob(f"*{SUFFIX}")]
     if not path.is_file() or all(store.stem in names for store in stores):
         return b""
-    paths = (split.path.parent if is_pattern(split.path) else split.path for split in papers)
-    places = {path.resolve().name for path in paths}  # as the places of papers begin
+    places = {first_part(split.path) for split in papers}
     kept = []
     for line in path.read_bytes().splitlines(keepends=True):
         try:

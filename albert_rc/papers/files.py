@@ -152,7 +152,7 @@ class Sources:
             yield chunk
 
     def _raws(self, layout: Layout) -> Iterator[Raw]:
-        prefix = f"{self.path.resolve().name}/" if self._is_folder else ""
+        prefix = f"{first_part(self.path)}/" if self._is_folder else ""
         for inside in self._inside:
             place, file = prefix + inside, self._file(inside)
             try:
@@ -207,6 +207,12 @@ class Sources:
                 number += count
             if not has_papers:
                 yield Unreadable(place, "the file has no papers; add some, or remove it")
+
+
+def first_part(path: Path) -> str:
+    """The first part of the places of a split's papers: its folder's name, or that of its file."""
+    folder = path.parent if is_pattern(path) else path
+    return folder.resolve().name if folder.is_dir() else path.name
 
 
 def require_papers(path: Path) -> list[str]:

@@ -65,15 +65,20 @@ _OTHER_NAMES = {
     "article": ("text", "passage", "context", "content", "story"),
     "questions": ("question", "queries"),
     "options": ("choices", "candidates", "option"),
+    "answers": ("answer", "Answers", "Answer", "key", "keys", "solution", "solutions", "correct"),
 }
 """Other names for the fields."""
-_OTHER_ANSWERS = ("answer", "Answers", "Answer", "key", "keys", "solution", "solutions", "correct")
+
+
+def _other_name(raw: dict[str, Any], key: str) -> str | None:
+    """The name that a missing field probably has."""
+    return next((name for name in _OTHER_NAMES.get(key, ()) if name in raw), None)
 
 
 def _missing(raw: dict[str, Any], key: str) -> str:
     """The message for a missing field, with a solution."""
     said = f'the field "{key}" is missing'
-    if other := next((name for name in _OTHER_NAMES.get(key, ()) if name in raw), None):
+    if other := _other_name(raw, key):
         return f'{said}; rename "{other}" to it'
     if key == "questions" and "options" in raw:
         return (
@@ -110,7 +115,7 @@ def _list(raw: dict[str, Any], key: str, report: Problems) -> list[Any] | None:
 def _answers(raw: dict[str, Any], report: Problems) -> list[Any] | None:
     """The list of answers, or None if the paper has none (a test paper)."""
     value = raw.get("answers")
-    if "answers" not in raw and (other := next((n for n in _OTHER_ANSWERS if n in raw), None)):
+    if "answers" not in raw and (other := _other_name(raw, "answers")):
         report.warning(
             f'the field "answers" is missing, and "{other}" is not read; if it holds the right '
             'answers, rename it to "answers"'

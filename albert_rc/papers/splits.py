@@ -22,6 +22,7 @@ SPLITS = {
     "test_mismatched": ("test_mismatched",),
 }  # fmt: skip
 """Names of the splits' folders and files, ignoring case; the first that exists is used."""
+_SPLIT_OF = {name: split for split, names in SPLITS.items() for name in names}
 
 
 def find_splits(raw: Path) -> dict[str, Path]:
@@ -52,15 +53,16 @@ def candidates(raw: Path) -> tuple[dict[str, list[Path]], list[Path]]:
     found: dict[str, list[Path]] = {}
     loose: list[Path] = []
     if raw.is_dir():
-        known = {name for names in SPLITS.values() for name in names}
         inside = sorted(raw.iterdir())
         files = [f for f in inside if suffix_of(f) in (".json", ".jsonl") and f.name != REJECTS]
         tables = [
-            f for f in inside if suffix_of(f) in (".tsv", ".txt") and stem_of(f).lower() in known
+            f
+            for f in inside
+            if suffix_of(f) in (".tsv", ".txt") and stem_of(f).lower() in _SPLIT_OF
         ]
         children = [child for child in inside if child.is_dir()]
         of_splits = _are_splits(files)
-        children += [file for file in files if _split_stem(file) in known] if of_splits else tables
+        children += [f for f in files if _split_stem(f) in _SPLIT_OF] if of_splits else tables
         named: dict[str, list[Path]] = {}
         for child in children:
             name = child.name.lower() if child.is_dir() else _split_stem(child)
@@ -90,34 +92,32 @@ def _split_stem(file: Path) -> str:
 def _are_splits(files: Sequence[Path]) -> bool:
     """Whether files are the splits of a collection.
 
-    They are if two splits are among them, or if there are no other files: one paper that happens to
-    be called test.json does not make a folder a collection.
+    That is the case if two of them have names of different splits, or if all of them have such
+    names. So one paper that happens to be called test.json does not make a folder a collection.
     """
-    names = map(_split_stem, files)
-    found = [{split for split, known in SPLITS.items() if name in known} for name in names]
-    return len(set().union(*found)) > 1 or (bool(found) and all(found))
+    found = {_SPLIT_OF.get(_split_stem(file)) for file in files}
+    return len(found - {None}) > 1 or (bool(found) and None not in found)
 
 
 def collections_in(raw: Path) -> list[Path]:
     """Folders in a collection that are not splits, but contain splits themselves."""
     if not raw.is_dir():
         return []
-    known = {name for names in SPLITS.values() for name in names}
     folders = sorted(raw / name for name, is_folder in _inside(raw) if is_folder)
     return [
-        child for child in folders if child.name.lower() not in known and _has_splits(child, known)
+        child for child in folders if child.name.lower() not in _SPLIT_OF and _has_splits(child)
     ]
 
 
-def _has_splits(folder: Path, known: set[str]) -> bool:
+def _has_splits(folder: Path) -> bool:
     """Whether it contains a split's folder, or its files are two splits or more."""
     files: list[Path] = []
     for name, is_folder in _inside(folder):
-        if is_folder and name.lower() in known:
+        if is_folder and name.lower() in _SPLIT_OF:
             return True
         path = Path(name)
         read = not is_folder and suffix_of(path) in (".json", ".jsonl", ".tsv")
-        if read and _split_stem(path) in known:
+        if read and _split_stem(path) in _SPLIT_OF:
             files.append(path)
     return len(files) > 1 and _are_splits(files)
 
@@ -145,4 +145,4 @@ def split_name(path: Path) -> str:
     """The name of a single split, from its path; `valid` and the like are dev."""
     name = path.resolve().name if path.is_dir() else stem_of(path)
     name = re.split(r"[-_.]*[*?[]", name)[0] or "papers" if is_pattern(path) else name
-    return next((split for split, names in SPLITS.items() if name.lower() in names), name)
+    return _SPLIT_OF.get(name.lower(), name)

@@ -25,7 +25,7 @@ from albert_rc.printed.recognise import key
 from albert_rc.printed.recognise.answers import assign, must_agree
 from albert_rc.printed.recognise.blocks import Outline
 from albert_rc.printed.recognise.marked import collect_marks, use_marks
-from albert_rc.printed.recognise.outline import NO_LETTER, read_outline
+from albert_rc.printed.recognise.outline import read_outline
 from albert_rc.printed.recognise.unread import key_in_text, lost_answers
 
 
@@ -187,8 +187,8 @@ def _blame_key(outline: Outline, papers: Sequence[Paper], found: Import, of: str
         owners = [paper for paper in papers if set(paper.numbers) & set(problem.numbers)]
         for paper in owners:
             paper.troubles.append(trouble)
-        if not owners and problem.numbers and papers and problem.reason.endswith(NO_LETTER):
-            # Questions to be answered in words, which are no part of any passage.
+        if not owners and problem.in_words and papers:
+            # The question asks for words, so it has no options and belongs to no passage.
             named = spans(list(problem.numbers))
             found.notes.append(
                 f"the key's answer to {named} ({trouble.place}) is not a letter, and {named} has "

@@ -23,8 +23,8 @@ from albert_rc.serve.uploads import Upload
 SAMPLES = 100
 """Papers that are looked at to detect their format."""
 BLANKS = 200
-"""How many times as many underscores as questions are checked. Papers with more are refused before:
-a single one with millions of blanks would keep the server busy for a minute."""
+"""Number of blanks that are checked for each one that may be answered. Uploads with more are
+refused at once: a single paper with millions of blanks would keep the server busy for a minute."""
 LEVELS = {"error": "refused", "warning": "warning"}
 
 

@@ -75,7 +75,7 @@ def begins_word(tokenizer: Tokenizer) -> Tensor:
     mark = max("##", "▁", "Ġ", key=lambda sign: sum(piece.startswith(sign) for piece in pieces))
     if mark == "##":
         return torch.tensor([not piece.startswith(mark) for piece in pieces])
-    spelt = map(spelt_bytes, pieces) if mark == "Ġ" else pieces
+    spelt = map(_spelt_bytes, pieces) if mark == "Ġ" else pieces
     return torch.tensor(
         [
             piece.startswith(mark) or not any(char.isalnum() for char in said)
@@ -84,7 +84,7 @@ def begins_word(tokenizer: Tokenizer) -> Tensor:
     )
 
 
-def spelt_bytes(piece: str) -> str:
+def _spelt_bytes(piece: str) -> str:
     """The text of a byte-level piece: `âĢĻ` is ’ (Radford et al. 2019, their bytes_to_unicode)."""
     return bytes(_BYTES.get(char, 0x3F) for char in piece).decode(errors="replace")
 

@@ -285,8 +285,17 @@ def test_predict_says_which_temperature_is_not_its_own(sample, tmp_path, works, 
     predict = ("predict", "--data", gold, "--model", tmp_path / "run", "--scores", scores,
                "--out", tmp_path / "answer.json")  # fmt: skip
     works(*predict)
-    works("evaluate", "--calibrate", scores, gold, "--model", tmp_path / "run")
+    calibrate_run = ("evaluate", "--calibrate", scores, gold, "--model", tmp_path / "run")
+    first = works(*calibrate_run).stderr
+    assert "in place of" not in first
     assert "turns it off" in works(*predict).stderr
+    # A damaged record is replaced by the command that its error names.
+    (tmp_path / "run" / "calibration.json").write_text("{")
+    assert "damaged; make it again" in " ".join(cli(*predict).stderr.split())
+    assert "in place of" not in works(*calibrate_run).stderr
+    kept = json.loads((tmp_path / "run" / "calibration.json").read_text())
+    (tmp_path / "run" / "calibration.json").write_text(json.dumps(kept | {"temperature": 3.5}))
+    assert "in place of 3.5000" in works(*calibrate_run).stderr
     lines = scores.read_text().splitlines(keepends=True)
     last = json.loads(lines[-1])
     chances = last["probabilities"][::-1]

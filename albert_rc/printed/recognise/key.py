@@ -65,8 +65,6 @@ _NUMBERS = re.compile(
 _LETTERS = re.compile(
     r"^(?P<label>[^0-9]{0,16}?)(?P<row>(?:(?:^|[\s|,、:])[\s|,、]*[A-Za-z](?![A-Za-z]))+)[\s|,、]*$"
 )
-
-
 _CHOSEN = re.compile(
     rf"[(\[]?\s*([0-9]{{1,4}})\s*[)\]]?\s*[.、:)]?\s*[^_]*[{HAN}][^_]*选\s*(?:择|答案)?\s*([A-O])\s*项?\W*"
 )
@@ -100,6 +98,8 @@ class KeyProblem:
     reason: str
     way_out: str = ""
     """A solution, given only if nothing of the entry could be read."""
+    in_words: bool = False
+    """Whether the answer is not a letter, as to a question without options."""
 
 
 def is_key_heading(line: Line) -> bool:
@@ -150,9 +150,9 @@ def read_key_line(line: Line) -> tuple[list[KeyEntry], list[KeyProblem]] | None:
 
 
 def is_key(line: Line) -> bool:
-    """Whether a line holds nothing but letters for numbers that follow one another.
+    """Whether a line contains only letters, for consecutive numbers: `1. (A) 2. (C) 3. (B)`.
 
-    So it is no list of options, although an A follows a number: `1. (A) 2. (C) 3. (B)`.
+    An A after a number is then an answer, and does not begin a list of options.
     """
     found = read_key_line(line)
     if found is None or found[1] or len(found[0]) < 2:

@@ -141,6 +141,11 @@ def explained_at(lines: Sequence[Line], at: int) -> key.KeyEntry | None:
     return key.read_explained(lines[at])
 
 
+def explanation_at(lines: Sequence[Line], at: int) -> key.KeyEntry | None:
+    """The answer of an explanation in a key, at its beginning or at its end."""
+    return explained_at(lines, at) or key.read_chosen(lines[at])
+
+
 def odd_key(
     lines: Sequence[Line], at: int, labels: Sequence[str]
 ) -> tuple[list[key.KeyEntry], int]:
@@ -154,7 +159,7 @@ def odd_key(
     Returns:
         The answers, empty if it is not such a key, and the number of lines used.
     """
-    explained = explained_at(lines, at) or key.read_chosen(lines[at])
+    explained = explanation_at(lines, at)
     if explained is not None:
         return [explained], 1
     pair = key.read_key_pair(lines[at], lines[at + 1]) if at + 1 < len(lines) else None

@@ -13,6 +13,7 @@ from albert_rc.printed.recognise.lookahead import (
     Head,
     begins_key,
     explained_at,
+    explanation_at,
     heads_in,
     list_ahead,
     odd_key,
@@ -37,8 +38,6 @@ _ANSWER = re.compile(r"\s*[(\[]?([0-9]{1,4})\s*[.)\]、:]\s*([^_]+)")
 MOST_WORDS = 6  # of an answer that is written out
 AHEAD = 3
 PASSAGE_LINES = 200
-NO_LETTER = "in the key is not a letter"
-"""End of the reason why a numbered line of a key cannot be read."""
 LABEL = 60  # maximum length of a line that may be the label of a part of the key
 
 
@@ -128,7 +127,7 @@ class _Reader:
         """Whether a number with an A after it begins a key's line, and no list of options."""
         if self.in_key and explained_at(self.lines, at):
             return True
-        return key.is_key(self.lines[at]) or len(single_answers(self.lines, at)) > 1
+        return key.is_key(self.lines[at]) or bool(single_answers(self.lines, at))
 
     def _take_key(self, at: int) -> int:
         line = self.lines[at]
@@ -180,8 +179,7 @@ class _Reader:
         if found:
             self._add_answers(found, [])
             self.answered = True
-            own = explained_at(self.lines, at) or key.read_chosen(self.lines[at])
-            self.explained = self.lines[at] if own else None
+            self.explained = self.lines[at] if explanation_at(self.lines, at) else None
             self.key_end = at + taken
         return taken
 
@@ -407,8 +405,9 @@ class _Reader:
                     problem = key.KeyProblem(
                         (int(numbers[1]),),
                         line.place,
-                        f"the answer to {numbers[1]} {NO_LETTER}",
+                        f"the answer to {numbers[1]} in the key is not a letter",
                         "" if self.only_key else WAY_OUT,
+                        in_words=True,
                     )
                     self.blocks[-1].key_problems.append(problem)
                 else:

@@ -15,8 +15,6 @@ ENOUGH = 60
 """Minimum number of words of a separate text; a shorter one is a title or heading."""
 SENTENCE = 12
 """Minimum number of words of a sentence that is neither a title nor a heading."""
-
-
 BLANKS = 3
 """Minimum number of marked blanks of a paragraph that is a passage, whatever its first sentence."""
 _BLANK = re.compile(r"_\s*[0-9]{1,4}\s*_")

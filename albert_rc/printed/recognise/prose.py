@@ -166,9 +166,10 @@ def role_of(shadow: str) -> Role:
         parts = [part for part in re.split(r"(?<=[.!?:])\s+", shadow) if words(part)]
         hits = [_hints(part) for part in parts]
         said = sum(number >= 2 for number in hits)
-        if _NAMED.match(shadow) and (said or max(hits[:2], default=0)):
+        first = max(hits[:2], default=0)
+        if _NAMED.match(shadow) and (said or first):
             return "instruction"
-        if said * 2 >= len(hits) and max(hits[:2], default=0) >= 2:
+        if said * 2 >= len(hits) and first >= 2:
             return "instruction"
     return "text"
 
