@@ -73,7 +73,13 @@ Address = Annotated[
         hidden=True,
     ),
 ]
-Resume = Annotated[bool, typer.Option(help="Continue the run in --out from its last saved state.")]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        help="Continue the run in --out from its last saved state, with the options that it was "
+        "started with."
+    ),
+]
 Scratch = Annotated[
     str | None,
     typer.Option(

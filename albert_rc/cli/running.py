@@ -106,7 +106,7 @@ def conclude(out: Path, result: TrainResult, best: str) -> None:
             f"the final learning rate was 1/{2**result.restarts} of --learning-rate"
         )
     if result.paused:
-        typer.echo("paused; run the same command with --resume to continue")
+        typer.echo(f"paused; give --out {out} --resume to continue")
     curves = read_curves(out)
     for line in spark_lines(curves):
         say(line)

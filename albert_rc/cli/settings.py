@@ -1,5 +1,7 @@
 """Settings on the command line: `--set NAME=VALUE` for hidden options, `--config FILE` for all.
 
+`--resume` without a file takes the options that the run was started with from its own file.
+
 Any option may be written as a setting. A command lists the options that most runs need; the others
 are hidden options, which `--set help` explains.
 """
@@ -181,7 +183,7 @@ class _WithSettings:
         """Insert a file's options before the other options, and settings among them."""
         for word in args:
             _require_utf_8(word)
-        rest, now, files = list(args), [], []
+        rest, now, files = list(args), [], self._of_run(args, ctx)
         below = getattr(self, "commands", {})
         valued = {
             flag for each in self.params if not getattr(each, "is_flag", True) for flag in each.opts
@@ -210,6 +212,21 @@ class _WithSettings:
                 now += rest[:1]
                 rest = rest[1:]
         return super().parse_args(ctx, [*files, *now])  # type: ignore[misc, no-any-return]
+
+    def _of_run(self, args: list[str], ctx: Any) -> list[str]:
+        """The options that the run to be resumed was started with, unless --config is given."""
+        defaults = {flag: each.default for each in self.params for flag in each.opts}
+        flags = [word.partition("=")[0] for word in args]
+        if "--resume" not in defaults or "--resume" not in flags or "--config" in flags:
+            return []
+        out = defaults["--out"]
+        for word, after in zip(args, [*args[1:], ""], strict=True):
+            if word == "--out":
+                out = after
+            elif word.startswith("--out="):
+                out = word.removeprefix("--out=")
+        path = Path(out) / RUN
+        return self._of_file(path, ctx) if path.is_file() else []
 
     def _turned_off(self, given: str) -> str | None:
         """The flag that a setting turns off, if it has no `--no-` form that would."""

@@ -155,6 +155,29 @@ def test_a_file_gives_what_the_command_line_does_not(cli, prepared):
     assert weights[0] == weights[1]
 
 
+@pytest.mark.parametrize("several", [(), ("--seeds", 2)])
+def test_a_run_is_resumed_with_its_own_options(cli, prepared, several):
+    begin = (
+        "train", "--model", SAMPLE / "vocabulary", "--scratch", "tiny", "--max-steps", 4, "--set",
+        "clip=0.5", "--batch-size", 2, "--seed", 7, "--save-steps", 1, "--deterministic", *several,
+    )  # fmt: skip
+    whole = cli(*begin, "--out", "whole", cwd=prepared)
+    assert whole.returncode == 0, whole.stderr
+    parted = cli(*begin, "--out", "parted", "--minutes", 0.0001, cwd=prepared)
+    assert "paused" in parted.stdout, parted.stderr
+    with_other = cli("train", "--out", "parted", "--resume", "--set", "clip=0.4", cwd=prepared)
+    assert "clip" in with_other.stderr
+    done = cli("train", "--resume", "--out=parted", cwd=prepared)
+    assert done.returncode == 0, done.stderr
+    names = [
+        path.relative_to(prepared / "whole") for path in prepared.glob("whole/**/*.safetensors")
+    ]
+    assert len(names) == (2 if several else 1)
+    for name in names:
+        weights = [(prepared / run / name).read_bytes() for run in ("whole", "parted")]
+        assert weights[0] == weights[1]
+
+
 @pytest.mark.parametrize(
     ("content", "code", "said"),
     [

@@ -157,8 +157,10 @@ def test_a_run_is_resumed_with_the_same_teacher(lesson, tmp_path, cli):
         done = cli("train", *options, *taught, "--out", tmp_path / name, *extra)
         assert done.returncode == 0, done.stderr
         assert ("paused" in done.stdout) == (name == "parts")
+    none = tmp_path / "none.toml"
+    none.write_text("")
     for other, said in (
-        ([], "teacher"),
+        (["--config", none], "teacher"),
         ([*taught[:2], "--teacher-weight", 0.5], "--teacher-weight"),
     ):
         done = cli("train", *options, *other, "--out", tmp_path / "parts", "--resume")
