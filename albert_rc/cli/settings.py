@@ -183,7 +183,7 @@ class _WithSettings:
         """Insert a file's options before the other options, and settings among them."""
         for word in args:
             _require_utf_8(word)
-        rest, now, files = list(args), [], self._of_run(args, ctx)
+        rest, now, files, from_file = list(args), [], [], False
         below = getattr(self, "commands", {})
         valued = {
             flag for each in self.params if not getattr(each, "is_flag", True) for flag in each.opts
@@ -200,6 +200,7 @@ class _WithSettings:
                 value = value if sign else rest.pop(0)
                 if flag == "--config":
                     files += self._of_file(Path(value), ctx)
+                    from_file = True
                     continue
                 written = self._of_setting(value, ctx)
                 if off := self._turned_off(value):
@@ -211,20 +212,20 @@ class _WithSettings:
             if flag in valued and not sign:
                 now += rest[:1]
                 rest = rest[1:]
+        if not from_file:
+            files = self._of_run(now, ctx)
         return super().parse_args(ctx, [*files, *now])  # type: ignore[misc, no-any-return]
 
-    def _of_run(self, args: list[str], ctx: Any) -> list[str]:
-        """The options that the run to be resumed was started with, unless --config is given."""
+    def _of_run(self, now: list[str], ctx: Any) -> list[str]:
+        """The options that the run to be resumed was started with, if it is one."""
         defaults = {flag: each.default for each in self.params for flag in each.opts}
-        flags = [word.partition("=")[0] for word in args]
-        if "--resume" not in defaults or "--resume" not in flags or "--config" in flags:
+        if "--resume" not in defaults or "--resume" not in now:
             return []
         out = defaults["--out"]
-        for word, after in zip(args, [*args[1:], ""], strict=True):
-            if word == "--out":
-                out = after
-            elif word.startswith("--out="):
-                out = word.removeprefix("--out=")
+        for word, after in zip(now, [*now[1:], ""], strict=True):
+            flag, sign, value = word.partition("=")
+            if flag == "--out":
+                out = value if sign else after
         path = Path(out) / RUN
         return self._of_file(path, ctx) if path.is_file() else []
 

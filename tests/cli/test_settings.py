@@ -165,9 +165,10 @@ def test_a_run_is_resumed_with_its_own_options(cli, prepared, several):
     assert whole.returncode == 0, whole.stderr
     parted = cli(*begin, "--out", "parted", "--minutes", 0.0001, cwd=prepared)
     assert "paused" in parted.stdout, parted.stderr
-    with_other = cli("train", "--out", "parted", "--resume", "--set", "clip=0.4", cwd=prepared)
+    with_other = cli("train", "--out=parted", "--resume", "--set", "clip=0.4", cwd=prepared)
     assert "clip" in with_other.stderr
-    done = cli("train", "--resume", "--out=parted", cwd=prepared)
+    # Also where both are settings.
+    done = cli("train", "--set", "resume=true", "--set", "out=parted", cwd=prepared)
     assert done.returncode == 0, done.stderr
     names = [
         path.relative_to(prepared / "whole") for path in prepared.glob("whole/**/*.safetensors")
