@@ -9,14 +9,17 @@ import typer
 
 from albert_rc.cli.console import example, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
+from albert_rc.cli.settings import PlainCommand, PlainGroup
 from albert_rc.cli.texts import open_text
 
 inspect = typer.Typer(
-    help="Show the parameters of models and the effect of their layers.", no_args_is_help=True
+    cls=PlainGroup,
+    help="Show the parameters of models and the effect of their layers.",
+    no_args_is_help=True,
 )
 
 
-@inspect.command()
+@inspect.command(cls=PlainCommand)
 @example("albert-rc inspect parameters models/run1")
 def parameters(
     model: Annotated[
@@ -50,7 +53,7 @@ def parameters(
     )
 
 
-@inspect.command()
+@inspect.command(cls=PlainCommand)
 @example("albert-rc inspect layers models/run1 models/run2 --text data/raw_data/dev")
 def layers(
     model: Annotated[list[str], typer.Argument(help="Checkpoints: folders or hub ids.")],

@@ -76,8 +76,9 @@ Address = Annotated[
 Resume = Annotated[
     bool,
     typer.Option(
+        "--resume",
         help="Continue the run in --out from its last saved state, with the options that it was "
-        "started with."
+        "started with.",
     ),
 ]
 Scratch = Annotated[

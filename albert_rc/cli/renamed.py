@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from typer.core import TyperGroup
+from albert_rc.cli.settings import PlainGroup
 
 RENAMED: dict[str, list[str]] = {
     "search": ["train", "--search", "12", "--epochs", "2", "--out", "models/search"],
@@ -20,7 +20,7 @@ RENAMED: dict[str, list[str]] = {
 _OPTIONS = {"--trials": "--search"}
 
 
-class Commands(TyperGroup):
+class Commands(PlainGroup):
     """The commands of the package, by current and old names."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

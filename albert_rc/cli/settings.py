@@ -173,7 +173,28 @@ def _require_utf_8(word: str) -> None:
         raise UsageError(f"{shown}: is not UTF-8; rename the file or folder") from None
 
 
-class _WithSettings:
+class _PlainFlags:
+    """A command whose help shows no type for flags, which take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The command's parameters and `--help`."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for each in params:
+            if getattr(each, "is_flag", False):
+                # Typer 0.29 shows `<bool>`; earlier versions never ask for it.
+                each.display_type_rich = lambda ctx: None
+        return params
+
+
+class PlainCommand(_PlainFlags, TyperCommand):
+    """A command without `--config` and `--set`."""
+
+
+class PlainGroup(_PlainFlags, TyperGroup):
+    """A group of commands without `--config` and `--set`."""
+
+
+class _WithSettings(_PlainFlags):
     """A command that supports `--config` and `--set`."""
 
     params: list[Any]

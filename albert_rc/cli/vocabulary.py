@@ -35,8 +35,12 @@ def vocabulary(
             help="Number of pieces, including the five special ones.",
         ),
     ] = 30000,
-    cased: Annotated[bool, typer.Option(help="Distinguish upper and lower case.")] = False,
-    accents: Annotated[bool, typer.Option(help="Keep accents on letters.", hidden=True)] = False,
+    cased: Annotated[
+        bool, typer.Option("--cased", help="Distinguish upper and lower case.")
+    ] = False,
+    accents: Annotated[
+        bool, typer.Option("--accents", help="Keep accents on letters.", hidden=True)
+    ] = False,
     coverage: Annotated[
         float,
         typer.Option(

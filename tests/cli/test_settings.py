@@ -222,6 +222,25 @@ def test_a_command_with_hidden_options_shows_how_to_find_them(names):
     assert ("no settings besides" in said) != hidden
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        (),
+        *((name,) for commands in COMMANDS.values() for name in commands),
+        ("pretrain", "data"),
+        ("pretrain", "vocabulary"),
+        ("inspect", "parameters"),
+        ("inspect", "layers"),
+    ],
+)
+def test_a_flag_is_shown_without_a_type_or_a_form_that_turns_it_off(names):
+    """Flags are off unless given, and take no value."""
+    shown = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "200"}).output
+    assert "Show this message and exit" in shown
+    assert "bool" not in shown
+    assert "--no-" not in shown
+
+
 @pytest.mark.parametrize("flag", ["--bins", "--folds", "--seed"])
 def test_what_calibration_alone_uses_is_refused_without_it(flag):
     """With their defaults, too: whoever gives them expects them to matter."""
