@@ -118,7 +118,13 @@ def _show(scores: Path, found: Calibration) -> None:
 
     names = {"accuracy": "accuracy", "ece": "ECE", "brier": "Brier", "nll": "NLL", "aurc": "AURC"}
     rows = [
-        (names[name], *(f"{getattr(side, name):.4f}" for side in (found.before, found.after)))
+        (
+            names[name],
+            *(
+                f"{getattr(side, name):{'.2%' if name == 'accuracy' else '.4f'}}"
+                for side in (found.before, found.after)
+            ),
+        )
         for name in FIGURES
     ]
     rows += [
@@ -137,8 +143,8 @@ def _show(scores: Path, found: Calibration) -> None:
     )
     for name, side in (("before", found.before), ("after", found.after)):
         cells = [
-            (f"{row.low:.2f}-{row.high:.2f}", f"{row.questions:,}", f"{row.confidence:.4f}",
-             f"{row.accuracy:.4f}") for row in side.bins
+            (f"{row.low:.0%} to {row.high:.0%}", f"{row.questions:,}", f"{row.confidence:.2%}",
+             f"{row.accuracy:.2%}") for row in side.bins
         ]  # fmt: skip
         table(f"reliability {name}", ("probability", "answers", "mean", "accuracy"), cells)
     out.print(

@@ -172,6 +172,8 @@ def train(
     if deterministic:
         be_deterministic()
     with processes(device) as group, running.alone_in(out, group):
+        if seeds is None and folds is None and search is None:
+            require_state(out, group, resume)
         train_store, dev_store = open_stores(data, with_dev, taught=teacher is not None)
         _require_cloze(train_store.kind, option_score, given)
         _require_dev(data, dev_store, with_dev, given, group.is_main)
@@ -218,7 +220,6 @@ def train(
             model, folders, group, resume=resume, scratch=scratch is not None, teacher=teacher
         )
         if seeds is None and folds is None:
-            require_state(out, group, resume)
             _run(tuning, parts[0], out, resume, seconds, files)
             return
         record = {"--seeds": seeds, "--folds": folds} | made_of(tuning, train_store, dev_store)

@@ -266,3 +266,10 @@ def test_old_names_still_work_and_say_the_new_one(cli, tmp_path, old, arguments,
     assert done.stderr.startswith(f"note: {old} is now called ")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "pretrain"])
+def test_a_run_to_resume_is_looked_for_before_its_data(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, [command, "--resume", "--out", "run"])
+    assert str(done.exception) == "--resume: no saved state in run; start without --resume"
