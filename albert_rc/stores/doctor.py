@@ -12,12 +12,21 @@ import numpy as np
 
 from albert_rc.papers.overlap import Overlap, OverlapIndex
 from albert_rc.papers.schema import Kind, PaperSet, Passage, Question, letter
-from albert_rc.stores.encode import encode_choice, encode_cloze, encode_labels
+from albert_rc.stores.encode import (
+    SHORTEST,
+    UnfitError,
+    encode_choice,
+    encode_cloze,
+    encode_labels,
+    question_with_option,
+)
 from albert_rc.stores.encode_spans import encode_spans
 from albert_rc.text.tokenizer import Tokenizer
 
 NO_WINDOW = 10**6  # in tokens; longer than any text
 PERCENTILES = (0, 50, 90, 99, 100)
+CHARACTER_TOKENS = 4
+"""Number of tokens that a character may become, such as a fraction written out."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +106,15 @@ def check_split(
         name: list(index.all(papers.passages, within=name == papers.name).values())
         for name, index in indexes.items()
     }
+    unfit = [] if tokenizer is None else _unfit(papers, tokenizer, max_length)
     return SplitCheck(
         name=papers.name,
         format=papers.format,
-        papers=len(papers.passages),
-        rejected=papers.num_rejected,
+        papers=len(papers.passages) - len(unfit),
+        rejected=papers.num_rejected + len(unfit),
         questions=len(questions),
         options=sum(len(q.options) for q in asked),
-        errors=[str(p) for p in papers.problems if p.severity == "error"],
+        errors=[str(p) for p in papers.problems if p.severity == "error"] + unfit,
         warnings=[str(p) for p in papers.problems if p.severity == "warning"],
         options_per_question=dict(sorted(sizes.items(), key=lambda item: int(item[0]))),
         answers=dict(sorted(answers.items())),
@@ -192,6 +202,21 @@ def _check_tokens(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> To
             if text and tokenizer.unk_id in ids
         ],
     )
+
+
+def _unfit(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> list[str]:
+    """A message for each paper that `preprocess` refuses because of a question's length."""
+    found = []
+    for passage in papers.passages if papers.kind == "choice" else ():
+        texts = (question_with_option(q.text, o) for q in passage.questions for o in q.options)
+        # What surely fits, as nearly everything does, is not encoded again.
+        if max(map(len, texts), default=0) * CHARACTER_TOKENS + SHORTEST < max_length:
+            continue
+        try:
+            encode_choice([passage], tokenizer, max_length)
+        except UnfitError as error:
+            found.append(str(error))
+    return found
 
 
 def check_collection(

@@ -190,6 +190,19 @@ def test_doctor_tells_all(cli, tmp_path):
     assert len(found["train"]["tokens"]["longer_than_window"]) > 20
 
 
+def test_doctor_finds_the_questions_that_preprocess_refuses_as_too_long(cli, tmp_path):
+    window = ("--model", VOCABULARY, "--max-length", 24)
+    refused = cli("preprocess", SAMPLE / "race", *window, "--out", tmp_path / "out")
+    found = cli("doctor", SAMPLE / "race", *window, "--json")
+    assert refused.returncode == found.returncode == 3
+    too_long = re.compile(r"question \d+ with its longest option has \d+ tokens")
+    messages = [line for split in json.loads(found.stdout).values() for line in split["errors"]]
+    assert messages
+    assert too_long.findall("".join(messages)) == too_long.findall(refused.stderr)
+    whole = ("--model", VOCABULARY, "--json")
+    assert cli("doctor", SAMPLE / "race", *whole).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
