@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from albert_rc.cli import options, running, settings
 from albert_rc.cli.console import DEFAULT_MODEL, example, print_json, say, table
 from albert_rc.errors import UsageError
 from albert_rc.fields import LARGEST_BATCH
+from albert_rc.io.messages import counted, shortened
 from albert_rc.model.config import LONGEST, SMALLER, EncoderConfig
 from albert_rc.training.config import TrainConfig
 
@@ -158,7 +160,7 @@ def train(
     from albert_rc.training.checkpoint import require_state
     from albert_rc.training.objectives.teacher import Teacher
     from albert_rc.training.runs.earlier import require_kept
-    from albert_rc.training.runs.finetune import FineTuning, made_of, open_stores, unlike
+    from albert_rc.training.runs.finetune import FineTuning, made_of, open_stores
     from albert_rc.training.runs.recipes import choose, dropout_of
     from albert_rc.training.runs.several import Part, over_folds, over_seeds
 
@@ -172,13 +174,22 @@ def train(
     if deterministic:
         be_deterministic()
     with processes(device) as group, running.alone_in(out, group):
-        if seeds is None and folds is None and search is None:
+        kept = partial(
+            require_kept,
+            model,
+            group=group,
+            resume=resume,
+            scratch=scratch is not None,
+            teacher=teacher,
+        )
+        if seeds is None and folds is None and search is None:  # before any work
+            kept([out])
             require_state(out, group, resume)
         train_store, dev_store = open_stores(data, with_dev, taught=teacher is not None)
         _require_cloze(train_store.kind, option_score, given)
         _require_dev(data, dev_store, with_dev, given, group.is_main)
         if group.is_main:
-            _say_odd(data, unlike(train_store, dev_store), given, search is not None and resume)
+            _say_odd(data, train_store, dev_store, given, search is not None and resume)
         lsh, levers = options.lsh_of(lsh_form, lsh_landmarks, given), running.levers_of(given)
         taught_by = None if teacher is None else Teacher(teacher).found()
         dropout = given.pop("dropout", None)
@@ -215,13 +226,10 @@ def train(
             parts = over_seeds(seeds, seed, train_store, dev_store)
         elif folds is not None:
             parts = over_folds(folds, seed, train_store, dev_store)
-        folders = [out / part.name for part in parts]
-        require_kept(
-            model, folders, group, resume=resume, scratch=scratch is not None, teacher=teacher
-        )
         if seeds is None and folds is None:
             _run(tuning, parts[0], out, resume, seconds, files)
             return
+        kept([out / part.name for part in parts])
         record = {"--seeds": seeds, "--folds": folds} | made_of(tuning, train_store, dev_store)
         _run_several(tuning, parts, out, record, resume, seconds, files)
 
@@ -250,13 +258,33 @@ def _require_search(
         raise UsageError("--batch-size has no effect with --batch-sizes; leave one of them out")
 
 
-def _say_odd(data: Path, unlike: str | None, given: dict[str, Any], resumes_search: bool) -> None:
-    """Report what may not be intended: differing stores, and options without an effect."""
-    if unlike:
-        say(f"warning: {data}: {unlike}")
+def _say_odd(
+    data: Path, train: Store, dev: Store | None, given: dict[str, Any], resumes_search: bool
+) -> None:
+    """Report what may not be intended: stores that do not fit, and options without an effect."""
+    from albert_rc.training.runs.finetune import unlike
+
+    if difference := unlike(train, dev):
+        say(f"warning: {data}: {difference}")
+    _say_in_both(train, dev)
     options.say_epochs_unused(given)
     if resumes_search:
         say("note: --resume has no effect with --search, which always continues")
+
+
+def _say_in_both(train: Store, dev: Store | None) -> None:
+    """Warn of dev papers that do not measure reading, as their text is also trained on."""
+    from albert_rc.stores.overlap import in_both
+
+    if dev is None or not dev.has_answers or not (found := in_both(train, dev)):
+        return
+    papers = f"{len(found):,} of {counted(len(dev.meta['ids']), 'dev paper')}"
+    names = ", ".join(map(shortened, found[:3])) + ", ..." * (len(found) > 3)
+    say(
+        f"warning: {papers} ({names}) have much of their text in common with a training "
+        "paper, so their answers may be remembered; `albert-rc doctor` on the raw papers names "
+        "both, and `evaluate --train` gives the accuracy without them"
+    )
 
 
 def _require_cloze(kind: str, option_score: str | None, given: dict[str, Any]) -> None:
