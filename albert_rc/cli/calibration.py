@@ -117,15 +117,10 @@ def _show(scores: Path, found: Calibration) -> None:
     from albert_rc.scoring.confidence import COLDEST, FIGURES, HOTTEST
 
     names = {"accuracy": "accuracy", "ece": "ECE", "brier": "Brier", "nll": "NLL", "aurc": "AURC"}
+    forms = dict.fromkeys(FIGURES, ".4f") | {"accuracy": ".2%"}
     rows = [
-        (
-            names[name],
-            *(
-                f"{getattr(side, name):{'.2%' if name == 'accuracy' else '.4f'}}"
-                for side in (found.before, found.after)
-            ),
-        )
-        for name in FIGURES
+        (names[name], *(format(getattr(side, name), form) for side in (found.before, found.after)))
+        for name, form in forms.items()
     ]
     rows += [
         (

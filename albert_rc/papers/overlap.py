@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from albert_rc.papers.grams import Grams, hashed_grams
+from albert_rc.papers.grams import GramIndex, Grams, hashed_grams
 from albert_rc.papers.schema import Passage
 
 N_GRAM = 5
@@ -40,12 +39,7 @@ class OverlapIndex:
         self._complete = False
         grams = [self._grams(passage.filled()) for passage in passages]
         self._complete = True
-        owners = [np.full(len(g), i, dtype=np.int32) for i, g in enumerate(grams)]
-        self._sizes = np.array([len(g) for g in grams])
-        flat = np.concatenate(grams) if grams else np.zeros(0, dtype=np.uint64)
-        order = np.argsort(flat, kind="stable")
-        self._sorted: Grams = flat[order]
-        self._owner = np.concatenate(owners)[order] if owners else np.zeros(0, dtype=np.int32)
+        self._index = GramIndex(grams)
 
     def _grams(self, text: str) -> Grams:
         """Hashes of the distinct 5-grams without an open blank."""
@@ -71,7 +65,7 @@ class OverlapIndex:
             skip: index of a reference passage to ignore (the passage itself).
         """
         grams = self._grams(passage.text)
-        shared = self._shared(grams)
+        shared = self._index.shared(grams)
         if shared is None:
             return None
         if skip is not None:
@@ -83,21 +77,10 @@ class OverlapIndex:
     def touches(self, text: str) -> bool:
         """Whether a text and a reference passage share over 30% of the 5-grams of either."""
         grams = self._grams(text)
-        shared = self._shared(grams)
+        shared = self._index.shared(grams)
         if shared is None:
             return False
-        return bool((shared > SHARE * np.minimum(len(grams), self._sizes)).any())
-
-    def _shared(self, grams: Grams) -> NDArray[np.intp] | None:
-        """Number of shared 5-grams with each reference passage; None if there are none at all."""
-        if not len(grams) or not len(self._sorted):
-            return None
-        left = np.searchsorted(self._sorted, grams, "left")
-        right = np.searchsorted(self._sorted, grams, "right")
-        owners = [self._owner[a:b] for a, b in zip(left, right, strict=True) if b > a]
-        if not owners:
-            return None
-        return np.bincount(np.concatenate(owners), minlength=len(self.ids))
+        return bool((shared > SHARE * np.minimum(len(grams), self._index.sizes)).any())
 
     def all(self, passages: Sequence[Passage], within: bool = False) -> dict[str, Overlap]:
         """The overlapping passages by id; with `within`, duplicates inside the reference itself."""

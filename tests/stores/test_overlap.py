@@ -3,8 +3,6 @@
 import json
 import random
 
-import pytest
-
 from albert_rc.papers.formats import read_split
 from albert_rc.stores.overlap import in_both
 from albert_rc.stores.store import make_store
@@ -60,10 +58,16 @@ def test_dialogues_are_found(tmp_path, tokenizer):
     assert found == ["p4"]
 
 
-@pytest.mark.parametrize("block", [1, 100, 2**20])
-def test_the_size_of_blocks_does_not_matter(tmp_path, tokenizer, monkeypatch, block):
-    monkeypatch.setattr("albert_rc.stores.overlap.BLOCK", block)
-    papers = texts(4, 0)
-    train = cloze(tmp_path / "train", papers, 11, tokenizer)
-    dev = cloze(tmp_path / "dev", papers[2:], 12, tokenizer)
-    assert in_both(train, dev) == ["p0.json", "p1.json"]
+def test_papers_without_common_text_are_not_found(tmp_path, tokenizer):
+    train, dev = texts(3, 0), [["xylophone"] * 40, ["a"]]
+    found = in_both(
+        cloze(tmp_path / "train", train, 11, tokenizer), cloze(tmp_path / "dev", dev, 1, tokenizer)
+    )
+    assert found == []
+
+
+def test_larger_stores_are_not_compared(tmp_path, tokenizer, monkeypatch):
+    papers = cloze(tmp_path / "train", texts(2, 0), 17, tokenizer)
+    assert in_both(papers, papers) == ["p0.json", "p1.json"]
+    monkeypatch.setattr("albert_rc.stores.overlap.LARGEST", 100)
+    assert in_both(papers, papers) == []
