@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from albert_rc.answering.pieces import read_again, require_way, too_long
+from albert_rc.answering.again import require_way, second_reading, way_of
 from albert_rc.answering.request import HIGHEST, LOWEST, TOKEN_BUDGET
 from albert_rc.answering.score import reading_of, score, score_lines
 from albert_rc.answering.temperature import kept_temperature
@@ -89,8 +89,10 @@ def answer(
         precision: fp32, bf16 or fp16; bf16 if the hardware has it.
         temperature: divisor of the logits before the softmax; by default the value that
             `evaluate --calibrate` saved next to the weights, else 1. It changes no answer.
-        option_score: with "masks", blanks with options of several words are read again, with a
-            [MASK] for each piece: more accurate, in about twice the time.
+        option_score: "masks" reads blanks with options of several words again, with a [MASK] for
+            each piece: more accurate, in about twice the time; "excerpt" reads questions about
+            longer passages again, with the part that shares most with them; "once" reads nothing
+            again. By default as the model's config.json says, else "once".
         reuse: allow an option for several blanks of a passage whose blanks all have the same
             options; by default each is used at most once.
         token_budget: tokens of a batch.
@@ -138,8 +140,8 @@ def answer(
     store = make_store(given, tokenizer, reading.config.max_length)
     for said in (*map(str, given.problems), *losses(store)):
         warnings.warn(said, stacklevel=2)
-    if option_score is not None:
-        require_way(reading, store, option_score)
+    way = way_of(reading, option_score)
+    require_way(reading, store, way)
     device = reading.words.device
     chosen = choose_precision(precision, device)
     with _ONE_AT_A_TIME:
@@ -148,21 +150,20 @@ def answer(
         try:
             if temperature is None:
                 how = reading_of(reading, reading.config.max_length)
-                temperature, _ = kept_temperature(tokenizer.folder, option_score, how)
+                temperature, _ = kept_temperature(tokenizer.folder, way, how)
             alone = Processes(torch.device(device))
             scored_QK = score(reading, tokenizer, store, alone, token_budget=token_budget)
-            if option_score is not None:
-                scored_QK = read_again(
-                    reading, tokenizer, store, scored_QK, alone, token_budget=token_budget
-                )
+            if way is not None:
+                second = second_reading(reading, tokenizer, store, way)
+                scored_QK = second.rescore(scored_QK, alone, token_budget=token_budget)
+                if second.left:
+                    warnings.warn(
+                        "the model's window is too short for some options, which are answered as "
+                        f"without option_score:{listed(list(second.left))}",
+                        stacklevel=2,
+                    )
         finally:
             reading.encoder.compute = before
-    if option_score is not None and (left := too_long(store, reading.config.max_length)):
-        warnings.warn(
-            f"the model's window is too short for some options, which are answered as without "
-            f"option_score:{listed(left)}",
-            stacklevel=2,
-        )
     lines = iter(score_lines(store, scored_QK, temperature, reuse=reuse))
     return [
         AnsweredPaper(

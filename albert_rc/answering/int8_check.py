@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from albert_rc import __version__
+from albert_rc.answering.again import second_reading
 from albert_rc.answering.banks import best_options
-from albert_rc.answering.pieces import read_again
 from albert_rc.answering.quality import quality, span_quality
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import score
@@ -40,7 +40,7 @@ class Trial:
     precision: str
     """Precision that int8 is compared with."""
     way: str | None = None
-    """Method for rescoring options of several words."""
+    """How to read questions again, if at all."""
     null_threshold: float | None = None
     """Threshold for no answer, for spans; None for the one tuned in training."""
     token_budget: int = TOKEN_BUDGET
@@ -138,7 +138,8 @@ def _answered(
         return [question.answer(threshold) for question in found], good
     scored_QK = score(model, tokenizer, store, processes, token_budget=budget)
     if trial.way is not None:
-        scored_QK = read_again(model, tokenizer, store, scored_QK, processes, token_budget=budget)
+        second = second_reading(model, tokenizer, store, trial.way)
+        scored_QK = second.rescore(scored_QK, processes, token_budget=budget)
     good = quality(store, scored_QK).score if store.has_answers else None
     if store.is_numeric:  # equal if the same to one decimal
         return [f"{number:.1f}" for number in scored_QK[:, 0].tolist()], good

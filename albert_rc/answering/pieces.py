@@ -19,7 +19,6 @@ from torch import Tensor
 
 from albert_rc.answering.score import ITEMS_BUDGET
 from albert_rc.batch import Tokens
-from albert_rc.errors import UsageError
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ClozeHead, ReadingModel
 from albert_rc.model.word_loss import block_rows
@@ -29,7 +28,6 @@ from albert_rc.stores.masking import begins_word
 from albert_rc.stores.store import Store
 from albert_rc.text.tokenizer import Tokenizer
 
-WAYS = ("masks",)
 EDGES = 2
 """Number of special tokens of a window: [CLS] and [SEP]."""
 READ_PIECES = 4096
@@ -157,35 +155,6 @@ def rescored(
     result = scored_QK.clone()
     result[again_Q] = mean_QK[again_Q].log_softmax(-1).to(result.dtype)
     return result
-
-
-def read_again(
-    model: ReadingModel,
-    tokenizer: Tokenizer,
-    store: Store,
-    scored_QK: Tensor,
-    processes: Processes,
-    *,
-    token_budget: int,
-    progress: Callable[[int], None] | None = None,
-) -> Tensor:
-    """`rescored`, of the windows of `readings`."""
-    again = readings(store, tokenizer, model.config.max_length)
-    return rescored(
-        model, again, scored_QK, processes, token_budget=token_budget, progress=progress
-    )
-
-
-def require_way(model: ReadingModel, store: Store, way: str) -> None:
-    """Refuse a store that this method cannot rescore.
-
-    Raises:
-        UsageError: unknown method, or another kind of questions.
-    """
-    if way not in WAYS:
-        raise UsageError(f"--option-score {way}: choose from {', '.join(WAYS)}")
-    if store.kind != "cloze" or not isinstance(model.head, ClozeHead):
-        raise UsageError(f"--option-score {way} is for cloze papers; leave it out")
 
 
 def _sums(model: ReadingModel, windows: list[WiderWindow]) -> list[float]:

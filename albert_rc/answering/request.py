@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from albert_rc.fields import MOST, Setting, check
-from albert_rc.model.config import FFN_CHUNK, LONGEST
+from albert_rc.model.config import FFN_CHUNK, LONGEST, READ_AGAIN, READ_ONCE
 
 TOKEN_BUDGET = 4096
 """Tokens of a batch."""
@@ -104,9 +104,11 @@ class Request:
     option_score: Annotated[
         str | None,
         Setting(
-            "Cloze: with masks, blanks with options of several words are scored again, with a "
-            "[MASK] per piece: more accurate, but twice the time (default: as trained).",
-            choices=("masks",),
+            "How to read some questions a second time. Cloze, masks: blanks with options of "
+            "several words, with a [MASK] per piece: more accurate, but twice the time. Multiple "
+            "choice, excerpt: questions about long passages, with the part that shares most with "
+            "them. once: not at all (default: as in the model's config.json, else once).",
+            choices=(READ_ONCE, *READ_AGAIN),
         ),
     ] = None
     reuse: Annotated[

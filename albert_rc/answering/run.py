@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from albert_rc.answering import int8_check
+from albert_rc.answering.again import way_of
 from albert_rc.answering.cluster import Cluster, WorkerModel
 from albert_rc.answering.opening import Say, open_model, open_papers, ready_store, require_labels
 from albert_rc.answering.parts import MANIFEST, Parts
@@ -173,7 +174,7 @@ def _pass_int8_check(request: Request, loaded: Loaded[Any], group: Processes, sa
     folder = loaded.tokenizer.folder
     trial = int8_check.Trial(
         precision=choose_precision(None, group.device),
-        way=request.option_score,
+        way=way_of(loaded.model, request.option_score),
         null_threshold=request.null_threshold,
         token_budget=request.token_budget,
         reuse=request.reuse,

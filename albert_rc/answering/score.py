@@ -39,6 +39,7 @@ def score(
     *,
     token_budget: int = TOKEN_BUDGET,
     progress: Callable[[int], None] | None = None,
+    items: Tensor | None = None,
 ) -> Tensor:
     """Log-probabilities of every option of every question of a store; or the predicted numbers.
 
@@ -49,10 +50,11 @@ def score(
         processes: the ranks that share the work.
         token_budget: tokens of a batch.
         progress: called with the number of questions answered, batch by batch.
+        items: the only questions to answer, of multiple choice or a table; all by default.
 
     Returns:
-        [Q, K] in nats, on the CPU, in the store's order, the same on every rank; -inf if a
-        question has fewer than K options.
+        [Q, K] in nats, on the CPU, in the order of the store or of `items`, the same on every rank;
+        -inf if a question has fewer than K options.
 
     Raises:
         CheckpointError: the scores contain NaN.
@@ -60,7 +62,12 @@ def score(
     """
     num_options = store.num_options
     rows = num_options if store.kind == "choice" else 1
-    batches = list(batches_by_length(store.lengths * rows, token_budget, ITEMS_BUDGET))
+    lengths = store.lengths * rows
+    batches = list(
+        batches_by_length(lengths if items is None else lengths[items], token_budget, ITEMS_BUDGET)
+    )
+    if items is not None:
+        batches = [items[batch].tolist() for batch in batches]
     width = int(num_options.max())
     scored_QK = torch.zeros(store.num_questions, width)
     times_Q = torch.zeros(store.num_questions)
@@ -76,6 +83,8 @@ def score(
     absent_QK = torch.arange(width) >= num_options[:, None]
     scored_QK.masked_fill_(absent_QK, 0.0)  # -inf does not survive a sum over ranks
     scored_QK, times_Q = processes.summed(scored_QK, times_Q)
+    if items is not None:
+        scored_QK, times_Q, absent_QK = scored_QK[items], times_Q[items], absent_QK[items]
     if not bool((times_Q == 1).all()):
         raise RuntimeError(f"{int((times_Q != 1).sum())} questions were not scored exactly once")
     require_numbers(scored_QK.abs() if store.is_numeric else scored_QK)

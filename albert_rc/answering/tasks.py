@@ -13,10 +13,10 @@ from typing import Any
 from torch import Tensor
 
 from albert_rc import __version__
+from albert_rc.answering.again import require_way, second_reading, way_of
 from albert_rc.answering.banks import banks
 from albert_rc.answering.lookup import Memory, Recalled
 from albert_rc.answering.opening import Say, read_papers
-from albert_rc.answering.pieces import readings, require_way, rescored, too_long
 from albert_rc.answering.request import Request
 from albert_rc.answering.score import describe, reading_of, score, write_predictions
 from albert_rc.answering.spans import Found, find_spans, write_spans
@@ -145,10 +145,14 @@ class OptionTask(Task):
     def count(self) -> int:
         return self.store.num_questions
 
+    @property
+    def way(self) -> str | None:
+        """How to read questions again, if at all."""
+        return way_of(self.loaded.model, self.request.option_score)
+
     def prepare(self) -> None:
         request = self.request
-        if request.option_score is not None:
-            require_way(self.loaded.model, self.store, request.option_score)
+        require_way(self.loaded.model, self.store, self.way)
         if request.recall is not None:
             self.recalled = self._recall(request.recall)
 
@@ -184,7 +188,7 @@ class OptionTask(Task):
         request, folder = self.request, self.loaded.tokenizer.folder
         self.reading = reading_of(self.loaded.model, self.store.meta["max_length"])
         shown = (request.scores or request.abstain or request.recall) is not None
-        way = request.option_score
+        way = self.way
         if self.store.is_numeric or not shown or not self.group.is_main:
             self.divisor = request.temperature or 1.0
             if request.temperature is None and not self.store.is_numeric:
@@ -213,28 +217,24 @@ class OptionTask(Task):
 
     def made_by(self) -> dict[str, Any]:
         own = {"temperature": self.divisor, "reading": self.reading, "recall": self.recall_hash}
-        return super().made_by() | own
+        return super().made_by() | own | {"read_again": self.way}
 
     def score(self, readers: Processes, progress: Progress) -> None:
         self.scored_QK = self._compute(score, readers, progress)
-        if self.request.option_score is not None:
-            self._read_again(readers)
+        if self.way is not None:
+            self._read_again(readers, self.way)
 
-    def _read_again(self, readers: Processes) -> None:
-        """Rescore options of several words, with a [MASK] for each piece."""
+    def _read_again(self, readers: Processes, way: str) -> None:
         model = self.loaded.model
-        longest = model.config.max_length
-        if left := too_long(self.store, longest):
+        second = second_reading(model, self.loaded.tokenizer, self.store, way)
+        if second.left:
             self.say(
-                f"warning: the model's window of {longest:,} tokens is too short for some options; "
-                f"their blanks are answered as without --option-score:{listed(left)}"
+                f"warning: the model's window of {model.config.max_length:,} tokens is too short "
+                "for some options; their blanks are answered as without --option-score:"
+                f"{listed(list(second.left))}"
             )
-        again = readings(self.store, self.loaded.tokenizer, longest)
-        name = "scoring options of several words"
-        with self.show.bar(name, len(again), self.group.is_main) as advance:
-            self.scored_QK = rescored(
-                model,
-                again,
+        with self.show.bar(second.title, second.count, self.group.is_main) as advance:
+            self.scored_QK = second.rescore(
                 self.scored_QK,
                 readers,
                 token_budget=self.request.token_budget,
@@ -252,7 +252,7 @@ class OptionTask(Task):
             temperature=self.divisor,
             abstain=request.abstain,
             recalled=self.recalled,
-            way=request.option_score,
+            way=self.way,
             weights=weights_id(self.loaded.tokenizer.folder) if kept else None,
             reading=self.reading if kept else None,
             reuse=request.reuse,

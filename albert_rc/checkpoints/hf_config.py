@@ -47,6 +47,7 @@ def _is_vector(value: Any) -> bool:
 # Keys under `albert_rc`, as `load.save_model` writes them.
 _OURS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "option_score": (_is_text, "text"),
+    "read_again": (_is_text, "text"),
     "format": (_is_text, "text"),
     "attention": (_is_text, "text"),
     "lsh": (_is_object, "an object"),

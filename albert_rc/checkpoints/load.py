@@ -44,7 +44,7 @@ from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.atomic import atomic_path, write_bytes
 from albert_rc.io.json import write_json
 from albert_rc.io.messages import quoted
-from albert_rc.model.config import EncoderConfig
+from albert_rc.model.config import READ_AGAIN, EncoderConfig
 from albert_rc.model.feed_forward import ACTIVATIONS
 from albert_rc.model.heads import OPTION_SCORES, HeadedModel, ReadingModel
 from albert_rc.model.init import start_with_neighbours
@@ -253,6 +253,29 @@ class Opening(TypedDict, total=False):
     dropout: float | None
 
 
+class _Ours:
+    """What a checkpoint's config.json says of reading options, for a task.
+
+    Raises:
+        CheckpointError: something unknown.
+    """
+
+    def __init__(self, raw: Mapping[str, Any], task: str, source: str | Path) -> None:
+        ours = raw.get("albert_rc", {})
+        self.option_score: str = ours.get("option_score", "mean") if task == "cloze" else "mean"
+        way = ours.get("read_again")
+        self.read_again = way if READ_AGAIN.get(way) == task else None
+        for name, value, known in (
+            ("option_score", self.option_score, OPTION_SCORES),
+            ("read_again", way, (None, *READ_AGAIN)),
+        ):
+            if value not in known:
+                raise CheckpointError(
+                    f"{source}/config.json: {name} {quoted(value)} is unknown; choose from "
+                    f"{', '.join(filter(None, known))}"
+                )
+
+
 def load_model(
     source: str | Path,
     task: str,
@@ -303,19 +326,14 @@ def load_model(
         raise UsageError(f"--option-score {option_score}: choose from {', '.join(OPTION_SCORES)}")
 
     def reading(config: EncoderConfig, raw: Mapping[str, Any] | None) -> ReadingModel:
-        score = option_score
-        if score is None:
-            ours = (raw or {}).get("albert_rc", {})
-            score = ours.get("option_score", "mean") if task == "cloze" else "mean"
-        if score not in OPTION_SCORES:
-            raise CheckpointError(
-                f"{source}/config.json: option_score {quoted(score)} is unknown; choose from "
-                f"{', '.join(OPTION_SCORES)}"
-            )
-        if task != "label":
-            return ReadingModel(config, task, score, labels or (), raw is not None)
-        known, of = (labels, format_name) if labels is not None else labels_in(raw or {})
-        return ReadingModel(config, task, score, known, raw is not None, of)
+        known, of = labels or (), None
+        if task == "label":
+            known, of = (labels, format_name) if labels is not None else labels_in(raw or {})
+        ours = _Ours(raw or {}, task, source)
+        score = ours.option_score if option_score is None else option_score
+        model = ReadingModel(config, task, score, known, raw is not None, of)
+        model.read_again = ours.read_again
+        return model
 
     def spans(config: EncoderConfig, raw: Mapping[str, Any] | None) -> SpanModel:
         threshold = (raw or {}).get("albert_rc", {}).get("null_threshold")
@@ -446,6 +464,8 @@ def save_model(
             write_bytes(target, source.read_bytes())
     raw = hub_config(model.config, model.task)
     raw["albert_rc"] = {"option_score": model.option_score, "version": __version__}
+    if model.read_again is not None:
+        raw["albert_rc"]["read_again"] = model.read_again
     if isinstance(model, ReadingModel) and model.task == "label":
         names = model.labels or ("value",)
         raw["id2label"] = {str(number): name for number, name in enumerate(names)}

@@ -39,8 +39,8 @@ def calibrate(
         json: print the metrics as JSON.
     """
     from albert_rc.answering import temperature
-    from albert_rc.answering.pieces import WAYS
     from albert_rc.io.json import write_json
+    from albert_rc.model.config import READ_AGAIN
     from albert_rc.papers.formats import read_good
     from albert_rc.report.plots import figure_paths, require_matplotlib
     from albert_rc.scoring import calibration
@@ -48,7 +48,9 @@ def calibrate(
 
     drawn = [] if figure is None else figure_paths(figure)
     written = {"--out": out_file} | {f"--figure's {path.suffix}": path for path in drawn}
-    records = [] if model is None else [temperature.record_path(model, w) for w in (None, *WAYS)]
+    records = (
+        [] if model is None else [temperature.record_path(model, w) for w in (None, *READ_AGAIN)]
+    )
     check_outputs(written, [scores, gold, *records])
     if figure is not None:
         require_matplotlib()

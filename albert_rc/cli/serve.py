@@ -32,10 +32,12 @@ def serve(
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")
     ] = 8000,
     option_score: Annotated[
-        Literal["masks"] | None,
+        Literal["once", "masks", "excerpt"] | None,
         typer.Option(
-            help="With masks, blanks with options of several words are scored again, with a "
-            "[MASK] per piece: more accurate, but twice the time (default: as trained)."
+            help="How to read some questions a second time. masks: blanks with options of several "
+            "words, with a [MASK] per piece: more accurate, but twice the time. excerpt: questions "
+            "about long passages, with the part that shares most with them. once: not at all "
+            "(default: as in the models' config.json, else once)."
         ),
     ] = None,
     max_megabytes: Annotated[

@@ -20,6 +20,10 @@ FFN_CHUNK = Setting(
     low=1,
     high=LONGEST,
 )
+READ_AGAIN = {"masks": "cloze", "excerpt": "choice"}
+"""Ways to read some questions a second time in prediction, each with the task that it is for."""
+READ_ONCE = "once"
+"""The way that reads nothing again."""
 Share = Annotated[float, Setting("", low=0, high=1, below=True)]
 
 

@@ -201,6 +201,8 @@ class HeadedModel(nn.Module):
             self.encoder = Encoder(config)
         self.task = task
         self.option_score = option_score
+        self.read_again: str | None = None
+        """How to read again by default: a key of `config.READ_AGAIN` for this task, or None."""
 
     @property
     def config(self) -> EncoderConfig:

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from albert_rc.answering.pieces import read_again
+from albert_rc.answering.again import second_reading, way_of
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import answers_of, reading_of, score, score_lines
 from albert_rc.answering.temperature import kept_temperature
@@ -19,6 +19,7 @@ from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError
 from albert_rc.io.files import natural_key
 from albert_rc.io.json import to_json
+from albert_rc.model.config import READ_AGAIN
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import PaperSet, gold_letters
 from albert_rc.runtime.devices import Processes, choose_precision, is_out_of_memory
@@ -61,8 +62,8 @@ class Engine:
         processes: the device.
         limits: limits of a request.
         say: called with messages about the weights.
-        option_score: "masks" to score blanks with options of several words again, with a [MASK]
-            for each piece.
+        option_score: how to read some questions again (`predict --option-score`): a way for one
+            kind of papers leaves the other as its model's config.json says.
 
     Raises:
         UsageError: unknown model.
@@ -81,7 +82,7 @@ class Engine:
         self.name = self._names(NOUNS)
         self.limits = limits
         self._processes, self._say = processes, say
-        self._ways = {"cloze": option_score}
+        self._option_score = option_score
         self._loaded: dict[str, Loaded[ReadingModel]] = {}
         self._temperatures: dict[str, tuple[float, bool]] = {}
         self._pool = ThreadPoolExecutor(1, "answers")
@@ -93,11 +94,18 @@ class Engine:
         if first.report.untrained and self._load("choice").report.untrained:
             said = " nor ".join(NOUNS.values())
             say(f"warning: {self.name} was trained for neither {said}; its answers are guesses")
-        elif first.report.untrained and option_score is not None:
+        elif first.report.untrained and READ_AGAIN.get(option_score or "") == "cloze":
             say(
                 f"note: --option-score {option_score} only affects {NOUNS['cloze']}, for which "
                 f"{self.name} was not trained"
             )
+
+    def _way(self, model: ReadingModel) -> str | None:
+        """How a model reads questions again, if at all."""
+        given = self._option_score
+        return way_of(
+            model, given if READ_AGAIN.get(given or "", model.task) == model.task else None
+        )
 
     def _names(self, tasks: Iterable[str]) -> str:
         """Names of the models for these kinds of papers, as clients may know them."""
@@ -225,7 +233,7 @@ class Engine:
             )
             loaded.model.encoder.freeze()
             reading = reading_of(loaded.model, loaded.model.config.max_length)
-            kept = kept_temperature(loaded.tokenizer.folder, self._ways.get(task), reading)
+            kept = kept_temperature(loaded.tokenizer.folder, self._way(loaded.model), reading)
             self._temperatures[task] = kept
             self._loaded[task] = loaded
         return self._loaded[task]
@@ -291,12 +299,11 @@ class Engine:
         model, tokenizer, group = loaded.model, loaded.tokenizer, self._processes
         budget = TOKEN_BUDGET if group.device.type == "cuda" else CPU_TOKENS
         scored_QK = score(model, tokenizer, store, group, token_budget=budget, progress=answered)
-        if self._ways.get(store.kind):
+        if way := self._way(model):
             place.stage = "again"
-            scored_QK = read_again(
-                model, tokenizer, store, scored_QK, group,
-                token_budget=budget, progress=in_time,
-            )  # fmt: skip
+            scored_QK = second_reading(model, tokenizer, store, way).rescore(
+                scored_QK, group, token_budget=budget, progress=in_time
+            )
         temperature, _ = self._temperatures[store.kind]
         return answers_of(store, scored_QK), score_lines(store, scored_QK, temperature)
 

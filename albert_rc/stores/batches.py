@@ -218,11 +218,14 @@ class Collator:
         option_O, slot_O, num_options = self._options(question_Q)
         owner_O = slot_O // num_options
         passage_O = tensors["question_passage"][question_Q].long()[owner_O]
+        begin_O = (
+            tensors["token_offset"][passage_O] + tensors["start"][question_Q][owner_O]
+        ).long()
         kept_O = tensors["kept"][question_Q].long()[owner_O]
         tail_start_O = tensors["piece_offset"][option_O]
         tail_O = (tensors["piece_offset"][option_O + 1] - tail_start_O).long()
         pairs = paired(
-            Slices(tensors["token"], tensors["token_offset"][passage_O], kept_O),
+            Slices(tensors["token"], begin_O, kept_O),
             Slices(tensors["piece"], tail_start_O, tail_O),
             self.tokenizer,
         )

@@ -92,6 +92,7 @@ def _wrong_values(kind: Kind, tensors: Mapping[str, Tensor], meta: Mapping[str, 
         width = width[owner.long()]
     if kind == "choice":
         bounds.append(("kept", tensors["kept"], width + 1))
+        bounds.append(("start", tensors["start"], width + 1 - tensors["kept"]))
     if kind in ("cloze", "choice"):
         options = tensors["option_offset"].diff()
         if not (_all(options > 0) and _all(tensors["piece_offset"].diff() > 0)):

@@ -11,6 +11,7 @@ from itertools import chain, repeat
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.messages import shortened
 from albert_rc.papers.schema import Passage
+from albert_rc.stores.excerpt import excerpt_start
 from albert_rc.text.tokenizer import Tokenizer
 
 # Text that belongs to the word before it, although papers have a space after a blank: closing
@@ -54,8 +55,10 @@ class EncodedChoice:
 
     passage_tokens: list[list[int]] = field(default_factory=list)
     question_passage: list[int] = field(default_factory=list)
+    question_start: list[int] = field(default_factory=list)
+    """First passage token that is read with each question."""
     question_kept: list[int] = field(default_factory=list)
-    """Number of passage tokens kept for all options of each question."""
+    """Number of passage tokens that are read with each question, for all its options."""
     tails: list[list[list[int]]] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
 
@@ -192,8 +195,9 @@ def encode_choice(
 ) -> EncodedChoice:
     """Encode multiple choice as `[CLS] passage [SEP] question option [SEP]`, one per option.
 
-    Question and option are never truncated. The passage is truncated at its end to fit with the
-    longest option, equally for all options of the question.
+    Question and option are never truncated. Of a passage that does not fit with the longest
+    option, the excerpt that shares most with the question and its options is read, the same for all
+    options of the question.
 
     Raises:
         UnfitError: a question with its option alone exceeds the window.
@@ -213,7 +217,7 @@ def encode_choice(
         )
     )
     for number, passage in enumerate(passages):
-        length = len(out.passage_tokens[number])
+        tokens = out.passage_tokens[number]
         for place, question in enumerate(passage.questions, 1):
             question_tails = [next(tails) or [tokenizer.unk_id] for _ in question.options]
             room = max_length - specials - max(map(len, question_tails))
@@ -225,7 +229,8 @@ def encode_choice(
                     "allows",
                 )
             out.question_passage.append(number)
-            out.question_kept.append(min(room, length))
+            out.question_start.append(excerpt_start(tokens, question_tails, room, tokenizer))
+            out.question_kept.append(min(room, len(tokens)))
             out.tails.append(question_tails)
             out.answers.append(-1 if question.answer is None else question.answer)
     return out

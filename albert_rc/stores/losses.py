@@ -19,9 +19,13 @@ def losses(store: Store) -> list[str]:
             if store.kind == "label"
             else counted(cut, "question has a passage that is", "questions have passages that are")
         )
-        said.append(
-            f"{longer} longer than the window; the last {counted(lost, 'token')} are not read"
+        unread = (
+            f"the last {counted(lost, 'token')} are not read"
+            if store.kind == "label"
+            else f"the parts that share most with the questions are read, and "
+            f"{counted(lost, 'token')} are not"
         )
+        said.append(f"{longer} longer than the window; {unread}")
     if asked := store.meta.get("num_questions_cut", 0):
         said.append(
             f"{counted(asked, 'question is', 'questions are')} too long for the window; "

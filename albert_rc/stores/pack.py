@@ -62,6 +62,7 @@ COLUMNS: dict[Kind, dict[str, Column]] = {
         "token": Column(per="token", dtype="id"),
         "token_offset": Column(per="paper", counts="token"),
         "question_passage": Column(per="question", owner=True),
+        "start": Column(per="question"),
         "kept": Column(per="question"),
         **_QUESTIONS,
     },
@@ -170,6 +171,7 @@ def _encoded_choice(passages: Sequence[Passage], tokenizer: Tokenizer, max_lengt
     return rows, {
         "token": chain.from_iterable(encoded.passage_tokens),
         "token_offset": map(len, encoded.passage_tokens),
+        "start": encoded.question_start,
         "kept": encoded.question_kept,
         **_question_columns(encoded.answers, encoded.tails),
     }

@@ -36,8 +36,8 @@ class Store:
         token, token_offset [S + 1], window_passage [S], blank_position [Q], blank_offset [S + 1],
         piece, piece_offset [O + 1], option_offset [Q + 1], answer [Q].
     Of a choice store (N passages, Q questions, O options):
-        token, token_offset [N + 1], question_passage [Q], kept [Q], piece (the tails),
-        piece_offset [O + 1], option_offset [Q + 1], answer [Q].
+        token, token_offset [N + 1], question_passage [Q], start, kept [Q] (of the passage),
+        piece (the tails), piece_offset [O + 1], option_offset [Q + 1], answer [Q].
     Of a label store (Q rows of a table):
         token, token_offset [Q + 1], second [Q], answer [Q].
     Of a span store (N passages of T tokens, Q questions, W windows, G right answers):

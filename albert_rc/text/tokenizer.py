@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ VOCABULARY_FILES = (
     "tokenizer_config.json",
 )
 """All possible vocabulary files of a model folder; saved along with the weights."""
+
+
+_SENTENCE_ENDS = frozenset(".!?。！？…")
 
 
 class Tokenizer(ABC):
@@ -76,6 +80,12 @@ class Tokenizer(ABC):
     @abstractmethod
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces of the ids."""
+
+    @cached_property
+    def sentence_ends(self) -> list[int]:
+        """Ids of the pieces that end a sentence."""
+        pieces = self.pieces(range(self.size))
+        return [index for index, piece in enumerate(pieces) if piece.strip("▁Ġ") in _SENTENCE_ENDS]
 
     def to_text(self, ids: Sequence[int]) -> str:
         """Readable text of ids, special tokens included; for tests and experiments."""

@@ -67,7 +67,11 @@ def main() -> None:
     theirs = kind.from_pretrained(folder).float().eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     given = answer(
-        arguments.papers, load_model(folder, papers.kind), precision="fp32", temperature=1.0
+        arguments.papers,
+        load_model(folder, papers.kind),
+        precision="fp32",
+        temperature=1.0,
+        option_score="once",
     )
     asked = same = left = 0
     farthest = 0.0

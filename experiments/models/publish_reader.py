@@ -94,7 +94,9 @@ MODELS: dict[str, dict[str, Any]] = {
         "architecture": "AlbertForMultipleChoice", "pipeline": "multiple-choice",
         "tag": "multiple-choice",
         "reads": "a pair consists of the text and the question, with an option instead of its `_` "
-        "or after it",
+        "or after it (`albert-rc` reads questions about longer texts a second time, with an "
+        "excerpt, and averages both; `--option-score once` turns this off)",
+        "read_again": "excerpt",
         "control": "Trained in the same way without the dialogues, on questions and options only, "
         "it reaches 39.6% (`experiments/answering/no_passage.py`).",
         "larger": "; the best systems answer 92.6% of DREAM's test questions, people 95.5%",
@@ -335,6 +337,14 @@ def measured(
     return parse_json(found.encode()), parse_json(calibrated.encode())
 
 
+def read_once(found: dict[str, Any]) -> str:
+    """What reading questions once comes to, as a sentence."""
+    return (
+        f"Without excerpts (`predict --option-score once`), {found['accuracy']:.2%} "
+        f"[{found['low']:.2%}, {found['high']:.2%}] of the questions are right. "
+    )
+
+
 def read_again(found: dict[str, Any]) -> str:
     """What reading options of several words again comes to, as a sentence."""
     return (
@@ -374,6 +384,7 @@ def publish(
         _require_once(name, about["made"])
         loaded = load_model(run, about["task"])
         gold = sources / about["gold"]
+        loaded.model.read_again = about.get("read_again")
         tokenizer = plain_vocabulary(loaded.tokenizer, work / "vocabulary", gold)
         save_model(loaded.model, tokenizer, folder, precision="bf16")
         train, answers = work / about["train"], work / f"{name}.json"
@@ -383,6 +394,10 @@ def publish(
             masked = work / f"{name} again.json"
             masks, _ = measured(folder, gold, train, masked, "--option-score", "masks")
             control = read_again(masks)
+        else:
+            single = work / f"{name} once.json"
+            once, _ = measured(folder, gold, train, single, "--option-score", "once")
+            control = read_once(once) + control
         record = best(work / "runs" / about.get("records", about["run"]))
         results[name] = found | {"calibration": calibrated, "run": record}
         config, size = loaded.model.config, sum(p.stat().st_size for p in folder.iterdir())

@@ -60,14 +60,14 @@ def test_what_the_model_does_not_see_is_told(tiny):
         with pytest.warns(UserWarning, match=said):
             answer(paper, tiny)
     asked = {"questions": ["When?"], "options": [["Now", "Never"]]}
-    with pytest.warns(UserWarning, match=r"the last [\d,]+ tokens are not read"):
+    with pytest.warns(UserWarning, match=r"are read, and [\d,]+ tokens are not"):
         answer({"article": "It is late. " * 600, **asked})
 
 
-@pytest.mark.parametrize("name", ["cloze", "masks", "race"])
+@pytest.mark.parametrize("name", ["cloze", "masks", "race", "excerpt"])
 def test_the_answers_are_those_of_predict(tiny, tmp_path, name):
-    way = "masks" if name == "masks" else None
-    name = "race" if name == "race" else "cloze"
+    way = name if name in ("masks", "excerpt") else None
+    name = "race" if name in ("race", "excerpt") else "cloze"
     data = SAMPLE / name / "test"
     model, place = tiny, "albert-rc-tiny"
     if name == "race":

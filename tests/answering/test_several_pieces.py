@@ -6,12 +6,12 @@ import pytest
 import torch
 from conftest import SAMPLE, SHAPE
 
+from albert_rc.answering.again import require_way
 from albert_rc.answering.pieces import (
     _Blank,
     _of_window,
     _widened,
     readings,
-    require_way,
     rescored,
     too_long,
 )

@@ -354,11 +354,10 @@ def test_the_contracts_options_exist(cli):
 
 def test_the_choices_of_options_are_those_of_the_code():
     """Each name that the parser lets through is one that the work knows, and the other way."""
-    from albert_rc.answering.pieces import WAYS
     from albert_rc.cli.app import app
     from albert_rc.corpus.batches import PAIRS
     from albert_rc.model.attention import ATTENTION
-    from albert_rc.model.config import RECOMPUTE, SHARING
+    from albert_rc.model.config import READ_AGAIN, READ_ONCE, RECOMPUTE, SHARING
     from albert_rc.model.encoder import LAYERS
     from albert_rc.model.heads import OPTION_SCORES
     from albert_rc.training.config import COLLAPSE, STATES
@@ -370,7 +369,7 @@ def test_the_choices_of_options_are_those_of_the_code():
         "on_collapse": COLLAPSE, "sharing": SHARING, "pair": PAIRS, "attention": ATTENTION,
         "optimizer": OPTIMIZERS, "recompute": RECOMPUTE, "residual": LAYERS,
         "optimizer_states": STATES,
-        "train option_score": OPTION_SCORES, "predict option_score": WAYS,
+        "train option_score": OPTION_SCORES, "predict option_score": (READ_ONCE, *READ_AGAIN),
         "pretrain recipe": PRETRAINING, "train recipe": TRAINING,
     }  # fmt: skip
     tried = set()

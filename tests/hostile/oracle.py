@@ -129,12 +129,13 @@ def check_choice(passages, tokenizer, max_length):
     numbers = [n for n, passage in enumerate(passages) for _ in passage.questions]
     assert encoded.question_passage == numbers
     asked = [question for passage in passages for question in passage.questions]
-    kept = zip(asked, encoded.question_kept, encoded.tails, encoded.answers, strict=True)
+    reads = zip(encoded.question_start, encoded.question_kept, strict=True)
+    kept = zip(asked, reads, encoded.tails, encoded.answers, strict=True)
     compared = 0
-    for number, (question, room, tails, answer) in zip(numbers, kept, strict=True):
+    for number, (question, (start, room), tails, answer) in zip(numbers, kept, strict=True):
         assert answer == (-1 if question.answer is None else question.answer)
         specials = 2 + tokenizer.separators_in_pair
-        assert 0 <= room <= len(encoded.passage_tokens[number])
+        assert 0 <= start <= start + room <= len(encoded.passage_tokens[number])
         assert room + max(map(len, tails)) + specials <= max_length
         for option, ids in zip(question.options, tails, strict=True):
             found = spelt(tokenizer, question_with_option(question.text, option), ids)

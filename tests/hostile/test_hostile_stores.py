@@ -41,7 +41,7 @@ def foreign_stores(store):
     yield "too few", *changed("answer", whole["answer"][:-1])
     yield "answer beyond", *changed("answer", whole["answer"] + 100)
     yield "none", *changed("token_offset", edges[:0])
-    for name in ("window_passage", "blank_position", "question_passage", "kept", "second"):
+    for name in ("window_passage", "blank_position", "question_passage", "start", "kept", "second"):
         if name in whole:
             yield name, *changed(name, whole[name] + 10_000)
             yield name, *changed(name, whole[name] - 10_000)

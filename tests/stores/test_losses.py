@@ -37,10 +37,10 @@ def test_options_of_other_pieces_are_not_taken_for_the_same(tokenizer):
     assert twins(store) == []
 
 
-def test_the_end_of_a_passage_that_is_not_read_is_said(tokenizer):
+def test_parts_of_a_passage_that_are_not_read_are_said(tokenizer):
     papers = asked(("a cat", "a dog"), kind="choice", text="word " * 200 + "Tom is a dog.")
     (said,) = losses(make_store(papers, tokenizer, 64))
-    assert said.startswith("1 question has a passage that is longer than the window; the last ")
+    assert said.startswith("1 question has a passage that is longer than the window; the parts ")
     assert not losses(make_store(papers, tokenizer, 512))
 
 

@@ -1,0 +1,100 @@
+"""Ways to read some questions a second time, for more accurate answers.
+
+A way is chosen with `--option-score`, or in the config.json of a model that gains from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from torch import Tensor
+
+from albert_rc.answering.excerpts import averaged, with_excerpts
+from albert_rc.answering.pieces import readings, rescored, too_long
+from albert_rc.errors import UsageError
+from albert_rc.model.config import READ_AGAIN, READ_ONCE
+from albert_rc.model.heads import HeadedModel, ReadingModel
+from albert_rc.runtime.devices import Processes
+from albert_rc.stores.store import Store
+from albert_rc.text.tokenizer import Tokenizer
+
+_PAPERS = {"cloze": "cloze papers", "choice": "questions with options"}
+
+
+class Rescore(Protocol):
+    """Reads again; see `rescored` and `averaged`."""
+
+    def __call__(
+        self,
+        scored_QK: Tensor,
+        processes: Processes,
+        *,
+        token_budget: int,
+        progress: Callable[[int], None] | None = None,
+    ) -> Tensor:
+        """[Q, K] log-probabilities of the options, from those of the first reading."""
+        ...
+
+
+@dataclass(frozen=True)
+class SecondReading:
+    """The second reading of a store's questions."""
+
+    title: str
+    """For a progress bar."""
+    count: int
+    """What is read: windows, or questions."""
+    rescore: Rescore
+    left: tuple[str, ...] = ()
+    """Questions that should be read again but cannot be."""
+
+
+def way_of(model: HeadedModel, given: str | None) -> str | None:
+    """The way to read again: the given one, else the model's own; None to read once."""
+    way = model.read_again if given is None else given
+    return None if way == READ_ONCE else way
+
+
+def require_way(model: ReadingModel, store: Store, way: str | None) -> None:
+    """Refuse a store that cannot be read again in this way.
+
+    Raises:
+        UsageError: unknown way, or one for another kind of questions.
+    """
+    if way is None:
+        return
+    if way not in READ_AGAIN:
+        raise UsageError(f"--option-score {way}: choose from {', '.join(READ_AGAIN)}")
+    if READ_AGAIN[way] != store.kind or store.kind != model.task:
+        raise UsageError(f"--option-score {way} is for {_PAPERS[READ_AGAIN[way]]}; leave it out")
+
+
+def second_reading(
+    model: ReadingModel, tokenizer: Tokenizer, store: Store, way: str
+) -> SecondReading:
+    """Prepare a second reading.
+
+    Args:
+        model: on its device.
+        tokenizer: the model's.
+        store: the store that is answered.
+        way: a key of `READ_AGAIN` for such a store; see `require_way`.
+    """
+    if READ_AGAIN[way] == "cloze":
+        longest = model.config.max_length
+        windows = readings(store, tokenizer, longest)
+        return SecondReading(
+            "scoring options of several words",
+            len(windows),
+            partial(rescored, model, windows),
+            tuple(too_long(store, longest)),
+        )
+    excerpts, again_Q = with_excerpts(store, tokenizer)
+    return SecondReading(
+        "reading excerpts of long passages",
+        len(again_Q),
+        partial(averaged, model, tokenizer, excerpts, again_Q),
+    )
