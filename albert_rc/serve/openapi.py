@@ -148,8 +148,8 @@ def _schemas() -> dict[str, Schema]:
             {
                 "stage": _described(
                     {"enum": list(get_args(Stage))},
-                    "loading: the model is loaded; again: options of several words are scored "
-                    "again; unknown: the request has not arrived yet, or has been answered.",
+                    "loading: the model is loaded; again: some questions are read a second time; "
+                    "unknown: the request has not arrived yet, or has been answered.",
                 ),
                 "before": _described(
                     {"type": "integer"}, "Number of earlier requests in the queue."

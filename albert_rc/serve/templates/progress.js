@@ -1,6 +1,6 @@
 // The progress of a request, polled twice a second.
 
-const STAGES = { sending: "Sending the paper ...", reading: "Reading the paper ...", again: "Scoring options of several words again ...", loading: "Loading the model for this kind of paper ..." };
+const STAGES = { sending: "Sending the paper ...", reading: "Reading the paper ...", again: "Reading some questions a second time ...", loading: "Loading the model for this kind of paper ..." };
 
 // crypto.randomUUID exists only over https and on localhost.
 const newTicket = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
