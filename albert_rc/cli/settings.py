@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -173,28 +175,39 @@ def _require_utf_8(word: str) -> None:
         raise UsageError(f"{shown}: is not UTF-8; rename the file or folder") from None
 
 
-class _PlainFlags:
-    """A command whose help shows no type for flags, which take no value."""
+def _plain_type(option: Any, ctx: Any) -> str | None:
+    """What `--help` shows as an option's type: none for flags, and the type of a single value."""
+    if getattr(option, "is_flag", False):
+        return None
+    shown: str | None = type(option).display_type_rich(option, ctx=ctx)
+    if shown is None:
+        return None
+    shown = re.sub(r"^<list\[(\w+)\]>$", lambda found: f"<{found[1].lower()}>", shown)
+    return shown.replace(" range>", ">")
+
+
+class _PlainTypes:
+    """A command whose help shows types in plain words."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The command's parameters and `--help`."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for each in params:
-            if getattr(each, "is_flag", False):
-                # Typer 0.29 shows `<bool>`; earlier versions never ask for it.
-                each.display_type_rich = lambda ctx: None
+            # Typer 0.29 shows `<bool>` and `<list[Path]>`; earlier versions never ask for it.
+            if hasattr(each, "display_type_rich"):
+                each.display_type_rich = partial(_plain_type, each)
         return params
 
 
-class PlainCommand(_PlainFlags, TyperCommand):
+class PlainCommand(_PlainTypes, TyperCommand):
     """A command without `--config` and `--set`."""
 
 
-class PlainGroup(_PlainFlags, TyperGroup):
+class PlainGroup(_PlainTypes, TyperGroup):
     """A group of commands without `--config` and `--set`."""
 
 
-class _WithSettings(_PlainFlags):
+class _WithSettings(_PlainTypes):
     """A command that supports `--config` and `--set`."""
 
     params: list[Any]

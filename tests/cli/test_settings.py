@@ -233,12 +233,14 @@ def test_a_command_with_hidden_options_shows_how_to_find_them(names):
         ("inspect", "layers"),
     ],
 )
-def test_a_flag_is_shown_without_a_type_or_a_form_that_turns_it_off(names):
+def test_types_are_shown_in_plain_words(names):
     """Flags are off unless given, and take no value."""
     shown = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "200"}).output
     assert "Show this message and exit" in shown
     assert "bool" not in shown
     assert "--no-" not in shown
+    assert "list[" not in shown
+    assert " range" not in shown
 
 
 @pytest.mark.parametrize("flag", ["--bins", "--folds", "--seed"])
