@@ -27,7 +27,7 @@ from albert_rc.stores.chunks import Encoded
 from albert_rc.stores.pack import Packed
 
 JOURNAL = ".preprocess.journal"
-ENTRY_FORMAT = 2  # increased when the content of entries changes
+ENTRY_FORMAT = 3  # increased when the content of entries changes
 HELD = 2**25
 """Bytes of entries that wait in memory before there is a file: some 30,000 papers."""
 _HEAD = struct.Struct("<32sQI")
