@@ -206,6 +206,33 @@ def test_probabilities_are_calibrated_as_those_of_predict(tmp_path, way):
     assert [question["probabilities"] for question in found["papers"][0]["questions"]] == expected
 
 
+@pytest.mark.parametrize("way", [None, "masks", "excerpt", "once"])
+def test_questions_about_long_passages_are_read_as_by_predict(tmp_path, way):
+    """The package's model reads excerpts unless that is turned off; `masks` is for blanks."""
+    import torch
+
+    from albert_rc.runtime.devices import Processes
+    from albert_rc.serve.engine import Engine
+    from albert_rc.serve.limits import Limits
+
+    filler = "It was a fine day and they went on. "
+    article = 12 * filler + "The farmer sold the horse to a teacher. " + 12 * filler
+    options = [["The farmer.", "A teacher.", "Nobody."]]
+    paper = {"article": article, "questions": ["Who sold the horse?"], "options": options}
+    content = json.dumps({**paper, "answers": []}).encode()
+    engine = Engine(None, Processes(torch.device("cpu")), Limits(), lambda _: None, way)
+    found = json.loads(engine.submit(make_upload(content, "a.json"), None).result())
+    engine.close()
+    (question,) = found["papers"][0]["questions"]
+    (tmp_path / "a.json").write_bytes(content)
+    scores = tmp_path / "scores.jsonl"
+    predict(data=tmp_path / "a.json", out=tmp_path / "out.json", scores=scores, device="cpu",
+            option_score="once" if way == "once" else None)  # fmt: skip
+    (line,) = [json.loads(text) for text in scores.read_bytes().splitlines()]
+    assert line.get("option_score") == (None if way == "once" else "excerpt")
+    assert question["probabilities"] == line["probabilities"]
+
+
 def test_untrained_heads_are_said_to_guess(served):
     race = {"article": "It rains .", "questions": ["What ?"], "options": [["rain", "sun"]]}
     (message,) = served.post({**race, "answers": [], "id": "r"}).json["messages"]
